@@ -48,6 +48,7 @@ lint: $(VENV)/dev
 docs: $(VENV)/installed $(VENV)/docs
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -j auto -d build/docs/doctrees docs build/docs/html
 	$(BIN)/python scripts/check_links.py build/docs/html
+	$(BIN)/python scripts/check_search.py build/docs/html
 
 notebooks: $(VENV)/installed $(VENV)/notebooks
 	$(BIN)/python -m pytest --nbmake docs/notebooks
@@ -95,9 +96,15 @@ wheel: $(VENV)/dev
 	PATH=$(abspath $(BIN)):$$PATH auditwheel repair --wheel-dir dist build/wheel/*.whl
 	cp build/wheel/*.tar.gz dist
 
-# An editable install: edits of Python files count at once, edits of what is compiled at the next make.
-$(VENV)/installed: $(COMPILED) | $(BIN)/python
-	$(PIP) install --editable '.[test,demo]'
+# An editable install: edits of Python files count at once, edits of what is compiled at the next make. The tools of the
+# build are in the environment: in an isolated one, which is new each time, nothing that was compiled would be kept.
+$(VENV)/installed: $(COMPILED) | $(VENV)/build
+	$(PIP) install --no-build-isolation --editable '.[test,demo]'
+	touch $@
+
+$(VENV)/build: pyproject.toml | $(BIN)/python
+	$(PIP) install cmake ninja $$($(BIN)/python -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])")
 	touch $@
 
 # The requirements of lint and of the C tests without the package, so that neither waits for a build.

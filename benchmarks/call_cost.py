@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import cffi
 import numpy as np
+from blas_calls import CALLS, Operands
 
 from offload_args import Device, blas, cblas, cublas, libraries, offload_args
 from offload_args.errors import DeviceUnavailableError
@@ -93,6 +94,17 @@ def timer(statement: str, count: int, **names: Any) -> Callable[[], float]:
     return lambda: made.timeit(count) / count
 
 
+def waiting(device: Device, run: Callable[[], float]) -> Callable[[], float]:
+    """A run after which the device has done all work; the wait is not in its time."""
+
+    def run_and_wait() -> float:
+        took = run()
+        device.synchronize()
+        return took
+
+    return run_and_wait
+
+
 def square(n: int) -> tuple[Any, Any, Any]:
     """A matrix in Fortran order and two vectors."""
     return np.ones((n, n), np.float32, order="F"), np.ones(n, np.float32), np.zeros(n, np.float32)
@@ -154,11 +166,6 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
         bare.lib.bare_current(0)
         return took
 
-    def then_wait(run: Callable[[], float]) -> float:
-        took = run()
-        device.synchronize()
-        return took
-
     rows = []
     for n, count in [(64, 400), (256, 400), (1024, 400), (4096, 200)]:
         # The bare calls have arrays of their own: taking an address changes how a mapping is treated.
@@ -183,10 +190,10 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
 
             runs: list[Callable[[], float]] = [
                 lambda in_c=in_c: with_context(in_c),
-                lambda finished=finished: then_wait(finished),
+                waiting(device, finished),
                 lambda raw_issue=raw_issue: with_context(raw_issue),
-                lambda issued=issued: then_wait(issued),
-                lambda portable=portable: then_wait(portable),
+                waiting(device, issued),
+                waiting(device, portable),
             ]
             loop_c, loop_ours, raw, vendor, portably = measure(rounds, *runs)
         title = f"cuda:0: sgemv, n = {n}"
@@ -211,14 +218,26 @@ def of_batches(device: Device, rounds: int) -> Row:
         call = "f(op, op, n, n, n, 1.0, dB, n, s, dA, n, s, 0.0, dC, n, s, batch)"
         vendor = timer(call, count, f=cublas.sgemm_strided_batched, **names)
         portable = timer("f(1.0, dA, dB, 0.0, dC)", count, f=blas.gemm, **names)
-
-        def then_wait(run: Callable[[], float]) -> float:
-            took = run()
-            device.synchronize()
-            return took
-
-        times = measure(rounds, lambda: then_wait(vendor), lambda: then_wait(portable))
+        times = measure(rounds, waiting(device, vendor), waiting(device, portable))
     return over("cuda:0: blas.gemm of a batch over cublas.sgemm_strided_batched", times[1], times[0], 0.1)
+
+
+def of_blas(device: Device, rounds: int) -> list[Row]:
+    """Measure each function of `blas` over the vendor's function, of which some run on GPUs only."""
+    assert set(CALLS) == set(blas.__all__)
+    rows, count = [], 100
+    operands = Operands(device)
+    with operands as names:
+        for name in CALLS:
+            pair = operands.statements(name)
+            if pair is None:
+                continue
+            vendor, portable = (
+                timer(statement, count, **names, f=function) for statement, function in (pair.vendor, pair.portable)
+            )
+            of_vendor, of_blas = measure(rounds, waiting(device, vendor), waiting(device, portable))
+            rows.append(over(f"{device.name}: blas.{name} over {CALLS[name].vendor}", of_blas, of_vendor, 0.1))
+    return rows
 
 
 def importing() -> Row:
@@ -237,6 +256,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         bare = compile_bare(Path(folder))
         rows = on_the_cpu(bare, options.rounds)
+        rows += of_blas(Device.host(), options.rounds)
         rows.append(importing())
         try:
             model = Device("cuda:0").model
@@ -244,6 +264,7 @@ def main() -> None:
             model = ""
         if model:
             rows += on_the_gpu(bare, options.rounds)
+            rows += of_blas(Device("cuda:0"), options.rounds)
     where = f"Python {platform.python_version()}, cffi {cffi.__version__}" + (f", {model}" if model else ", no GPU")
     print(where)
     print(f"{f'median of {options.rounds} rounds':62} {'median':>9} {'best':>9}")

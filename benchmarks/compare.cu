@@ -3,6 +3,7 @@
 // it done; a negative number is a failure, that of plain_error().
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
+#include <cusolverDn.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -197,6 +198,40 @@ double plain_power(const float *A, const float *x, float *y, long n, int steps, 
     MUST(drop(from));
     MUST(drop(to));
     MUST(cudaStreamSynchronize(stream));
+  }
+  return now() - start;
+}
+
+// A x = b, in C order: the columns of the factored matrix are A's rows, so its transpose is solved.
+double plain_solve(const float *A, const float *b, float *x, long n, int count) {
+  static cusolverDnHandle_t solver;
+  if (!solver) {
+    MUST(cusolverDnCreate(&solver));
+    MUST(cusolverDnSetStream(solver, stream));
+  }
+  const double start = now();
+  for (int i = 0; i < count; i++) {
+    float *dA, *dx, *work;
+    int *pivots, *info, size, singular;
+    MUST(take(&dA, n * n));
+    MUST(take(&dx, n));
+    MUST(take((float **)&pivots, n));
+    MUST(take((float **)&info, 1));
+    MUST(cusolverDnSgetrf_bufferSize(solver, n, n, dA, n, &size));
+    MUST(take(&work, size));
+    MUST(up(dA, A, n * n));
+    MUST(up(dx, b, n));
+    MUST(cusolverDnSgetrf(solver, n, n, dA, n, work, pivots, info));
+    MUST(cusolverDnSgetrs(solver, CUBLAS_OP_T, n, 1, dA, n, pivots, dx, n, info));
+    MUST(down(x, dx, n));
+    MUST(cudaMemcpyAsync(&singular, info, sizeof singular, cudaMemcpyDeviceToHost, stream));
+    MUST(drop(dA));
+    MUST(drop(dx));
+    MUST(drop(work));
+    MUST(drop((float *)pivots));
+    MUST(drop((float *)info));
+    MUST(cudaStreamSynchronize(stream));
+    MUST(singular);
   }
   return now() - start;
 }

@@ -202,10 +202,10 @@ class Plain:
         # At run time it is the cuBLAS that the package has loaded already, if its soname is the same.
         built = folder / "compare.so"
         command = [nvcc, "-O2", "-shared", "-Xcompiler", "-fPIC", str(SOURCE), "-o", str(built)]
-        done = subprocess.run([*command, "-lcublas"], capture_output=True, text=True)
+        done = subprocess.run([*command, "-lcublas", "-lcusolver"], capture_output=True, text=True)
         if done.returncode:
-            cublas = libraries.load("cublas").path
-            done = subprocess.run([*command, "-Xlinker", cublas], capture_output=True, text=True)
+            loaded = [f"-Xlinker={libraries.load(name).path}" for name in ("cublas", "cusolver")]
+            done = subprocess.run([*command, *loaded], capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"nvcc: {done.stderr[-300:]}")
         self.library = ctypes.CDLL(str(built))

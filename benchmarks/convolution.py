@@ -84,7 +84,7 @@ class Operands(NamedTuple):
         return (
             cudnn.tensor(self.x, "NHWC"),
             cudnn.filter(self.w, "KHWC"),
-            cudnn.convolution(padding=1),
+            cudnn.convolution(padding=1, dtype=np.float16),
             cudnn.tensor(self.y, "NHWC"),
         )
 

@@ -169,10 +169,14 @@ def main() -> None:
     parser.add_argument("--placed", action="store_true", help="no branch across 32 bytes of code")
     given = parser.parse_args()
     options = ["-Wa,-mbranches-within-32B-boundaries"] if given.placed else []
-    cores = Kernel.compile(SOURCE, "add", VECTOR, options=options, device="host").info("host").multiprocessors
+    cores = (
+        Kernel.compile(SOURCE, "add", VECTOR, options=options, device="host", debug=False).info("host").multiprocessors
+    )
     names = list(shapes(1 << 20, cores))
     kernels = {
-        name: Kernel.compile(SOURCE, name, MATRIX if on_matrix(name) else VECTOR, options=options, device="host")
+        name: Kernel.compile(
+            SOURCE, name, MATRIX if on_matrix(name) else VECTOR, options=options, device="host", debug=False
+        )
         for name in (*names, "plain_add", "plain_parts", "plain_axpy", "plain_mean")
     }
     heads = [*SIZES, *(f"{size}, launched on {cores}" for size in SIZES)]

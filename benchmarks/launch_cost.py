@@ -1,17 +1,21 @@
 """Measure the cost of a launch over the bare call of the driver, and beside other packages: see README.md beside it.
 
 python benchmarks/launch_cost.py [--device cuda:0] [--rounds N]
+python benchmarks/launch_cost.py --own [--rounds N]     on a driver that does nothing (no_driver.c), and on the host
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import gc
 import importlib
 import math
+import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from offload_args import Device, In, Module, Out, offload_args
+from offload_args import Device, In, Kernel, Module, Out, call, launch, offload, offload_args
 
 GOAL = 0.6  # us over C
+PLAIN_GOAL = 0.8  # of the forms that choose grid and block
+OFFLOAD_GOAL = 0.5  # of CuPy's time with its copies
 COUNT = 200  # launches of a run, which the GPU's queue takes without waiting
 N, BLOCK = 256, 256
 NOT_CURRENT = "the context not current"
+CHOSEN = "grid and block chosen"
+FOLDER = "OFFLOAD_ARGS_NO_DRIVER"  # of the driver that does nothing; set by the first of two processes
+SIGNATURE = (In[np.float32], In[np.float32], Out[np.float32], np.int32)
 Runs = dict[str, Callable[[], float]]
 SOURCE = """
 extern "C" __global__ void vadd(const float *a, const float *b, float *c, int n) {
@@ -150,16 +159,124 @@ def report(times: dict[str, list[float]], ours: Runs) -> None:
         over = statistics.median(one - other for one, other in zip(taken, in_c, strict=True))
         verdict = ""
         if name in ours:
-            verdict = f"at most {GOAL} over C: {'met' if over <= GOAL else 'missed'}, "
+            goal = PLAIN_GOAL if CHOSEN in name else GOAL
+            verdict = f"at most {goal} over C: {'met' if over <= goal else 'missed'}, "
             verdict += f"below other packages: {'met' if medians[name] < least else 'missed'}"
         print(f"| {name} | {medians[name]:.2f} | {min(taken):.2f} | {over:.2f} | {verdict} |")
 
 
-def main() -> None:
+# -- a launch with a region of its own ---------------------------------------------------------------------------------
+
+
+def offload_beside_cupy(vadd: Kernel, device: Device, rounds: int) -> None:
+    """Print the time of an offload of three arrays of 4 KiB, beside CuPy with its copies. Both wait for the result."""
+    n = 1024
+    a, b, c = (np.ones(n, np.float32) for _ in range(3))
+    runs: Runs = {
+        "offload_args, `offload`": timer(
+            "f(k, a, b, c, n, device=device)", f=offload, k=vadd, a=a, b=b, c=c, n=n, device=device
+        )
+    }
+    try:
+        import cupy
+
+        kernel, on_device = cupy.RawKernel(SOURCE, "vadd"), cupy.empty(n, np.float32)
+        text = "kernel((4,), (256,), (asarray(a), asarray(b), d, n)); d.get(out=c)"
+        names = {"kernel": kernel, "asarray": cupy.asarray, "d": on_device, "a": a, "b": b, "c": c, "n": np.int32(n)}
+        runs["CuPy, `asarray`, `RawKernel`, `get`"] = timer(text, **names)
+        runs["CuPy, the same and a new array for the result"] = timer(
+            text.replace(", d,", ", e,").replace("kernel(", "e = empty(n, 'f'); kernel(", 1).replace("d.get", "e.get"),
+            **names,
+            empty=cupy.empty,
+        )
+    except ImportError as error:
+        print(f"Without CuPy: {error}\n")
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds + 1):
+        for name, run in runs.items():
+            times[name].append(1e6 * run())
+    medians = {name: statistics.median(taken[1:]) for name, taken in times.items()}
+    ours, *others = medians.values()
+    print("\n| three arrays of 4 KiB, up, a launch, down | µs | |\n|---|---:|---|")
+    for name, us in medians.items():
+        verdict = ""
+        if others and us is ours:
+            ratio = ours / min(others)
+            verdict = f"{ratio:.2f} of CuPy (at most {OFFLOAD_GOAL}: {'met' if ratio <= OFFLOAD_GOAL else 'missed'})"
+        print(f"| {name} | {us:.2f} | {verdict} |")
+
+
+# -- the package's own part, without a GPU -----------------------------------------------------------------------------
+
+NO_CODE = b"""\
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry vadd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)
+{
+  ret;
+}
+"""
+ON_HOST = """\
+#include <offload_args/kernel.h>
+
+OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
+  for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+}
+"""
+
+
+def own_part(device: Device, vadd: Kernel, rounds: int) -> None:
+    """Print the fastest runs of each form."""
+    a, b, c = (np.ones(8, np.float32) for _ in range(3))
+    large = [np.ones(1024, np.float32) for _ in range(3)]
+    with offload_args(a, b, c, device=device) as (da, db, dc):
+        names = {"a": da, "b": db, "c": dc, "n": 8, "vadd": vadd, "launch": launch}
+        lent = dict(zip("abc", large, strict=True)) | {"n": 1024, "vadd": vadd, "device": device}
+        runs = {
+            "`vadd[grid, block]` made before": timer("go(a, b, c, n)", go=vadd[1, 32], **names),
+            "`vadd[grid, block](...)`": timer("vadd[1, 32](a, b, c, n)", **names),
+            "`vadd(...)`": timer("vadd(a, b, c, n)", **names),
+            "`launch(vadd, ...)`": timer("launch(vadd, a, b, c, n)", **names),
+            "`launch(vadd, ..., grid=, block=)`": timer("launch(vadd, a, b, c, n, grid=1, block=32)", **names),
+        }
+        lent_runs = {
+            "`offload(vadd, ...)` of three arrays of 4 KiB": timer("offload(vadd, a, b, c, n, device=device)",
+                                                                   offload=offload, **lent),
+            "`call(vadd[grid, block], ...)` of them": timer("call(vadd[4, 256], a, b, c, n, device=device)",
+                                                            call=call, **lent),
+        }  # fmt: skip
+        gc.disable()
+        print(f"\n| {device.name}, the package's own part | µs, fastest of {rounds} |\n|---|---:|")
+        for name, run in runs.items():
+            print(f"| {name} | {min(1e6 * run() for _ in range(rounds)):.3f} |")
+    for name, run in lent_runs.items():
+        print(f"| {name} | {min(1e6 * run() for _ in range(rounds)):.3f} |")
+
+
+def measure_own(rounds: int) -> int:
+    if FOLDER in os.environ:
+        own_part(Device("cuda:0"), Module.load(NO_CODE, name="vadd.ptx").kernel("vadd", *SIGNATURE), rounds)
+        host = Kernel.compile(ON_HOST, "vadd", SIGNATURE, device="host", debug=False)
+        own_part(Device.host(), host, rounds)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        built = os.path.join(folder, "libcuda.so.1")
+        source = Path(__file__).with_name("no_driver.c")
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", source, "-o", built], check=True)
+        path = os.pathsep.join(filter(None, (folder, os.environ.get("LD_LIBRARY_PATH"))))
+        changed = os.environ | {FOLDER: folder, "LD_LIBRARY_PATH": path}
+        return subprocess.run([sys.executable, *sys.argv], env=changed).returncode
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rounds", type=int, default=301)
+    parser.add_argument("--own", action="store_true", help="the package's own part, without a GPU")
     options = parser.parse_args()
+    if options.own:
+        return measure_own(options.rounds)
     device = Device(options.device)
     host = [np.ones(N, np.float32) for _ in range(3)]
     print(f"{device.model}: a launch of {BLOCK} threads, issued; median of {options.rounds} rounds of {COUNT}\n")
@@ -169,11 +286,15 @@ def main() -> None:
         offload_args(*[one.copy() for one in host], device=device) as borrowed,  # taking an address changes a mapping
     ):
         ptx, bare = build(Path(folder))
-        vadd = Module.load(ptx, name="vadd.ptx").kernel("vadd", *[In[np.float32]] * 2, Out[np.float32], np.int32)
+        vadd = Module.load(ptx, name="vadd.ptx").kernel("vadd", *SIGNATURE)
         names = {"a": a, "b": b, "c": c, "n": N}
         made_before = timer("go(a, b, c, n)", go=vadd[1, BLOCK], **names)
         ours = {
             "offload_args, `vadd[grid, block]` made before": made_before,
+            f"offload_args, `vadd(...)`, {CHOSEN}": timer("vadd(a, b, c, n)", vadd=vadd, **names),
+            f"offload_args, `launch(vadd, ...)`, {CHOSEN}": timer(
+                "launch(vadd, a, b, c, n)", launch=launch, vadd=vadd, **names
+            ),
             "offload_args, `vadd[grid, block](...)`": timer(f"vadd[1, {BLOCK}](a, b, c, n)", vadd=vadd, **names),
             f"offload_args, made before, {NOT_CURRENT}": made_before,
         }
@@ -188,7 +309,9 @@ def main() -> None:
             except Exception as error:  # it is not installed, or does not work here
                 print(f"Without {name}: {type(error).__name__}: {error}\n")
         report(in_turn(bare, options.rounds, ours, others), ours)
+    offload_beside_cupy(vadd, device, max(11, options.rounds // 10))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS = 16 };
+enum { CALLS = 17 };
 
 long no_driver_calls[CALLS];
 const char *const no_driver_names[CALLS] = {
-    "cuCtxGetCurrent",         "cuCtxPushCurrent", "cuCtxPopCurrent",   "cuCtxSynchronize",
-    "cuMemAllocFromPoolAsync", "cuMemFreeAsync",   "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
-    "cuMemcpyAsync",           "cuMemsetAsync",    "cuStreamCreate",    "cuStreamSynchronize",
-    "cuStreamWaitEvent",       "cuEventRecord",    "cuEventQuery",      "cuPointerGetAttributes"};
+    "cuCtxGetCurrent",        "cuCtxPushCurrent",    "cuCtxPopCurrent",   "cuCtxSynchronize", "cuMemAllocFromPoolAsync",
+    "cuMemFreeAsync",         "cuMemcpyHtoDAsync",   "cuMemcpyDtoHAsync", "cuMemcpyAsync",    "cuMemsetAsync",
+    "cuStreamCreate",         "cuStreamSynchronize", "cuStreamWaitEvent", "cuEventRecord",    "cuEventQuery",
+    "cuPointerGetAttributes", "cuLaunchKernel"};
 
 static _Thread_local void *current;
 static int context;
@@ -53,7 +53,8 @@ int cuDeviceGetName(char *name, int size, int device) {
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  *value = attribute == 75 /* major */ || attribute == 115 /* pools */;
+  /* The major version, pools, and limits of blocks and grids. */
+  *value = attribute == 75 || attribute == 115 ? 1 : attribute >= 2 && attribute <= 8 ? 1024 : attribute == 16;
   return device;
 }
 
@@ -181,19 +182,45 @@ int cuMemFreeHost(void *memory) {
 #define NEVER(name) \
   int name(void) { return 801; }
 NEVER(cuMemcpy2DAsync_v2)
+NEVER(cuModuleGetGlobal_v2)
 NEVER(cuMemsetD16Async)
 NEVER(cuMemsetD32Async)
 NEVER(cuMemsetD2D8Async)
 NEVER(cuMemsetD2D16Async)
 NEVER(cuMemsetD2D32Async)
 
-/* Nothing here has kernels. */
-#define NOT_SUPPORTED(name) \
-  int name(void) { return 801; }
-NOT_SUPPORTED(cuModuleLoadDataEx)
-NOT_SUPPORTED(cuModuleUnload)
-NOT_SUPPORTED(cuModuleGetFunction)
-NOT_SUPPORTED(cuFuncGetAttribute)
-NOT_SUPPORTED(cuFuncSetAttribute)
-NOT_SUPPORTED(cuOccupancyMaxPotentialBlockSize)
-NOT_SUPPORTED(cuLaunchKernel)
+/* Kernels do nothing. */
+int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
+  *module = &context;
+  return image == NULL || count > 2 || options == NULL || values == NULL;
+}
+
+int cuModuleUnload(void *module) { return module == NULL; }
+
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+  *function = &context;
+  return module == NULL || name == NULL;
+}
+
+int cuFuncGetAttribute(int *value, int attribute, void *function) {
+  *value = attribute == 0 ? 1024 /* threads of a block */ : 0;
+  return function == NULL;
+}
+
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+  return function == NULL || attribute < 0 || value < 0;
+}
+
+int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, size_t (*shared)(int), size_t nbytes,
+                                     int most) {
+  *grid = 1;
+  *block = 1024;
+  return function == NULL || shared != NULL || nbytes != 0 || most != 0;
+}
+
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,
+                   void **extra) {
+  const int is_wrong = function == NULL || stream == NULL || arguments == NULL || extra != NULL;
+  return is_wrong || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z || shared_bytes ? 1 : count(16);
+}

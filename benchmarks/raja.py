@@ -71,11 +71,11 @@ class Plain:
         return took / times
 
 
-def rows(d: dict[str, Any], size: int) -> dict[str, list[Launch]]:
+def rows(d: dict[str, Any], size: int, block: int = BLOCK) -> dict[str, list[Launch]]:
     """Return the launches of each of the suite's kernels, on vectors of that size."""
 
     def loop(name: str, *arguments: Any) -> Launch:
-        return name, -(-size // BLOCK), (*(d[one] if isinstance(one, str) else one for one in arguments), size)
+        return name, -(-size // block), (*(d[one] if isinstance(one, str) else one for one in arguments), size)
 
     def energy(number: int, text: str, *numbers: float) -> Launch:
         return loop(f"energy{number}", *text.split(), *numbers)

@@ -17,6 +17,9 @@ PARTS = 1024  # blocks of the first launch of a reduction
 
 SOURCE = """\
 #include <offload_args/kernel.h>
+#ifndef BLOCK
+#define BLOCK 256
+#endif
 
 OA_KERNEL(daxpy, oa::InOut<double> y, oa::In<double> x, double a, int n) {
   for (auto one : y.mine(oa::Linear1D(n), here)) *one += a * x[one.index()];
@@ -51,17 +54,17 @@ OA_KERNEL(triad, oa::Out<double> a, oa::In<double> b, oa::In<double> c, double a
   for (auto one : a.mine(oa::Linear1D(n), here)) *one = b[one.index()] + alpha * c[one.index()];
 }
 
-// -- reductions, in blocks of 256 ------------------------------------------------------------------------------------
+// -- reductions, in blocks of BLOCK ----------------------------------------------------------------------------------
 
 OA_FUNCTION void add_up(const oa::Block &here, double *part) {
-  for (int half = 128; half > 0; half /= 2)
+  for (int half = BLOCK / 2; half > 0; half /= 2)
     here.phase([&](const oa::Here &here) {
       if (here.thread() < half) part[here.thread()] += part[here.thread() + half];
     });
 }
 
 OA_BLOCK_KERNEL(dot, oa::Out<double> sums, oa::In<double> a, oa::In<double> b, int n) {
-  OA_SHARED double part[256];
+  OA_SHARED double part[BLOCK];
   here.phase([&](const oa::Here &here) {
     double mine = 0;
     for (int i = here.index(), step = here.size(); i < n; i += step) mine += a[i] * b[i];
@@ -74,7 +77,7 @@ OA_BLOCK_KERNEL(dot, oa::Out<double> sums, oa::In<double> a, oa::In<double> b, i
 }
 
 OA_BLOCK_KERNEL(total, oa::Out<double> sum, oa::In<double> sums, int n) {
-  OA_SHARED double part[256];
+  OA_SHARED double part[BLOCK];
   here.phase([&](const oa::Here &here) {
     double mine = 0;
     for (int i = here.index(), step = here.size(); i < n; i += step) mine += sums[i];
@@ -97,14 +100,14 @@ OA_FUNCTION void join(Three &one, const Three &other) {
 }
 
 OA_FUNCTION void join_all(const oa::Block &here, Three *part) {
-  for (int half = 128; half > 0; half /= 2)
+  for (int half = BLOCK / 2; half > 0; half /= 2)
     here.phase([&](const oa::Here &here) {
       if (here.thread() < half) join(part[here.thread()], part[here.thread() + half]);
     });
 }
 
 OA_BLOCK_KERNEL(reduce3, oa::Out<Three> results, oa::In<int> x, int n) {
-  OA_SHARED Three part[256];
+  OA_SHARED Three part[BLOCK];
   here.phase([&](const oa::Here &here) {
     Three mine = {0, 2147483647, -2147483647 - 1};
     for (int i = here.index(), step = here.size(); i < n; i += step) join(mine, Three{x[i], x[i], x[i]});
@@ -117,7 +120,7 @@ OA_BLOCK_KERNEL(reduce3, oa::Out<Three> results, oa::In<int> x, int n) {
 }
 
 OA_BLOCK_KERNEL(total3, oa::Out<Three> result, oa::In<Three> results, int n) {
-  OA_SHARED Three part[256];
+  OA_SHARED Three part[BLOCK];
   here.phase([&](const oa::Here &here) {
     Three mine = {0, 2147483647, -2147483647 - 1};
     for (int i = here.index(), step = here.size(); i < n; i += step) join(mine, results[i]);
@@ -238,6 +241,10 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def compiled(device: Device) -> dict[str, Kernel]:
-    """Return all kernels, compiled for a device."""
-    return {name: Kernel.compile(SOURCE, name, signature, device=device) for name, signature in SIGNATURES.items()}
+def compiled(device: Device, block: int = BLOCK) -> dict[str, Kernel]:
+    """Return all kernels, compiled for a device without checks. block: threads of a block of the reductions."""
+    options = () if block == BLOCK else (f"-DBLOCK={block}",)
+    return {
+        name: Kernel.compile(SOURCE, name, signature, options=options, device=device, debug=False)
+        for name, signature in SIGNATURES.items()
+    }

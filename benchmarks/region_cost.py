@@ -23,7 +23,7 @@ import numpy as np
 
 SOURCE = Path(__file__).with_name("no_driver.c")
 FOLDER = "OFFLOAD_ARGS_NO_DRIVER"  # where it lies; set by the first of the two processes
-CALLS = 16
+CALLS = 17
 CONTEXTS = ("cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent")  # around each of the others
 COUNT = 50  # regions a run, short, so that most runs are not interrupted
 

@@ -1,6 +1,6 @@
 """Runs the generator: `extract` reads vendor headers, `emit` writes the files that the build compiles.
 
-`report` writes report.md; `--check` verifies the roles files, and that report.md is current.
+`report` writes report.md and words.md; `--check` verifies the roles files, and that both are current.
 
     python -m bindings extract --library cublas --header .../cublas_v2.h -I .../include [-I the compiler's]
     python -m bindings report
@@ -14,23 +14,41 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tomllib
 from pathlib import Path
 
 from . import emit, roles
 from .lines import located
 
 
-def _extract(library: str, header: Path, include: list[Path], is_older: bool) -> None:
-    from . import headers  # needs libclang; the build does not have it
+def _no_libclang() -> str:
+    """Return the remedy for a Python without libclang, with the version that pyproject.toml asks for."""
+    project = tomllib.loads((roles.HERE.parent / "pyproject.toml").read_text())["project"]
+    needed = next(one for one in project["optional-dependencies"]["dev"] if one.startswith("libclang"))
+    remedy = f"run make .venv/dev and use .venv/bin/python, or install {needed}"
+    return f"extract: {sys.executable} has no libclang; {remedy}"
 
+
+def _extract(library: str, header: Path, include: list[Path], is_older: bool) -> None:
+    try:
+        from . import headers  # the build has no libclang
+    except ModuleNotFoundError as error:
+        if error.name != "clang":
+            raise
+        raise ValueError(_no_libclang()) from None
+    if not header.is_file():
+        raise ValueError(f"extract: --header {header}: there is no such file")
     known = roles.read_roles(library)
+    table = "older" if is_older else "header"
+    if table not in known or "header" not in known:
+        raise ValueError(f"{library}.toml: there is no [{table}], which extract needs; bindings/words.md explains it")
     api = headers.extract(header, include, known["header"])
     name = known["older"]["api"] if is_older else library
     (roles.HERE / "api" / f"{name}.json").write_text(headers.to_json(api))
 
 
 def check(folder: Path = roles.HERE) -> list[str]:
-    """Returns what is wrong with the api files, the roles files and report.md; nothing if all is well."""
+    """Return the faults of the api files, the roles files and report.md."""
     try:
         libraries = roles.load(folder)
     except roles.RolesError as error:
@@ -41,11 +59,26 @@ def check(folder: Path = roles.HERE) -> list[str]:
     path = folder / "report.md"
     if not faults and (not path.exists() or path.read_text() != emit.report(libraries)):
         faults.append("report.md is not current; run python -m bindings report")
+    path = folder / "words.md"
+    if folder == roles.HERE and (not path.exists() or path.read_text() != emit.words()):
+        faults.append("words.md is not current; run python -m bindings report")
     return faults
 
 
+def _summary(faults: list[str]) -> str:
+    """Return the last line of --check: the result, and the files that were checked."""
+    if faults:
+        return f"bindings: {len(faults)} fault{'s' * (len(faults) > 1)}"
+    libraries = roles.load()
+    functions = sum(len(library.functions) for library in libraries)
+    return (
+        f"bindings: no fault. Checked: the labels of {functions} functions of {len(libraries)} libraries against their "
+        "headers' names and types, and that report.md and words.md are current"
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Does what the command line says; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bindings", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--check", action="store_true", help="verify every role and that report.md is current")
     commands = parser.add_subparsers(dest="command")
@@ -56,11 +89,11 @@ def main(arguments: list[str] | None = None) -> int:
     extracting.add_argument("--older", action="store_true", help="the header of the library's [older] version")
     emitting = commands.add_parser("emit", help="write the C and Python that the build needs")
     emitting.add_argument("--out", required=True, type=Path)
-    commands.add_parser("report", help="write report.md")
+    commands.add_parser("report", help="write report.md and words.md")
     given = parser.parse_args(arguments)
     if given.check:
         faults = check()
-        print("\n".join(faults) if faults else "bindings: every role holds, report.md is current")
+        print("\n".join([*faults, _summary(faults)]))
         return 1 if faults else 0
     try:
         if given.command == "extract":
@@ -68,6 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
         elif given.command == "emit":
             emit.emit(roles.load(), given.out)
         elif given.command == "report":
+            (roles.HERE / "words.md").write_text(emit.words())
             (roles.HERE / "report.md").write_text(emit.report(roles.load()))
         else:
             parser.print_help()

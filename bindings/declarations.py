@@ -10,6 +10,6 @@ HEADERS = INCLUDE / "offload_args"
 
 
 def entries(name: str) -> list[tuple[str, ...]]:
-    """Returns the arguments of each entry of a .def file, texts without their quotes: `entries("dtypes")`."""
+    """Return the arguments of each entry of a .def file, texts without their quotes: `entries("dtypes")`."""
     found = re.findall(r"^OA_\w+\(([^)]*)\)", (HEADERS / f"{name}.def").read_text(), re.MULTILINE)
     return [tuple(one.strip().strip("\"'") for one in entry.split(",")) for entry in found]

@@ -5,18 +5,30 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from .described import Integers
-from .parameters import Array, EnumValue, Extent, HostList, Number, Parameter, Size
-from .services import HostArray, Integer, Object
+from .helper_functions import HostArray, Integer, Object
+from .labelled import Extent
+from .parameters import Array, EnumValue, HostList, Number, Parameter, Size
 
 # Extents whose first argument is a test; their last may be another one.
 _TRIANGLES = ("triangle", "band_triangle", "packed")
 _WITH_LD = ("matrix", "triangle", "band", "band_triangle")
 MOST = 2**63 - 1
+# The forms of expressions, each with an example of names m, n (sizes) and trans (an enum), OP_N a constant.
+EXPRESSIONS = {
+    "n": "a size, an enum or a constant",
+    "1": "a whole number",
+    "m + n": "also `m - n`, `m * n`",
+    "m // n": "a division that rounds down; also `m % n`. By less than 1 it gives 0",
+    "min(m, n)": "the smaller one",
+    "m if trans == OP_N else n": "the one or the other",
+    "trans == OP_N": "a test; also `trans in (OP_N, OP_T)`",
+    "m >= n": "in `requires` only; also `==`, `<=`",
+    "xDesc[1]": "the size of a dimension that a descriptor describes",
+}
 
 
 def names_in(expression: ast.expr) -> set[str]:
-    """Returns every name of an expression."""
+    """Return every name of an expression."""
     nodes = list(ast.walk(expression))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
@@ -39,15 +51,14 @@ class Names:
         self.tested |= {one.name for one in lists if one.label != "scalar"}
         self.known = {one.name for one in parameters} | set(constants)
         self.objects = {one.name for one in parameters if isinstance(one, Object)}
-        self.lists_of_integers = {one.name for one in parameters if isinstance(one, Integers)}
 
     def unknown(self, expression: ast.expr) -> Iterator[str]:
-        """Yields a fault for each name that there is not."""
+        """Yield a fault for each name that there is not."""
         for name in sorted(names_in(expression) - self.known):
             yield f"{name} is neither a parameter nor a constant"
 
     def size(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is not a size."""
+        """Yield why an expression is not a size."""
         match expression:
             case ast.Name(id=name):
                 if name not in self.sizes and name not in self.integers:
@@ -55,9 +66,6 @@ class Names:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int())):
                 if name not in self.objects:
                     yield f"{name} is not a descriptor"
-            case ast.Call(func=ast.Name(id="sum"), args=[ast.Name(id=name)], keywords=[]):
-                if name not in self.lists_of_integers:
-                    yield f"{name} is not a list of integers"
             case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                 pass
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=ast.Constant(value=0)):
@@ -95,7 +103,7 @@ class Names:
                     yield f"{ast.unparse(one)!r} is not an enum, a size, a constant or a number to compare with"
 
     def requirement(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is not a comparison of sizes."""
+        """Yield why an expression is not a comparison of sizes."""
         unknown = list(self.unknown(expression))
         yield from unknown
         match expression:
@@ -108,7 +116,7 @@ class Names:
                 yield f"{ast.unparse(expression)!r} is not an expression that compares sizes, such as m >= n"
 
     def overwrites(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is not a condition for overwriting."""
+        """Yield why an expression is not a condition for overwriting."""
         match expression:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 name in self.numbers
@@ -117,7 +125,7 @@ class Names:
         yield from self.test(expression)
 
     def extent(self, extent: Extent) -> Iterator[str]:
-        """Yields the faults of an extent's arguments."""
+        """Yield the faults of an extent's arguments."""
         arguments = list(extent.arguments)
         if extent.kind == "described":
             if not isinstance(arguments[0], ast.Name) or arguments[0].id not in self.objects:
@@ -135,7 +143,7 @@ class Names:
             yield from self.size(one)
 
     def array(self, one: Array) -> Iterator[str]:
-        """Yields the faults of an array's label."""
+        """Yield the faults of an array's label."""
         unknown = [fault for expression in one.expressions for fault in self.unknown(expression)]
         yield from dict.fromkeys(unknown)
         if unknown:
@@ -147,7 +155,7 @@ class Names:
 
 
 def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:
-    """Returns what is wrong with the labels of a function's arrays, with the name of the parameter in front."""
+    """Return the faults of the labels of a function's arrays, each after the name of its parameter."""
     names = {of_groups: Names(parameters, constants, of_groups) for of_groups in (False, True)}
     arrays = {one.name: one for one in parameters if isinstance(one, Array)}
     found = []
@@ -157,9 +165,10 @@ def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:
             found += [f"{host.name}: {fault}" for fault in names[False].extent(host.extent)]
     for one in arrays.values():
         found += [f"{one.name}: {fault}" for fault in names[bool(one.extent.groups)].array(one)]
-        other = arrays.get(one.in_place)
-        if one.in_place and (other is None or other is one):
-            found.append(f"{one.name}: may be {one.in_place}, which is not another array")
-        elif other is not None and other.in_place != one.name:
-            found.append(f'{one.name}: may be {other.name}, and that does not say "may be {one.name}"')
+        for name in one.in_place:
+            other = arrays.get(name)
+            if other is None or other is one:
+                found.append(f"{one.name}: may be {name}, which is not another array")
+            elif one.name not in other.in_place:
+                found.append(f'{one.name}: may be {name}, and that does not say "may be {one.name}"')
     return found

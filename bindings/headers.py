@@ -51,7 +51,7 @@ def _by_value(constants: dict[str, int]) -> dict[str, int]:
 
 
 def _declarations(cursor: cindex.Cursor) -> Iterator[cindex.Cursor]:
-    """Yields what is declared, in blocks of `extern "C"` too."""
+    """Yield the declarations, in blocks of `extern "C"` too."""
     for child in cursor.get_children():
         if child.kind is cindex.CursorKind.LINKAGE_SPEC:
             yield from _declarations(child)
@@ -60,7 +60,7 @@ def _declarations(cursor: cindex.Cursor) -> Iterator[cindex.Cursor]:
 
 
 def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns what `header` declares: its version, functions and enum constants, all sorted.
+    """Return the declarations of `header`: its version, functions and enum constants, all sorted.
 
     settings is the [header] table of the library's roles file: `version` (macros whose values, joined by dots, are the
     version), `functions` and `constants` (regular expressions of the names to take), `prefix` (what a build of
@@ -113,7 +113,7 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
 
 
 def to_json(api: dict[str, Any]) -> str:
-    """Writes api as JSON, one function or enum a line, so that the difference of two versions can be read."""
+    """Write api as JSON, one function or enum a line, so that the difference of two versions can be read."""
     lines = ["{", f' "header": {json.dumps(api["header"])},', f' "version": {json.dumps(api["version"])},']
     for section in ("functions", "enums"):
         entries = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in api[section].items()]

@@ -10,13 +10,13 @@ _TABLE = re.compile(r"\[+([\w.\"{}-]+)\]+")
 
 
 def _key(line: str) -> str:
-    """Returns the key that a line of TOML sets, or ""."""
+    """Return the key that a line of TOML sets, or ""."""
     found = re.match(r'\s*("[^"]+"|[\w.-]+)\s*=', line)
     return found[1].strip('"') if found else ""
 
 
 def _keys(table: str, text: str) -> tuple[int, dict[str, int]]:
-    """Returns the line where a table starts, or 0, and the lines of its keys. "" is the file itself and its tables."""
+    """Return the line where a table starts, or 0, and the lines of its keys. "" is the file itself and its tables."""
     inside, start = not table, 0
     keys: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -32,7 +32,7 @@ def _keys(table: str, text: str) -> tuple[int, dict[str, int]]:
 
 
 def line_of(fault: str, text: str) -> int:
-    """Returns the line of the key that a fault names, else that of its table, or 0."""
+    """Return the line of the key that a fault names, else the line of its table, or 0."""
     found = _FAULT.match(fault)
     if not found:
         return 0
@@ -51,18 +51,18 @@ def line_of(fault: str, text: str) -> int:
 
 
 def _fits(template: str, name: str) -> bool:
-    """Returns whether a template of names, such as "{t}gemv", has this name."""
+    """Return whether a template of names, such as "{t}gemv", has this name."""
     return re.fullmatch(re.sub(r"\\{\w*\\}", r"\\w*", re.escape(template)), name) is not None
 
 
 def extended_by(text: str) -> list[str]:
-    """Returns the roles files whose families a roles file takes over."""
+    """Return the roles files whose families a roles file takes over."""
     found = re.search(r"^extends = \[(.*)\]", text, re.MULTILINE)
     return re.findall(r"\w+", found[1] if found else "")
 
 
 def located(fault: str, folder: Path) -> str:
-    """Returns a fault with its line, if that is known: in the library's roles file, or in one that it extends."""
+    """Return a fault with its line, if that is known: in the library's roles file, or in one that it extends."""
     path = folder / "roles" / fault.partition(":")[0]
     text = path.read_text()
     texts = {"": text}

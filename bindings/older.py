@@ -1,4 +1,4 @@
-"""Joins the api of a library with that of an older version of it, and says how the two differ."""
+"""Joins the apis of a library's current, older and newer versions, and records their differences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ApiError(ValueError):
 
 
 def _is_function(value: Any) -> bool:
-    """Returns whether this is {"returns": type, "parameters": [[name, type], ...]}."""
+    """Return whether this is {"returns": type, "parameters": [[name, type], ...]}."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("returns"), str)
@@ -46,7 +46,7 @@ def _is_enum(value: Any) -> bool:
 
 
 def _faults(file: str, text: str, api: Any) -> list[str]:
-    """Returns what is wrong with the structure of an api file, each with its line."""
+    """Return the faults of the structure of an api file, each with its line."""
     if not isinstance(api, dict):
         return [f"{file}: needs an object with header, version, functions and enums (line 1)"]
     wrong = [(key, "is missing, or no text") for key in ("header", "version") if not isinstance(api.get(key), str)]
@@ -69,7 +69,7 @@ def _faults(file: str, text: str, api: Any) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Reads an api file; raises ApiError if it is not one."""
+    """Read an api file; raises ApiError if it is not one."""
     try:
         text = path.read_text()
         api: dict[str, Any] = json.loads(text)
@@ -86,11 +86,18 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def read_api(name: str, roles: dict[str, Any], folder: Path = HERE) -> dict[str, Any]:
-    """Reads api/<name>.json; with [older], joined with that file: what only one of the two has, and its `older`.
+    """Read api/<name>.json; with [older], joined with that file: what only one of the two has, and its `older`.
 
-    Raises ApiError with every fault of their structure.
+    The file of [newer] has only what later versions add. Raises ApiError with every fault of their structure.
     """
     api = _read(folder / "api" / f"{name}.json")
+    if "newer" in roles:
+        newer = _read(folder / "api" / f"{roles['newer']['api']}.json")
+        known = sorted(newer["functions"].keys() & api["functions"].keys())
+        if known:
+            raise ApiError([f"{name}.toml: [newer]: {one} is in api/{name}.json already" for one in known])
+        enums = {key: {**api["enums"].get(key, {}), **values} for key, values in newer["enums"].items()}
+        api |= {"functions": api["functions"] | newer["functions"], "enums": {**api["enums"], **enums}}
     if "older" not in roles:
         return api
     older = _read(folder / "api" / f"{roles['older']['api']}.json")
@@ -109,7 +116,7 @@ def _types(function: dict[str, Any]) -> list[str]:
 
 
 def fault(api: dict[str, Any], symbol: str, instead: str) -> str:
-    """Returns what is wrong with calling a function through an older version of the library, or ""."""
+    """Return the reason why a function can't be called through an older version of the library, or ""."""
     older = api.get("older", {"functions": {}})
     here = api["functions"][symbol]
     there = older["functions"].get(instead or symbol)

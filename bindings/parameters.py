@@ -1,13 +1,15 @@
-"""One class for each role of a parameter. It says what the parameter is in C, in records, in Python and in its docs."""
+"""One class for each role of a parameter. It describes the parameter in C, in records, in Python and in its docs."""
 
 from __future__ import annotations
 
 import ast
 import keyword
-from dataclasses import dataclass
-from typing import ClassVar
+import re
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from .declarations import entries
+from .labelled import Enum, Extent, Label, Labelled, listed_pointee, pointee
 
 NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
 NOT_NUMPYS = {name for _, name, _, kind, _ in entries("dtypes") if kind == "0"}  # nor a type for checkers
@@ -21,96 +23,48 @@ C_NUMBER |= dict.fromkeys(ROUNDED, "float")
 MEMBER |= dict.fromkeys(ROUNDED, "half")
 PYTHON |= dict.fromkeys(ROUNDED, "float")
 
-# How many arguments each extent takes, and which of them are the sizes of the operand.
-EXTENTS = {
-    "vector": ((2,), (0,)),
-    "elements": ((1,), (0,)),
-    "matrix": ((3,), (0, 1)),
-    "triangle": ((3, 4), (1,)),
-    "band": ((5,), (0, 1)),
-    "band_triangle": ((4, 5), (1,)),
-    "packed": ((2, 3), (1,)),
-    "described": ((1,), ()),
-    "bytes": ((1,), ()),
-    "all": ((0,), ()),
-}
-MOST_NAMED = 20  # constants in one message
+MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
 # Integer types of 32 bits, unless a library has them with 64.
 NARROW = ("int", "blasint")
 SIZE_TYPES = (*NARROW, "int64_t", "size_t", "long long", "long long int")
-# Those that have 32 bits in every form of a function.
+# The integers that have 32 bits in every form of a function.
 SHORT = ("int32_t", "uint32_t")
 
 
-@dataclass(frozen=True)
-class Enum:
-    """The values one parameter may take: (name without the vendor's prefix, value)."""
-
-    type: str
-    values: tuple[tuple[str, int], ...]
-    label: str = ""  # its name in [enums]
-    dtypes: tuple[tuple[str, int, str], ...] = ()  # of an enum of dtypes: (name, value, dtype or "" for none)
-    flags: tuple[tuple[str, int], ...] = ()  # which may be added to them
-
-    @property
-    def names(self) -> str:
-        """Returns "OP_N, OP_T or OP_C"."""
-        return _listed([name for name, _ in self.values]) + "".join(f", | {name}" for name, _ in self.flags)
-
-    @property
-    def names_and_values(self) -> str:
-        """Returns "OP_N (0), OP_T (1) or OP_C (2)"."""
-        listed = _listed([f"{name} ({value})" for name, value in self.values])
-        return listed + "".join(f", | {name} ({value})" for name, value in self.flags)
-
-    @property
-    def mask(self) -> int:
-        """Returns the bits of all flags."""
-        return sum(value for _, value in self.flags)
+# The text after the first word of a number's label.
+_NUMBER = r"(?:\[(?P<count>\d+)\])?(?: of (?P<of>\w+))?(?P<anyhow>; despite const)?"
 
 
 def device_pointer(one: Parameter) -> str:
-    """Returns the Python type of a DevicePtr to an operand."""
+    """Return the Python type of a DevicePtr to an operand."""
     return "DevicePtr[Any]" if one.of or one.dtype in NOT_NUMPYS else f"DevicePtr[np.{NUMPY[one.dtype]}]"
 
 
-def _listed(words: list[str]) -> str:
-    if len(words) > MOST_NAMED:
-        words = [*words[:2], "...", words[-1]]
-    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
-
-
-@dataclass(frozen=True)
-class Extent:
-    """The elements that a call touches behind a pointer; the expressions are over the function's sizes and enums."""
-
-    kind: str
-    arguments: tuple[ast.expr, ...]
-    batch: tuple[ast.expr, ast.expr] | None = None  # how far they are apart, and how many there are
-    pointers: ast.expr | None = None  # how many there are, each behind a pointer of its own
-    groups: str = ""  # the number of groups: of each, other values of the names that are lists
-
-    @property
-    def sizes(self) -> list[ast.expr]:
-        """Returns the arguments that are dimensions: nothing is touched if one is 0."""
-        counts = [*(self.batch or ())[1:], *([self.pointers] if self.pointers else [])]
-        return [self.arguments[position] for position in EXTENTS[self.kind][1]] + counts
-
-    @property
-    def expressions(self) -> list[ast.expr]:
-        """Returns all of its arguments."""
-        return [*self.arguments, *(self.batch or ()), *([self.pointers] if self.pointers else [])]
-
-    @property
-    def leaves_out_the_diagonal(self) -> bool:
-        """Returns whether the last argument is the test for a unit diagonal."""
-        return len(self.arguments) == EXTENTS[self.kind][0][-1] and len(EXTENTS[self.kind][0]) > 1
+# The clauses after an array's extent, each by the field that it is about.
+CLAUSES = {
+    "overwrites": Label("overwrites if (.+)", "overwrites if beta == 0", "`inout`: if that holds it is not read"),
+    "in_place": Label(
+        r"may be (\w+(?: or \w+)*)(?: if (.+))?",
+        "may be A or B",
+        "it may have the memory of these operands, each of which says the same; `may be C if transa == OP_N`",
+    ),
+    "optional": Label("optional", "optional", "there may be no such array"),
+    "optional_if": Label("optional if (.+)", "optional if jobu == JOB_N", "there may be none if that holds"),
+    "repeats": Label("may repeat", "may repeat", "a vector's increment may be 0: then all are one element"),
+    "becomes": Label("becomes (.+)", "becomes matrix(n, m, ldb)", "`inout`: the shape of the matrix after the call"),
+    "despite_const": Label(
+        "despite const",
+        "despite const",
+        "the header's const is wrong or, of an array that is read, its lack is",
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
     """One parameter of a vendor's function."""
 
+    labels: ClassVar[tuple[Label, ...]] = ()
     role: ClassVar[str] = ""
     in_record: ClassVar[bool] = True  # the caller passes it
     last: ClassVar[bool] = False  # it is the last one of the record
@@ -120,52 +74,55 @@ class Parameter:
     dtype: str = ""
     count: int = 1
     of: str = ""  # the DataType that says the dtype, which is "any" then
-    complex_as: str = ""  # the array that says whether that dtype is real or complex
+    complex_as: str = ""  # the array that says whether that dtype is real or complex; families.py finds it
     field_of: str = ""  # the struct behind a pointer, of the vendor's function, that it is a field of
 
     @property
     def kind(self) -> str:
-        """Returns the first word of its token in the record."""
+        """Return its role in the record, as csrc/include/offload_args/roles.def spells it."""
         return self.role
 
     @property
-    def token(self) -> str:
-        """Returns its token in the record: kind:name[:dtype[:count]]."""
-        dtype = self.of or self.dtype
-        words = [self.kind, self.name, *([dtype] if dtype else [])]
-        return ":".join([*words, *([str(self.count)] if self.count > 1 else [])])
+    def more(self) -> str:
+        """Return what the record says of it beside that, its name and its dtype: `more` of an oa_role."""
+        return self.of
 
     @property
     def is_pointer(self) -> bool:
         """Returns whether the vendor takes an address."""
         return self.c_type.endswith(("*", "]"))
 
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        """Return the parameter of a label that one of `labels` fits; None, with a fault noted, if it can't be."""
+        raise NotImplementedError
+
     # -- the typed C function --
 
     def declaration(self, device: bool) -> str:
-        """Returns its declaration in the typed C function."""
+        """Return its declaration in the typed C function."""
         raise NotImplementedError
 
     def preparation(self) -> str:
-        """Returns the statement of the typed C function that its initializer needs, or ""."""
+        """Return the statement of the typed C function that its initializer needs, or ""."""
         return ""
 
     def initializer(self, device: bool) -> str:
-        """Returns the initializer of its oa_value in the typed C function."""
+        """Return the initializer of its oa_value in the typed C function."""
         return f"{{.pointer = {self.name}}}"
 
     def is_host_address(self, device: bool) -> bool:
-        """Returns whether the typed C function takes an address of the host for it."""
+        """Return whether the typed C function takes an address of the host for it."""
         return False
 
     # -- Python --
 
     def shown(self) -> str:
-        """Returns its part of the Python function's signature."""
+        """Return its part of the Python function's signature."""
         return self.name
 
     def annotation(self, on_device: bool | None = None) -> str:
-        """Returns its type for static checkers; on_device: of a number that has to be there, or must not be."""
+        """Return its type for static checkers; on_device: of a number that has to be there, or must not be."""
         return "int"
 
 
@@ -175,6 +132,13 @@ class EnumValue(Parameter):
 
     role: ClassVar[str] = "enum"
     enum: Enum
+
+    @classmethod
+    def from_enum(cls, given: Labelled, enum: Enum) -> Parameter:
+        """Return the parameter of a label that is the name of one of [enums]."""
+        if given.plain != enum.type:
+            given.fault(f"labelled {given.label} ({enum.type}), but its type is {given.c_type}")
+        return (DataType if enum.dtypes else cls)(name=given.name, c_type=given.c_type, enum=enum)
 
     def declaration(self, device: bool) -> str:
         return f"int {self.name}"
@@ -197,9 +161,40 @@ class DataType(EnumValue):
 class Size(Parameter):
     """A size, a leading dimension, an increment or a stride."""
 
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            "size|ld|inc|stride",
+            "size, ld, inc, stride",
+            "a size, a leading dimension, an increment, a distance of matrices in elements",
+        ),
+        Label("length", "length", "a size that may be negative, which counts as 0, as in level 1"),
+        Label("value", "value", "any integer that expressions may name"),
+        Label("itemsize", "itemsize", "the bytes of an element of each `void *` array"),
+        Label(
+            "tried stride",
+            "tried stride",
+            "a stride that some versions of a library of the CPU count in real numbers, also of complex matrices: "
+            "a first call, of two products of one element, tells",
+        ),
+    )
     label: str  # size, ld, inc, stride or integer
     may_be_negative: bool = False  # then it counts as 0
     is_tried: bool = False  # a stride whose unit a first call tells
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        is_tried, is_length = given.label == "tried stride", given.label == "length"
+        if is_tried and (given.plain not in SIZE_TYPES or given.scope.has_backend):
+            given.wrong_type(", or the library has a backend")
+        elif given.plain not in SIZE_TYPES and not (given.label == "value" and given.plain in SHORT):
+            given.wrong_type()
+        return cls(
+            name=given.name,
+            c_type=given.c_type,
+            label="stride" if is_tried else "size" if is_length else given.label,
+            may_be_negative=is_length,
+            is_tried=is_tried and given.scope.letter in ("c", "z"),
+        )
 
     @property
     def role(self) -> str:  # type: ignore[override]
@@ -230,17 +225,94 @@ class Size(Parameter):
 class Array(Parameter):
     """A device array."""
 
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"(?P<direction>in|out|inout)\b ?(?P<rest>.*)",
+            "in matrix(m, n, lda)",
+            "a device array: `in` is read, `inout` read and written; of `out` every element of the extent is "
+            "written and none read. Clauses follow after `;`",
+        ),
+    )
     role: ClassVar[str] = "array"
     direction: str  # in, out or inout
     extent: Extent
     overwrites: ast.expr | None = None
-    in_place: str = ""  # the operand whose memory this may be
+    in_place: tuple[str, ...] = ()  # the operands whose memory this may be
+    in_place_if: ast.expr | None = None  # it may if this holds
     becomes: Extent | None = None  # the same memory after the call, in another shape
     repeats: bool = False  # a vector whose increment may be 0
     optional: bool = False  # there may be none
     optional_if: ast.expr | None = None  # there may be none if this holds
     noted_by: str = ""  # the object whose note says the dtype, which is "any" then
-    typed_by: str = ""  # the descriptor that says the dtype, which is "any" then, and not the extent
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        said = cls.fields(given, found)
+        if said is None:
+            return None
+        return (PointerArray if said["extent"].pointers else Array)(**said)
+
+    @classmethod
+    def fields(cls, given: Labelled, found: re.Match[str]) -> dict[str, Any] | None:
+        """Return the values of its fields; None, with a fault noted, if there is no extent."""
+        direction, c_type = found["direction"], given.c_type
+        text, *clauses = (part.strip() for part in found["rest"].split(";"))
+        text, _, of = text.partition(" of ")
+        noted_by = ""
+        kind = given.scope.objects.get(of)
+        if kind and not kind.describes[0]:
+            of, noted_by = "", of
+        extent = given.extent(text)
+        if extent is None:
+            return None
+        said: dict[str, Any] = {}
+        for clause in clauses:
+            value = cls.clause(given, clause, direction, extent)
+            if value is None:
+                given.fault(f"{clause!r} is not understood")
+            said |= value or {}
+        despite_const = said.pop("despite_const", False)
+        pointers = extent.pointers
+        to, const = listed_pointee(c_type) if pointers else pointee(c_type)
+        if pointers and of and not to:  # of one library void * means void **, too
+            to, const = pointee(c_type)
+        dtype = given.dtype(to)
+        if of or noted_by or extent.kind in ("described", "bytes"):
+            dtype = "any" if to == "void" else ""
+        if not to or not dtype:
+            given.fault(f"labelled {'pointers' if pointers else 'an array'}, but its type is {c_type}")
+        elif direction != "in" and const != despite_const:
+            given.fault(f"labelled {direction}, but its type is {c_type}")
+        elif direction == "in" and const == despite_const:
+            given.fault(
+                f"labelled in, but its type is {c_type}, {'whatever despite const says' if const else 'not const'}"
+            )
+        said |= {"name": given.name, "c_type": c_type, "dtype": dtype, "direction": direction, "extent": extent}
+        return said | {"of": of, "noted_by": noted_by}
+
+    @classmethod
+    def clause(cls, given: Labelled, text: str, direction: str, extent: Extent) -> dict[str, Any] | None:
+        """Return the fields that a clause after the extent says; None of a clause that it can't have."""
+        matches = ((key, re.fullmatch(one.pattern, text, re.DOTALL)) for key, one in CLAUSES.items())
+        key, found = next(((key, match) for key, match in matches if match), ("", None))
+        if not found:
+            return None
+        match key:
+            case "despite_const":
+                return {key: True}
+            case "optional" if not extent.pointers:
+                return {key: True}
+            case "optional_if" if not extent.pointers:
+                return {key: given.parse(found[1])}
+            case "overwrites" if direction == "inout":
+                return {key: given.parse(found[1])}
+            case "in_place":
+                return {key: tuple(found[1].split(" or ")), "in_place_if": given.parse(found[2]) if found[2] else None}
+            case "becomes" if direction == "inout":
+                return {key: given.extent(found[1])}
+            case "repeats" if extent.kind == "vector":
+                return {key: True}
+        return None
 
     @property
     def kind(self) -> str:
@@ -269,7 +341,7 @@ class Array(Parameter):
     @property
     def tests(self) -> list[ast.expr]:
         """Returns the tests of its clauses."""
-        return [one for one in (self.overwrites, self.optional_if) if one]
+        return [one for one in (self.overwrites, self.in_place_if, self.optional_if) if one]
 
     def declaration(self, device: bool) -> str:
         return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"
@@ -281,6 +353,15 @@ class Array(Parameter):
 @dataclass(frozen=True, kw_only=True)
 class PointerArray(Array):
     """Device arrays of a number that the call says: a list of pointers, or one pointer with an axis more."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"(?P<direction>in|out|inout) (?P<rest>(?:pointers|grouped)\(.+)",
+            "in pointers(matrix(m, n, lda), count)",
+            "arrays of a batch. Python takes a list of DevicePtrs, or one whose first axis counts the arrays; C "
+            "takes an array of handles. The addresses go to the device as an array",
+        ),
+    )
 
     @property
     def kind(self) -> str:
@@ -308,10 +389,36 @@ class PointerArray(Array):
 class HostList(Parameter):
     """A host array with a value for each group: of an enum, of sizes or leading dimensions, or of numbers."""
 
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"(?P<role>\w+) list\((?P<length>\w+)\)",
+            "size list(groups)",
+            "an array on the host, of `groups` values; also `ld list`, `scalar list` and, for an enum, `<enum> list`",
+        ),
+    )
     role: ClassVar[str] = "list"
     label: str  # enum, size, ld or scalar
     length: str  # the parameter that says how many
     enum: Enum | None = None
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        element = re.fullmatch(r"const (.+?) ?(?:\*|\[\])", given.c_type)
+        c_type = element[1] if element else ""
+        label = found["role"]
+        dtype, enum = "", None
+        if label in given.scope.enums:
+            label, enum = "enum", given.scope.enums[label]
+            right = c_type.removeprefix("enum ") == enum.type
+        elif label == "scalar":
+            dtype = given.dtype(c_type)
+            right = dtype in C_NUMBER and dtype != "i32"
+        else:
+            right = label in ("size", "ld") and c_type in SIZE_TYPES
+        if not right:
+            given.fault(f"labelled {label} list, but its type is {given.c_type}")
+        length = found["length"]
+        return cls(name=given.name, c_type=given.c_type, dtype=dtype, label=label, length=length, enum=enum)
 
     @property
     def kind(self) -> str:
@@ -323,12 +430,11 @@ class HostList(Parameter):
         return self.label in ("size", "ld") and self.c_type.removeprefix("const ").split(" ")[0].rstrip("[]*") in NARROW
 
     def declaration(self, device: bool) -> str:
-        scalar = "void" if self.of else C_NUMBER.get(self.dtype, "")
+        scalar = C_NUMBER.get(self.dtype, "")
         return f"const {({'enum': 'int', 'scalar': scalar}).get(self.label, 'int64_t')} *{self.name}"
 
     def preparation(self) -> str:
-        itemsize = "0" if self.of else f"sizeof *{self.name}"
-        return f"const oa_number_list {self.name}_list = {{{self.name}, -1, {itemsize}}};"
+        return f"const oa_number_list {self.name}_list = {{{self.name}, -1, sizeof *{self.name}}};"
 
     def initializer(self, device: bool) -> str:
         return f"{{.pointer = &{self.name}_list}}"
@@ -337,7 +443,7 @@ class HostList(Parameter):
         return True
 
     def annotation(self, on_device: bool | None = None) -> str:
-        return f"Sequence[{'complex' if self.of else PYTHON[self.dtype] if self.dtype else 'int'}]"
+        return f"Sequence[{PYTHON[self.dtype] if self.dtype else 'int'}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,6 +452,30 @@ class Number(Parameter):
 
     is_read_only: ClassVar[bool] = False
     comes_back: ClassVar[bool] = True
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        return cls(**cls.fields(given, found, found[0].partition("[")[0].split(" ")[0].rstrip(";")))
+
+    @classmethod
+    def fields(cls, given: Labelled, found: re.Match[str], role: str) -> dict[str, Any]:
+        """Return the values of its fields; role: the first word of the label."""
+        count, of = int(found["count"] or 1), found["of"] or ""
+        if not 0 < count <= MOST_NUMBERS:
+            given.fault(f"{given.label!r}: a number of 1 to {MOST_NUMBERS} is needed")
+        to, const = pointee(given.c_type)
+        dtype = given.dtype(to or given.plain)
+        if of:
+            dtype = "any" if to == "void" and role != "returned" else ""
+        by_value = role == "returned" or (role == "scalar" and not to and count == 1)
+        on_gpu = by_value and given.scope.has_backend
+        right = not to if by_value else bool(to) and (const != bool(found["anyhow"])) == (role == "scalar")
+        takes_rounded = (role == "scalar" and not on_gpu and count == 1) or (role == "result" and given.scope.on_device)
+        if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
+            given.wrong_type()
+        elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and not takes_rounded)):
+            given.fault(f"labelled {given.label}, and there are no such numbers of {dtype} yet")
+        return {"name": given.name, "c_type": given.c_type, "dtype": dtype, "count": count, "of": of}
 
     @property
     def python(self) -> str:
@@ -381,9 +511,26 @@ class Number(Parameter):
 class Scalar(Number):
     """A number that is read."""
 
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            "scalar" + _NUMBER,
+            "scalar, scalar[5]",
+            "a number that is read, or five, on the host or the device. `scalar of dtype`: the argument `dtype` "
+            "says its dtype; if no enum of that C type has a complex one, the number is complex where the written "
+            "array is. `scalar; despite const`: the header's lack of a const is wrong",
+        ),
+    )
     role: ClassVar[str] = "scalar"
     is_read_only: ClassVar[bool] = True
     comes_back: ClassVar[bool] = False
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if given.scope.is_listed and listed_pointee(given.c_type)[0]:  # in the batched form an array
+            label = f"in elements({found['count'] or 1})"
+            array = re.fullmatch(Array.labels[0].pattern, label)
+            return Array.from_label(replace(given, label=label), array) if array else None
+        return super().from_label(given, found)
 
     def declaration(self, device: bool) -> str:
         if device or self.count > 1 or self.is_void:
@@ -409,9 +556,33 @@ class Scalar(Number):
 class Result(Number):
     """The function's value, through a pointer or (returned) as its return value. The last parameter."""
 
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            "(?:result|returned)" + _NUMBER,
+            "result",
+            "the function's value, which it writes to an address; `returned`: C's return value",
+        ),
+        Label(
+            "host result|returned on the host",
+            "host result",
+            "likewise, on the host whatever the pointer mode is; `returned on the host`",
+        ),
+    )
     returned: bool = False
     on_host: bool = False  # whatever the pointer mode is
     last: ClassVar[bool] = True
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if "host" not in given.label:
+            role = "returned" if given.label.startswith("returned") else "result"
+            return cls(**{**cls.fields(given, found, role), "name": "result"}, returned=role == "returned")
+        returned = given.label != "host result"
+        to, const = (given.c_type, False) if returned else pointee(given.c_type)
+        dtype = "i32" if to == "int64_t" else given.dtype(to)  # an index, as wide as it gets
+        if const or dtype not in C_NUMBER:
+            given.wrong_type()
+        return cls(name=given.name, c_type=given.c_type, dtype=dtype, on_host=True, returned=returned)
 
     @property
     def role(self) -> str:  # type: ignore[override]
@@ -429,6 +600,9 @@ class Result(Number):
 class Update(Number):
     """A number that is read and written."""
 
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label("update" + _NUMBER, "update, update[2]", "a number that is read and written"),
+    )
     role: ClassVar[str] = "update"
 
     def initializer(self, device: bool) -> str:
@@ -443,6 +617,7 @@ class Update(Number):
 class Output(Number):
     """A number that is written."""
 
+    labels: ClassVar[tuple[Label, ...]] = (Label("output" + _NUMBER, "output, output[2]", "a number that is written"),)
     role: ClassVar[str] = "output"
 
     def shown(self) -> str:
@@ -461,35 +636,59 @@ class Handle(Parameter):
 class Stream(Parameter):
     """The stream, which the core passes."""
 
+    labels: ClassVar[tuple[Label, ...]] = (Label("stream", "stream", "the stream, which the core passes"),)
     role: ClassVar[str] = "stream"
     in_record: ClassVar[bool] = False
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if given.scope.stream not in ("argument", "handle") or given.plain in SIZE_TYPES:
+            given.fault('labelled stream, but [library] stream is not "argument" or "handle", or it is a number')
+        return cls(name=given.name, c_type=given.c_type)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace(Parameter):
     """Memory that the vendor's function uses for itself; the core takes as much as the library's query says."""
 
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            "(?P<host>host )?workspace",
+            "workspace",
+            "memory that the function uses while it runs, which callers do not pass; `<function><[library] "
+            "workspace>` tells how much: elements, or bytes of a `void *`. `host workspace`: on the host",
+        ),
+    )
     role: ClassVar[str] = "workspace"
     in_record: ClassVar[bool] = False
     on_host: bool = False
 
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        dtype, on_host = given.dtype(pointee(given.c_type)[0]), bool(found["host"])
+        if not (given.c_type.endswith("*") and given.scope.workspace) or (on_host and dtype):
+            given.wrong_type(", or [library] has no workspace")
+        return cls(name=given.name, c_type=given.c_type, dtype=dtype, on_host=on_host)
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceSize(Parameter):
-    """How much of it there is, which the core passes."""
+    """The workspace's size, which the core passes."""
 
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label("(?P<host>host )?workspace size", "workspace size", "how much that is; `host workspace size`"),
+    )
     role: ClassVar[str] = "workspace_size"
     in_record: ClassVar[bool] = False
     on_host: bool = False
 
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if given.c_type not in SIZE_TYPES:
+            given.wrong_type(", or [library] has no workspace")
+        return cls(name=given.name, c_type=given.c_type, on_host=bool(found["host"]))
 
-NUMBERS: dict[str, type[Number]] = {
-    "scalar": Scalar,
-    "result": Result,
-    "returned": Result,
-    "update": Update,
-    "output": Output,
-}
+
 # Names that generated C uses itself.
 _TAKEN = {"routine", "values", "device", "wide", "symbol", "operands", "call", "failed", "status", "late"}
 _TAKEN |= {"dtypes", "typed", "taken", "refused"}
@@ -500,7 +699,7 @@ _C_WORDS = set(
 
 
 def name_fault(name: str) -> str:
-    """Returns why a parameter can't have this name, or ""."""
+    """Return why a parameter can't have this name, or ""."""
     if not name.isidentifier() or keyword.iskeyword(name) or name in _C_WORDS:
         return "is not a name that Python and C allow"
     return "is a name that generated C uses itself" if name in _TAKEN else ""

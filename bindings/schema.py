@@ -1,4 +1,4 @@
-"""Says which tables and keys a roles file may have, and of which kind each value is."""
+"""Lists the tables and keys that a roles file may have, and the kind of each value."""
 
 from __future__ import annotations
 
@@ -17,12 +17,23 @@ MOST_OPERATORS = 100  # of one label
 TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
 NUMBER = "a whole number"
 
+# The meaning of {...} in names.
+PLACEHOLDERS = {
+    "t": "in `bind`: each of the letters, for a type: s, d, c, z",
+    "r": "in `bind`: the letter of the real type: s, d, s, d",
+    "form": 'in `bind`: "", `_batched` and `_strided_batched`, those that the header has',
+    "name": "in `symbols`: the name of `bind`",
+    "Name": "in `symbols`: likewise, in CamelCase",
+}
+_OF_SYMBOLS = ("name", "Name")
+
 PART = (r"\w*", "a part of a name")
 VERSION = (r"\d+(\.\d+)*", "a version, such as 6.4")
 # The texts of a table that become parts of names or files, and versions.
 FORMS = {
     **{("library", key): PART for key in ("wide", "prefixes", "suffixes")},
     ("library", "sonames"): (r"\S+", "the name of a file"),
+    ("library", "results_since"): VERSION,
     ("older", "before"): VERSION,
 }
 STUB_IMPORTS = """\
@@ -63,8 +74,9 @@ _NAMED = Table(others=TEXT)
 _TEXTS_OF_LIBRARY = ("name", "title", "source", "backend", "wide", "strip", "status", "success", "stream", "scalars")
 LIBRARY = Table(
     {
-        **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe", "workspace"), TEXT),
+        **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe", "workspace", "uncaptured"), TEXT),
         **dict.fromkeys(("sonames", "symbols", "prefixes", "suffixes", "also_done", "only_asked"), TEXTS),
+        "results_since": TEXT,
         "adds": Table(others=TEXTS),
         "row_major": Table({"parameter": TEXT, "value": TEXT}, ("parameter", "value")),
     },
@@ -74,6 +86,7 @@ FIND = Table(
     {
         "install": TEXT,
         "pathfinder": TEXT,
+        "rocm": TEXT,
         "shared_with": Table(others=TEXTS),
         "wheels": _NAMED,
         "folders": TEXTS,
@@ -112,7 +125,7 @@ FAMILY = Table(
         "parameters": _NAMED,
         "also": _NAMED,
         "types": _NAMED,
-        **dict.fromkeys(("pointer_mode", "written", "asks", "hides", "notes"), TEXT),
+        **dict.fromkeys(("pointer_mode", "written", "called_by", "asks", "hides", "notes"), TEXT),
         "optional": FLAG,
         "requires": TEXTS,
         "older": _NAMED,
@@ -126,6 +139,7 @@ FILE = Table(
         "find": FIND,
         "header": HEADER,
         "older": Table({"api": TEXT, "before": TEXT}, ("api", "before")),
+        "newer": Table({"api": TEXT, "lacks": TEXTS}, ("api",)),
         "integers": _NAMED,
         "also": _NAMED,
         "handle": _NAMED,
@@ -183,7 +197,7 @@ def _of_template(where: str, template: str, bound: Any) -> list[str]:
     found = (
         [] if bound[1].endswith(".") else [f"{where} {template}: {bound[1]!r} is not a sentence that says what it does"]
     )
-    unknown = set(re.findall(r"{(\w*)}", template)) - {"t", "r", "form"}
+    unknown = set(re.findall(r"{(\w*)}", template)) - (PLACEHOLDERS.keys() - set(_OF_SYMBOLS))
     if unknown or re.sub(r"{\w*}", "", template).strip("{}") != re.sub(r"{\w*}", "", template):
         found.append(f"{where} {template}: a name may have {{t}}, {{r}} and {{form}}")
     return found
@@ -203,7 +217,7 @@ def _of_form(where: str, given: str | list[str], form: tuple[str, str]) -> list[
 
 
 def _of_labels(where: str, family: dict[str, Any]) -> list[str]:
-    """Returns which labels nest too deeply to be read."""
+    """Return which labels nest too deeply to be read."""
     labels = [*family.get("parameters", {}).items(), *(("requires", one) for one in family.get("requires", []))]
     found = [(key, len(re.findall(r"[-+*/%(]|\b(?:if|not)\b", text))) for key, text in labels]
     return [
@@ -214,7 +228,7 @@ def _of_labels(where: str, family: dict[str, Any]) -> list[str]:
 
 
 def faults(name: str, roles: dict[str, Any]) -> list[str]:
-    """Returns what is wrong with the structure of roles/<name>.toml; only if nothing is, may the rest be read."""
+    """Return the faults of the structure of roles/<name>.toml; the rest may be read only if there are none."""
     found = _of_table(f"{name}.toml:", "", roles, FILE)
     if found:
         return found
@@ -245,21 +259,21 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
 
 
 def incomplete(name: str, roles: dict[str, Any]) -> list[str]:
-    """Returns which families lack a table, once those that are shared have been taken over."""
+    """Return the families that lack a table, after the shared families were added."""
     families = roles.get("family", {}).items()
     wrong = [(key, one) for key, family in families for one in ("bind", "parameters") if one not in family]
     return [f"{name}.toml: [family.{key}] has no {one}" for key, one in wrong]
 
 
 def _lacks(module: str, name: str) -> bool:
-    """Returns whether a module of offload_args lacks a class or function; False where there are no such sources."""
-    path = PACKAGE / f"{module}.py"
+    """Return whether a module of offload_args lacks a class or function; False where there are no such sources."""
+    path = PACKAGE / f"{module.replace('.', '/')}.py"
     text = path.read_text() if path.exists() else ""
     return PACKAGE.exists() and not re.search(rf"^(?:class|def) {re.escape(name)}\b", text, re.MULTILINE)
 
 
 def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], given: set[str]) -> list[str]:
-    """Returns which names under [library] and [also] stand for nothing; given: the names of all parameters."""
+    """Return which names under [library] and [also] stand for nothing; given: the names of all parameters."""
     found = [
         f"{name}.toml: [also] {one}: no function has it" for one in roles.get("also", {}) if one.casefold() not in given
     ]
@@ -279,7 +293,7 @@ def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], given: se
 
 
 def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list[str]:
-    """Returns which names in roles/<name>.toml stand for nothing: no dtype, no type of the header, no parameter."""
+    """Return which names in roles/<name>.toml stand for nothing: no dtype, no type of the header, no parameter."""
     found = []
     functions = api["functions"].values()
     spelled = " ".join(c_type for one in functions for _, c_type in one["parameters"])

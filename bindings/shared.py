@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .parameters import Array, Extent, Number, Parameter, PointerArray, Result, Scalar, Size
+from .labelled import Extent
+from .parameters import Array, Number, Parameter, PointerArray, Result, Scalar, Size
 
 # {form} in the name of a function stands for one of these; the text is added to the function's summary.
 FORMS = {
@@ -20,7 +21,7 @@ _TABLES = ("bind", "parameters", "also", "types")
 
 
 def extended(roles: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Returns roles with the families of the files that it extends; what it says itself of a family counts."""
+    """Return roles with the families of the files that it extends; its own entry of a family takes precedence."""
     families = dict(roles.get("family", {}))
     for name in roles.get("extends", []):
         shared = tomllib.loads((folder / "roles" / f"{name}.toml").read_text())
@@ -34,43 +35,29 @@ def extended(roles: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**roles, "family": families}
 
 
-class _Words(ast.NodeTransformer):
-    def __init__(self, words: dict[str, str]) -> None:
-        self.words = words
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self.words.get(node.id, node.id), node.ctx)
-
-
-def in_words(expression: ast.expr, words: dict[str, str]) -> ast.expr:
-    """Returns an expression with a library's own constants instead of the words of shared families."""
-    changed: ast.expr = _Words(words).visit(expression)
-    return changed
-
-
 def _folded(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
 def label_in_form(form: str, name: str) -> str:
-    """Returns the role of a parameter that a family's batched form has and its plain one lacks, or ""."""
+    """Return the role of a parameter that a family's batched form has and its plain one lacks, or ""."""
     if form and _folded(name) == "batchcount":
         return "size"
     return "stride" if form == "_strided_batched" and _folded(name).startswith("stride") else ""
 
 
 def is_listed(form: str) -> bool:
-    """Returns whether the arrays of a batched form are behind arrays of pointers."""
+    """Return whether the arrays of a batched form are passed as arrays of pointers."""
     return form == "_batched"
 
 
 def plain_name(form: str, name: str) -> str:
-    """Returns the name that a parameter of a batched form has in the plain one, such as A for Aarray."""
+    """Return the name that a parameter of a batched form has in the plain one, such as A for Aarray."""
     return name.removesuffix("array") if is_listed(form) else name
 
 
 def in_form(form: str, parameters: list[Parameter], on_device: bool) -> tuple[list[Parameter], list[str]]:
-    """Returns the parameters of a family as one of its batched forms has them, and the arrays that lack a stride.
+    """Return the parameters of a family as one of its batched forms has them, and the arrays that lack a stride.
 
     A result becomes a device array, results, and so does a scalar that has a stride. on_device: all pointers are to the
     device, a result's too.

@@ -27,4 +27,5 @@ html_theme = "furo"
 html_title = f"offload_args {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_logo = html_favicon = "_static/logo.svg"
 html_copy_source = False

@@ -4,11 +4,17 @@
 The sum of an array: each block of threads adds its part in shared memory, and one block adds the blocks' sums.
 """
 
+# sphinx_gallery_thumbnail_path = "_static/card-block_sum.svg"
+
 import argparse
 
 import numpy as np
 
 from offload_args import Device, In, Kernel, Out, Scratch, offload_args
+
+# %%
+# The threads of a block share ``part``. Half of the threads add the other half's numbers, then a quarter, until one sum
+# is left; a phase ends when all threads have come to its end.
 
 SOURCE = """
 #include <offload_args/kernel.h>
@@ -28,6 +34,10 @@ OA_BLOCK_KERNEL(sum, oa::In<float> x, oa::Out<float> y, int n) {
     for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0];
   });
 }"""
+
+# %%
+# The second launch is the same kernel, on the sums of the 100 blocks of the first. They stay on the device.
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
 device = Device(parser.parse_args().device or Device.default().name)
@@ -38,5 +48,8 @@ with offload_args(x, Scratch(100, np.float32), total, device=device) as (dx, dsu
     kernel[100, 256](dx, dsums, dx.size)
     kernel[1, 256](dsums, dtotal, dsums.size)
 print(f"the sum is {total[0]}")
+
+# %%
+# NumPy adds in double precision here: a sum by halves in single precision is nearly as accurate.
 
 np.testing.assert_allclose(total[0], x.sum(dtype=np.float64), rtol=1e-6)

@@ -22,10 +22,16 @@ def covariance(s: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.flo
     return np.asarray(np.exp(-0.5 * ((s[:, None] - t) / 0.8) ** 2), order="F")
 
 
+# %%
+# The points are dense on the left and on the right, and there is none from 4 to 6.
+
 random, noise = np.random.default_rng(4), 0.15
 t = np.concatenate([random.uniform(0, 4, 40), random.uniform(6, 10, 20)])  # none between 4 and 6
 measured = np.sin(t) + noise * random.standard_normal(60)
 wanted = np.linspace(0, 10, 300)
+
+# %%
+# The Cholesky factor of K gives the mean's weights and the variance. It stays on the device in between.
 
 K, cross = covariance(t, t) + noise**2 * np.eye(60), covariance(t, wanted)
 weights, mean, spread, L = measured.copy(), np.empty(300), cross.copy(order="F"), K.copy(order="F")
@@ -37,6 +43,9 @@ with offload_args(*arrays, device=options.device) as (dL, dweights, dcross, dmea
     lapack.trtrs(dL, dspread, uplo="L")
 deviation = np.sqrt(1 - (spread**2).sum(axis=0))
 print(f"standard deviation {deviation[60]:.3f} among the measurements, {deviation[150]:.3f} in the gap")
+
+# %%
+# NumPy solves with K itself. The band of the picture is widest in the gap.
 
 solved = np.linalg.solve(K, np.column_stack([measured, cross]))
 np.testing.assert_allclose(mean, cross.T @ solved[:, 0], rtol=1e-9, atol=1e-9)

@@ -10,6 +10,9 @@ import numpy as np
 
 from offload_args import Device, Kernel, Out, offload
 
+# %%
+# Each thread has its pixels and counts the steps until a point leaves the circle of radius 2.
+
 SOURCE = """
 #include <offload_args/kernel.h>
 OA_KERNEL(mandelbrot, oa::Out<unsigned char> image, int rows, int columns, double step) {
@@ -21,6 +24,11 @@ OA_KERNEL(mandelbrot, oa::Out<unsigned char> image, int rows, int columns, doubl
     *pixel = 4 * n;
   }
 }"""
+
+# %%
+# A compiler may fuse a product and a sum into one rounding. The options forbid it, so that each step rounds as NumPy's
+# does.
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
 parser.add_argument("--plot", metavar="FILE", help="draw the set (needs matplotlib)")
@@ -31,6 +39,9 @@ signature = [Out[np.uint8], np.int32, np.int32, np.float64]
 kernel = Kernel.compile(SOURCE, "mandelbrot", signature, options=compiler, device=device)
 image, step = np.empty((480, 640), np.uint8), 0.005
 offload(kernel, image, *image.shape, step, grid=(40, 60), block=(16, 8), device=device)
+
+# %%
+# NumPy steps all points at once, and stops none. ``where`` keeps the counts of those that have left.
 
 cy, cx = np.mgrid[:480, :640] * step - np.array([1.2, 2])[:, None, None]
 x, y, n = np.zeros((3, 480, 640))

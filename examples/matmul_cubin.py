@@ -4,6 +4,8 @@
 C = A B by a kernel in plain CUDA C, which nvcc compiles into a cubin. It runs on NVIDIA GPUs.
 """
 
+# sphinx_gallery_thumbnail_path = "_static/card-matmul_cubin.svg"
+
 import argparse
 import shutil
 import subprocess
@@ -12,6 +14,9 @@ import tempfile
 import numpy as np
 
 from offload_args import Device, In, Module, Out, offload
+
+# %%
+# Nothing in this kernel is of this package. A block of 16 x 16 threads multiplies tiles that it keeps in shared memory.
 
 SOURCE = """
 extern "C" __global__ void product(const float *A, const float *B, float *C, int n) {
@@ -26,6 +31,11 @@ extern "C" __global__ void product(const float *A, const float *B, float *C, int
   }
   C[row * n + column] = sum;
 }"""
+
+# %%
+# A cubin says the names of its kernels, but not what they do with their arguments: the signature does, in the call of
+# ``module.kernel``. From there on it is launched as any other kernel.
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as cuda:0; the first GPU unless given, else host, which can't run a cubin")
 device = Device(parser.parse_args().device or Device.default().name)

@@ -15,13 +15,20 @@ parser.add_argument("--device", help="such as host or cuda:0; the first GPU unle
 parser.add_argument("--plot", metavar="FILE", help="draw the residual (needs matplotlib)")
 options = parser.parse_args()
 
+# %%
+# The grid is a matrix U, so that the operator is two products with the tridiagonal T, and nobody needs its matrix of
+# 2304 x 2304 numbers.
+
 n = 48  # interior points a side; the operator on a grid U is T U + U T
 T = 2.0 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
 right = np.random.default_rng(3).standard_normal((n, n))
 u, r, w = np.zeros(n * n), right.ravel().copy(), np.empty(n * n)
 p = r.copy()
 
-# p and w are lent twice, as vectors and as grids: two views of one buffer, on the device too.
+# %%
+# p and w are lent twice, as vectors and as grids: two views of one buffer, on the device too. Each step brings down two
+# numbers, the results of ``dot``, and no array.
+
 arrays = T, u, r, p, p.reshape(n, n), w, w.reshape(n, n)
 with offload_args(*arrays, device=options.device) as (dT, du, dr, dp, P, dw, W):
     rho = [blas.dot(dr, dr)]  # the squared length of the residual, after each step
@@ -35,6 +42,9 @@ with offload_args(*arrays, device=options.device) as (dT, du, dr, dp, P, dw, W):
         blas.scal(rho[-1] / rho[-2], dp)
         blas.axpy(1.0, dr, dp)
 print(f"{n} x {n} grid, {len(rho) - 1} steps")
+
+# %%
+# The eigenvectors of T solve the same problem directly.
 
 values, Q = np.linalg.eigh(T)
 solution = Q @ ((Q.T @ right @ Q) / (values[:, None] + values)) @ Q.T

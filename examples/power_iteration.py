@@ -17,10 +17,17 @@ parser.add_argument("--device", help="such as host or cuda:0; the first GPU unle
 parser.add_argument("--plot", metavar="FILE", help="draw how it converges (needs matplotlib)")
 options = parser.parse_args()
 
+# %%
+# Each row is a digit of 8 x 8 pixels, from which the mean digit is subtracted already.
+
 data = load_digits()
 n, d = data.shape
 component = np.empty(d)
 lengths = []
+
+# %%
+# A step multiplies by X^T X, as two products with the data, and scales the result to length 1. The digits go up once,
+# and only the lengths come down.
 
 with offload_args(data, Out(component), Scratch((n,), data.dtype), device=options.device) as (X, v, y):
     blas.gemv(1.0, X.T, X[:, 28], 0.0, v)  # the start: one pixel's covariance with all
@@ -31,6 +38,9 @@ with offload_args(data, Out(component), Scratch((n,), data.dtype), device=option
         lengths.append(blas.nrm2(v))  # a number comes down, no array
     blas.scal(1.0 / lengths[-1], v)
 print(f"largest eigenvalue {lengths[-1] / (n - 1):.6f}")
+
+# %%
+# The last length is the square of NumPy's largest singular value.
 
 singular, vectors = np.linalg.svd(data, full_matrices=False)[1:]
 np.testing.assert_allclose(lengths[-1], singular[0] ** 2, rtol=1e-10)

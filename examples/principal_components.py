@@ -17,15 +17,25 @@ parser.add_argument("--device", help="such as host or cuda:0; the first GPU unle
 parser.add_argument("--plot", metavar="FILE", help="draw the components and the digits (needs matplotlib)")
 options = parser.parse_args()
 
+# %%
+# Each row is a digit of 8 x 8 pixels. The labels are for the picture only: the components don't know them.
+
 data, labels = demo.load_digits(), np.load(demo.DIGITS)["labels"]
 n, d = data.shape
 values, vectors, places = np.empty(d), np.empty((d, d), order="F"), np.empty((n, 2))
+
+# %%
+# V is lent once and is two things in turn: ``gemm`` writes the covariance there, and ``syevd`` overwrites it with its
+# eigenvectors. The places are a product with two columns of V, which is a view on the device.
 
 with offload_args(In(data), Out(values), Out(vectors), Out(places), device=options.device) as (X, w, V, P):
     blas.gemm(1.0 / (n - 1), X.T, X, 0.0, V)  # V is the covariance matrix
     lapack.syevd(V, w)  # now its eigenvectors, those of the largest eigenvalues last
     blas.gemm(1.0, X, V[:, -2:], 0.0, P)
 print(f"8 of {d} components have {values[-8:].sum() / values.sum():.1%} of the variance")
+
+# %%
+# NumPy's SVD of the data has the same components, with signs of its own.
 
 singular, expected = np.linalg.svd(data, full_matrices=False)[1:]
 np.testing.assert_allclose(values[:-9:-1], singular[:8] ** 2 / (n - 1), rtol=1e-10)

@@ -8,8 +8,10 @@ import argparse
 
 import numpy as np
 
-from offload_args import Device, In, Kernel, Out, Scratch, launch, offload_args
-from offload_args.kernels import Tiles
+from offload_args import Device, In, Kernel, Out, Scratch, kernels, launch, offload_args
+
+# %%
+# The threads of a block copy its tile and a border into shared memory. Then each computes its points from there.
 
 SOURCE = """
 #include <offload_args/kernel.h>
@@ -34,19 +36,20 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")
 parser.add_argument("--plot", metavar="FILE", help="draw the plate before and after (needs matplotlib)")
 options = parser.parse_args()
-device = Device(options.device or Device.default().name)
-signature = [In[np.float32], Out[np.float32].by(Tiles(16, 16)), np.int32, np.int32]
-kernel = Kernel.compile(SOURCE, "heat", signature, device=device)
 
+# %%
+# The signature names the partition, so that ``launch`` knows the grid. The plate and a ``Scratch`` take turns.
+
+device = Device(options.device or Device.default().name)
+signature = [In[np.float32], Out[np.float32].by(kernels.Tiles(16, 16)), np.int32, np.int32]
+kernel = Kernel.compile(SOURCE, "heat", signature, device=device)
 before = np.random.default_rng(5).random((300, 500), np.float32)
 before[100:200, 200:300] += 2  # a hot square
-plate = before.copy()
-expected = np.pad(plate, 1)  # it is cold outside
+plate, expected = before.copy(), np.pad(before, 1)  # it is cold outside
 with offload_args(plate, Scratch(plate.shape, np.float32), device=device) as (dx, dy):
-    for _ in range(50):
-        launch(kernel, dx, dy, *dx.shape)
-        launch(kernel, dy, dx, *dx.shape)
-for _ in range(100):
+    for source, target in 50 * [(dx, dy), (dy, dx)]:
+        launch(kernel, source, target, *plate.shape)
+for _ in range(100):  # the same by NumPy
     beside = expected[:-2, 1:-1] + expected[2:, 1:-1] + expected[1:-1, :-2] + expected[1:-1, 2:]
     expected[1:-1, 1:-1] = 0.6 * expected[1:-1, 1:-1] + 0.1 * beside
 np.testing.assert_allclose(plate, expected[1:-1, 1:-1], rtol=1e-4)
@@ -55,9 +58,6 @@ print(f"after 100 steps the mean is {plate.mean():.4f}")
 if options.plot:
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-    for axis, temperature, title in zip(axes, (before, plate), ("before", "after 100 steps"), strict=True):
-        drawn = axis.imshow(temperature, cmap="inferno", vmin=0, vmax=3)
-        axis.set_title(title)
-    figure.colorbar(drawn, ax=axes)
+    figure, axes = pyplot.subplots(figsize=(9, 3), layout="constrained", subplot_kw={"title": "before, and after"})
+    figure.colorbar(axes.imshow(np.hstack([before, plate]), cmap="inferno", vmin=0, vmax=3))
     figure.savefig(options.plot)

@@ -4,6 +4,8 @@
 Argument by argument: cuBLAS or rocBLAS on a GPU, CBLAS on the CPU.
 """
 
+# sphinx_gallery_thumbnail_path = "_static/card-vendor_call.svg"
+
 import argparse
 
 import numpy as np
@@ -15,11 +17,18 @@ parser.add_argument("--device", help="such as host, cuda:0 or hip:0; the first G
 name = parser.parse_args().device
 device = Device(name) if name else Device.default()
 
+# %%
+# ``In`` and ``Out`` say what the call does with each array, before the region begins.
+
 random = np.random.default_rng(2)
 m, n = 300, 200
 A = random.standard_normal((m, n))
 x = random.standard_normal(n)
 y = np.empty(m)
+
+# %%
+# Each function takes the arguments of its C function in their order, without the handle, which is the package's own.
+# ``dA.ld`` is the leading dimension of A.
 
 with offload_args(In(A), In(x), Out(y), device=device) as (dA, dx, dy):
     if device.name.startswith("cuda"):  # cuBLAS is column-major: A in C order is the transpose of what it sees
@@ -29,5 +38,8 @@ with offload_args(In(A), In(x), Out(y), device=device) as (dA, dx, dy):
     else:
         cblas.dgemv(cblas.RowMajor, cblas.NoTrans, m, n, 1.0, dA, dA.ld, dx, 1, 0.0, dy, 1)
 print(f"{device.name}: |y| = {np.linalg.norm(y):.6f}")
+
+# %%
+# All three compute the same product as NumPy.
 
 np.testing.assert_allclose(y, A @ x, rtol=1e-10, atol=1e-10)

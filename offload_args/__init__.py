@@ -5,8 +5,8 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `kernels`, `lapack`, `testing` and the
-modules of the vendor libraries are imported when first used; `libraries.NAMES` lists those.
+Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `kernels`, `lapack`, `scripts`, `testing`
+and the modules of the vendor libraries are imported when first used; `libraries.NAMES` lists those.
 """
 
 from __future__ import annotations
@@ -23,23 +23,28 @@ from .devices import Device
 from .errors import *  # noqa: F403
 from .memory import empty
 from .pointers import DevicePtr
-from .regions import call, offload_args, update
+from .regions import call, offload_args, open_regions, update
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, embedding, kernels, lapack, libraries, testing
+    from . import blas, embedding, kernels, lapack, libraries, scripts, testing
     from .embedding import get_cmake_dir, get_include, get_library
-    from .kernels import Kernel, Module, Shared, launch, offload, offload_unsafe
+    from .graphs import Graph
+    from .kernels import Kernel, Module, Shared, kernel, launch, offload, offload_unsafe
+    from .scripts import accelerate
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "embedding", "kernels", "lapack", "libraries", "testing", *LIBRARIES)
+_LAZY = ("blas", "embedding", "kernels", "lapack", "libraries", "scripts", "testing", *LIBRARIES)
 _OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
-_OF_KERNELS = ("Kernel", "Module", "Shared", "launch", "offload", "offload_unsafe")
+_OF_GRAPHS = ("Graph",)
+_OF_SCRIPTS = ("accelerate", "load_ipython_extension")
+_OF_KERNELS = ("Kernel", "Module", "Shared", "kernel", "launch", "offload", "offload_unsafe")
 
 __all__ = [
     "Device",
     "DevicePtr",
+    "Graph",
     "In",
     "InOut",
     "Kernel",
@@ -47,6 +52,7 @@ __all__ = [
     "Out",
     "Scratch",
     "Shared",
+    "accelerate",
     "blas",
     "call",
     "embedding",
@@ -55,6 +61,7 @@ __all__ = [
     "get_cmake_dir",
     "get_include",
     "get_library",
+    "kernel",
     "kernels",
     "lapack",
     "launch",
@@ -62,6 +69,8 @@ __all__ = [
     "offload",
     "offload_args",
     "offload_unsafe",
+    "open_regions",
+    "scripts",
     "testing",
     "trace",
     "update",
@@ -77,13 +86,17 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.embedding"), name)
     if name in _OF_KERNELS:
         return getattr(importlib.import_module(f"{__name__}.kernels"), name)
+    if name in _OF_GRAPHS:
+        return getattr(importlib.import_module(f"{__name__}.graphs"), name)
+    if name in _OF_SCRIPTS:
+        return getattr(importlib.import_module(f"{__name__}.scripts"), name)
     if name == "library":  # the name of `libraries` in 0.1
         return importlib.import_module(f"{__name__}.libraries")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_OF_EMBEDDING, *_OF_KERNELS})
+    return sorted([*__all__, "__version__"])
 
 
 if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVTX", "PROGRESS")):

@@ -1,4 +1,4 @@
-"""Attributes of objects that libraries keep behind pairs of functions, one that gets them and one that sets them."""
+"""Attributes of library objects, each with a function that gets them and a function that sets them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _function(library: str, name: str) -> Any:
 
 
 def _kept(owner: Any) -> dict[int, tuple[int | float, Any]]:
-    """Return what an object keeps of its attributes, by their codes."""
+    """Return the saved attributes of an object, by their codes."""
     try:
         return owner._kept  # type: ignore[no-any-return]
     except AttributeError:

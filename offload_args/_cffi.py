@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
 import _cffi_backend
 
 from . import _core
 from .dtypes import DTYPE_NAMES
-from .errors import ArgumentTypeError, DTypeError, HostPointerError
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    HostPointerError,
+    LibraryError,
+    SizeOverflowError,
+    raise_status,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-__all__ = ["CDATA", "FFI", "adapted", "cdata", "converted"]
+__all__ = ["CDATA", "FFI", "adapted", "cdata", "converted", "declare_status"]
 
 FFI: Final = _cffi_backend.FFI()
 CDATA: Final = FFI.CData
@@ -105,24 +114,107 @@ def cdata(pointer: _core.Pointer, ffi: Any, c_type: str | None) -> Any:
     return _converted(pointer, wanted)
 
 
+class _Status:
+    """Which results of a function are success, and how the others are raised."""
+
+    def __init__(self, success: Collection[int], error: Callable[[int], object] | None) -> None:
+        self._success = success
+        self._error = error
+
+    def check(self, title: str, result: Any, c_type: Any) -> None:
+        if result in self._success:
+            return
+        if self._error is not None:
+            self._error(result)
+        names = c_type.elements if c_type.kind == "enum" else {}
+        raise LibraryError(
+            f"{title} returned {names.get(result, result)}, which is not success; the contents of its arrays are "
+            "undefined"
+        )
+
+
+_CORE_STATUS: Final = _Status((_core.OA_OK,), raise_status)
+_statuses: Final[dict[Any, _Status]] = {}  # by function or by type
+
+
+def declare_status(what: Any, success: int | Collection[int], error: Callable[[int], object] | None) -> None:
+    """Note which results are success: embedding.declare_status has the details."""
+    c_type = what if isinstance(what, FFI.CType) else _function_type(what)
+    if c_type is None or c_type.kind not in ("enum", "function"):
+        raise ArgumentTypeError(
+            f"declare_status: what needs a function of a cffi library or an enum of its types, got {what!r}"
+        )
+    if c_type.kind == "function" and c_type.result.kind not in ("enum", "primitive"):
+        raise ArgumentTypeError(
+            f"declare_status: what needs a function that returns a number, got one of {c_type.cname}"
+        )
+    values = (success,) if isinstance(success, int) else tuple(success)
+    if not values or not all(isinstance(value, int) for value in values):
+        raise ArgumentError(f"declare_status: success needs an integer or some of them, got {success!r}")
+    if error is not None and not callable(error):
+        raise ArgumentTypeError(f"declare_status: error needs a function, got {error!r}")
+    _statuses[what] = _Status(values, error)
+
+
+def _status_of(function: Any, result: Any) -> _Status | None:
+    """Return how the result of a function is judged; None: it is not a status."""
+    declared = _statuses.get(function) or _statuses.get(result)
+    return _CORE_STATUS if declared is None and result.cname == "enum oa_status" else declared
+
+
+class _Symbol(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _name_of(function: Any) -> str:
+    """Return the name of a function that a loaded library exports; "" of others: a pointer of cffi's has none."""
+    address, symbol = int(FFI.cast("uintptr_t", function)), _Symbol()
+    dladdr = getattr(ctypes.CDLL(None), "dladdr", None)
+    if dladdr is None or not dladdr(ctypes.c_void_p(address), ctypes.byref(symbol)) or symbol.address != address:
+        return ""
+    return symbol.name.decode(errors="replace") if symbol.name else ""
+
+
 class _Adapted:
     """A cffi function that takes DevicePtrs as well."""
 
     def __init__(self, function: Any, c_type: Any) -> None:
         self._function = function
         self._types = c_type.args
-        self._title = c_type.cname if isinstance(function, CDATA) else function.__name__
+        self._title = _name_of(function) or c_type.cname if isinstance(function, CDATA) else function.__name__
+        self._result = c_type.result
+        self._status = _status_of(function, c_type.result)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._function(*converted(self._title, arguments, self._types))
+        given = converted(self._title, arguments, self._types)
+        try:
+            result = self._function(*given)
+        except TypeError as error:  # cffi's own, which names no function
+            raise ArgumentTypeError(f"{self._title}: {error}") from None
+        except OverflowError as error:
+            raise SizeOverflowError(f"{self._title}: {error}") from None
+        if self._status is not None:
+            self._status.check(self._title, result, self._result)
+        return result
+
+
+def _function_type(function: Any) -> Any:
+    """Return the type of a function of a cffi library; None of other objects."""
+    if not isinstance(function, CDATA) and type(getattr(function, "__self__", None)).__module__ != "_cffi_backend":
+        return None
+    try:
+        c_type = FFI.typeof(function)
+    except TypeError:  # a method of cffi's own
+        return None
+    return c_type if c_type.kind == "function" else None
 
 
 def adapted(function: Any) -> Any:
     """Return a function of a cffi library as one that takes DevicePtrs too; return others as they are."""
-    if not isinstance(function, CDATA) and type(getattr(function, "__self__", None)).__module__ != "_cffi_backend":
-        return function
-    try:
-        c_type = FFI.typeof(function)
-    except TypeError:  # a method of cffi's own
-        return function
-    return _Adapted(function, c_type) if c_type.kind == "function" else function
+    c_type = _function_type(function)
+    return function if c_type is None else _Adapted(function, c_type)

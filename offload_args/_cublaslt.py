@@ -79,7 +79,7 @@ def _handle(number: int) -> Any:
 
 @dataclass(frozen=True)
 class _Facts:
-    """A matrix, or a batch of them, as it lies in memory; strides in elements."""
+    """The layout of a matrix, or of a batch of them, in memory; strides in elements."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -95,15 +95,15 @@ class _Facts:
 
     @property
     def is_by_rows(self) -> bool:
-        """Return whether it lies by rows; one column or row without gaps lies both ways."""
-        return (
-            self.shape[-1] == 1 or self.strides[-1] == 1 and (self.shape[-2] == 1 or self.strides[-2] >= self.shape[-1])
+        """Return whether it is stored by rows; a single column or row without gaps counts as both."""
+        return self.shape[-1] == 1 or (
+            self.strides[-1] == 1 and (self.shape[-2] == 1 or self.strides[-2] >= self.shape[-1])
         )
 
     @property
     def is_by_columns(self) -> bool:
-        return (
-            self.shape[-2] == 1 or self.strides[-2] == 1 and (self.shape[-1] == 1 or self.strides[-1] >= self.shape[-2])
+        return self.shape[-2] == 1 or (
+            self.strides[-2] == 1 and (self.shape[-1] == 1 or self.strides[-1] >= self.shape[-2])
         )
 
     @property
@@ -113,7 +113,7 @@ class _Facts:
 
 
 def _dtype_name(function: str, name: str, code: int, like: Any) -> str:
-    """Return the name of a dtype by its number, -1 if devices can't hold it; refuse those that cuBLASLt lacks."""
+    """Return the name of a dtype by its number, -1 if devices can't hold it; refuse dtypes that cuBLASLt lacks."""
     dtype = DTYPE_NAMES[code] if code >= 0 else str(getattr(like, "dtype", like))
     if dtype not in _CODES:
         raise ArgumentError(f"{function}: {name} is of {dtype}, and cuBLASLt has {', '.join(_CODES)}")
@@ -121,7 +121,7 @@ def _dtype_name(function: str, name: str, code: int, like: Any) -> str:
 
 
 def _facts(function: str, name: str, like: Any) -> _Facts:
-    """Return the facts of a pointer or an array; refuse what no layout describes."""
+    """Return the facts of a pointer or an array; refuse shapes and strides that no layout describes."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: {name} needs a DevicePtr or a NumPy array, got {shown(like)}")
     dtype = _dtype_name(function, name, like._dtype_code if isinstance(like, DevicePtr) else code_of(like.dtype), like)
@@ -142,7 +142,7 @@ def _facts(function: str, name: str, like: Any) -> _Facts:
 
 
 def _layout(facts: _Facts, by_rows: bool) -> MatrixLayout:
-    """Make the layout of a matrix that lies by rows, or by columns."""
+    """Make the layout of a matrix that is stored by rows, or by columns."""
     rows, columns = facts.shape[-2:]
     lines, elements = (rows, columns) if by_rows else (columns, rows)
     stride = facts.strides[-2 if by_rows else -1]
@@ -158,8 +158,8 @@ def _layout(facts: _Facts, by_rows: bool) -> MatrixLayout:
 def layout(like: Any) -> MatrixLayout:
     """Make the layout of a matrix from a pointer: its dtype, shape, order and leading dimension.
 
-    like: a DevicePtr, or an array that will be lent. Of 3 axes the first counts a batch, whose stride the layout has.
-    A matrix that lies by columns has ORDER_COL; others have ORDER_ROW. The layout is destroyed with its last user.
+    like: a DevicePtr, or an array that will be lent. The first of 3 axes counts a batch; the layout has its stride. A
+    matrix that is stored by columns has ORDER_COL; others have ORDER_ROW. The layout is destroyed with its last user.
 
     Raises ArgumentError if the elements of neither rows nor columns are without gaps.
     """
@@ -182,7 +182,7 @@ class Algo:
     status: int  #: STATUS_SUCCESS, or why it does not take the product
 
     def capability(self, attribute: int) -> int | tuple[int, ...]:
-        """Return what it can do: cublaslt.ALGO_CAP_TILE_IDS and its like; lists as tuples."""
+        """Return its capabilities: cublaslt.ALGO_CAP_TILE_IDS and its like; lists as tuples."""
         is_list = attribute in (cublaslt.ALGO_CAP_TILE_IDS, cublaslt.ALGO_CAP_STAGES_IDS)
         return self._asked("matmul_algo_cap_get_attribute", attribute, is_list)
 
@@ -260,15 +260,15 @@ class Matmul:
         product = cublaslt.Matmul(dA, dB, dD, epilogue=cublaslt.EPILOGUE_RELU_BIAS)
         product(dA, dB, dD, bias=db)
 
-    A, B, D and C: DevicePtrs, or arrays that will be lent, of which only dtype, shape and strides count; each lies by
-    rows or by columns. Of 3 axes the first counts a batch, and a matrix of 2 is the same for all of it. C and D lie in
+    A, B, D and C: DevicePtrs, or arrays that will be lent; only dtype, shape and strides count. Each is stored by rows
+    or by columns. The first of 3 axes counts a batch, and a matrix of 2 axes is the same for all of it. C and D have
     the same order.
 
     The bias has an element for each place along D's line: with D by rows it is added as NumPy adds it, one a column;
     with D by columns, one a row. The gradients of EPILOGUE_BGRADA and EPILOGUE_BGRADB are the sums of A's rows and of
     B's columns. aux_shape and aux_dtype say what aux needs.
 
-    epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default that of A's dtype, in float32 for narrower
+    epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default in A's dtype, in float32 for narrower
     ones; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: of the bias, by default D's. workspace:
     at most so many bytes of the device's pool for each call. alignment: bytes; lent arrays start at multiples of 256,
     slices of them may not. algo: an Algo; by default the first that cuBLASLt proposes.
@@ -334,7 +334,7 @@ class Matmul:
         self.desc = _service("matmul_desc_create")(sums if compute is None else compute, _CODES[scale])
 
     def _make_layouts(self, a: _Facts, b: _Facts, d: _Facts, c: _Facts | None) -> None:
-        """Make the layouts of the product as it lies by columns: of D by rows, that of the transposes."""
+        """Make column-major layouts; for a row-major D, those of D^T = B^T A^T."""
         c = c if c is not None else _Facts(_c_dtype(d.dtype), d.shape, d.strides)
         if self._swapped:
             a, b, c, d = b.transposed, a.transposed, c.transposed, d.transposed
@@ -390,7 +390,7 @@ class Matmul:
         arrays: bias, aux, and DevicePtrs of one float32 that scale: a_scale, b_scale, c_scale, d_scale, aux_scale; and
         that are written: d_amax, aux_amax.
 
-        Raises the errors of any call of a library's function, ArgumentError if an array is not as that of the product.
+        Raises the errors of any call of a library's function, ArgumentError if an array differs from the product's.
         """
         last = self._last
         if A is not last[0] or B is not last[1] or D is not last[2] or C is not last[3]:
@@ -433,7 +433,7 @@ class Matmul:
         self._arrays[name] = array
 
     def _check(self, given: Sequence[Any]) -> None:
-        """Refuse arrays whose shapes or strides are not those of the product."""
+        """Refuse arrays whose shapes or strides differ from the product's."""
         for name, one, (shape, strides) in zip("ABDC", given, self._given, strict=True):
             if one is None and name == "C":
                 continue

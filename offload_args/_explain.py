@@ -1,4 +1,4 @@
-"""Explains what is wrong with a call of a vendor's function.
+"""Explains the fault of a call of a vendor's function.
 
 _core/function.c, which has the functions themselves, imports this module when an argument is wrong, and when the caller
 brings a handle.
@@ -17,7 +17,6 @@ from . import _core
 from .display import nearest
 from .dtypes import C_NAMES, DTYPE_NAMES, code_of, spelled
 from .errors import (
-    ArgumentError,
     ArgumentTypeError,
     DTypeError,
     ExtentError,
@@ -32,19 +31,19 @@ if TYPE_CHECKING:
 
 __all__ = ["dtype_code", "explain", "handle_address", "misfit", "refuse_type"]
 
-_CHECKED: Final = ("device", "native_stream", "struct")  # by functions that raise their own errors
+_CHECKED: Final = ("device", "native_stream")  # by functions that raise their own errors
 _RANGES: Final = {"i32": (-(2**31), 2**31), "u32": (0, 2**32), "u64": (0, 2**63)}
 _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
 
-class _Token(NamedTuple):
-    """A parameter as records describe it: "scalar:alpha:f32"."""
+class _Row(NamedTuple):
+    """A parameter as records describe it: a row of _core.record."""
 
-    kind: str  # of routines: csrc/include/offload_args/routine.h; of services: csrc/call/service.h
+    kind: str  # csrc/include/offload_args/roles.def
     name: str
-    dtype: str  # abbreviated, "" for enum and size; of an object the name of its class
+    dtype: str  # abbreviated, "any" for enum and size
+    more: str  # the class of an object; the argument that says the dtype; "none": None will do
     elements: int
-    of: str = ""  # the argument that says the dtype
 
     @property
     def on_device_or_host(self) -> bool:
@@ -55,13 +54,12 @@ class _Token(NamedTuple):
         return _DTYPE_OF[self.dtype]
 
 
+_Record = tuple[tuple[str, str, str, str, int], ...]
+
+
 @cache
-def _parse(record: str) -> tuple[_Token, ...]:
-    tokens = []
-    for word in record.split():
-        kind, name, *rest = word.split(":")
-        tokens.append(_Token(kind, name, rest[0] if rest else "", int(rest[1]) if len(rest) > 1 else 1))
-    return tuple(tokens)
+def _rows(record: _Record) -> tuple[_Row, ...]:
+    return tuple(_Row(*row) for row in record)
 
 
 def _describe(value: object) -> str:
@@ -78,82 +76,84 @@ def _describe(value: object) -> str:
     return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
 
 
-def _with_dtypes(tokens: tuple[_Token, ...], dtypes: bytes) -> list[_Token]:
-    """Return the tokens with the dtypes that arguments of the call say."""
-    types = {token.name for token in tokens if token.kind == "type"}
+def _with_dtypes(rows: tuple[_Row, ...], dtypes: bytes) -> list[_Row]:
+    """Return the rows with the dtypes that arguments of the call say."""
+    types = {row.name for row in rows if row.kind == "type"}
     return [
-        token._replace(dtype=C_NAMES[code], of=token.dtype) if token.dtype in types else token
-        for token, code in zip(tokens, dtypes, strict=True)
+        row._replace(dtype=C_NAMES[code]) if row.more in types else row for row, code in zip(rows, dtypes, strict=True)
     ]
 
 
 def explain(
-    function: str, record: str, arguments: Sequence[Any], on_device: bool, has_device_form: bool, dtypes: bytes
+    function: str,
+    record: _Record,
+    arguments: Sequence[Any],
+    on_device: bool,
+    has_device_form: bool,
+    dtypes: bytes,
 ) -> None:
     """Raise the error of the first argument that the function can't take; return if there is none.
 
-    function: such as "cublas.sgemv". record: what it takes, as bindings write it. arguments: in the record's order, the
+    function: such as "cublas.sgemv". record: that of _core.record. arguments: in the record's order, the
     result last if one was given. on_device: scalars and results have to be on the device. has_device_form: they may be.
     dtypes: the number of each argument's dtype.
     """
-    tokens = _with_dtypes(_parse(record), dtypes)
-    if on_device and has_device_form and len(arguments) < len(tokens):
+    rows = _with_dtypes(_rows(record), dtypes)
+    if on_device and has_device_form and len(arguments) < len(rows):
         scalar = next(
-            token.name
-            for token, value in zip(tokens, arguments, strict=False)
-            if token.on_device_or_host and isinstance(value, DevicePtr)
+            row.name
+            for row, value in zip(rows, arguments, strict=False)
+            if row.on_device_or_host and isinstance(value, DevicePtr)
         )
         raise HostPointerError(
             f"{function}: {scalar} is on the device, so the result has to be: "
-            f"result needs a DevicePtr[{tokens[-1].dtype_name}], got None"
+            f"result needs a DevicePtr[{rows[-1].dtype_name}], got None"
         )
-    for token, value in zip(tokens, arguments, strict=False):
-        fail = _Failure(f"{function}: {token.name} needs", value)
-        if token.kind == "type":
+    for row, value in zip(rows, arguments, strict=False):
+        fail = _Failure(f"{function}: {row.name} needs", value)
+        if row.kind == "type":
             continue  # the dtypes are known
-        if token.kind in ("enum", "size", "integer"):
-            _check_integer(token, value, fail)
-        elif token.kind in ("enum*", "size*", "scalar*"):
-            _check_list(function, token, value, fail)
-        elif token.kind in ("object", "ended"):
-            _check_object(function, token, value, fail)
-        elif token.kind in ("object?", "holds"):
+        if row.kind in ("enum", "size", "integer"):
+            _check_integer(row, value, fail)
+        elif row.kind in ("enum*", "size*", "scalar*"):
+            _check_list(function, row, value, fail)
+        elif row.kind in ("object", "ended"):
+            _check_object(function, row, value, fail)
+        elif row.kind in ("object?", "holds"):
             if value is not None:
-                _check_object(function, token, value, fail, " or None")
-        elif token.kind == "integers":
-            _check_list(function, token._replace(kind="integer*"), value, fail)
-        elif token.kind == "text":
-            _check_text(token, value, fail)
-        elif token.kind in ("host_in", "host_out"):
+                _check_object(function, row, value, fail, " or None")
+        elif row.kind == "integers":
+            _check_list(function, row._replace(kind="integer*"), value, fail)
+        elif row.kind in ("host_in", "host_out"):
             _check_array(value, fail)
-        elif token.kind == "keeps":
+        elif row.kind == "keeps":
             if value is not None:
-                _check_pointer(token, value, fail)
-        elif token.kind in _CHECKED:
+                _check_pointer(row, value, fail)
+        elif row.kind in _CHECKED:
             continue
-        elif token.kind.endswith("*"):
-            _check_pointers(function, token, value, fail)
-        elif token.kind in ("in", "out", "inout"):
-            _check_pointer(token, value, fail)
-        elif token.kind.endswith("?"):
+        elif row.kind.endswith("*"):
+            _check_pointers(function, row, value, fail)
+        elif row.kind in ("in", "out", "inout"):
+            _check_pointer(row, value, fail)
+        elif row.kind.endswith("?"):
             if value is not None:
-                _check_pointer(token, value, fail, " or None")
+                _check_pointer(row, value, fail, " or None")
         elif not has_device_form and isinstance(value, DevicePtr):
             fail(HostPointerError, "a number on the host", "it is on the device")
         elif isinstance(value, DevicePtr):
-            _check_pointer(token, value, fail)
-            if value.size != token.elements:
+            _check_pointer(row, value, fail)
+            if value.size != row.elements:
                 fail(
                     ExtentError,
-                    f"a pointer to {token.elements} element{'s' * (token.elements > 1)}",
-                    f"pass a part of it, such as {token.name}[:{token.elements}]",
+                    f"a pointer to {row.elements} element{'s' * (row.elements > 1)}",
+                    f"pass a part of it, such as {row.name}[:{row.elements}]",
                 )
-        elif token.kind == "scalar" or (token.kind == "update" and not on_device):
-            _check_scalar(function, token, value, fail, has_device_form)
+        elif row.kind == "scalar" or (row.kind == "update" and not on_device):
+            _check_scalar(function, row, value, fail, has_device_form)
         elif on_device:
-            fail(HostPointerError, f"a DevicePtr[{token.dtype_name}], as other arguments are on the device")
-        elif token.kind == "output" and value is not None:
-            fail(HostPointerError, f"None (its value is returned) or a DevicePtr[{token.dtype_name}]")
+            fail(HostPointerError, f"a DevicePtr[{row.dtype_name}], as other arguments are on the device")
+        elif row.kind == "output" and value is not None:
+            fail(HostPointerError, f"None (its value is returned) or a DevicePtr[{row.dtype_name}]")
 
 
 def dtype_code(dtype: Any) -> int:
@@ -193,7 +193,7 @@ def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> 
 
 
 def handle_address(function: str, handle: object) -> int:
-    """Return what stands for the caller's own library handle.
+    """Return the stand-in for the caller's own library handle.
 
     handle: one that the library made, an address, or an object with `handle` or `ptr`. Raises ArgumentTypeError for
     anything else.
@@ -224,24 +224,24 @@ class _Failure:
         raise kind(text + (f"; {remedy}" if remedy else "")) from None
 
 
-def _check_integer(token: _Token, value: object, fail: _Failure) -> None:
+def _check_integer(row: _Row, value: object, fail: _Failure) -> None:
     if isinstance(value, DevicePtr):
         fail(HostPointerError, "an integer on the host", "it is on the device")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        fail(ArgumentTypeError, "a constant of the library" if token.kind == "enum" else "an integer")
-    bits = 31 if token.kind == "enum" else 63
-    low, end = _RANGES.get(token.dtype, (-(2**bits), 2**bits))
+        fail(ArgumentTypeError, "a constant of the library" if row.kind == "enum" else "an integer")
+    bits = 31 if row.kind == "enum" else 63
+    low, end = _RANGES.get(row.dtype, (-(2**bits), 2**bits))
     if not low <= number < end:
         unsigned = "" if low else ", 0 or more,"
         fail(SizeOverflowError, f"an integer{unsigned} of at most {(end - 1).bit_length()} bits")
 
 
-def _check_object(function: str, token: _Token, value: object, fail: _Failure, otherwise: str = "") -> None:
+def _check_object(function: str, row: _Row, value: object, fail: _Failure, otherwise: str = "") -> None:
     library = function.partition(".")[0]
-    if type(value) is not class_of(library, token.dtype):
-        fail(ArgumentTypeError, f"a {library}.{token.dtype}{otherwise}")
+    if type(value) is not class_of(library, row.more):
+        fail(ArgumentTypeError, f"a {library}.{row.more}{otherwise}")
 
 
 def _check_array(value: object, fail: _Failure) -> None:
@@ -254,68 +254,56 @@ def _check_array(value: object, fail: _Failure) -> None:
         fail(DTypeError, f"{needed}, of a dtype that devices can hold")
 
 
-def _check_text(token: _Token, value: object, fail: _Failure) -> None:
-    needed = f"a string{' or None' if token.dtype else ''}"
-    if not isinstance(value, str) and (value is not None or not token.dtype):
-        fail(ArgumentTypeError, needed)
-    if isinstance(value, str) and "\0" in value:
-        fail(ArgumentError, f"{needed} without null characters")
-    try:
-        (value or "").encode()
-    except UnicodeEncodeError:
-        fail(ArgumentError, f"{needed} that UTF-8 has bytes for")
-
-
-def _check_pointers(function: str, token: _Token, value: object, fail: _Failure) -> None:
-    needed = f"a list of DevicePtr[{token.dtype_name}], or one whose first axis counts the arrays"
+def _check_pointers(function: str, row: _Row, value: object, fail: _Failure) -> None:
+    needed = f"a list of DevicePtr[{row.dtype_name}], or one whose first axis counts the arrays"
     if isinstance(value, DevicePtr):
-        _check_pointer(token, value, fail)
+        _check_pointer(row, value, fail)
         if value.ndim < 2:
             fail(ArgumentTypeError, needed, f"it has {value.ndim} dimension{'s' * (value.ndim != 1)}")
         if value.shape[0] > 1 and (value.strides[0] < 0 or value.strides[0] % value.dtype.itemsize):
             fail(ArgumentTypeError, needed, "its first axis goes backwards; pass a list of its parts")
     elif isinstance(value, (list, tuple)):
         for index, one in enumerate(value):
-            _check_pointer(token, one, _Failure(f"{function}: {token.name}[{index}] needs", one))
+            _check_pointer(row, one, _Failure(f"{function}: {row.name}[{index}] needs", one))
     elif isinstance(value, np.ndarray):
-        fail(HostPointerError, needed, f"lend it first: with offload_args({token.name}) as (d{token.name},)")
+        fail(HostPointerError, needed, f"lend it first: with offload_args({row.name}) as (d{row.name},)")
     else:
         fail(ArgumentTypeError, needed)
 
 
-def _check_list(function: str, token: _Token, value: Any, fail: _Failure) -> None:
+def _check_list(function: str, row: _Row, value: Any, fail: _Failure) -> None:
     if isinstance(value, DevicePtr):
         fail(HostPointerError, "a sequence of values on the host, one a group", "it is on the device")
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         fail(ArgumentTypeError, "a sequence of values, one a group")
-    single = _Token(token.kind[:-1], token.name, token.dtype, 1)
+    single = row._replace(kind=row.kind[:-1], elements=1)
     for index, one in enumerate(value):
-        fail_one = _Failure(f"{function}: {token.name}[{index}] needs", one)
+        fail_one = _Failure(f"{function}: {row.name}[{index}] needs", one)
         if single.kind == "scalar":
-            _check_number(single, one, fail_one, "a number" if token.dtype.startswith("c") else "a real number")
+            _check_number(single, one, fail_one, "a number" if row.dtype.startswith("c") else "a real number")
         else:
             _check_integer(single, one, fail_one)
 
 
-def _check_pointer(token: _Token, value: object, fail: _Failure, otherwise: str = "") -> None:
-    is_any = token.dtype == "any"
-    needed = f"a DevicePtr{'' if is_any else f'[{token.dtype_name}]'}{otherwise}"
+def _check_pointer(row: _Row, value: object, fail: _Failure, otherwise: str = "") -> None:
+    is_any = row.dtype == "any"
+    needed = f"a DevicePtr{'' if is_any else f'[{row.dtype_name}]'}{otherwise}"
     if not isinstance(value, DevicePtr):
-        remedy = unpacked(token.name, value) or "lend a NumPy array first"
+        remedy = unpacked(row.name, value) or "lend a NumPy array first"
         if isinstance(value, np.ndarray):
-            remedy = f"lend it first: with offload_args({token.name}) as (d{token.name},)"
-            if not is_any and value.dtype.name != token.dtype_name:
-                converted = f"{token.name}.astype({spelled(token.dtype_name)})"
-                remedy = f"convert it and lend it first: {token.name} = {converted}"
+            remedy = f"lend it first: with offload_args({row.name}) as (d{row.name},)"
+            if not is_any and value.dtype.name != row.dtype_name:
+                converted = f"{row.name}.astype({spelled(row.dtype_name)})"
+                remedy = f"convert it and lend it first: {row.name} = {converted}"
         elif isinstance(value, int):
             remedy = "an address is not a pointer; lend a NumPy array first"
         fail(HostPointerError, needed, remedy)
-    given = token.dtype_name if is_any else DTYPE_NAMES[value._dtype_code]
-    if given != token.dtype_name and token.of:
-        remedy = f"pass {spelled(given)} as {token.of}, or lend an array of {spelled(token.dtype_name)}"
-        fail(DTypeError, f"{needed}, as {token.of} says", remedy)
-    if given != token.dtype_name:
-        fail(DTypeError, needed, f"lend an array of {spelled(token.dtype_name)}, or call the function for that dtype")
+    given = row.dtype_name if is_any else DTYPE_NAMES[value._dtype_code]
+    if given != row.dtype_name and row.more:
+        remedy = f"pass {spelled(given)} as {row.more}, or lend an array of {spelled(row.dtype_name)}"
+        fail(DTypeError, f"{needed}, as {row.more} says", remedy)
+    if given != row.dtype_name:
+        fail(DTypeError, needed, f"lend an array of {spelled(row.dtype_name)}, or call the function for that dtype")
 
 
 # By dtype: the least number that is rounded to infinity.
@@ -323,31 +311,31 @@ _INFINITE: Final = {"f16": 65520.0, "bf16": (2 - 2**-8) * 2.0**127, "f32": (2 - 
 _INFINITE["c64"] = _INFINITE["f32"]
 
 
-def _check_scalar(function: str, token: _Token, value: Any, fail: _Failure, may_be_on_device: bool) -> None:
-    kind = "a number" if token.dtype.startswith("c") else "a real number"
-    if token.dtype.startswith(("i", "u")):
-        kind = f"an integer of {token.dtype_name}"
-    if token.elements > 1:
-        needed = f"a sequence of {token.elements} numbers"
-        needed += f" or a DevicePtr[{token.dtype_name}] of as many elements" if may_be_on_device else ""
-        if not isinstance(value, (tuple, list)) or len(value) != token.elements:
+def _check_scalar(function: str, row: _Row, value: Any, fail: _Failure, may_be_on_device: bool) -> None:
+    kind = "a number" if row.dtype.startswith("c") else "a real number"
+    if row.dtype.startswith(("i", "u")):
+        kind = f"an integer of {row.dtype_name}"
+    if row.elements > 1:
+        needed = f"a sequence of {row.elements} numbers"
+        needed += f" or a DevicePtr[{row.dtype_name}] of as many elements" if may_be_on_device else ""
+        if not isinstance(value, (tuple, list)) or len(value) != row.elements:
             fail(ArgumentTypeError, needed, "pass tuple(values)")
         for index, one in enumerate(value):
-            _check_number(token, one, _Failure(f"{function}: {token.name}[{index}] needs", one), kind)
+            _check_number(row, one, _Failure(f"{function}: {row.name}[{index}] needs", one), kind)
         return
-    needed = f"{kind} or a 0-d DevicePtr[{token.dtype_name}]" if may_be_on_device else kind
+    needed = f"{kind} or a 0-d DevicePtr[{row.dtype_name}]" if may_be_on_device else kind
     if isinstance(value, np.ndarray):
-        fail(HostPointerError, needed, f"pass {token.name}.item(){', or lend it' if may_be_on_device else ''}")
-    _check_number(token, value, fail, needed)
+        fail(HostPointerError, needed, f"pass {row.name}.item(){', or lend it' if may_be_on_device else ''}")
+    _check_number(row, value, fail, needed)
 
 
-def _check_number(token: _Token, value: Any, fail: _Failure, needed: str) -> None:
-    if token.dtype.startswith(("i", "u")):
-        _check_small_integer(token, value, fail, needed)
+def _check_number(row: _Row, value: Any, fail: _Failure, needed: str) -> None:
+    if row.dtype.startswith(("i", "u")):
+        _check_small_integer(row, value, fail, needed)
         return
-    if token.dtype.startswith("f8"):
-        fail(ArgumentTypeError, f"a DevicePtr[{token.dtype_name}], as there are no such numbers on the host")
-    complex_is_taken = token.dtype.startswith("c")
+    if row.dtype.startswith("f8"):
+        fail(ArgumentTypeError, f"a DevicePtr[{row.dtype_name}], as there are no such numbers on the host")
+    complex_is_taken = row.dtype.startswith("c")
     if isinstance(value, (str, bytes, bytearray)) or (isinstance(value, np.complexfloating) and not complex_is_taken):
         fail(ArgumentTypeError, needed)
     try:
@@ -357,14 +345,14 @@ def _check_number(token: _Token, value: Any, fail: _Failure, needed: str) -> Non
     except OverflowError:
         fail(SizeOverflowError, needed)
     parts = abs(complex(number).real), abs(complex(number).imag)
-    if any(_INFINITE.get(token.dtype, math.inf) <= part < math.inf for part in parts):
-        fail(SizeOverflowError, needed, f"{token.dtype_name} holds no number as large; pass numpy.inf for infinity")
+    if any(_INFINITE.get(row.dtype, math.inf) <= part < math.inf for part in parts):
+        fail(SizeOverflowError, needed, f"{row.dtype_name} holds no number as large; pass numpy.inf for infinity")
 
 
-def _check_small_integer(token: _Token, value: Any, fail: _Failure, needed: str) -> None:
+def _check_small_integer(row: _Row, value: Any, fail: _Failure, needed: str) -> None:
     if not hasattr(value, "__index__"):
         fail(ArgumentTypeError, needed)
-    limits = np.iinfo(token.dtype_name)
+    limits = np.iinfo(row.dtype_name)
     most = min(limits.max, 2**63 - 1)
     if not limits.min <= operator.index(value) <= most:
         fail(SizeOverflowError, needed, f"it has to be from {limits.min} to {most}")

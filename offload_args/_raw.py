@@ -36,7 +36,7 @@ def _numbers_at(place: Any, dtype: int, count: int) -> NDArray[Any]:
 
 
 def _number(dtype: int, value: Any) -> Any:
-    """Return the number behind the pointer of a scalar; return a value that is not a cffi pointer as it is."""
+    """Return the number that a scalar's pointer points to; return a value that is not a cffi pointer as it is."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         return value[0]
     if not isinstance(value, CDATA):
@@ -78,11 +78,11 @@ def _numbers_of(version: str) -> list[int]:
 class _Function:
     """One function of a vendor's library."""
 
-    def __init__(self, raw: Raw, name: str, c_type: Any, routine: str, record: str) -> None:
+    def __init__(self, raw: Raw, name: str, c_type: Any, routine: str, record: tuple[Any, ...]) -> None:
         self._raw = raw
         self._type = c_type
         self._routine = routine
-        self._record = [word.split(":") for word in record.split()]
+        self._record = record
         self._address: Any = None
         self.__name__ = self.__qualname__ = name
         self.__module__ = raw.__name__
@@ -161,8 +161,7 @@ class _Function:
         dtypes = _core.routine_dtypes(self._raw.library, self._routine, tuple(values))
         passed: list[Any] = []
         outputs: list[tuple[Any, str, int]] = []
-        for (kind, _, *rest), dtype, value in zip(self._record, dtypes, values, strict=False):
-            count = int(rest[1]) if len(rest) > 1 else 1
+        for (kind, _, _, _, count), dtype, value in zip(self._record, dtypes, values, strict=False):
             if kind in ("scalar", "update") and not isinstance(value, DevicePtr):
                 passed.append(_number(dtype, value) if count == 1 else _numbers(dtype, count, value))
             elif kind in ("enum*", "size*", "scalar*"):
@@ -232,7 +231,7 @@ class Raw:
                 c_type = self.ffi.typeof(f"{known} *")
                 if c_type.kind == "function":
                     routine = self._routines.get(known, "")
-                    record = _core.record(self.library, routine) if routine else ""
+                    record = _core.record(self.library, routine) if routine else ()
                     made = _Function(self, known, c_type, routine, record)
                     return self.__dict__.setdefault(name, made)
         try:

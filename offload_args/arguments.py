@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 
 import numpy as np
 
@@ -51,6 +51,15 @@ class _Declared(metaclass=_Direction):
         return f"{type(self).__name__}({self.array!r})"
 
 
+class DeviceMemory(NamedTuple):
+    """Memory that exists on a device already, such as a variable of a module."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    address: int
+    device: int  #: its number
+
+
 class Parameter(NamedTuple):
     """A pointer parameter of a kernel: a direction and the dtype of its elements."""
 
@@ -72,39 +81,82 @@ class Parameter(NamedTuple):
 
 @final
 class In(_Declared):
-    """Lend an array for reading only: it is never copied back, and writing it raises DirectionError."""
+    """Lend an array for reading only: it is never copied back, and writing it raises DirectionError.
+
+        x, y = np.array([1.0, 2.0]), np.ones(2)
+        with offload_args(In(x), y) as (dx, dy):
+            blas.axpy(10.0, dx, dy)
+        print(y)  # [11. 21.]
+
+    In[np.float32] is a parameter of a kernel, which reads it.
+
+    See also: Out, InOut, Scratch, offload_args; docs/guide/regions.md.
+    """
 
     __slots__ = ()
 
 
 @final
 class Out(_Declared):
-    """Lend an array for writing only: it is never copied up, and reading it before a write raises DirectionError."""
+    """Lend an array for writing only: it is never copied up, and reading it before a write raises DirectionError.
+
+        x, y = np.array([1.0, 2.0]), np.empty(2)
+        with offload_args(x, Out(y)) as (dx, dy):
+            blas.copy(dx, dy)
+        print(y)  # [1. 2.]
+
+    Out[np.float32] is a parameter of a kernel, which writes it.
+
+    See also: In, InOut, Scratch, offload_args; docs/guide/regions.md.
+    """
 
     __slots__ = ()
 
 
 @final
 class InOut(_Declared):
-    """Lend an array for reading and writing."""
+    """Lend an array for reading and writing.
+
+        x = np.array([1.0, 2.0])
+        with offload_args(InOut(x)) as (dx,):
+            blas.scal(10.0, dx)
+        print(x)  # [10. 20.]
+
+    InOut[np.float32] is a parameter of a kernel, which reads and writes it.
+
+    See also: In, Out, Scratch, offload_args; docs/guide/regions.md.
+    """
 
     __slots__ = ()
 
 
 @final
 class Scratch:
-    """Ask for device memory of a shape and dtype, with no host array behind it.
+    """Ask for device memory of a shape and dtype, without a host array.
 
-    Raises ArgumentError for a negative extent, ArgumentTypeError for one that is not an integer, SizeOverflowError for
-    a size of more than 63 bits, DTypeError for a dtype that devices can't hold.
+    shape, dtype, order: as numpy.empty takes them; "F" is the order of LAPACK's matrices.
+
+        A, x, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2), np.empty(2)
+        with offload_args(A, x, y, Scratch(2)) as (dA, dx, dy, dw):
+            blas.gemv(1.0, dA, dx, 0.0, dw)  # the result stays on the device
+            blas.gemv(1.0, dA, dw, 0.0, dy)
+        print(y)  # [17. 37.]
+
+    Raises ArgumentError for a negative extent or another order, ArgumentTypeError for an extent that is not an integer,
+    SizeOverflowError for a size of more than 63 bits, DTypeError for a dtype that devices can't hold.
+
+    See also: In, Out, InOut, empty, offload_args; docs/guide/regions.md.
     """
 
-    __slots__ = ("dtype", "shape")
+    __slots__ = ("dtype", "shape", "strides")
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    strides: tuple[int, ...]  #: in bytes
 
-    def __init__(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> None:
+    def __init__(
+        self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64, *, order: Literal["C", "F"] = "C"
+    ) -> None:
         self.dtype = np.dtype(dtype)
         if code_of(self.dtype) < 0:
             raise DTypeError(f"Scratch: dtype needs one that devices can hold, got {self.dtype!r}{_advice(self.dtype)}")
@@ -114,9 +166,14 @@ class Scratch:
         except TypeError:
             raise ArgumentTypeError(f"Scratch: shape needs whole numbers, got {shown(shape)}") from None
         check_shape("Scratch", self.shape, self.dtype)
+        if order not in ("C", "F"):
+            raise ArgumentError(f'Scratch: order needs "C" or "F", got {shown(order)}')
+        strides = c_strides(self.shape[:: 1 if order == "C" else -1], self.dtype.itemsize)
+        self.strides = strides if order == "C" else strides[::-1]
 
     def __repr__(self) -> str:
-        return f"Scratch({self.shape}, {self.dtype.name})"
+        order = "" if self.strides == c_strides(self.shape, self.dtype.itemsize) else ', order="F"'
+        return f"Scratch({self.shape}, {self.dtype.name}{order})"
 
 
 def resolve(argument: Any, position: int, device: int) -> Any:
@@ -129,11 +186,15 @@ def resolve(argument: Any, position: int, device: int) -> Any:
     """
     where = f"offload_args: argument {position}"
     if isinstance(argument, Scratch):
-        return code_of(argument.dtype), argument.shape, (), 0, 0, -1, None
+        return code_of(argument.dtype), argument.shape, argument.strides, 0, 0, -1, None
     if isinstance(argument, _Declared):
         argument = argument.array
         if isinstance(argument, (_Declared, Scratch)):
             raise ArgumentTypeError(f"{where}: a direction around {type(argument).__name__}; give one of them")
+    if isinstance(argument, DeviceMemory):
+        strides = c_strides(argument.shape, argument.dtype.itemsize)
+        code = code_of(argument.dtype)
+        return code, argument.shape, strides, argument.address, _core.OA_BORROWED, argument.device, None
     refuse_masked(where, argument)
     if isinstance(argument, np.ndarray):
         return argument
@@ -144,6 +205,11 @@ def resolve(argument: Any, position: int, device: int) -> Any:
     if isinstance(argument, np.generic):
         raise ArgumentTypeError(f"{where} is the scalar {argument!r}: pass np.asarray(x), or the number to the call")
     kind = type(argument).__name__
+    if type(argument).__module__.startswith("scipy.sparse"):
+        raise ArgumentTypeError(
+            f"{where} is the sparse {kind}, not an array: lend the arrays that it consists of, such as x.data and "
+            "x.indices, or x.toarray()"
+        )
     if isinstance(argument, type):
         raise ArgumentTypeError(f"{where} is the class {argument.__name__}, not an array: pass an array")
     interface = getattr(argument, "__cuda_array_interface__", None)
@@ -171,7 +237,7 @@ def _from_dlpack(argument: Any, where: str) -> NDArray[Any]:
         raise
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArgumentTypeError(
-            f"{where}: {type(argument).__name__} can't be had as an array with no copy ({error}): pass an ndarray"
+            f"{where}: {type(argument).__name__} can't be viewed as an array with no copy ({error}): pass an ndarray"
         ) from error
 
 
@@ -193,7 +259,7 @@ def _from_interface(argument: Any, where: str) -> NDArray[Any]:
         raise
     except (OverflowError, TypeError, ValueError) as error:
         raise ArgumentTypeError(
-            f"{where}: {type(argument).__name__} can't be had as an array ({error}): pass an ndarray"
+            f"{where}: {type(argument).__name__} can't be viewed as an array ({error}): pass an ndarray"
         ) from error
 
 

@@ -174,7 +174,7 @@ class Device:
         _core.release(_checked("release", array), self.number)
 
     def synchronize(self) -> None:
-        """Wait for all work on the device, including that of other code in this process."""
+        """Wait for all work on the device, including the work of other code in this process."""
         _core.device_synchronize(self.number)
 
     def trim(self) -> None:

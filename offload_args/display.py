@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NoReturn
 
-__all__ = ["html_table", "nearest", "plural", "rate_text", "shown", "size_text", "text_table", "time_text"]
+__all__ = ["html_table", "missing", "nearest", "plural", "rate_text", "shown", "size_text", "text_table", "time_text"]
 
 _MOST_SHOWN: Final = 200  # characters
 _MOST_ITEMS: Final = 16
@@ -88,3 +88,12 @@ def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     head = f"<thead>{line('th', header)}</thead>" if header else ""
     body = "".join(line("td", row) for row in rows)
     return f'<table style="margin-left:0">{caption}{head}<tbody>{body}</tbody></table>'
+
+
+def missing(module: str, names: Sequence[str]) -> Callable[[str], NoReturn]:
+    """Return the `__getattr__` of a module: it names the functions that are most like a missing one."""
+
+    def refuse(name: str) -> NoReturn:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{nearest(name, names)}", name=name)
+
+    return refuse

@@ -39,7 +39,7 @@ def code_of(dtype: np.dtype[Any]) -> int:
 
 
 def spelled(name: str) -> str:
-    """Return what a program writes for a dtype: "np.float32", or "ml_dtypes.bfloat16" where NumPy lacks it."""
+    """Return a dtype's name in a program: "np.float32", or "ml_dtypes.bfloat16" where NumPy lacks it."""
     return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
 
 
@@ -54,7 +54,8 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def refuse_masked(what: str, argument: object) -> None:
-    """Raise ArgumentTypeError for a masked array, without importing what makes them."""
-    masked = sys.modules.get("numpy.ma")
-    if masked is not None and isinstance(argument, masked.MaskedArray):
+    """Raise ArgumentTypeError for a masked array, without importing numpy.ma."""
+    # While another thread imports the module it has no class yet, and the argument can't be of it.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked is not None and isinstance(argument, masked):
         raise ArgumentTypeError(f"{what} is a masked array, whose mask would be lost: pass x.data or x.filled(value)")

@@ -1,4 +1,4 @@
-"""Where the C library is: its headers, its file, and what build systems need to find them.
+"""The place of the C library: its headers, its file, and the flags for build systems.
 
     cc program.c $(python -m offload_args config --cflags --libs)
     cmake -Doffload_args_DIR=$(python -m offload_args config --cmake-dir) ...
@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _core
 from .devices import by_number
 from .dtypes import DTYPE_NAMES
 from .errors import ArgumentError, DTypeError, HostPointerError, WrongDeviceError
 
-__all__ = ["get_cmake_dir", "get_include", "get_library", "get_pkg_config_dir"]
+__all__ = ["declare_status", "get_cmake_dir", "get_fortran_module", "get_include", "get_library", "get_pkg_config_dir"]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
 
 # In an editable install it is not where the sources are.
 _FOLDER = Path(_core.__file__).resolve().parent
@@ -35,7 +38,7 @@ def get_library() -> str:
     A program that is linked with it finds it at run time by an rpath to its folder. In a process that imported
     offload_args it is loaded already.
     """
-    major, minor, _ = _core.VERSION.split(".")
+    major, minor = _core.VERSION.split(".")[:2]
     return str(_FOLDER / f"liboffload_args.so.{f'0.{minor}' if major == '0' else major}")
 
 
@@ -49,6 +52,11 @@ def get_pkg_config_dir() -> str:
     return str(_FOLDER / "pkgconfig")
 
 
+def get_fortran_module() -> str:
+    """Return the path of offload_args.f90, the module of the C API for Fortran, to be compiled with a program."""
+    return str(_FOLDER / "include" / "offload_args.f90")
+
+
 def cflags() -> list[str]:
     """Return the options for a C compiler."""
     return [f"-I{get_include()}"]
@@ -58,6 +66,24 @@ def libs() -> list[str]:
     """Return the options for the linker."""
     folder = os.path.dirname(get_library())
     return [f"-L{folder}", "-loffload_args", f"-Wl,-rpath,{folder}"]
+
+
+def declare_status(
+    what: Any, *, success: int | Collection[int] = 0, error: Callable[[int], object] | None = None
+) -> None:
+    """Declare which results of a cffi function are success, so that `call` raises after any other.
+
+    what: a function of a cffi library of your own, or an enum, ffi.typeof("mine_status"), for all functions that return
+    it. success: its result if the function did its work, or several such results. error: raises the exception of a
+    result that is none of them; None: a LibraryError. After an exception nothing that the function wrote is committed,
+    as after any exception of a region's body.
+
+    A function that returns `enum oa_status` needs no declaration. For a function that returns an oa_status
+    as an int, error is `errors.raise_status`, which raises the exception of the failed call of the core.
+    """
+    from . import _cffi
+
+    _cffi.declare_status(what, success, error)
 
 
 def _refuse(given: Any, dtype: int, device: int) -> NoReturn:

@@ -7,9 +7,12 @@ remedy.
 from __future__ import annotations
 
 import re
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from . import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "AliasError",
@@ -23,14 +26,19 @@ __all__ = [
     "DeviceMemoryError",
     "DeviceUnavailableError",
     "DirectionError",
+    "DiscardedWarning",
     "ExtentError",
     "ForkedError",
+    "GuardError",
     "HostAccessError",
+    "HostAttributeError",
     "HostPointerError",
     "InvalidDataError",
+    "KernelError",
     "LibraryError",
     "LibraryVersionError",
     "ModuleError",
+    "NestedRegionWarning",
     "OffloadError",
     "OffloadWarning",
     "PerformanceWarning",
@@ -38,6 +46,7 @@ __all__ = [
     "RegionError",
     "SignatureError",
     "SizeOverflowError",
+    "StaleGraphError",
     "StalePointerError",
     "TornArrayError",
     "UnwrittenWarning",
@@ -98,7 +107,7 @@ class AliasError(OffloadError, ValueError):
 
 
 class PresentError(OffloadError, ValueError):
-    """An array that is not present, or overlaps what is present only in part."""
+    """An array that is not present, or that overlaps a present one only in part."""
 
 
 class RegionError(OffloadError, RuntimeError):
@@ -134,11 +143,22 @@ class DeviceLostError(OffloadError, RuntimeError):
 
 
 class CaptureError(OffloadError, RuntimeError):
-    """A copy that a call needs while the caller's stream is being captured."""
+    """A function that a graph can't have while a stream is being captured, refused before anything happened."""
+
+
+class StaleGraphError(OffloadError, RuntimeError):
+    """A captured graph that can't run any more: its region, or that of one of its arrays, has ended."""
 
 
 class ForkedError(OffloadError, RuntimeError):
     """A use of devices in a process that was forked after the devices were first used."""
+
+
+class GuardError(OffloadError, RuntimeError):
+    """A read or write of a guarded array by the host, while the device is newer."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(arguments or (_core.take_touch(),)))  # Python makes it with no arguments
 
 
 class TornArrayError(OffloadError, RuntimeError):
@@ -153,6 +173,10 @@ class CoverageError(OffloadError, ValueError):
     """A grid of a kernel that would leave elements of an array without a thread that owns them."""
 
 
+class KernelError(OffloadError, TypeError):
+    """A kernel in Python that can't be compiled: the text has the file, the line and the remedy."""
+
+
 class SignatureError(OffloadError, TypeError):
     """A kernel's signature that its module contradicts, or that no kernel can have."""
 
@@ -161,8 +185,16 @@ class OffloadWarning(UserWarning):
     """The base of every warning of this package."""
 
 
+class NestedRegionWarning(OffloadWarning):
+    """A region that open() entered inside another one that open() entered and that is still open."""
+
+
 class PerformanceWarning(OffloadWarning):
     """A way of working that is slower than necessary."""
+
+
+class DiscardedWarning(OffloadWarning):
+    """Results that were lost, and no exception shows it: of a cancelled task, or of a region that was never left."""
 
 
 class UnwrittenWarning(OffloadWarning):
@@ -198,6 +230,10 @@ _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
 # The names that Python has for functions of the core, for messages.
 _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
+    "oa_chain_begin": "offload_args.capture",
+    "oa_chain_end": "offload_args.capture",
+    "oa_chain_release": "Graph",
+    "oa_chain_replay": "Graph.replay",
     "oa_device_open": "Device",
     "oa_keep": "Device.keep",
     "oa_kernel_get": "Module.kernel",
@@ -225,16 +261,24 @@ _CALLERS: Final = {
 }
 
 
-def raise_status(status: int) -> NoReturn:
+#: What ends the messages of a status, made from its text; the modules that know more enter it here.
+ends: Final[dict[int, Callable[[str], str]]] = {}
+
+
+def raise_status(status: int, text: str | None = None) -> NoReturn:
     """Raise the exception of a failed call of the core, on the thread that made the call.
 
-    status: its oa_status, other than OA_OK. If Ctrl-C came in a callback of the core, KeyboardInterrupt is raised
-    instead.
+    status: its oa_status, other than OA_OK. text: the failure's text, if another thread made the call, or
+    it was made earlier; None: the thread's last one. If Ctrl-C came in a callback of the
+    core, KeyboardInterrupt is raised instead.
     """
     if (interrupt := _core.take_postponed()) is not None:
         raise interrupt
-    text = _core.last_error()
+    if text is None:
+        text = _core.last_error()
     text = re.sub(r"^\w+", lambda caller: _CALLERS.get(caller[0], caller[0]), text)
+    if (add := ends.get(status)) is not None:
+        text += add(text)
     if (kind := _BY_STATUS.get(status)) is None:
         raise OffloadError(f"{text} (status {status})")
     raise kind(text)

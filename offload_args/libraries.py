@@ -7,8 +7,9 @@ A library is found in this order, and never in the working directory:
    both then have one pool of threads, and limits that are set for NumPy's (OPENBLAS_NUM_THREADS, threadpoolctl) hold
    for both;
 3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also knows conda, a toolkit's folder
-   and the libraries that are already loaded), and wheels that carry the library, such as scipy-openblas32;
-4. the folders that its vendor installs into, such as $ROCM_PATH/lib and /opt/rocm/lib;
+   and the libraries that are already loaded), AMD's (through its own finders), and wheels that carry the library, such
+   as scipy-openblas32;
+4. the folders that its vendor installs into, such as $ROCM_PATH/lib and /opt/rocm/core-X.Y/lib, the newest first;
 5. the system: absolute folders of LD_LIBRARY_PATH, then what its linker knows.
 
 The library's roles file in bindings/roles says which of these apply, and under which names.
@@ -16,7 +17,10 @@ The library's roles file in bindings/roles says which of these apply, and under 
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -39,13 +43,14 @@ class _Facts(NamedTuple):
     install: str  # the remedy if it is not found
     sonames: tuple[str, ...]  # in the order of preference
     pathfinder: str  # its name for cuda-pathfinder; "" if that does not know it
+    rocm: str  # its name for AMD's finders; "" if they do not know it
     shared_with: Mapping[str, Sequence[str]]  # package: modules of it that are linked with the library
     wheels: Mapping[str, str]  # package: "module/pattern", the library's file inside that module's folder
-    folders: Sequence[str]  # absolute ones, or such that begin with an environment variable, as in $ROCM_PATH/lib
+    folders: Sequence[str]  # absolute patterns, or such that begin with an environment variable, as in $ROCM_PATH/lib
 
 
 _FACTS: Final = {name: _Facts(**facts) for name, facts in LIBRARIES.items()}
-NAMES: Final = tuple(_FACTS)  #: every library of this build, those of GPUs first
+NAMES: Final = tuple(_FACTS)  #: every library of this build; libraries of GPUs come first
 
 
 class Library(NamedTuple):
@@ -63,6 +68,14 @@ class _Candidate(NamedTuple):
     shared: bool = False  # path is that of a loaded module, and the library is the one it is linked with
 
 
+_MAJOR: Final = re.compile(r"\.so\.(\d+)[^/]*$")  # in the name of a library's file
+
+
+def chosen(name: str) -> str:
+    """Return the path that the environment sets for a library or a compiler; "" if it sets none."""
+    return os.environ.get(f"OFFLOAD_ARGS_{name.upper()}", "")
+
+
 # How each library was found, once it is.
 _found: dict[str, str] = {}
 
@@ -70,8 +83,7 @@ _found: dict[str, str] = {}
 def _candidates(name: str, tried: list[str]) -> Generator[_Candidate, None, None]:
     """Yield the places where a library may be; append to `tried` the places that do not exist."""
     variable = f"OFFLOAD_ARGS_{name.upper()}"
-    override = os.environ.get(variable)
-    if override:
+    if override := chosen(name):
         if not os.path.isabs(override):
             tried.append(f"{variable}={override}: not an absolute path")
         else:
@@ -82,18 +94,22 @@ def _candidates(name: str, tried: list[str]) -> Generator[_Candidate, None, None
         yield from _in_loaded_module(package, modules, tried)
     if facts.pathfinder:
         yield from _in_nvidia_packages(facts.pathfinder, tried)
+    if facts.rocm:
+        yield from _in_rocm_packages(facts.rocm, tried)
     for package, pattern in facts.wheels.items():
         yield from _in_wheel(package, pattern, tried)
+    if not facts.sonames:
+        tried.append(f"no folder was looked into: [library] of bindings/roles/{name}.toml has no sonames")
+        return
     for folder in facts.folders:
-        yield from _in_folder(os.path.expandvars(folder), facts.sonames, folder, tried)
+        for one in _newest_first(os.path.expandvars(folder)):
+            yield from _in_folder(one, facts.sonames, folder, tried)
     for folder in filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
         yield from _in_folder(folder, facts.sonames, "LD_LIBRARY_PATH", tried)
     yield from _in_system(facts.sonames, tried)
 
 
 def _in_loaded_module(package: str, modules: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
-    import sys
-
     for name in modules:
         path = getattr(sys.modules.get(name), "__file__", None)
         if path:
@@ -121,12 +137,70 @@ def _in_nvidia_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
         yield _Candidate(loaded.abs_path, f"cuda-pathfinder, {loaded.found_via}")
 
 
+def _in_rocm(name: str, tried: list[str]) -> Iterator[_Candidate]:
+    """Ask for a library of ROCm's core, such as "amdhip64": AMD's finders, and then the wheel that carries it."""
+    yield from _in_rocm_packages(name, tried)
+    yield from _in_wheel("rocm-sdk-core", f"_rocm_sdk_core*/lib/lib{name}.so.[567]*", tried)
+
+
+def rocm_files(name: str, tried: list[str]) -> Iterator[str]:
+    """Yield the files that a library of ROCm's core may be, where HIP's runtime is looked for, in the same order.
+
+    That of a runtime which is loaded comes first. The last ones are names, for the system to find. Append to `tried`
+    the places that do not exist.
+    """
+    names = [f"lib{name}.so{version}" for version in ("", ".7", ".6", ".5")]
+    if runtime := driver("hip"):
+        yield from (one.path for one in _in_folder(os.path.dirname(runtime), names, runtime, tried))
+    yield from (one.path for one in _in_rocm(name, tried))
+    for folder in _FACTS["rocblas"].folders if "rocblas" in _FACTS else ():
+        for one in _newest_first(os.path.expandvars(folder)):
+            yield from (candidate.path for candidate in _in_folder(one, names, folder, tried))
+    tried.append("where the system looks")
+    yield from names
+
+
+def _in_rocm_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
+    """Ask AMD's finders, which know the packages of ROCm for this Python."""
+    for module, finder in (("rocm.bindings.util.paths", "get_library_path"), ("rocm_sdk", "find_libraries")):
+        try:
+            found = getattr(importlib.import_module(module), finder)(name)
+            path = os.fsdecode(found[0] if isinstance(found, list | tuple) else found)
+        except Exception as error:  # AMD's modules raise what they like
+            tried.append(f"{module}.{finder}: {' '.join(str(error).split()) or type(error).__name__}")
+            continue
+        if os.path.isabs(path):
+            yield _Candidate(path, f"{module}.{finder}")
+        else:
+            tried.append(f"{module}.{finder}: knows no file of {name}")
+
+
+def _newest_first(pattern: str) -> list[str]:
+    """Return the folders that a pattern names, the highest version first; the pattern itself if there are none."""
+    from glob import glob
+
+    if "*" not in pattern or not os.path.isabs(pattern):
+        return [pattern]
+    found = glob(pattern)
+    found.sort(key=lambda folder: [int(number) for number in re.findall(r"\d+", folder)], reverse=True)
+    return found or [pattern]
+
+
 def _in_wheel(package: str, pattern: str, tried: list[str]) -> Iterator[_Candidate]:
     # To import the module may load the library for everybody in the process; only its folder is needed.
     from importlib.util import find_spec
     from pathlib import Path
 
     module, _, inside = pattern.partition("/")
+    if "*" in module:
+        here = os.path.realpath(os.getcwd())  # never searched, though it may be in sys.path
+        # Where packages are installed: not in the working directory, which may be the first place of sys.path.
+        folders = [path for path in sys.path if os.path.isabs(path) and os.path.realpath(path) != here]
+        found = [path for folder in folders for path in sorted(Path(folder).glob(pattern))]
+        if not found:
+            tried.append(f"{package}: no {pattern} among this Python's packages")
+        yield from (_Candidate(str(path), package) for path in found)
+        return
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         tried.append(f"{package}: not installed")
@@ -161,20 +235,41 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
     known = [line.split() for line in listing.splitlines() if " => " in line]
     paths = [fields[-1] for name in names for fields in known if fields[0] == name]
     if not paths:
-        tried.append(f"the system's linker: knows no {', '.join(names)}")
+        tried.append(f"the system's linker: did not find {', '.join(names)}")
     for path in dict.fromkeys(paths):
         yield _Candidate(path, "system")
+
+
+def _unknown_version(name: str, candidate: _Candidate) -> str:
+    """Say why a GPU's library of a major version that this package does not know is not loaded; "" if it may be.
+
+    Its functions might take other arguments than the functions of known versions. A path that the user set is
+    taken as it is.
+    """
+    variable = f"OFFLOAD_ARGS_{name.upper()}"
+    facts = _FACTS[name]
+    known = {found[1] for soname in facts.sonames if (found := _MAJOR.search(soname))}
+    major = _MAJOR.search(os.path.realpath(candidate.path))
+    if not facts.backend or candidate.found.endswith(variable) or not known or not major or major[1] in known:
+        return ""
+    return (
+        f"{candidate.path} ({candidate.found}): has major version {major[1]}, and this package knows "
+        f"{', '.join(sorted(known, key=int))}; set {variable} to this path to take it all the same"
+    )
 
 
 def find_and_open(name: str) -> str:
     """Load a library; return "" or every place tried and why it did not do.
 
-    The core calls this function, through _core, the first time that a call needs the library: what is raised here is
+    The core calls this function, through _core, the first time that a call needs the library: an exception here is
     raised there.
     """
     tried: list[str] = []
     with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost in a generator that dies unfinished
         for candidate in candidates:
+            if unknown := _unknown_version(name, candidate):
+                tried.append(unknown)
+                continue
             path = os.fsencode(candidate.path)
             _found[name] = candidate.found  # before it is loaded: Ctrl-C may come between
             failure = _core.library_open(name, path, candidate.shared)
@@ -185,6 +280,19 @@ def find_and_open(name: str) -> str:
         f"not loaded; {_FACTS[name].install}, or set OFFLOAD_ARGS_{name.upper()} to the absolute path of the library. "
         "Tried: " + "; ".join(tried)
     )
+
+
+def driver_places(backend: str) -> str:
+    """Return a line for each file that may be HIP's runtime, and for each place of Python's packages without it.
+
+    The core calls this function, through _core, the first time that devices of HIP are asked for. It looks in other
+    places itself.
+    """
+    tried: list[str] = []
+    paths: list[str] = []
+    if backend == "hip" and not driver("hip"):
+        paths += (one.path for one in _in_rocm("amdhip64", tried))
+    return "\n".join(os.fsencode(line).decode(errors="replace") for line in paths + tried)
 
 
 def driver(backend: str) -> str:
@@ -203,6 +311,7 @@ def loaded(name: str) -> Library | None:
     if name not in NAMES:  # C reads "cublas\0x" as cublas
         return None
     path, version = _core.library_loaded(name)
+    version = version.rstrip(".")  # rocBLAS's text ends in the number of a build, which may be empty
     return Library(name, path, version, _found.get(name, "oa_library_open")) if path else None
 
 

@@ -7,12 +7,9 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 
-import numpy as np
-
 from . import _core
 from .devices import Device, as_device, by_number, default_number
-from .display import shown
-from .errors import ArgumentTypeError, OffloadError
+from .errors import OffloadError
 from .streams import SupportsStream
 from .streams import stream_handle as _handle_of_stream
 
@@ -131,19 +128,6 @@ def stream_of(owner: LibraryObject, handle: int) -> SupportsStream:
     if isinstance(own, SupportsStream) and _handle_of_stream("get_stream: the stream", own) == handle:
         return own
     return Stream(owner, handle)
-
-
-def packed(function: str, name: str, fields: str, value: Any) -> bytes:
-    """Return a struct that a function takes by value; fields: their format, as the struct module has them."""
-    needed = f"{function}: {name} needs a tuple of {len(fields)} numbers, or an element of a structured array"
-    numbers = value.item() if isinstance(value, np.void) and value.dtype.names else value
-    if not isinstance(numbers, (tuple, list)) or len(numbers) != len(fields):
-        raise ArgumentTypeError(f"{needed}, got {shown(value)}")
-    widest = max(fields, key=struct.calcsize)  # the struct ends at a multiple of its size
-    try:
-        return struct.pack(f"@{fields}0{widest}", *numbers)
-    except (struct.error, OverflowError) as error:
-        raise ArgumentTypeError(f"{needed}: {error}") from None
 
 
 def unpacked(fields: str, memory: bytes, count: int) -> list[tuple[Any, ...]]:

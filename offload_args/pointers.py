@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self
 
 import numpy as np
 
@@ -29,10 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+    from typing_extensions import TypeVar
+
+    # A DevicePtr without a parameter is one of any dtype.
+    T_co = TypeVar("T_co", bound=np.generic, covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", bound=np.generic, covariant=True)
 
 __all__ = ["DevicePtr"]
-
-T_co = TypeVar("T_co", bound=np.generic, covariant=True)
 
 _MAX_STRIDE: Final = 2**63 - 1
 # DLPack's type codes, by NumPy's kind; dtypes that NumPy lacks have their own.
@@ -47,7 +53,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     Regions make pointers; `DevicePtr[np.float32]` is their type for static checkers. They have no meaning on the host:
     operations that need one raise HostAccessError. After their region only `repr`, `live`, `shape`, `dtype` and other
-    descriptions work; all else raises StalePointerError. Two pointers are equal if they are the same object.
+    descriptions work; all else raises StalePointerError. `is`
+    tells whether two pointers are the same object.
     """
 
     __slots__ = ()
@@ -156,12 +163,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """
         keys = key if isinstance(key, tuple) else (key,)
         for item in keys:
-            if item is not None and item is not Ellipsis and not isinstance(item, slice):
-                if isinstance(item, (bool, np.bool_)) or not isinstance(item, (int, np.integer)):
-                    raise HostAccessError(
-                        f"DevicePtr: can't be indexed with {type(item).__name__}: slices and integers only, as "
-                        "nothing is copied; index the host array before lending it"
-                    )
+            whole = isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_))
+            if not (item is None or item is Ellipsis or isinstance(item, slice) or whole):
+                raise HostAccessError(
+                    f"DevicePtr: can't be indexed with {type(item).__name__}: slices and integers only, as "
+                    "nothing is copied; index the host array before lending it"
+                )
         taken = sum(item is not None and item is not Ellipsis for item in keys)
         if sum(item is Ellipsis for item in keys) > 1:
             raise IndexError("DevicePtr: a key can have only one `...`")
@@ -234,7 +241,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         strides = _strides_without_copy(self._shape, self._strides, new, self.dtype.itemsize)
         if strides is None:
             raise ArgumentError(
-                f"DevicePtr.reshape: shape {self._shape} with strides {self._strides} can't be had as {new} with no "
+                f"DevicePtr.reshape: shape {self._shape} with strides {self._strides} can't be viewed as {new} with no "
                 f"copy: make one, Scratch({self._shape}, np.{self.dtype.name}) and copy_from, and reshape that"
             )
         return self._view(0, new, strides)
@@ -318,7 +325,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         ffi: cffi's object of that library. c_type: such as "float *", if it is not the dtype's own; a pointer to one of
         the core's types, such as "oa_f32 *", is the handle that the core's own functions take. Any other one is the
-        address, and all that `address` says holds: what is done there is not checked.
+        address, and all that `address` says holds: accesses through it are not checked.
 
         Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is none of cffi's, and what
         `address` raises.
@@ -414,6 +421,18 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def __array_function__(self, function: Any, *arguments: object) -> NoReturn:
         raise HostAccessError(f"DevicePtr: np.{function.__name__} runs on the host; {_instead_of(function.__name__)}")
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, (DevicePtr, bool, int, float, complex, np.generic, np.ndarray)):
+            raise HostAccessError(
+                "DevicePtr: == and != need the values on the host; compare to_host(), or use `is` to tell whether it "
+                "is the same pointer"
+            )
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise HostAccessError(
             "DevicePtr: can't be pickled or copied: it is valid in its region and process only; copy the host array"
@@ -461,13 +480,14 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     def _missing(self, name: str) -> NoReturn:
         """Refuse an attribute that does not exist. The extension calls this."""
-        if name.startswith("_") or not hasattr(np.ndarray, name):
+        if name.startswith("_") or not (hasattr(np.ndarray, name) or name in _INSTEAD):
             raise AttributeError(f"DevicePtr has no attribute {name!r}")
-        remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of what is there now")
+        remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of the present values")
         raise HostAttributeError(f"DevicePtr.{name}: device pointers don't have it; {remedy}")
 
 
-_SUM: Final = "to_host().{} works on a NumPy array of what is there now; blas has asum, nrm2, iamax and dot"
+_SUM: Final = "to_host().{} works on a NumPy array of the present values; blas has asum, nrm2, iamax and dot"
+_FETCHED: Final = "use to_host(), a NumPy array of the present values, or the array that was lent, after its region"
 # The remedies for names that arrays have, except for those where to_host() has the name.
 _INSTEAD: Final = {
     **{name: _SUM.format(f"{name}()") for name in "sum mean max min std var prod any all argmax argmin".split()},
@@ -489,6 +509,14 @@ _INSTEAD: Final = {
     "itemsize": "use dtype.itemsize",
     "data": "use address, for code outside",
     "ctypes": "use address, for code outside",
+    # Names that arrays and tensors of other packages have.
+    **dict.fromkeys("get cpu numpy asnumpy copy_to_host".split(), _FETCHED),
+    **dict.fromkeys("to cuda".split(), "lend the array to that device: offload_args(x, device=...)"),
+    **dict.fromkeys("ptr data_ptr".split(), "use address, for code outside"),
+    "set": "use assign on a slice, or on all of it",
+    "clone": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",
+    "detach": "it is not needed: the package keeps no gradients",
+    "block_until_ready": "leave the region, or use to_host(): both wait",
 }
 
 

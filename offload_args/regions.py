@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
-from typing import TYPE_CHECKING, Any, final
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final, overload
 
 import numpy as np
 
@@ -14,17 +17,48 @@ from ._core import call
 from .arguments import In, InOut, Out, Scratch, is_array, refuse, resolve
 from .devices import Device, as_device, by_number, default_number
 from .display import html_table, shown, size_text, text_table
-from .errors import ArgumentError, ArgumentTypeError, HostAttributeError, RegionError
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DiscardedWarning,
+    HostAttributeError,
+    NestedRegionWarning,
+    OffloadError,
+    RegionError,
+    ends,
+)
 from .memory import empty
 from .pointers import DevicePtr
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import CodeType, TracebackType
 
     from numpy.typing import NDArray
+    from typing_extensions import TypeVar
 
-__all__ = ["Stream", "call", "offload_args", "update"]
+    from .graphs import Capture
+
+    class _OnDevice(Protocol):
+        @property
+        def __cuda_array_interface__(self) -> Any: ...
+
+    # Arrays of NumPy are such, too: so only the last form, whose pointers are of any dtype, takes these.
+    class _ByDLPack(Protocol):
+        def __dlpack__(self) -> Any: ...
+
+    _Lendable = In | Out | InOut | Scratch | _OnDevice
+    _Pointers_co = TypeVar(
+        "_Pointers_co", bound=tuple[DevicePtr[Any], ...], default=tuple[DevicePtr[Any], ...], covariant=True
+    )
+    _A = TypeVar("_A", bound=np.generic, default=Any)
+    _B = TypeVar("_B", bound=np.generic, default=Any)
+    _C = TypeVar("_C", bound=np.generic, default=Any)
+    _D = TypeVar("_D", bound=np.generic, default=Any)
+    _E = TypeVar("_E", bound=np.generic, default=Any)
+    _F = TypeVar("_F", bound=np.generic, default=Any)
+
+__all__ = ["Stream", "call", "offload_args", "open_regions", "update"]
 
 
 def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update:
@@ -32,10 +66,12 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
 
     array: the array that was lent, or a part of it. device: one that has the array, if several do. The host keeps these
     bytes, whatever the region does later. The result is a context manager for writing the array:
-    `with update(x): x[0] = 1` sends the array to the device at the end of the block, unless the block raises.
+    `with update(x): x[0] = 1` sends the array at the end of the block, also if the block raises, to every device that
+    has some of it. From the block's beginning on the host's bytes are the newer ones on all devices.
 
-    Raises PresentError if no device has the whole array, or if a device has a part that can't be sent exactly; nothing
-    moves then. Raises InvalidDataError if a failed call left the array undefined.
+    Raises PresentError if no device (or not the one that is named) has the whole array, or if a device wrote some of it
+    in a form in which exactly these bytes can't be named; nothing moves then. Raises InvalidDataError if a failed call
+    left the array undefined.
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(f"update: array needs the NumPy array that was lent, got {type(array).__name__}")
@@ -80,15 +116,27 @@ class Update:
         if not self._writings:
             raise RegionError("update: this block is not entered; use it as `with update(x):`")
         try:
+            _core.update_to(self._array, self._device)
+        except OffloadError as failure:
             if error is None:
-                _core.update_to(self._array, self._device)
+                raise
+            error.add_note(f"{failure} (as this block of `update` ended)")
         finally:
             self._writings.pop()  # ends it
             while self._opened:
                 _core.lock_if_lent(self._opened.pop())  # its region may have been left meanwhile
 
 
-class offload_args(_core.Region):
+def open_regions() -> list[offload_args]:
+    """Return the open regions of all threads, the oldest first, such as regions that a notebook's cells left open.
+
+    Each shows its device, and the line or cell that entered it: `open_regions()[0].close()` leaves the first one, and
+    `discard()` discards its results.
+    """
+    return _core.open_regions()
+
+
+class offload_args(_core.Region["_Pointers_co"]):
     """Lend arrays to a device for the duration of a block.
 
         with offload_args(A, x, Out(y)) as (dA, dx, dy):
@@ -100,11 +148,13 @@ class offload_args(_core.Region):
     can't write the arrays meanwhile. A read-only array is never written. But NumPy does not tell a view that was made
     read-only from a view of an array that is lent already. So inside a region that lends its memory, a read-only view
     may be written, unless that region lends the view too: lend it as In there.
-    device: a Device or its name; None: that of the first borrowed argument, else the first GPU, else the host.
+    device: a Device or its name; None: the device of the first borrowed argument, else the first GPU, else the host.
     stream: an object with `__cuda_stream__` that receives the calls; None: one of the package's own streams.
     on_error: if the block raises, "discard" leaves the host arrays unchanged, "keep" copies valid results down.
     resident: keep the device memory of these arrays when the block ends, as Device.keep does: when one is lent again,
     only the pages that the host wrote since then are sent.
+    guard: while the device is newer, reading or writing whole pages of an array on the host raises GuardError, at the
+    next call or turn of a loop; OFFLOAD_ARGS_GUARD=1 does so in all regions.
 
     Without a block, such as in the cells of a notebook, open() enters the region and returns the tuple, close() leaves
     it, and discard() leaves it as a block does that raises.
@@ -115,9 +165,133 @@ class offload_args(_core.Region):
 
     __slots__ = ()
 
+    if TYPE_CHECKING:  # the pointers of up to six arrays have the arrays' dtypes
+
+        @overload
+        def __init__(
+            self: offload_args[tuple[DevicePtr[_A]]],
+            a: NDArray[_A] | _Lendable,
+            /,
+            *,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: offload_args[tuple[DevicePtr[_A], DevicePtr[_B]]],
+            a: NDArray[_A] | _Lendable,
+            b: NDArray[_B] | _Lendable,
+            /,
+            *,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: offload_args[tuple[DevicePtr[_A], DevicePtr[_B], DevicePtr[_C]]],
+            a: NDArray[_A] | _Lendable,
+            b: NDArray[_B] | _Lendable,
+            c: NDArray[_C] | _Lendable,
+            /,
+            *,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: offload_args[tuple[DevicePtr[_A], DevicePtr[_B], DevicePtr[_C], DevicePtr[_D]]],
+            a: NDArray[_A] | _Lendable,
+            b: NDArray[_B] | _Lendable,
+            c: NDArray[_C] | _Lendable,
+            d: NDArray[_D] | _Lendable,
+            /,
+            *,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: offload_args[tuple[DevicePtr[_A], DevicePtr[_B], DevicePtr[_C], DevicePtr[_D], DevicePtr[_E]]],
+            a: NDArray[_A] | _Lendable,
+            b: NDArray[_B] | _Lendable,
+            c: NDArray[_C] | _Lendable,
+            d: NDArray[_D] | _Lendable,
+            e: NDArray[_E] | _Lendable,
+            /,
+            *,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: offload_args[
+                tuple[DevicePtr[_A], DevicePtr[_B], DevicePtr[_C], DevicePtr[_D], DevicePtr[_E], DevicePtr[_F]]
+            ],
+            a: NDArray[_A] | _Lendable,
+            b: NDArray[_B] | _Lendable,
+            c: NDArray[_C] | _Lendable,
+            d: NDArray[_D] | _Lendable,
+            e: NDArray[_E] | _Lendable,
+            f: NDArray[_F] | _Lendable,
+            /,
+            *,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: offload_args[tuple[()]],
+            /,
+            *,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            a: Any,
+            b: Any,
+            c: Any,
+            d: Any,
+            e: Any,
+            f: Any,
+            g: Any,
+            /,
+            *arrays: Any,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            *arrays: _ByDLPack | _Lendable,
+            device: Device | str | None = None,
+            stream: object = None,
+            on_error: Literal["discard", "keep"] = "discard",
+            resident: bool = False,
+        ) -> None: ...
+        def __init__(self, *arrays: Any, **options: Any) -> None: ...
+
     call = staticmethod(call)
     trace = staticmethod(trace)
     empty = staticmethod(empty)
+    open_regions = staticmethod(open_regions)
     update = staticmethod(update)
 
     @property
@@ -134,6 +308,19 @@ class offload_args(_core.Region):
             )
         return Stream(self)
 
+    def capture(self, **names: DevicePtr[Any]) -> Capture:
+        """Capture the calls of the region within a block, instead of running them: `with region.capture(x=dx) as g:`.
+
+        names: pointers whose contents `g.replay(x=new)` may replace. Each call is checked when it is made, and the
+        arrays that it reads go up then. It runs at each `g.replay()`, in order with the calls around it.
+
+        A call raises CaptureError, and the capture goes on, if it would have to wait: for a result on the host, or for
+        memory that is there only while a function runs. Raises RegionError if the region is not open.
+        """
+        from .graphs import Capture
+
+        return Capture(self, names)
+
     def _open_on(self) -> Device | None:
         """Return the device of an open region; None if it is not open."""
         pointers = self._pointers()
@@ -145,7 +332,9 @@ class offload_args(_core.Region):
     def _title(self) -> str:
         device = self._open_on()
         if device is not None:
-            return f"offload_args on {device}, open"
+            outer = self._around()
+            inside = "outermost" if outer is None else f"inner: inside the region of {_place(outer._place())}"
+            return f"offload_args on {device}, open since {_place(self._place())}, {inside}"
         return f"offload_args{f' on {by_number(self._device)}' if self._device >= 0 else ''}, not open"
 
     def _rows(self) -> list[tuple[str, ...]]:
@@ -196,6 +385,63 @@ class Stream:
         return f"Stream({'ended' if device is None else device})"
 
 
+def _place(entered: tuple[CodeType, int] | None) -> str:
+    """Return a line that entered a region as people know it: prog.py:12, or In[3]:1 of a notebook's cell."""
+    if entered is None:
+        return "C code"
+    from .tracing.source import shown  # it loads a parser
+
+    return f"{shown(entered[0].co_filename)}:{entered[1]}"
+
+
+def _largest(text: str) -> str:
+    """Return the end of a message: the largest arrays in the memory of the device that a text says is full."""
+    device = text.partition(": out of device memory")[0].rpartition(" ")[2]
+    held: dict[int, tuple[int, str]] = {}  # by the lent object, which an inner region may share
+    for region in open_regions():
+        for position, (argument, pointer) in enumerate(
+            zip(region._arguments, region._pointers() or (), strict=False), 1
+        ):
+            if pointer.device.name == device and not {"dead", "borrowed"} & {*pointer._state().split(", ")}:
+                lent = getattr(argument, "array", argument)
+                held[id(lent)] = (pointer.nbytes, f"in argument {position} of the region at {_place(region._place())}")
+    largest = sorted(held.values(), key=lambda one: -one[0])[:3]
+    return "; the largest there: " * bool(largest) + ", ".join(f"{size_text(n)} {name}" for n, name in largest)
+
+
+ends[_core.OA_ERROR_MEMORY] = _largest
+
+
+def _warn_inside(outer: offload_args, position: int) -> None:
+    """Warn of a region that open() entered inside another one, with which its argument at a position shares memory."""
+    warnings.warn(
+        f"offload_args: argument {position} is lent already by the region that open() entered at "
+        f"{_place(outer._place())}, and that was never left: this region is inside that one, and results come down "
+        "only when that one is left, too. Call close() on that one first, or discard() if its results don't matter; "
+        "if no variable has it any more, offload_args.open_regions() does",
+        NestedRegionWarning,
+        stacklevel=2,
+    )
+
+
+def _guarding(region: offload_args) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the line that enters a region, and the names of its arguments there."""
+    from .tracing.collect import short_name, site_of
+
+    site = site_of(region, sys._getframe(1))
+    return str(site.places[0] if site.places else "C code").encode(), tuple(short_name(name) for name in site.names)
+
+
+def _warn_collected(entered: tuple[CodeType, int] | None) -> None:
+    """Warn of a region that was garbage-collected while it was open."""
+    warnings.warn(
+        f"offload_args: the region that {_place(entered)} entered was never left; its results are lost: use `with`, "
+        "or close()",
+        DiscardedWarning,
+        stacklevel=2,
+    )
+
+
 def _described(argument: Any) -> tuple[str, str, str, str]:
     """Return dtype, shape, size and direction of an argument as text."""
     direction = "by use"
@@ -232,6 +478,13 @@ def _load(library: str) -> str:
     return find_and_open(library)
 
 
+def _find_driver(backend: str) -> str:
+    """Say where the driver of a backend may be, which the core needs for the first time: libraries.driver_places()."""
+    from .libraries import driver_places
+
+    return driver_places(backend)
+
+
 _core.setup(
     pointer=DevicePtr,
     declared=(In, Out, InOut, Scratch),
@@ -240,10 +493,15 @@ _core.setup(
     refuse=refuse,
     is_array=is_array,
     load=_load,
+    find_driver=_find_driver,
     default_device=default_number,
     region=offload_args,
     device=Device,
     read_options=_read_options,
+    inside=_warn_inside,
+    collected=_warn_collected,
+    guarding=_guarding,
+    enter_context=contextlib.ExitStack.enter_context.__code__,
 )
 os.register_at_fork(after_in_child=_core.after_fork)
 atexit.register(_core.at_exit)

@@ -21,13 +21,16 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
     """Return the simulated device of that index, 0 to 7.
 
     capacity: its memory in bytes, 0 for no limit. delay_us: how much longer each of its operations takes, in
-    microseconds. Its streams work on threads of their own, and fresh and freed memory is poisoned.
+    microseconds. Its streams work on threads of their own, and fresh and freed memory is poisoned. The package's idle
+    memory on the device is freed, so that the capacity holds for the next allocation, too.
     """
     device = Device(f"sim:{index}")
     for name, value in (("capacity", capacity), ("delay_us", delay_us)):
         if not 0 <= value < 2**63:
             raise ArgumentError(f"sim_device: {name} needs 0 to {2**63 - 1}, got {value!r}")
     _core.sim_configure(device.number, capacity, 0, delay_us)
+    if capacity:
+        device.trim()
     _settings[device.number] = (capacity, delay_us)
     return device
 
@@ -48,8 +51,8 @@ def backend_calls(device: Device) -> int:
 def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
     """Load a double of a vendor library, in place of the real one, and have it work on the devices of a backend.
 
-    name: "cublas". path: the double's file. Once a process, before the library's first call. Each of its calls is
-    waited for, so that the double may read and write the memory of simulated devices.
+    name: "cublas". path: the double's file. Once a process, before the library's first call. On devices that are not
+    GPUs each of its calls is waited for, so that the double may read and write their memory.
     """
     _core.library_double(name, os.fsencode(os.path.abspath(path)), backend)
     return libraries.load(name)
@@ -59,7 +62,7 @@ def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
 def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: bool = True) -> Iterator[None]:
     """Run a block with another OFFLOAD_ARGS_RESIDENCY, or as with a kernel that can't watch pages.
 
-    mode: None for that of the environment. tracking: False for such a kernel. Resident memory of all devices is evicted
+    mode: None for the environment's. tracking: False for such a kernel. Resident memory of all devices is evicted
     before and after.
     """
     modes = _core.RESIDENCY_MODES

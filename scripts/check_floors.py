@@ -2,11 +2,13 @@
 
     python scripts/check_floors.py
 
-A file uses another one if it includes or imports it, or names a function or variable that is defined there. Two rules:
+A file uses another one if it includes or imports it, or names a function or variable that is defined there. A header
+uses those that the bodies of its inline functions name. Three rules:
 
 - A folder of csrc uses only itself and the folders that FLOORS gives it. The core includes nothing of Python, and the
   extension nothing of the core but the public headers.
 - No files use each other in a circle. A C source and the header of its name count as one file.
+- No two files of csrc have one name, the public headers included.
 
 Prints one line a fault and exits with 1, or prints nothing.
 """
@@ -30,6 +32,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "library": ("base", "device"),
     "region": ("base", "device", "transfer", "library"),
     "call": ("base", "device", "transfer", "library", "region"),
+    "kernel": ("base", "device", "transfer", "library", "region", "call"),
+    "body": ("base", "device", "transfer", "library", "region", "call"),
+    "graph": ("base", "device", "region", "call"),
+    "accelerate": ("base", "device", "library", "region", "call"),
 }
 # All that a backend includes, besides its own .def and what backends share (.inc).
 BACKENDS_INCLUDE = {"device/backend.h", "base/error.h"}
@@ -40,13 +46,13 @@ Edge = tuple[str, str]
 
 
 def code_of(text: str) -> str:
-    """Returns C code without its comments and the contents of its strings."""
+    """Return C code without its comments and the contents of its strings."""
     return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda found: '""' if found[0][0] == '"' else " ", text,
                   flags=re.DOTALL)  # fmt: skip
 
 
 def defined_in(code: str) -> Iterator[str]:
-    """Yields the functions and variables with external linkage that C code defines, by the prefix oa_."""
+    """Yield the functions and variables with external linkage that C code defines, by the prefix oa_."""
     outside = r"^(?!static|extern|typedef|struct \w+ \{|enum|#|\s)"
     for found in re.finditer(outside + r"[^;{}()=]*?\b(oa_\w+)\s*\([^;{}]*\)\s*\{", code, re.MULTILINE):
         yield found[1]
@@ -56,8 +62,24 @@ def defined_in(code: str) -> Iterator[str]:
         yield found[1]
 
 
+def bodies_in(code: str) -> str:
+    """Return the bodies of the inline functions of a header."""
+    starts = re.finditer(r"^static [^;{}]*\([^;{}]*\)\s*\{", code, re.MULTILINE)
+    return "".join(code[start.end() : block_end(code, start.end())] for start in starts)
+
+
+def block_end(code: str, position: int) -> int:
+    """Return where the block that is open at a position ends."""
+    depth = 1
+    for brace in re.finditer(r"[{}]", code[position:]):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return position + brace.start()
+    return len(code)
+
+
 def c_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Returns the text of the C files in these subfolders by their path from the folder."""
+    """Return the text of the C files in these subfolders by their path from the folder."""
     paths = (path for name in names for path in sorted((folder / name).glob("*")))
     return {str(path.relative_to(folder)): path.read_text() for path in paths if path.suffix in {".c", ".h", ".inc"}}
 
@@ -67,7 +89,7 @@ def unit_of(path: str) -> str:
 
 
 def c_edges(files: dict[str, str]) -> tuple[set[Edge], set[Edge]]:
-    """Returns (what includes what, by file; what uses what, by unit)."""
+    """Return (what includes what, by file; what uses what, by unit)."""
     includes: set[Edge] = set()
     uses: set[Edge] = set()
     for path, text in files.items():
@@ -80,33 +102,42 @@ def c_edges(files: dict[str, str]) -> tuple[set[Edge], set[Edge]]:
     code = {path: code_of(text) for path, text in files.items()}
     homes = {name: unit_of(path) for path in files if path.endswith(".c") for name in defined_in(code[path])}
     for path in files:
-        for name in set(re.findall(r"(?<!struct )\boa_\w+", code[path])) & homes.keys():
-            if path.endswith(".c"):  # a header declares what it does not use
-                uses.add((unit_of(path), homes[name]))
+        used = bodies_in(code[path]) if path.endswith(".h") else code[path]  # a header declares more than it uses
+        for name in set(re.findall(r"(?<!struct )\boa_\w+", used)) & homes.keys():
+            uses.add((unit_of(path), homes[name]))
     return includes, {edge for edge in uses if edge[0] != edge[1]}
 
 
 def floor_faults(includes: set[Edge], uses: set[Edge]) -> Iterator[Edge]:
-    """Yields what uses a folder of csrc that is not below its own."""
+    """Yield what uses a folder of csrc that is not below its own."""
     for path, target in includes:
-        if path.startswith("backends/") and target.endswith(".h") and target not in BACKENDS_INCLUDE:
-            if "/" in target and not target.startswith("offload_args/"):
-                yield path, target
+        own = "/" not in target or target.startswith("offload_args/") or target in BACKENDS_INCLUDE
+        if path.startswith("backends/") and target.endswith(".h") and not own:
+            yield path, target
     for user, used in uses:
         above, below = user.partition("/")[0], used.partition("/")[0]
         if above != below and below not in FLOORS[above]:
             yield user, used
 
 
+def same_names(units: Iterable[str]) -> Iterator[Edge]:
+    """Yield the pairs of files that have one name in two folders."""
+    first: dict[str, str] = {}
+    for unit in sorted(units):
+        other = first.setdefault(unit.rpartition("/")[2], unit)
+        if other != unit:
+            yield other, unit
+
+
 def bridge_faults(includes: set[Edge], files: dict[str, str]) -> Iterator[Edge]:
-    """Yields what the extension includes of the core's own headers."""
+    """Yield what the extension includes of the core's own headers."""
     for path, target in includes:
         if target not in files and not target.startswith("offload_args"):
             yield path, target
 
 
 def python_edges(folder: Path) -> set[Edge]:
-    """Returns which modules of a package import which, those inside functions and for type checkers too."""
+    """Return which modules of a package import which, those inside functions and for type checkers too."""
     package = folder.name
     modules = {}
     for path in sorted(folder.rglob("*.py")):
@@ -134,14 +165,14 @@ def python_edges(folder: Path) -> set[Edge]:
 
 
 def compiled(folder: Path, name: str) -> bool:
-    """Returns whether a module of the package is made by the build: an extension or a generated one."""
+    """Return whether a module of the package is made by the build: an extension or a generated one."""
     last = name.rpartition(".")[2]
     generated = {path.stem for path in (ROOT / "bindings/api").glob("*.json")}
     return name.count(".") == 1 and (last.startswith("_") or last in generated) and not (folder / f"{last}.py").exists()
 
 
 def circles(edges: set[Edge]) -> list[list[str]]:
-    """Returns the sets of nodes that reach each other (Tarjan's components of more than one node)."""
+    """Return the sets of nodes that reach each other (Tarjan's components of more than one node)."""
     below: dict[str, list[str]] = {}
     for user, used in sorted(edges):
         below.setdefault(user, []).append(used)
@@ -179,6 +210,8 @@ def main() -> int:
     includes, uses = c_edges(core)
     for user, used in sorted(set(floor_faults(includes, uses))):
         faults.append(f"csrc: {user} uses {used}, which is not below it")
+    units = {unit_of(path) for path in (*core, *c_files(ROOT / "csrc", ["include/offload_args"]))}
+    faults += [f"csrc: {one} and {other} have one name" for one, other in same_names(units)]
     files = c_files(ROOT / "offload_args", ["_core"])
     included, extension = c_edges(files)
     faults += [f"{user} includes {used}, which is not public" for user, used in sorted(bridge_faults(included, files))]

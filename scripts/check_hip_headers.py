@@ -56,7 +56,7 @@ def theirs(include: Path) -> dict[str, list[str]]:
 
 def other_facts(include: Path) -> list[str]:
     """Return what the compiler says of numbers and structures that differ."""
-    command = ["gcc", "-std=gnu11", "-fsyntax-only", "-isystem", str(include)]
+    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE=", "-fsyntax-only", "-isystem", str(include)]
     command += [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc' / 'include'}", str(ROOT / "tests" / "doubles" / "hip_facts.c")]
     ran = subprocess.run(command, capture_output=True, text=True)
     said = [line for line in ran.stderr.splitlines() if "error:" in line]

@@ -36,7 +36,7 @@ page_of = cache(Page)
 
 
 def fault_of(link: str, page: Path) -> str | None:
-    """Returns what is wrong with a link of a page, if anything."""
+    """Return what is wrong with a link of a page, if anything."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return None

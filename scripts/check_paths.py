@@ -4,8 +4,8 @@
 
 It looks at links, and at code spans with a slash and an ending of SUFFIXES, or with a slash at their end. A path may be
 relative to the root, to csrc or csrc/include (as includes are), to offload_args or to the page; <library> and * stand
-for any name. A C name is a code span that begins with oa_ or OA_; csrc must have it, unless it is generated for a
-library.
+for any name. A C name is a code span that begins with oa_ or OA_; csrc or the module of Fortran must have it,
+unless it is generated for a library.
 
 Each folder of sources has a row in the table of ARCHITECTURE.md. The file to read first begins with a comment.
 It prints one line a fault and exits with 1, or prints nothing.
@@ -31,9 +31,9 @@ FOLDERS = ("[a-z]*/", "csrc/*/", "offload_args/[_a-z]*/", "bindings/[a-z]*/")
 
 
 def named(text: str) -> Iterator[str]:
-    """Yields the paths that a page names."""
+    """Yield the paths that a page names."""
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
-    yield from re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
+    yield from re.findall(r"\]\((?!https?:|#)([^)#\s]+)", re.sub(r"`[^`\n]+`", "``", text))
     for span in re.findall(r"`([^`\n]+)`", text):
         path = span.partition(":")[0].partition(" (")[0]
         if "/" in path and " " not in path and path.endswith((*SUFFIXES, "/")) and path[0] not in "/~$.":
@@ -41,7 +41,7 @@ def named(text: str) -> Iterator[str]:
 
 
 def c_names(text: str) -> Iterator[str]:
-    """Yields the C names that a page names: `oa_begin`, `oa_region_options.tag`, `oa_counters *`."""
+    """Yield the C names that a page names: `oa_begin`, `oa_region_options.tag`, `oa_counters *`."""
     for span in re.findall(r"`([^`\n]+)`", text):
         yield from re.findall(r"\b(oa_\w*[a-z0-9]|OA_\w*[A-Z0-9])\b(?!\*)", span)
 
@@ -52,7 +52,7 @@ def exists(path: str, page: Path) -> bool:
 
 
 def folders() -> Iterator[str]:
-    """Yields the faults of the table of folders in ARCHITECTURE.md."""
+    """Yield the faults of the table of folders in ARCHITECTURE.md."""
     rows = re.findall(r"^\| (`.*?/`) \|.*\| `([^`]+)` \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
     described = {folder for cell, _ in rows for folder in re.findall(r"`([^`]+)/`", cell)}
     for path in sorted(path for pattern in FOLDERS for path in ROOT.glob(pattern) if path.name != "__pycache__"):
@@ -68,6 +68,7 @@ def folders() -> Iterator[str]:
 def main() -> int:
     libraries = "|".join(["blas", *(path.stem for path in (ROOT / "bindings/api").glob("*.json"))])
     sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in {".c", ".def", ".h", ".inc"}]
+    sources.append(ROOT / "bindings/emit/fortran.py")  # the module of Fortran has a few of its own
     known = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
     faults = []
     for page in files_of(ROOT, "*.md"):

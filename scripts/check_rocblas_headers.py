@@ -1,7 +1,10 @@
 """Compares bindings/api with AMD's headers of rocBLAS: python scripts/check_rocblas_headers.py INCLUDE...
 
-INCLUDE is a folder that has rocblas/rocblas.h. Headers of a version that bindings/api is not of are named and left
-out. It prints each difference, and exits with 1 if there is one, or if no header was compared.
+INCLUDE is a folder that has rocblas/rocblas.h. A header of version 5 or later has to differ from that of version 4 by
+exactly what roles/rocblas.toml says under [newer]: what it adds as far as that version has it, and what it lacks; an
+earlier header has none of the additions, and all that is lacking later. Other headers of a version that bindings/api
+is not of are named and left out. It prints each difference, and exits with 1 if there is one, or if no header was
+compared.
 """
 
 from __future__ import annotations
@@ -10,11 +13,46 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bindings import headers, roles  # noqa: E402
+
+
+def _newest(four: Any, version: str) -> Any:
+    """Return what the header of a version from 5 on has to have, by those of version 4 and by [newer]."""
+    labels = roles.read_roles("rocblas")
+    newer = json.loads((ROOT / "bindings" / "api" / f"{labels['newer']['api']}.json").read_text())
+    since = {
+        f"rocblas_{name}": one["since"]["version"]
+        for one in labels["family"].values()
+        if "since" in one
+        for name in one["bind"]
+    }
+    here = tuple(map(int, version.split(".")[:2]))
+    added = {name: one for name, one in newer["functions"].items() if tuple(map(int, since[name].split("."))) <= here}
+    kept = {name: one for name, one in four["functions"].items() if name not in labels["newer"]["lacks"]}
+    enums = {name: one | newer["enums"].get(name, {}) for name, one in four["enums"].items()}
+    return {"functions": kept | added, "enums": enums}
+
+
+def _faults_of_newer(header: Path, there: Any) -> list[str]:
+    """Return how the header of a version before 5 contradicts what [newer] says of later ones."""
+    newer = roles.read_roles("rocblas")["newer"]
+    added = json.loads((ROOT / "bindings" / "api" / f"{newer['api']}.json").read_text())
+    constants = {name for one in there["enums"].values() for name in one}
+    early = [one for one in added["functions"] if one in there["functions"]]
+    early += [name for one in added["enums"].values() for name in one if name in constants]
+    return [
+        *(f"{header}: {one} is there, which [newer] calls new" for one in early),
+        *(
+            f"{header}: {one} is not there, which [newer] calls gone"
+            for one in newer["lacks"]
+            if one not in there["functions"]
+        ),
+    ]
 
 
 def main() -> int:
@@ -29,6 +67,10 @@ def main() -> int:
         found = headers.extract(header, [include, Path(own.stdout.strip())], roles.read_roles("rocblas")["header"])
         there = json.loads(headers.to_json(found))
         ours = known.get(there["version"])
+        if int(there["version"].split(".")[0]) >= 5:
+            ours = _newest(next(iter(known.values())), there["version"])
+        elif ours:
+            faults += _faults_of_newer(header, there)
         if ours is None:
             print(f"{header}: version {there['version']}, not compared: bindings/api has {', '.join(known)}")
             continue

@@ -22,17 +22,11 @@ COLUMNS = 120
 
 # Each phrase with what to write instead.
 PHRASES: list[tuple[str, str]] = [
-    (r"(?<!people )(?<!person )(?<!anyone )\bwho(?:m|ever|mever)?\b", "name the thread, the function or the caller"),
-    (r"\b(?:nobody|somebody|anybody)\b", "name the thread, the function or the caller"),
     (r"\bfor\s+want\s+of\b", "say 'without', or 'under pressure' of memory"),
-    (r"\banswer(?:s|ed|ing)\b", "functions return"),
-    (r"(?<!there )\b(?:is|are)\s+no\s(?!longer|more|later|less|faster|slower|different)", "say 'is not a'"),
     (r"\b(?:giv(?:e|es|en|ing)|gave|hand(?:s|ed|ing)?)\s+back\b", "return to a pool, or free memory"),
-    (r"\b(?:is|are|was|were)\s+told\b", "say 'reported', and to which function or person"),
     (r"\bas\s+ever\b", "say 'as before', or nothing"),
     (r"\bonce\s+more\b", "say 'again'"),
-    (r"\b(?:mend|mended|mends)\b", "say 'fix'"),
-    (r"(?-i:(?:\.\s+|/\* |\"\"\"|# )(?:What|Who|Whoever|That of)\b)(?![^.]*\?)", "begin with a subject or a verb"),
+    (r"\b(?:one|ones|each|lines|columns|rows)\s+behind\s+(?:the|each)\s+other\b", "say 'one after the other'"),
 ]
 
 SUFFIXES = {".c", ".def", ".h", ".inc", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml", ".cfg", ".in"}
@@ -52,7 +46,7 @@ def blank_match(found: re.Match[str]) -> str:
 
 
 def c_prose(text: str) -> str:
-    """Returns C source with everything blanked but comments and strings."""
+    """Return C source with everything blanked but comments and strings."""
     kept, at = [], 0
     for found in re.finditer(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', text, re.DOTALL):
         kept += [blank(text[at : found.start()]), re.sub(r"(?<=\n) *\*(?!/)", blank_match, found[0])]
@@ -61,7 +55,7 @@ def c_prose(text: str) -> str:
 
 
 def joined_comments(text: str) -> str:
-    """Returns text in which the comments of neighbouring lines are one: only the first # is left."""
+    """Return text in which the comments of neighbouring lines are one: only the first # is left."""
     lines = text.split("\n")
     comment = [line.lstrip().startswith("#") for line in lines]
     return "\n".join(
@@ -71,7 +65,7 @@ def joined_comments(text: str) -> str:
 
 
 def python_prose(text: str) -> str:
-    """Returns Python source with everything blanked but comments and strings."""
+    """Return Python source with everything blanked but comments and strings."""
     lines = text.splitlines(keepends=True)
     kept = [list(blank(line)) for line in lines]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -85,7 +79,7 @@ def python_prose(text: str) -> str:
 
 
 def prose_of(path: str, text: str) -> str:
-    """Returns the text of a file with everything blanked that is not prose, lines and columns unchanged."""
+    """Return the text of a file with everything blanked that is not prose, lines and columns unchanged."""
     suffix = Path(path).suffix
     if suffix == ".md":
         text = re.sub(r"^```.*?^```|`[^`\n]*`", blank_match, text, flags=re.DOTALL | re.MULTILINE)
@@ -96,7 +90,7 @@ def prose_of(path: str, text: str) -> str:
 
 
 def faults_of(path: str, text: str) -> Iterator[str]:
-    """Yields the faults of a file, each with its place."""
+    """Yield the faults of a file, each with its place."""
     for row, line in enumerate(text.splitlines(), 1):
         if len(line) > COLUMNS:
             yield f"{path}:{row}: {len(line)} columns; at most {COLUMNS}"
@@ -110,7 +104,7 @@ def faults_of(path: str, text: str) -> Iterator[str]:
 
 
 def files_of(repository: Path, *patterns: str) -> list[str]:
-    """Returns the files that git tracks, or would add: a fault in a new file shows before its commit."""
+    """Return the files that git tracks, or would add: a fault in a new file shows before its commit."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns]
     listed = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True).stdout
     return [path for path in listed.split("\0") if path]

@@ -43,7 +43,7 @@ def badge(x: float, y: float, label: str, path: str) -> list[str]:
 
 
 def draw(source: dict[str, Any]) -> str:
-    """Returns the picture of a source as SVG."""
+    """Return the picture of a source as SVG."""
     bands = source["band"]
     height = 58 + len(bands) * (BAND + GAP) + MARGIN
     back: list[str] = []
@@ -93,7 +93,7 @@ def draw(source: dict[str, Any]) -> str:
 
 
 def missing(source: dict[str, Any]) -> list[str]:
-    """Returns the files that the picture names and the repository lacks."""
+    """Return the files that the picture names and the repository lacks."""
     files = [
         (band["name"] if band["name"].endswith("/") else "") + one["name"]
         for band in source["band"]

@@ -26,7 +26,7 @@ def text(x: float, y: float, words: str, color: str = "#1c1c1c", size: int = 13)
 
 
 def slices(path: Path, skip: int) -> list[dict[str, Any]]:
-    """Returns the slices of the thread that calls, from the region of the call after those to skip."""
+    """Return the slices of the thread that calls, from the region of the call after those to skip."""
     events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("cat") in COLORS]
     calls = sorted((event for event in events if event["cat"] == "call"), key=lambda event: event["ts"])
     first = calls[skip]
@@ -42,7 +42,7 @@ def ends(event: dict[str, Any]) -> float:
 
 
 def panel(path: Path, events: list[dict[str, Any]], top: float, scale: float) -> tuple[list[str], float]:
-    """Returns the elements of one timeline, and the y below it."""
+    """Return the elements of one timeline, and the y below it."""
     parts, stack, deepest = [text(LEFT, top + 14, path.stem)], list[float](), 0
     for event in sorted(events, key=lambda one: (one["ts"], -one["dur"])):
         while stack and stack[-1] <= event["ts"] + 0.01:

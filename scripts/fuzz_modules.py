@@ -22,7 +22,7 @@ SLOW = 1.0  # seconds
 
 
 def fault_of(data: bytes) -> str:
-    """Returns what is wrong with how the bytes are read; "" if nothing is."""
+    """Return what is wrong with how the bytes are read; "" if nothing is."""
     begun = time.perf_counter()
     try:
         module = Module.load(data)

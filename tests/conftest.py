@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from helpers.devices import HIP, here, open_or_skip
+from helpers.devices import HIP, here, library_or_skip, open_or_skip
 from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
@@ -23,7 +23,7 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(trylast=True)  # once -m and -k have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    """Of each test keep one form on a device that is not here, which skips to say so, and none that would skip, too."""
+    """Keep one skipped instance for each test and missing device."""
     told, kept, left_out = set(), [], []
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
@@ -46,6 +46,13 @@ def device(request: pytest.FixtureRequest) -> str:
 def cuda(request: pytest.FixtureRequest) -> str:
     """The name of the first GPU, also in the test's id."""
     return open_or_skip(request.param)
+
+
+@pytest.fixture
+def gpu(cuda: str, request: pytest.FixtureRequest) -> str:
+    """The GPU of a test whose module says which library of the vendor it needs: LIBRARY."""
+    library_or_skip(request.module.LIBRARY, cuda)
+    return cuda
 
 
 @pytest.fixture(params=[HIP])

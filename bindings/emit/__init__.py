@@ -1,31 +1,35 @@
 """Writes the files that the build compiles and installs, one module a kind of output.
 
-tables (descriptors and rows), bodies, grouped and services: what calls the vendors. wrappers and portable: the typed C
-functions and their headers. extensions: what extensions of Python need beside them. python_modules, stubs, raw and
-docs: the Python side. report: what is bound.
+tables (records and libraries), bodies, grouped, descriptors and helper_functions: the code that calls the vendors.
+wrappers and blas_dispatch: the typed C functions and their headers. hooks: the functions that stand in for BLAS in
+unmodified programs. extensions: the files that extensions of Python need. fortran: its module. python_modules, stubs,
+raw and docs: the Python side. report: the list of bound functions. words: the words of roles files.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ..roles import Library, RolesError
-from .docs import record
+from ..library import Library, RolesError
+from .blas_dispatch import portable_file, portable_header
+from .docs import Role, record
 from .extensions import names_header, pxd_files
-from .portable import portable_file, portable_header
+from .fortran import fortran_module
+from .helper_functions import body_of
+from .hooks import hooks_file
 from .python_modules import python_module, python_table
 from .raw import raw_faults, raw_file
 from .report import report
-from .services import body_of
 from .stubs import python_stub
-from .tables import libraries_file, library_file
+from .tables import constants_header, libraries_file, library_file
+from .words import words
 from .wrappers import header, wrappers_file
 
-__all__ = ["emit", "faults", "raw_faults", "record", "report"]
+__all__ = ["Role", "emit", "faults", "raw_faults", "record", "report", "words", "write_if_changed"]
 
 
 def faults(library: Library) -> list[str]:
-    """Returns why some of a library's functions can't be written, a line a function."""
+    """Return why some of a library's functions can't be written, a line a function."""
     found = []
     for function in library.functions:
         try:
@@ -41,7 +45,7 @@ def faults(library: Library) -> list[str]:
 
 
 def emit(libraries: list[Library], out: Path) -> None:
-    """Writes everything the build needs under `out`; raises RolesError for what can't be written."""
+    """Write everything the build needs under `out`; raises RolesError for what can't be written."""
     wrong = [fault for library in libraries for fault in faults(library)]
     if wrong:
         raise RolesError(wrong)
@@ -50,6 +54,8 @@ def emit(libraries: list[Library], out: Path) -> None:
     texts = {"libraries/libraries.c": libraries_file(libraries), "_table.py": python_table(libraries)}
     texts |= {"libraries/blas_api.c": portable_file(libraries)}
     texts |= {"include/offload_args_blas.h": portable_header(libraries)}
+    texts |= {"libraries/hooks.c": hooks_file(libraries)}
+    texts |= {"include/offload_args.f90": fortran_module(libraries)}
     texts |= {"include/offload_args_names.h": names_header(), **pxd_files(libraries)}
     for one in libraries:
         texts |= {
@@ -59,7 +65,14 @@ def emit(libraries: list[Library], out: Path) -> None:
             f"{one.name}.py": python_module(one),
             f"{one.name}.pyi": python_stub(one),
         }
+    texts |= {f"_{one.name}_raw.py": raw_file(one) for one in libraries}
+    by_hand = [one for one in libraries if any(function.written for function in one.functions)]
+    texts |= {f"libraries/{one.name}_constants.h": constants_header(one) for one in by_hand}
     for name, text in texts.items():
-        (out / name).write_text(text)
-    for one in libraries:
-        raw_file(one, out / f"_{one.name}_raw.py")
+        write_if_changed(out / name, text)
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a file unless it has this text: the build compiles again what is newer than its objects."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)

@@ -1,7 +1,7 @@
 """Writes the bodies of routines: the C function that checks, moves and calls, one for all routines that are alike.
 
 A body has nothing in it that differs between the types of a family: names, dtypes and symbols stand in the routine's
-row. Routines whose bodies come out the same share one. csrc/call/routine.h has what bodies use.
+row. Routines with equal bodies share one. csrc/body/body.h has what bodies use.
 
 The vendor's function is called in one of two ways. A body of a library that runs on a GPU calls it, with the library's
 handle or stream. A library that runs on the CPU is called later, in the order of a stream: its body packs its values,
@@ -15,15 +15,16 @@ import ast
 from collections.abc import Callable
 
 from ..expressions import names_in
+from ..helper_functions import Given, HostArray, Integer, Object, ServiceParameter
+from ..labelled import EXTENTS, Extent
+from ..library import Function, Library
 from ..parameters import (
     C_NUMBER,
-    EXTENTS,
     MEMBER,
     NARROW,
     Array,
     DataType,
     EnumValue,
-    Extent,
     Handle,
     HostList,
     Number,
@@ -35,8 +36,6 @@ from ..parameters import (
     Workspace,
     WorkspaceSize,
 )
-from ..roles import Function, Library
-from ..services import Given, HostArray, Integer, Object, ServiceParameter
 from .c_text import to_c, to_name, wrapped
 
 # How a caller passes one value: a letter, the C type, and the expression for the value in slot {at}.
@@ -64,7 +63,7 @@ BY_VALUE = {"f32": "f", "f64": "d", "i32": "z", "f16": "h", "bf16": "h"}
 
 
 def bare_sizes(function: Function) -> set[str]:
-    """Returns the sizes that are an extent's argument as they stand: oa_begin refuses them when negative."""
+    """Return the sizes that are an extent's argument as they stand: oa_begin refuses them when negative."""
 
     def bare(expression: ast.expr) -> set[str]:
         if isinstance(expression, ast.IfExp):
@@ -95,6 +94,8 @@ class Body:
         self.wide_symbol = function.wide_symbol if self.sizes else None
         returned = function.result is not None and function.result.returned
         self.has_status = function.returns != "void" and not returned
+        # Some versions of the library fetch a result for the host before it is there.
+        self.fetches = bool(library.results_since and self.device_form and function.result and function.arrays)
         self.slots = len(function.parameters)  # and, of a late call, room for numbers that have a count
         self.signature = ""
 
@@ -102,7 +103,7 @@ class Body:
         self.lines += wrapped(text)
 
     def text(self, name: str) -> str:
-        """Returns the body, called `name`."""
+        """Return the body, called `name`."""
         self.lines = []
         has_objects = bool(self.function.of("object"))
         inner = f"{name}_with_objects" if has_objects else name
@@ -124,7 +125,7 @@ class Body:
         return "\n".join(self.lines)
 
     def with_objects(self, name: str, inner: str) -> None:
-        """Writes the function that runs another one, `inner`, with the vendor's own objects."""
+        """Write the function that runs another one, `inner`, with the vendor's own objects."""
         kinds = [one.key for one in self.library.object_kinds]
         objects = [one for one in self.function.parameters if isinstance(one, Object)]
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
@@ -132,7 +133,7 @@ class Body:
         self.add("  static const oa_object_place places[] = {")
         for one in objects:
             kind, optional = kinds.index(one.object_kind.key), int(one.kind != "object")
-            self.add(f'    {{"{one.name}", {len(one.name)}, {self.at[one.name]}, {kind}, {optional}, {changes}}},')
+            self.add(f'    {{"{one.name}", {self.at[one.name]}, {kind}, {optional}, {changes}}},')
         self.add("  };")
         self.add(f"  return oa_with_objects(routine, values, device, places, {len(objects)}, {inner});")
         self.lines.append("}")
@@ -186,7 +187,7 @@ class Body:
             self.add(f"  if (!({to_c(requirement, self.library.constants)})) return {failure};")
 
     def leading_dimensions(self) -> None:
-        """Raises the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
+        """Raise the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
         extents = [extent for one in self.function.arrays for extent in one.extents]
         for extent in [*extents, *(one.extent for one in self.host_arrays)]:
             if extent.kind not in ("matrix", "band", "band_triangle"):
@@ -203,18 +204,18 @@ class Body:
             self.add(f"  {ld} = oa_leading({ld}, {rows}, {columns});")
 
     def wide_test(self) -> str:
-        """Writes whether a size does not fit 32 bits."""
+        """Write whether a size does not fit 32 bits."""
         return " | ".join(f"oa_is_wide({one.name})" for one in self.sizes)
 
     def symbol(self) -> None:
-        """Finds the vendor's function, and that which tells its workspace."""
+        """Find the vendor's function, and that which tells its workspace."""
         self.own_symbol()
         if self.function.query:
             self.add("  void *query = oa_routine_symbol(routine, 2);")
             self.add("  if (!query) return oa_fail_symbol(routine, values, 0, device);")
 
     def own_symbol(self) -> None:
-        """Finds the vendor's function: the form with 64-bit sizes when one needs it."""
+        """Find the vendor's function: the form with 64-bit sizes when one needs it."""
         wide = self.wide_test()
         failure = "oa_fail_symbol(routine, values, {wide}, device)"
         if not self.sizes:
@@ -245,7 +246,7 @@ class Body:
         return [one for one in self.function.arrays for _ in one.extents]
 
     def as_stored(self, extent: Extent) -> tuple[list[str], list[str]]:
-        """Returns the arguments of an extent's macro, and their names, of the matrix that lies there by columns."""
+        """Return the arguments of an extent's macro, and their names, for the matrix that is stored by columns."""
         constants = self.library.constants
         order = self.library.row_major
         by_rows = f"{order[0]} == {order[1]}" if order and order[0] in self.at else ""
@@ -256,11 +257,11 @@ class Body:
             if extent.leaves_out_the_diagonal:
                 unit = to_c(arguments.pop(), constants)
                 # cuBLAS reads a matrix of order 1 all the same, and an empty array has no address that it could read.
-                # So nothing is left out of what is all diagonal.
+                # So nothing is left out of what is all diagonal, but its values have no effect.
                 others = [f"{to_c(arguments[0], constants)} > 1"]
                 if extent.kind == "band_triangle":
                     others.append(f"{to_c(arguments[1], constants)} > 0")
-                part[0] += f" | (({unit}) && {' && '.join(others)} ? OA_UNIT : 0)"
+                part[0] += f" | (!({unit}) ? 0 : {' && '.join(others)} ? OA_UNIT : OA_UNUSED)"
         values = [to_c(one, constants) for one in arguments]
         names = [to_name(one, constants) for one in arguments]
         if by_rows:
@@ -270,7 +271,7 @@ class Body:
         return [*part, *values], names
 
     def extent(self, extent: Extent, repeats: bool) -> str:
-        """Writes an extent; repeats: of a vector whose increment may be 0."""
+        """Write an extent; repeats: of a vector whose increment may be 0."""
         constants = self.library.constants
         if extent.pointers:
             count, name = to_c(extent.pointers, constants), to_name(extent.pointers, constants)
@@ -294,7 +295,7 @@ class Body:
         return f"OA_{kind.upper()}({', '.join([*values, *names])})"
 
     def access(self, one: Array) -> str:
-        """Writes what the call does to an array."""
+        """Write the access of the call to an array."""
         if one.direction == "in":
             access = "OA_READ"
         elif one.direction == "out" or one.overwrites:
@@ -308,10 +309,12 @@ class Body:
             access = "OA_READ_WRITE"
         if one.in_place:  # said of both operands
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
+            if one.in_place_if:
+                access = access.replace("OA_IN_PLACE", f"({self.overwrites(one.in_place_if)} ? OA_IN_PLACE : 0)")
         return access
 
     def overwrites(self, test: ast.expr) -> str:
-        """Writes when an operand is overwritten. A scalar on the device is known if it was a number of the host's."""
+        """Write when an operand is overwritten. A scalar on the device is known if it was a number of the host's."""
         numbers = {one.name for one in self.function.numbers}
         match test:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
@@ -326,13 +329,13 @@ class Body:
         return f'oa_operand_of("{one.name}", values[{at}].pointer, {access}, {self.dtypes}[{at}], {extent})'
 
     def start(self, count: str, **fields: str) -> None:
-        """Declares the call, with these fields of its own."""
+        """Declare the call, with these fields of its own."""
         self.add(f"  oa_call call = oa_call_of(routine->function, routine->library, operands, {count});")
         for name, value in fields.items():
             self.add(f"  call.{name} = {value};")
 
     def begin(self) -> None:
-        """Declares the operands and opens the call. Numbers are operands where they are on the device."""
+        """Declare the operands and opens the call. Numbers are operands where they are on the device."""
         arrays = self.operands
         count = len(arrays) + len(self.numbers)
         self.host_checks()
@@ -361,25 +364,47 @@ class Body:
         if self.function.device_only:
             fields["device_scalars"] = "1"
         elif self.numbers:
-            fields["device_scalars"] = "device"
+            late = " | routine->library->state->fetches_early" if self.fetches else ""
+            fields["device_scalars"] = f"device{late}"
         if self.is_late and (self.has_status or self.function.of("object")):  # an object may be destroyed afterwards
             fields["blocking"] = "1"
         elif self.is_late and self.function.result:
             fields["blocking"] = "!device"
-        if self.special:
-            fields["special"] = " | ".join(self.special)
-        self.start(f"device ? {count} : {len(arrays)}" if self.numbers and arrays else str(count), **fields)
         optional = any(one.optional for one in arrays)
         has_lists = any(isinstance(one, PointerArray) or one.optional_if for one in arrays)
-        if has_lists or (optional and not self.is_late):
+        begins_lists = has_lists or (optional and not self.is_late)
+        special = [*self.special, *(["OA_ENDS_UNWRITTEN"] if begins_lists and self.ends_unwritten else [])]
+        if special:
+            fields["special"] = " | ".join(special)
+        if self.uncaptured:
+            fields["uncaptured"] = self.uncaptured
+        self.start(f"device ? {count} : {len(arrays)}" if self.numbers and arrays else str(count), **fields)
+        if begins_lists:
             self.add("  const int failed = oa_begin_lists(&call);")
             self.add("  if (failed || !call.open) return failed;")
+            self.do_nothing("")
             return
         if optional:
             raise ValueError("an array is optional beside arrays of pointers only")
         begin = "oa_late_begin" if self.is_late else "oa_begin"
         self.add(f"  const int failed = {begin}(&call);")
         self.add("  if (failed) return failed;")
+        written = [position for position, one in enumerate(arrays) if self.access(one) != "OA_READ"]
+        if written:
+            self.do_nothing(f"OA_UNLIKELY(!operands[{written[0]}].touched) && ")
+
+    def do_nothing(self, first: str) -> None:
+        """Make no call if all that would be written has no elements: some libraries refuse that, or its address."""
+        if self.ends_unwritten:
+            self.add(f"  if ({first}oa_call_writes_nothing(&call)) return oa_end(&call, call.vendor_status);")
+
+    @property
+    def ends_unwritten(self) -> bool:
+        """Return whether no call is made if no element of a device array would be written."""
+        results = any(not one.is_read_only for one in self.function.numbers) or any(
+            one.writes for one in self.host_arrays
+        )
+        return not results and any(self.access(one) != "OA_READ" for one in self.operands)
 
     @property
     def host_arrays(self) -> list[HostArray]:
@@ -395,8 +420,19 @@ class Body:
         also = "OA_ON_HOST_MEMORY" if has_stream else "OA_ON_DEFAULT_STREAM"
         return ["OA_WITHOUT_HANDLE", *([also] if self.host_arrays or not has_stream else [])]
 
+    @property
+    def uncaptured(self) -> str:
+        """Returns the C expression that says why a graph can't have the call, or ""."""
+        if self.is_late:  # no graph has calls on the CPU
+            return ""
+        if self.function.query:
+            return "OA_NEEDS_WORKSPACE"
+        if any(not one.is_read_only for one in self.function.numbers):
+            return "device ? NULL : OA_RESULT_ON_HOST" if self.device_form else "OA_RESULT_ON_HOST"
+        return ""
+
     def host_checks(self) -> None:
-        """Checks the arrays of the host, and sizes of elements, by the dtype of the first array of the device."""
+        """Check the arrays of the host, and sizes of elements, by the dtype of the first array of the device."""
         sizes = [one for one in self.function.sizes if one.label == "itemsize"]
         if not (self.host_arrays or sizes):
             return
@@ -417,7 +453,7 @@ class Body:
             self.add(f"  if ((wrong = {called})) return wrong;")
 
     def position(self, one: Parameter) -> int:
-        """Returns an operand's place among the operands."""
+        """Return an operand's place among the operands."""
         return [*self.operands, *self.numbers].index(one)
 
     # -- on a GPU: called at once
@@ -433,6 +469,13 @@ class Body:
             own = f"values[{at}].pointer" if one.count > 1 else f"&values[{at}]"
             there = f"operands[{self.position(one)}].address" if one in self.numbers else ""
             chosen = f"device ? {there} : {own}" if there else own
+            if self.fetches and one is self.function.result:
+                self.add("  oa_result under_way = {NULL, 0};")
+                self.add(f"  void *{one.name} = device ? {there} : NULL;")
+                placed = f"oa_result_place(&under_way, &call, {own}, &{one.name})"
+                self.add(f"  const int lacking = device ? OA_OK : {placed};")
+                self.add("  if (lacking) return lacking;")
+                continue
             cast = "" if one.is_read_only else "(void *)"
             self.add(
                 f"  {const}void *{one.name} = {cast}({chosen});" if cast else f"  {const}void *{one.name} = {chosen};"
@@ -440,7 +483,7 @@ class Body:
         self.vendor_calls()
 
     def structs(self) -> None:
-        """Fills the structs whose fields are parameters."""
+        """Fill the structs whose fields are parameters."""
         fields: dict[str, list[Parameter]] = {}
         for one in self.function.arguments:
             if one.field_of:
@@ -455,7 +498,7 @@ class Body:
             self.add("  };")
 
     def vendor_calls(self) -> None:
-        """Calls the vendor's function, and ends the call."""
+        """Call the vendor's function, and ends the call."""
         self.structs()
         if self.function.query:
             self.call_with_workspace()
@@ -467,18 +510,24 @@ class Body:
             self.add(f"    status = {self.vendor_call(False)};")
         else:
             self.add(f"  const int status = {self.vendor_call(False)};")
+        if self.fetches:
+            self.add("  const int fetched = oa_result_fetch(&under_way, &call, status);")
         self.widen("  ")
-        self.add("  return oa_end(&call, status);")
+        if self.fetches:
+            self.add("  const int ended = oa_end(&call, status);")
+            self.add("  return ended ? ended : fetched;")
+        else:
+            self.add("  return oa_end(&call, status);")
 
     def widen(self, indent: str) -> None:
-        """Makes 64 bits of an index of 32 that the vendor's function left."""
+        """Make 64 bits of an index of 32 that the vendor's function left."""
         result = self.function.result
         if result and result.dtype == "i32" and not result.c_type.startswith("int64_t"):
             narrow = " && !wide" if self.wide_symbol else ""
             self.add(f"{indent}if (!device{narrow}) oa_widen(&values[{self.at[result.name]}]);")
 
     def vendor_call(self, wide: bool) -> str:
-        """Returns the C expression that calls the vendor's function."""
+        """Return the C expression that calls the vendor's function."""
         passed = {
             one.field_of or one.name: ("const void *", f"&{one.field_of}") if one.field_of else self.passed(one, wide)
             for one in self.function.arguments
@@ -513,7 +562,7 @@ class Body:
         self.add("  }")
 
     def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
-        """Returns the C type and value of an argument of the vendor's function."""
+        """Return the C type and value of an argument of the vendor's function."""
         match one:
             case Handle():
                 return "void *", "call.handle"
@@ -546,7 +595,7 @@ class Body:
     # -- on the CPU: called later, in stream order
 
     def tried(self, one: Parameter) -> str:
-        """Returns the letter of what oa_stride_unit passes for a parameter."""
+        """Return the letter of what oa_stride_unit passes for a parameter."""
         extents = [extent for array in self.function.arrays for extent in array.extents]
         counts = {ast.unparse(one.batch[1]) for one in extents if one.batch}
         match one:
@@ -561,7 +610,7 @@ class Body:
         raise ValueError(f"{one.name}: a function with tried strides can't have a {type(one).__name__}")
 
     def stride_unit(self) -> None:
-        """Finds the unit of strides that a first call tells."""
+        """Find the unit of strides that a first call tells."""
         strides = [one for one in self.function.sizes if one.is_tried]
         if not strides:
             return
@@ -590,7 +639,7 @@ class Body:
         self.add("  return oa_late_submit(&late, &call);")
 
     def pack(self, indent: str, on_device: bool | None) -> None:
-        """Fills the late call; on_device None: the body asks where numbers are."""
+        """Fill the late call; on_device None: the body asks where numbers are."""
         self.slots = len(self.function.parameters)
         self.add(f"{indent}oa_late late;")
         self.add(f"{indent}oa_late_start(&late, routine, symbol, values, device);")
@@ -644,7 +693,7 @@ class Body:
         self.add(f"{indent}}}")
 
     def caller(self) -> str:
-        """Returns the function that makes a late call. Its name is its signature."""
+        """Return the function that makes a late call. Its name is its signature."""
         letters: list[tuple[str, int]] = []
         slot = len(self.function.parameters)
         for one in self.function.arguments:
@@ -730,16 +779,18 @@ class Bodies:
                 names[text] = family if taken[family] == 1 else f"{family}_{taken[family]}"
                 self.texts[names[text]] = body.text(names[text])
             caller = ""
-            if body.is_late:
+            if body.is_late and function.called_by:
+                caller = function.called_by
+            elif body.is_late:
                 made = body.caller()
                 caller = body.signature
                 assert self.texts.setdefault(caller, made) == made, caller
             self.of[function.name] = (names[text], caller)
-            for name in filter(None, (names[text], caller)):
+            for name in filter(None, (names[text], "" if function.called_by else caller)):
                 self.users.setdefault(name, []).append(function.name)
 
     def lines(self) -> list[str]:
-        """Returns the C text of all of them."""
+        """Return the C text of all of them."""
         lines: list[str] = []
         for name, text in self.texts.items():
             users = " ".join(self.users[name])

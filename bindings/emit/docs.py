@@ -1,18 +1,22 @@
-"""Writes what people and Python read of a function: its record, its signature and its docstring."""
+"""Writes the descriptions of a function: its record, its signature and its docstring."""
 
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ..described import Factor, Room
+from ..descriptors import Factor, GivenList, Room
+from ..helper_functions import Given, ServiceParameter
+from ..labelled import Extent
+from ..library import Function, Library
 from ..parameters import (
     NUMPY,
     Array,
     DataType,
     EnumValue,
-    Extent,
     Handle,
     HostList,
     Output,
@@ -22,8 +26,6 @@ from ..parameters import (
     Scalar,
     Update,
 )
-from ..roles import Function, Library
-from ..services import Given, ServiceParameter
 
 RAISES = (
     "Raises HostPointerError, DTypeError (TypeErrors), ArgumentError, ExtentError, WrongDeviceError, DirectionError, "
@@ -35,29 +37,45 @@ SERVICE_RAISES = (
 )
 
 
-def record(function: Function) -> str:
-    """Returns a function's record, a token a parameter; csrc/include/offload_args/routine.h says what it is."""
-    return " ".join(one.token for one in function.parameters)
+class Role(NamedTuple):
+    """A parameter in its function's record: an oa_role of csrc/include/offload_args/routine.h, and its dtype."""
+
+    role: str
+    name: str
+    dtype: str = ""
+    more: str = ""
+    elements: int = 1  # its count
+
+
+def record(library: Library, function: Function) -> list[Role]:
+    """Return a function's record."""
+    kinds = [one.key for one in library.object_kinds]
+
+    def count(one: Parameter) -> int:
+        kind = getattr(one, "object_kind", None)
+        return kinds.index(kind.key) if kind else one.at if isinstance(one, GivenList) else one.count
+
+    return [Role(one.kind, one.name, one.dtype, one.more, count(one)) for one in function.parameters]
 
 
 def positional(function: Function) -> list[str]:
-    """Returns the Python function's positional parameters, with their defaults."""
+    """Return the Python function's positional parameters, with their defaults."""
     return [one.shown() for one in function.parameters if one.in_python and not isinstance(one, Result)]
 
 
 def takes_handle(function: Function) -> bool:
-    """Returns whether the caller may pass a library handle of its own."""
+    """Return whether the caller may pass a library handle of its own."""
     return any(isinstance(one, Handle) for one in function.arguments)
 
 
 def keywords(library: Library, function: Function) -> list[str]:
-    """Returns its keyword-only parameters, with their defaults."""
+    """Return its keyword-only parameters, with their defaults."""
     result = [function.result.shown()] if function.result and not function.result.on_host else []
     return [*result, *(["handle=None"] if takes_handle(function) else [])]
 
 
 def signature(library: Library, function: Function) -> str:
-    """Returns the parameters of the Python function."""
+    """Return the parameters of the Python function."""
     only = keywords(library, function)
     return ", ".join([*positional(function), *(["*", *only] if only else [])])
 
@@ -93,22 +111,19 @@ def _one_in_words(extent: Extent, library: Library, function: Function) -> str:
             return f"as {words[0]} describes"
         case "bytes":
             return f"{words[0]} bytes"
-        case "all":
-            return "all of it"
     return "1 element" if words[0] == "1" else f"{words[0]} elements"
 
 
 def _dtype(one: Parameter) -> str:
-    """Returns the name of an operand's dtype."""
+    """Return the name of an operand's dtype."""
     if not one.of:
         if isinstance(one, Array) and one.by:
             return f"{one.by}'s dtype"
-        if isinstance(one, Array) and one.typed_by:
-            return f"{one.typed_by}'s dtype"
         if isinstance(one, Array) and one.noted_by:
             return f"the dtype that {one.noted_by} notes"
         return "any dtype" if one.dtype == "any" else NUMPY.get(one.dtype, "")
-    return f"{one.of}'s dtype" + (f", complex as {one.complex_as} is" if one.complex_as else "")
+    how = f", complex as {one.complex_as} is" if one.complex_as else ""
+    return f"{one.of}'s dtype{how}"
 
 
 def _array(one: Array, library: Library, function: Function) -> str:
@@ -118,7 +133,7 @@ def _array(one: Array, library: Library, function: Function) -> str:
     if one.becomes:
         does += f"; becomes {_in_words(one.becomes, library, function)}"
     if one.in_place and not one.is_read_only:
-        does += f", may be {one.in_place}"
+        does += f", may be {' or '.join(one.in_place)}"
     if isinstance(one, Room) and one.is_workspace:
         size = ast.unparse(one.extent.arguments[0])
         return f"{one.name}: DevicePtr of {size} bytes, or None: the device's pool has it."
@@ -133,6 +148,7 @@ def _array(one: Array, library: Library, function: Function) -> str:
 
 
 def _parameters(library: Library, function: Function) -> list[str]:
+    """Return a line for each parameter, or for several that are alike, in the order of the signature."""
     lines = []
     either = library.has_device_form(function)
     for one in function.parameters:
@@ -150,8 +166,7 @@ def _parameters(library: Library, function: Function) -> list[str]:
             case Array():
                 lines.append(_array(one, library, function))
             case Factor():
-                held = " that its elements can hold" if one.is_element else ""
-                lines.append(f"{one.name}: a number{held}, float64 if the elements of {one.by} are and else float32.")
+                lines.append(f"{one.name}: a number, float64 if the elements of {one.by} are and else float32.")
             case Scalar():
                 number = "a number" if one.count == 1 else f"{one.count} numbers"
                 lines.append(f"{one.name}: {number}{there}.")
@@ -178,7 +193,8 @@ def _parameters(library: Library, function: Function) -> list[str]:
     for name in structs:
         fields = ", ".join(one.name for one in function.parameters if one.field_of == name)
         lines.append(f"{fields}: the fields of {name}.")
-    return lines
+    order = [one.name for one in function.parameters]
+    return sorted(lines, key=lambda line: order.index(re.split("[,:]", line, maxsplit=1)[0]))
 
 
 @dataclass(frozen=True)
@@ -231,7 +247,7 @@ def describe(library: Library, function: Function) -> Description:
 
 
 def docstring(library: Library, function: Function) -> str:
-    """Returns the text of a function's docstring."""
+    """Return the text of a function's docstring."""
     said = describe(library, function)
     lines = [said.summary, *([f"Deprecated: {said.deprecated}"] if said.deprecated else []), ""]
     lines += [*(f"{names}: {text}" for names, text in said.parameters)]
@@ -245,5 +261,5 @@ def docstring(library: Library, function: Function) -> str:
 
 
 def builtin_doc(library: Library, function: Function) -> str:
-    """Returns what CPython reads a built-in function's signature and docstring from."""
+    """Return the text from which CPython reads a built-in function's signature and docstring."""
     return f"{function.name}({signature(library, function)})\n--\n\n{docstring(library, function)}"

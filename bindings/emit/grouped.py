@@ -1,7 +1,7 @@
 """Writes the bodies of routines whose arguments are lists with a value for each group of matrices.
 
 Such a body has an inner function, in which each list is a local variable: the value of one group. So extents and tests
-are written as they are in any body. csrc/call/groups.h has what it uses.
+are written as they are in any body. csrc/body/groups.h has what it uses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class GroupedBody(Body):
         return self.function.arrays[0].extent.groups
 
     def text(self, name: str) -> str:
-        """Returns the body, called `name`, and the inner function in front of it."""
+        """Return the body, called `name`, and the inner function in front of it."""
         self.lines = []
         if self.numbers or self.function.result:
             raise ValueError("a function of groups has no numbers but lists")
@@ -59,7 +59,7 @@ class GroupedBody(Body):
         return "\n".join(self.lines)
 
     def group(self) -> None:
-        """Writes what is done for group g: its values, their checks, and its operands."""
+        """Write the statements for group g: its values, their checks, and its operands."""
         integers = [one for one in self.function.lists if one.label != "scalar"]
         for one in integers:
             const = "" if one.label == "ld" else "const "
@@ -84,7 +84,7 @@ class GroupedBody(Body):
             self.add(f"    operands[{position} * {self.group_count} + g] = {operand};")
 
     def overwrites(self, test: ast.expr) -> str:
-        """Writes when an operand of group g is overwritten."""
+        """Write when an operand of group g is overwritten."""
         scalars = {one.name for one in self.function.lists if one.label == "scalar"}
         match test:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
@@ -95,7 +95,7 @@ class GroupedBody(Body):
         return to_c(test, self.library.constants)
 
     def wide_test(self) -> str:
-        """Writes whether a size does not fit 32 bits."""
+        """Write whether a size does not fit 32 bits."""
         return " | ".join(["groups->wide", *(f"oa_is_wide({one.name})" for one in self.sizes)])
 
     def begin(self) -> None:
@@ -104,12 +104,12 @@ class GroupedBody(Body):
         self.add("  if (failed || !call.open) return failed;")
 
     def array_of(self, one: Array) -> str:
-        """Writes the address of an array of pointers to the matrices of all groups."""
+        """Write the address of an array of pointers to the matrices of all groups."""
         position = self.function.arrays.index(one)
         return f"operands[{position} * {self.group_count}].address"
 
     def list_of(self, one: HostList, wide: str) -> str:
-        """Writes the address of a list as the vendor has it. wide: the test for integers of 64 bits."""
+        """Write the address of a list as the vendor has it. wide: the test for integers of 64 bits."""
         at = self.at[one.name]
         if one.label == "scalar":
             return f"((const oa_number_list *)values[{at}].pointer)->at"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import tempfile
 from pathlib import Path
 
+from ..library import Library
 from ..parameters import Result, Stream
-from ..roles import Library
 from .c_text import made_from
 
 BASIC = {"void", "_Bool", "char", "short", "int", "long", "unsigned", "float", "double", "size_t"}
@@ -18,12 +19,12 @@ WIDE = "__ilp64"  # ends the names of the functions of such a build
 
 
 def _types_in(c_type: str) -> set[str]:
-    """Returns the names that a C type is made of, "enum X" as one."""
+    """Return the names that a C type is made of, "enum X" as one."""
     return {" ".join(one.split()) for one in re.findall(r"(?:enum |struct )?\w+", c_type)} - {"const"}
 
 
 def _definitions(library: Library) -> dict[str, str]:
-    """Returns the C definition of each of the header's own types, by name."""
+    """Return the C definition of each of the header's own types, by name."""
     named = [*library.integers.items(), *library.raw.items()]
     found = {name: f"{name};" if meaning == "opaque" else f"typedef {meaning} {name};" for name, meaning in named}
     for name, values in library.api["enums"].items():
@@ -34,7 +35,7 @@ def _definitions(library: Library) -> dict[str, str]:
 
 
 def declarations(library: Library) -> str:
-    """Returns what cffi reads: the types, and a type for each function that has types which [raw] or the api defines.
+    """Return what cffi reads: the types, and a type for each function that has types which [raw] or the api defines.
 
     A build of the library may spell its functions in its own way, so each is a type, and its address is looked up.
     """
@@ -61,7 +62,7 @@ def declarations(library: Library) -> str:
 
 
 def raw_faults(library: Library) -> list[str]:
-    """Returns why cffi can't read the types of [raw]; nothing where there is no cffi."""
+    """Return why cffi can't read the types of [raw]; nothing where there is no cffi."""
     try:
         from cffi import FFI, CDefError
     except ImportError:
@@ -75,16 +76,17 @@ def raw_faults(library: Library) -> list[str]:
     return []
 
 
-def raw_file(library: Library, path: Path) -> None:
-    """Writes _<library>_raw.py to path."""
+def raw_file(library: Library) -> str:
+    """Return _<library>_raw.py."""
     from cffi import FFI  # the build's own dependency
 
     ffi = FFI()
     ffi.cdef(declarations(library))
     ffi.set_source(f"offload_args._{library.name}_raw", None)
-    path.unlink(missing_ok=True)
-    with contextlib.redirect_stdout(io.StringIO()):
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        path = Path(folder) / "raw.py"
         ffi.emit_python_code(str(path))
+        signatures = path.read_text()
     routines: dict[str, str] = {}
     results: dict[str, int] = {}  # where the result stands, if it is not the last parameter that a caller passes
     for function in library.functions:
@@ -100,5 +102,5 @@ def raw_file(library: Library, path: Path) -> None:
     facts |= {"ROUTINES: dict[str, str]": routines, "RESULTS: dict[str, int]": results}
     older = (library.older.before, library.older.instead) if library.older else ("", {})
     facts["OLDER: tuple[str, dict[str, str]]"] = older
-    lines = [f"# {made_from(library)}", path.read_text(), *(f"{key} = {value!r}" for key, value in facts.items()), ""]
-    path.write_text("\n".join(lines))
+    lines = [f"# {made_from(library)}", signatures, *(f"{key} = {value!r}" for key, value in facts.items()), ""]
+    return "\n".join(lines)

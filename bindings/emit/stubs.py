@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ..roles import Function, Library
+from ..helper_functions import Given
+from ..library import Function, Library
 from ..schema import STUB_IMPORTS
-from ..services import Given
 from .c_text import made_from
 from .docs import takes_handle
 from .python_modules import attribute_tables
 
 
 def _service(function: Function) -> str:
-    """Returns the stub of a service."""
+    """Return the stub of a helper function."""
     taken = ", ".join(f"{one.name}: {one.annotation()}" for one in function.parameters if one.in_python)
     given = [one.annotation() for one in function.parameters if isinstance(one, Given)]
     returns = given[0] if len(given) == 1 else f"tuple[{', '.join(given)}]" if given else "None"
@@ -19,7 +19,7 @@ def _service(function: Function) -> str:
 
 
 def python_stub(library: Library) -> str:
-    """Returns <library>.pyi."""
+    """Return <library>.pyi."""
     lines = [f"# {made_from(library)}", STUB_IMPORTS]
     for module, names in library.adds.items():
         lines += [f"from .{module} import {name} as {name}" for name in names]

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..declarations import entries
-from ..roles import HANDLE_FUNCTIONS, HANDLE_MODES, Function, Library
+from ..joins import HANDLE_FUNCTIONS, HANDLE_MODES
+from ..library import Function, Library
 from .bodies import Bodies
-from .c_text import made_from, quoted, quoted_lines, struct_types, wrapped
-from .described import asked_symbols, describing_functions, enums_used
-from .docs import builtin_doc, record
-from .services import body_of
+from .c_text import made_from, quoted, quoted_lines, wrapped
+from .descriptors import asked_symbols, describing_functions, enums_used
+from .docs import Role, builtin_doc, record
+from .helper_functions import body_of
 
-EMPTY = '""'
+SPELLED = str.maketrans({"?": "_OR_NONE", "*": "_LIST"})  # how roles.def names "in?" and "in*"
 CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
 
 def symbols_of(library: Library) -> list[str]:
-    """Returns the vendor's symbols that a library's routines use, in the order of its table: optional ones last."""
+    """Return the vendor's symbols that a library's routines use, in the order of its table: optional ones last."""
     names = {one.symbol for one in library.functions}
     names |= {one.wide_symbol for one in library.functions if one.wide_symbol}
     names |= {one.query for one in library.functions if one.query}
@@ -29,26 +30,27 @@ def symbols_of(library: Library) -> list[str]:
 
 
 def _own_symbols(function: Function) -> list[str]:
-    """Returns the vendor's symbols of one function."""
+    """Return the vendor's symbols of one function."""
     return [symbol for symbol in (function.symbol, function.wide_symbol, function.query) if symbol]
 
 
 def optional_symbols(library: Library) -> set[str]:
-    """Returns the symbols that a whole library may lack."""
+    """Return the symbols that a whole library may lack."""
     return {symbol for one in library.functions if one.optional for symbol in _own_symbols(one)}
 
 
 def _dtypes(function: Function) -> str:
-    """Returns the dtype of each value as a C string of their numbers."""
+    """Return the dtype of each value as a C string of their numbers."""
     return '"' + "".join(f"\\{CODES[one.dtype or 'any']:o}" for one in function.parameters) + '"'
 
 
 def _typed_values(function: Function) -> list[str]:
-    """Returns the initializers of a function's oa_typed: what they follow from comes first."""
+    """Return the initializers of a function's oa_typed: what they follow from comes first."""
     at = {one.name: position for position, one in enumerate(function.parameters)}
     enums = [f"{{{at[one.name]}, {at[one.name]}, 0, types_{one.enum.label}}}" for one in function.types]
     of = sorted((one for one in function.parameters if one.of), key=lambda one: bool(one.complex_as))
-    return [*enums, *(f"{{{at[one.name]}, {at[one.of]}, {at.get(one.complex_as, -1) + 1}, NULL}}" for one in of)]
+    how = {one.name: at.get(one.complex_as, -1) + 1 for one in of}
+    return [*enums, *(f"{{{at[one.name]}, {at[one.of]}, {how[one.name]}, NULL}}" for one in of)]
 
 
 class _Types:
@@ -78,7 +80,34 @@ class _Types:
         return [f".typed = {self.tables[', '.join(values)]}", f".typed_count = {len(values)}"]
 
 
-def _row(library: Library, function: Function, index: dict[str, int], bodies: Bodies, types: _Types) -> list[str]:
+def _role(one: Role) -> str:
+    """Return the initializer of an oa_role. The core has a constant for each role, or this does not compile."""
+    return f"{{OA_ROLE_{one.role.upper().translate(SPELLED)}, {one.elements}, {quoted(one.name)}, {quoted(one.more)}}}"
+
+
+class _Records:
+    """The records of a library's functions, each written once: those that differ in dtypes only are the same."""
+
+    def __init__(self, library: Library) -> None:
+        self.names: dict[str, str] = {}  # by function
+        self.lines: list[str] = []
+        known: dict[tuple[str, ...], str] = {}
+        for function in library.functions:
+            roles = tuple(_role(one) for one in record(library, function))
+            if roles and roles not in known:
+                known[roles] = f"record_{function.name}"
+                self.lines += [
+                    f"static const oa_role {known[roles]}[] = {{",
+                    *(f"    {one}," for one in roles),
+                    "};",
+                    "",
+                ]
+            self.names[function.name] = known.get(roles, "NULL")
+
+
+def _row(
+    library: Library, function: Function, index: dict[str, int], bodies: Bodies, types: _Types, records: _Records
+) -> list[str]:
     body, caller = bodies.of[function.name]
     wide = index.get(function.wide_symbol or "", -1)
     fields = [
@@ -89,7 +118,7 @@ def _row(library: Library, function: Function, index: dict[str, int], bodies: Bo
     ]
     return [
         f'    {{.function = "{library.name}.{function.name}",',
-        f"     .record = {quoted(record(function)) if function.parameters else EMPTY},",
+        f"     .record = {records.names[function.name]},",
         "     .doc =",
         *quoted_lines(builtin_doc(library, function), " " * 9),
         "     ,",
@@ -102,7 +131,7 @@ def _row(library: Library, function: Function, index: dict[str, int], bodies: Bo
 
 
 def _beside(library: Library) -> list[str]:
-    """Returns patterns of the files that packages of Python may have of a library, from the folder of packages."""
+    """Return patterns of the files that packages of Python may have of a library, from the folder of packages."""
     found = list(library.find["wheels"].values())
     if library.find["pathfinder"]:  # NVIDIA's wheels: nvidia/cublas/lib, nvidia/cu13/lib
         found += [f"nvidia/*/lib/{soname}" for soname in library.sonames]
@@ -110,7 +139,7 @@ def _beside(library: Library) -> list[str]:
 
 
 def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
-    """Returns the C text of the library's descriptor and what it points to."""
+    """Return the C text of the library's descriptor and of the tables that it points to."""
     label = f"oa_library_{library.name}"
     lines = ["static const char *const symbols[] = {", *(f'    "{name}",' for name in index), "};"]
     lines += [f"static void *addresses[{len(index)}];", "static oa_library_state state;", ""]
@@ -168,7 +197,9 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         **({"older": "older", "older_count": "sizeof older / sizeof *older"} if older else {}),
         **({"older_version": quoted(older.version), "older_before": quoted(older.before)} if older else {}),
         **({"since": "since", "since_count": "sizeof since / sizeof *since"} if since else {}),
+        **({"results_since": quoted(library.results_since)} if library.results_since else {}),
         "takes_stream": str(int(library.stream == "argument")),
+        "uncaptured": quoted(library.uncaptured),
         "object_kinds": "object_kinds" if library.object_kinds else "NULL",
         "object_kind_count": str(len(library.object_kinds)),
         "addresses": "addresses",
@@ -179,27 +210,40 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
 
 
 def library_file(library: Library) -> str:
-    """Returns <library>.c: the descriptor, the bodies and the rows."""
+    """Return <library>.c: the descriptor, the bodies and the rows."""
     index = {name: position for position, name in enumerate(symbols_of(library))}
     bodies = Bodies(library, body_of)
-    lines = [f"/* {made_from(library)} */", '#include "call/described.h"', '#include "call/groups.h"']
-    lines += ['#include "call/matmul.h"', '#include "call/service.h"', '#include "call/workspace.h"', ""]
+    lines = [
+        f"/* {made_from(library)} */",
+        '#include "body/descriptor.h"',
+        '#include "body/groups.h"',
+        '#include "body/result.h"',
+    ]
+    lines += ['#include "body/cublaslt.h"', '#include "body/helper_function.h"', '#include "body/rotmg.h"']
+    lines += ['#include "body/workspace.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
     lines += _descriptor(library, index)
-    types = _Types(library)
+    types, records = _Types(library), _Records(library)
     described = describing_functions(library, index)
-    lines += [*types.enums, *struct_types(library), *described, *bodies.lines(), *types.lines]
+    lines += [*types.enums, *described, *bodies.lines(), *types.lines, *records.lines]
     lines += [f"const oa_routine oa_routines_{library.name}[{len(library.functions)}] = {{"]
     for function in library.functions:
-        lines += _row(library, function, index, bodies, types)
+        lines += _row(library, function, index, bodies, types, records)
     return "\n".join([*lines, "};", ""])
 
 
 def libraries_file(libraries: Iterable[Library]) -> str:
-    """Returns libraries.c: the table of every library of this build."""
+    """Return libraries.c: the table of every library of this build."""
     labels = [f"oa_library_{one.name}" for one in libraries]
     lines = ["/* Generated by bindings/emit: every library that has an api file and a roles file. */"]
     lines += ['#include "offload_args/shim.h"', "", *(f"extern const oa_library {label};" for label in labels)]
     table = ", ".join(f"&{label}" for label in labels)
     return "\n".join([*lines, f"const oa_library *const oa_libraries[] = {{{table}, NULL}};", ""])
+
+
+def constants_header(library: Library) -> str:
+    """Return the header with the library's constants, by the vendor's names, for bodies that are written by hand."""
+    values = {name: value for enum in library.api["enums"].values() for name, value in enum.items()}
+    lines = [f"/* {made_from(library)} */", "enum {", *(f"  {name} = {value}," for name, value in values.items()), "};"]
+    return "\n".join([*lines, ""])

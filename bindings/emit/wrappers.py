@@ -6,32 +6,32 @@ them as device pointers.
 
 from __future__ import annotations
 
-from ..described import GivenList
+from ..descriptors import GivenList
+from ..helper_functions import Given
+from ..library import Function, Library
 from ..parameters import Number
-from ..roles import Function, Library
-from ..services import Given
-from .c_text import BEGIN_C, END_C, made_from, struct_types, wrapped
+from .c_text import BEGIN_C, END_C, made_from, wrapped
 
 
 def forms(library: Library, function: Function) -> list[bool]:
-    """Returns which forms a function has: with numbers on the host (False), on the device (True)."""
+    """Return which forms a function has: with numbers on the host (False), on the device (True)."""
     return [False, True] if library.has_device_form(function) else [False]
 
 
 def prototype(library: Library, function: Function, device: bool) -> str:
-    """Declares a typed function, without the semicolon."""
+    """Declare a typed function, without the semicolon."""
     suffix = "_device" if device else ""
     parameters = ", ".join(one.declaration(device) for one in function.parameters) or "void"
     return f"int oa_{library.name}_{function.name}{suffix}({parameters})"
 
 
 def prototypes(library: Library) -> list[str]:
-    """Returns the declarations of every typed function of a library."""
+    """Return the declarations of every typed function of a library."""
     return [f"{prototype(library, one, device)};" for one in library.functions for device in forms(library, one)]
 
 
 def library_rows(library: Library) -> str:
-    """Returns the name of a library's table of routines in C."""
+    """Return the name of a library's table of routines in C."""
     return f"oa_routines_{library.name}"
 
 
@@ -68,7 +68,7 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
 
 
 def wrappers_file(library: Library) -> str:
-    """Returns <library>_api.c."""
+    """Return <library>_api.c."""
     rows = library_rows(library)
     lines = [f"/* {made_from(library)} */", f'#include "offload_args_{library.name}.h"', ""]
     lines += ['#include "offload_args/routine.h"', "", "#include <string.h>", ""]
@@ -82,13 +82,13 @@ def wrappers_file(library: Library) -> str:
 
 
 def through_python(names: list[str]) -> list[str]:
-    """Returns the end of a header: in an extension of Python, its functions go through offload_args/python.h."""
+    """Return the end of a header: in an extension of Python, its functions go through offload_args/python.h."""
     lines = ["", "#define OA_DECLARED", "#ifdef OA_THROUGH"]
     return [*lines, *(f"#define {name} OA_THROUGH({name})" for name in names), "#endif"]
 
 
 def header(library: Library) -> str:
-    """Returns include/offload_args_<library>.h, for users in C."""
+    """Return include/offload_args_<library>.h, for users in C."""
     guard = f"OFFLOAD_ARGS_{library.name.upper()}_H"
     lines = [f"/* {made_from(library)}", " *"]
     lines += [
@@ -101,7 +101,6 @@ def header(library: Library) -> str:
     constants = [f"  OA_{library.name.upper()}_{name} = {value}," for name, value in library.constants.items()]
     if constants:
         lines += ["enum {", *constants, "};", ""]
-    lines += struct_types(library)
     for one in prototypes(library):
         lines += wrapped(one)
     lines += END_C

@@ -1,4 +1,4 @@
-/* NVIDIA GPUs through libcuda.so.1, loaded at run time; the prototypes are our own (cuda.def). */
+/* NVIDIA GPUs through libcuda.so.1, which is loaded at run time. The prototypes are our own (cuda.def). */
 #include "device/backend.h"
 
 #include <dlfcn.h>
@@ -56,9 +56,9 @@ struct launch_config {
   unsigned attribute_count;
 };
 
-enum {                        /* the driver's constants that are used here alone */
-       ATTRIBUTE_BLOCK_X = 2, /* and y, z behind it */
-       ATTRIBUTE_GRID_X = 5,  /* likewise */
+enum {                        /* constants of the driver that only this file uses */
+       ATTRIBUTE_BLOCK_X = 2, /* y and z follow */
+       ATTRIBUTE_GRID_X = 5,  /* y and z follow */
        ATTRIBUTE_SHARED_PER_BLOCK = 8,
        ATTRIBUTE_MULTIPROCESSORS = 16,
        ATTRIBUTE_COOPERATIVE = 95,
@@ -73,7 +73,7 @@ enum {                        /* the driver's constants that are used here alone
        POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
        ON_HOST = 1,
        ON_DEVICE = 2,
-       ANYWHERE = 4 /* the address says where */
+       ANYWHERE = 4 /* the address tells the kind of memory */
 };
 
 #define DRIVER_DEF "cuda.def"
@@ -83,6 +83,7 @@ enum {                        /* the driver's constants that are used here alone
 #define NEEDS_POOLS 1
 #define KEEPS_IMAGES 0
 #define STAGES_LINES 1
+#define ENTERS_RELAXED 0
 #include "gpu.inc"
 
 /* -- loading ------------------------------------------------------------------------------------------------------ */
@@ -130,7 +131,7 @@ static int describe(oa_device *device, int number) {
 
 /* -- contexts ----------------------------------------------------------------------------------------------------- */
 
-/* Pushes the context; *saved is the device if it has to be popped. A context that other code reset is refused: a
+/* Pushes the context; *saved is the device if it has to be popped. Refuses a context that other code reset, because a
  * library's function would end the process. Asking for its version takes 9 ns. */
 static int gpu_enter(oa_device *device, void **saved) {
   struct gpu *gpu = device->state;
@@ -138,8 +139,8 @@ static int gpu_enter(oa_device *device, void **saved) {
   unsigned version;
   *saved = NULL;
   const int gone = driver.context_version(gpu->context, &version);
-  if (__builtin_expect(gone, 0)) return failed(device, gone, names.context_version, 0, 0);
-  if (__builtin_expect(driver.context_current(&current) == SUCCESS && current == gpu->context, 1)) return OA_OK;
+  if (OA_UNLIKELY(gone)) return failed(device, gone, names.context_version, 0, 0);
+  if (OA_LIKELY(driver.context_current(&current) == SUCCESS && current == gpu->context)) return OA_OK;
   const int code = driver.context_push(gpu->context);
   if (code) return failed(device, code, names.context_push, 0, 0);
   *saved = device;
@@ -153,7 +154,8 @@ static int gpu_leave(oa_device *device, void *saved) {
   return code ? failed(device, code, names.context_pop, 0, 0) : OA_OK;
 }
 
-static void forget_error(void) {} /* the driver's interface has no such record */
+static void forget_error(void) {} /* the driver's interface keeps no such record */
+static void forget_not_ready(void) {}
 
 static bool was_reset(oa_device *device, int code) {
   enum { INVALID_CONTEXT = 201, CONTEXT_IS_DESTROYED = 709 };
@@ -182,9 +184,33 @@ static enum memory_kind memory_kind(const void *memory) {
   return type == 0 ? MEMORY_PLAIN : type == ON_HOST ? MEMORY_PINNED : MEMORY_OTHER;
 }
 
-static int check_stream(gpu_stream stream) {
+static int make_extra(oa_device *device) {
+  (void)device;
+  return OA_OK;
+}
+
+static int note_stream(oa_device *device, gpu_stream stream) {
+  (void)device;
   (void)stream;
+  return OA_OK;
+}
+
+static int check_stream(gpu_stream stream, const char **function) {
+  (void)stream;
+  (void)function;
   return SUCCESS;
+}
+
+static int instantiate(gpu_graph *instance, gpu_graph graph) { return driver.graph_instantiate(instance, graph, 0); }
+
+static int record_event(oa_device *device, gpu_event event, gpu_stream stream) {
+  (void)device;
+  return driver.event_record(event, stream);
+}
+
+static int wait_for_frees(oa_device *device) {
+  (void)device;
+  return driver.synchronize();
 }
 
 static int copy_any(uint64_t to, uint64_t from, size_t nbytes, gpu_stream stream) {
@@ -275,7 +301,7 @@ static int permit_shared(gpu_function function, int nbytes) {
   return driver.function_set(function, FUNCTION_MOST_DYNAMIC_SHARED, nbytes);
 }
 
-/* The driver has no name for the end of the list: a number behind the last one is an invalid value to it. */
+/* The driver has no status for the end of the list: a number after the last one is an invalid value. */
 static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
   *nbytes = SIZE_MAX;
   if (driver.parameter_info && driver.parameter_info(function, number, offset, nbytes)) *nbytes = 0;

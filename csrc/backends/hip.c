@@ -1,7 +1,10 @@
-/* AMD GPUs through libamdhip64 of HIP 5, 6 and 7, loaded at run time; the prototypes are our own (hip.def). */
+/* AMD GPUs through libamdhip64 of HIP 5, 6 and 7, which is loaded at run time. The prototypes are our own (hip.def). */
+#define _GNU_SOURCE /* dladdr, strverscmp */
 #include "device/backend.h"
 
 #include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +20,10 @@ struct pointer_attributes {
   unsigned flags;
 };
 
-enum { /* the driver's constants that are used here alone */
+enum { /* constants of the driver that only this file uses */
        ATTRIBUTE_COOPERATIVE = 10,
-       ATTRIBUTE_BLOCK_X = 26, /* and y, z behind it */
-       ATTRIBUTE_GRID_X = 29,  /* likewise */
+       ATTRIBUTE_BLOCK_X = 26, /* y and z follow */
+       ATTRIBUTE_GRID_X = 29,  /* y and z follow */
        ATTRIBUTE_MULTIPROCESSORS = 63,
        ATTRIBUTE_SHARED_PER_BLOCK = 74,
        ATTRIBUTE_COMPUTE_MAJOR = 23,
@@ -29,13 +32,13 @@ enum { /* the driver's constants that are used here alone */
        ATTRIBUTE_MEMORY_POOLS = 88,
        NO_DEVICE = 100,
        INVALID_DEVICE = 101,
-       KIND_UP = 1, /* of a copy */
+       KIND_UP = 1, /* kinds of copies */
        KIND_DOWN = 2,
-       KIND_DEVICE = 3, /* either end may be pinned memory as well */
+       KIND_DEVICE = 3, /* either side may be pinned memory as well */
        HOST_5 = 0,      /* types of memory, by HIP's major version */
        PLAIN_6 = 0,
        HOST_6 = 1,
-       ARCHITECTURE_5 = 396, /* where it stands in the properties of a device */
+       ARCHITECTURE_5 = 396, /* byte offsets in the properties of a device */
        ARCHITECTURE_6 = 1160
 };
 
@@ -46,11 +49,12 @@ enum { /* the driver's constants that are used here alone */
 #define NEEDS_POOLS 0
 #define KEEPS_IMAGES 1
 #define STAGES_LINES 0
+#define ENTERS_RELAXED 1
 #include "gpu.inc"
 
 /* -- loading ------------------------------------------------------------------------------------------------------ */
 
-/* Functions that return no code, or are not in every release; NULL if missing. */
+/* Functions that return no code, or that some releases lack; NULL if missing. */
 static const char *(*error_name)(int code), *(*error_text)(int code);
 static int (*properties_5)(void *properties, int number), (*properties_6)(void *properties, int number);
 
@@ -73,37 +77,111 @@ static const char *advice(int code) {
 /* Returns HIP's major version. */
 static int major_version(void) { return driver_version / 10000000; }
 
-/* Looks for one that the process has loaded; then in ROCM_PATH, in /opt/rocm and where the system looks. */
-static void *find_driver(void) {
-  static const char *const sonames[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
-  enum { SONAMES = sizeof sonames / sizeof *sonames };
-  const char *rocm = getenv("ROCM_PATH");
-  const char *const folders[] = {rocm && rocm[0] == '/' ? rocm : NULL, "/opt/rocm", ""};
+static const char *const sonames[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
+enum { SONAMES = sizeof sonames / sizeof *sonames };
+
+static char tried[OA_TEXT_BYTES - 512]; /* every place so far, cut to the size of this buffer */
+
+static void note(const char *place, const char *inside) {
+  const size_t length = strlen(tried);
+  snprintf(tried + length, sizeof tried - length, "%s%s%s", length ? "; " : "", place, inside);
+}
+
+/* Loads the file; a path begins with a slash. */
+static void *open_file(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library) return library;
+  /* the first fault of a library that exists: perhaps another one that it needs does not */
+  const char *why = dlerror();
+  const size_t length = strlen(path);
+  const char *slash = strrchr(path, '/');
+  const bool is_absent = !why || (strncmp(why, path, length) == 0 && strstr(why, "No such file"));
+  if (!is_absent && !*driver_missing)
+    snprintf(driver_missing, sizeof driver_missing / 4, "%s could not be loaded: %s", slash ? slash + 1 : path, why);
+  return NULL;
+}
+
+/* Loads the library from the folder, or, if that is "", from the system's folders. */
+static void *open_in(const char *folder) {
   void *library = NULL;
-  for (int i = 0; i < SONAMES && !library; i++) library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
-    for (int i = 0; i < SONAMES && folders[f] && !library; i++) {
-      char path[4096];
-      const int length = snprintf(path, sizeof path, *folders[f] ? "%s/lib/%s" : "%s%s", folders[f], sonames[i]);
-      if (length < 0 || (size_t)length >= sizeof path) continue;
-      library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-      if (library) break;
-      const char *why = dlerror(); /* the first fault of a library that is there: perhaps it needs one that is not */
-      const bool is_absent = !why || (strncmp(why, path, (size_t)length) == 0 && strstr(why, "No such file"));
-      if (!is_absent && !*driver_missing)
-        snprintf(driver_missing, sizeof driver_missing, "%s could not be loaded: %s", sonames[i], why);
-    }
+  for (int i = 0; i < SONAMES && !library; i++) {
+    char path[4096];
+    const int length = snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", sonames[i]);
+    if (length >= 0 && (size_t)length < sizeof path) library = open_file(path);
   }
   return library;
+}
+
+/* Loads one of the files that the finder names. */
+static void *open_found(void) {
+  char places[4096], *rest = NULL;
+  void *library = NULL;
+  snprintf(places, sizeof places, "%s", oa_driver_places());
+  for (char *line = strtok_r(places, "\n", &rest); line && !library; line = strtok_r(NULL, "\n", &rest)) {
+    if (*line == '/') library = open_file(line);
+    note(line, "");
+  }
+  return library;
+}
+
+static int newest_first(const void *a, const void *b) { return strverscmp(*(char *const *)b, *(char *const *)a); }
+
+/* Loads the library from a folder that matches the pattern in the root, the highest version first. */
+static void *open_among(const char *root, const char *pattern) {
+  char path[4096];
+  glob_t folders = {0};
+  void *library = NULL;
+  const int length = snprintf(path, sizeof path, "%s%s", root, pattern);
+  if (*root != '/' || length < 0 || (size_t)length >= sizeof path || glob(path, 0, NULL, &folders)) return NULL;
+  qsort(folders.gl_pathv, folders.gl_pathc, sizeof *folders.gl_pathv, newest_first);
+  for (size_t i = 0; i < folders.gl_pathc && !library; i++) library = open_in(folders.gl_pathv[i]);
+  globfree(&folders);
+  return library;
+}
+
+/* Returns the folder that has offload_args as a Python package, or "". The caller's buffer has PATH_MAX bytes. */
+static const char *package_folder(char *folder) {
+  Dl_info info;
+  if (!dladdr((const void *)open_among, &info) || !realpath(info.dli_fname, folder)) return "";
+  char *slash = strrchr(folder, '/');
+  if (slash) *slash = 0;
+  slash = strrchr(folder, '/');
+  if (!slash || strcmp(slash, "/offload_args") != 0) return "";
+  *slash = 0;
+  return folder;
+}
+
+/* Takes a library that the process has loaded. Otherwise it looks in the finder's places, beside this Python package,
+ * in ROCM_PATH, in /opt and in the system's folders. A minimal install of ROCm 7.14 and later has its libraries only in
+ * core-X.Y. */
+static void *find_driver(void) {
+  char packages[PATH_MAX];
+  const char *rocm = getenv("ROCM_PATH");
+  if (!rocm) rocm = "";
+  const char *const places[][2] = {{package_folder(packages), "/_rocm_sdk_core/lib"},
+                                   {rocm, "/lib"},
+                                   {rocm, "/core-*/lib"},
+                                   {"/opt/rocm", "/lib"},
+                                   {"/opt/rocm", "/core-*/lib"},
+                                   {"/opt", "/rocm-*/lib"}};
+  void *library = NULL;
+  for (int i = 0; i < SONAMES && !library; i++) library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (!library) library = open_found();
+  if (!*rocm) note("ROCM_PATH is not set", "");
+  for (size_t i = 0; i < sizeof places / sizeof *places && !library; i++) {
+    library = open_among(places[i][0], places[i][1]);
+    if (*places[i][0]) note(places[i][0], places[i][1]);
+  }
+  note("where the system looks", "");
+  return library ? library : open_in("");
 }
 
 static void *open_driver(void) {
   void *library = find_driver();
   if (!library) {
-    if (!*driver_missing)
-      snprintf(driver_missing, sizeof driver_missing,
-               "libamdhip64.so not found: no ROCm (looked in ROCM_PATH, "
-               "/opt/rocm and where the system looks)");
+    const size_t length = strlen(driver_missing);
+    snprintf(driver_missing + length, sizeof driver_missing - length, "%s (tried %s)",
+             length ? "" : "libamdhip64.so not found: no ROCm", tried);
     return NULL;
   }
   *driver_missing = 0;
@@ -134,47 +212,176 @@ static int describe(oa_device *device, int number) {
 
 /* -- the current device ------------------------------------------------------------------------------------------- */
 
-/* *saved is 1 + the device that was current. */
+/* The state of a device that only HIP needs. */
+struct own_stream {
+  struct own_stream *next;
+  gpu_stream native;
+};
+enum { RELAYS = 8 };
+struct extra {
+  gpu_address token; /* memory of ours that is never freed: a reset of the device ends it */
+  size_t token_bytes;
+  _Atomic(struct own_stream *) streams; /* streams of this backend, never destroyed and only ever added to */
+  _Atomic(gpu_stream) relays[RELAYS];   /* they follow callers' streams, see record_event */
+};
+
+enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_RELAXED = 2, CONTEXT_IS_DESTROYED = 709, FIRST_WITHOUT_CHECKS = 7 };
+
+/* Asks for the token's attributes: CONTEXT_IS_DESTROYED if it is gone, otherwise SUCCESS. HIP knows each allocation,
+ * and does not use unknown ones; but HIP 7 uses the freed memory of a stream, an event or a pool that is gone. Other
+ * memory at the same address would have to have the same odd size. */
+static int find_token(const struct extra *extra) {
+  enum { INVALID_VALUE = 1, INVALID_POINTER = 17 };
+  gpu_address start = NULL;
+  size_t nbytes = 0;
+  const int code = driver.address_range(&start, &nbytes, extra->token);
+  if (code == SUCCESS && start == extra->token && nbytes == extra->token_bytes) return SUCCESS;
+  return code == SUCCESS || code == INVALID_VALUE || code == INVALID_POINTER || code == NOT_FOUND ? CONTEXT_IS_DESTROYED
+                                                                                                  : code;
+}
+
+static int make_extra(oa_device *device) {
+  enum { ODD_BYTES = 4093 };
+  struct gpu *gpu = device->state;
+  struct extra *extra = calloc(1, sizeof *extra);
+  gpu_address start = NULL;
+  if (!extra) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
+  int code = driver.allocate_now(&extra->token, ODD_BYTES);
+  if (!code) code = driver.address_range(&start, &extra->token_bytes, extra->token);
+  if (code) {
+    free(extra);
+    return failed(device, code, names.allocate_now, 1, ODD_BYTES);
+  }
+  gpu->extra = extra;
+  return OA_OK;
+}
+
+static struct extra *extra_of(const oa_device *device) {
+  const struct gpu *gpu = device->state;
+  return gpu ? gpu->extra : NULL;
+}
+
+/* The program may look for failures of its own calls: it finds none from the calls here. A failure here has replaced an
+ * earlier one of the program, as each failure does. */
+static void forget_error(void) { driver.last_error(); }
+
+/* HIP 7 does not record this status, and keeps the program's own failure. */
+static void forget_not_ready(void) {
+  if (major_version() < 7) forget_error();
+}
+
+static int set_mode(int mode) {
+  if (driver.exchange_capture_mode) driver.exchange_capture_mode(&mode);
+  return mode;
+}
+
+static int restore(const oa_device *device, int current, int mode) {
+  if (mode != CAPTURE_RELAXED) set_mode(mode);
+  return current == device->index ? SUCCESS : driver.set_device(current);
+}
+
+static __attribute__((cold, noinline)) int fail_to_enter(oa_device *device, int code, const char *function, int current,
+                                                         int mode) {
+  const int status = failed(device, code, function, 0, 0);
+  forget_error();
+  oa_saved_error first;
+  oa_error_save(&first);
+  restore(device, current, mode);
+  oa_error_restore(&first);
+  return status;
+}
+
+/* Makes the device current, and permits this thread operations that are independent of other threads' captures. While a
+ * program captures any stream for all threads, HIP refuses to wait, to ask and to allocate, and HIP 7 also ends the
+ * capture. Vendors' functions do such things, too, so the permission lasts until gpu_leave. A device that was reset is
+ * refused. *saved: 4 * (1 + the former device) + 1 + the thread's former mode; each part is 0 if it stays. */
 static int gpu_enter(oa_device *device, void **saved) {
   int current = -1;
   *saved = NULL;
   int code = driver.current_device(&current);
-  if (code) return failed(device, code, names.current_device, 0, 0);
-  if (__builtin_expect(current == device->index, 1)) return OA_OK;
-  code = driver.set_device(device->index);
-  if (code) return failed(device, code, names.set_device, 0, 0);
-  *saved = (void *)(intptr_t)(current + 1);
+  if (OA_UNLIKELY(code)) return failed(device, code, names.current_device, 0, 0);
+  const int mode = set_mode(CAPTURE_RELAXED);
+  const struct extra *extra = extra_of(device);
+  if (OA_UNLIKELY(current != device->index) && (code = driver.set_device(device->index)))
+    return fail_to_enter(device, code, names.set_device, device->index, mode);
+  if (OA_UNLIKELY(extra && (code = find_token(extra))))
+    return fail_to_enter(device, code, names.address_range, current, mode);
+  *saved =
+      (void *)(intptr_t)(4 * (current == device->index ? 0 : current + 1) + (mode == CAPTURE_RELAXED ? 0 : mode + 1));
   return OA_OK;
 }
 
 static int gpu_leave(oa_device *device, void *saved) {
-  if (!saved) return OA_OK;
-  const int code = driver.set_device((int)(intptr_t)saved - 1);
+  const int parts = (int)(intptr_t)saved;
+  if (OA_UNLIKELY(!parts)) return OA_OK;
+  const int code =
+      restore(device, parts / 4 ? parts / 4 - 1 : device->index, parts % 4 ? parts % 4 - 1 : CAPTURE_RELAXED);
   return code ? failed(device, code, names.set_device, 0, 0) : OA_OK;
 }
 
-/* The program may look for failures of its own calls: it finds none of the calls here. */
-static void forget_error(void) { driver.last_error(); }
-
-/* A reset ends all streams. HIP has no other sign of it, and says that the context is destroyed of any stream that it
- * does not know, such as one that the program has destroyed. */
+/* HIP has no other sign of a reset than objects that are gone. Before HIP 7 it reports a destroyed context for any
+ * stream that it does not know, such as one that the program has destroyed. */
 static bool was_reset(oa_device *device, int code) {
-  enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, CONTEXT_IS_DESTROYED = 709 };
-  struct gpu *gpu = device->state;
-  const gpu_stream own = gpu ? atomic_load(&gpu->first_stream) : NULL;
-  if (code == INVALID_CONTEXT) return true;
-  if (!own || (code != INVALID_VALUE && code != INVALID_HANDLE && code != CONTEXT_IS_DESTROYED)) return false;
-  int capturing;
-  return driver.stream_capturing(own, &capturing) != SUCCESS;
+  enum { INVALID_CONTEXT = 201 };
+  const struct extra *extra = extra_of(device);
+  return code == INVALID_CONTEXT || (extra && find_token(extra) == CONTEXT_IS_DESTROYED);
 }
 
-/* -- captures ----------------------------------------------------------------------------------------------------- */
+/* -- callers' streams ------------------------------------------------------------------------------------------ */
 
-/* While a program captures any stream for all threads, HIP refuses to wait for streams and events that it does not
- * capture, and to allocate and free memory: with this code. */
-enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_RELAXED = 2 };
+static int note_stream(oa_device *device, gpu_stream stream) {
+  struct extra *extra = extra_of(device);
+  struct own_stream *entry = malloc(sizeof *entry);
+  if (!entry) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
+  *entry = (struct own_stream){atomic_load(&extra->streams), stream};
+  while (!atomic_compare_exchange_weak(&extra->streams, &entry->next, entry)) continue;
+  return OA_OK;
+}
 
-/* Asks whether an event has happened until it has. */
+static bool is_own(struct extra *extra, gpu_stream stream) {
+  const struct own_stream *own = atomic_load(&extra->streams);
+  while (own && own->native != stream) own = own->next;
+  return own != NULL;
+}
+
+/* HIP 7 uses any stream unchecked, except for this query, which its first releases lack. */
+static int check_stream(gpu_stream stream, const char **function) {
+  unsigned long long number;
+  *function = names.stream_number;
+  if (!stream || major_version() < FIRST_WITHOUT_CHECKS || !driver.stream_number) return SUCCESS;
+  return driver.stream_number(stream, &number);
+}
+
+/* Sets *relay to the stream of ours that follows a caller's stream; several may share one. */
+static int find_relay(oa_device *device, gpu_stream stream, gpu_stream *relay) {
+  struct extra *extra = extra_of(device);
+  _Atomic(gpu_stream) *place = &extra->relays[((uintptr_t)stream >> 6) % RELAYS];
+  gpu_stream none = NULL;
+  if ((*relay = atomic_load(place))) return SUCCESS;
+  const int code = driver.stream_create(relay, STREAM_NON_BLOCKING);
+  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none; /* another thread was faster */
+  return code;
+}
+
+static int instantiate(gpu_graph *instance, gpu_graph graph) {
+  return driver.graph_instantiate(instance, graph, NULL, NULL, 0);
+}
+
+/* When an event is asked or waited for, HIP 7 uses the stream in which it was recorded, and the caller may have
+ * destroyed that stream. So the event is recorded again, in a stream of ours that waits for the first record. */
+static int record_event(oa_device *device, gpu_event event, gpu_stream stream) {
+  int capturing = 0, code = driver.event_record(event, stream);
+  if (major_version() < FIRST_WITHOUT_CHECKS || code || !stream || is_own(extra_of(device), stream)) return code;
+  gpu_stream relay;
+  if ((code = driver.stream_capturing(stream, &capturing)) || capturing) return code;
+  if ((code = find_relay(device, stream, &relay))) return code;
+  code = driver.stream_wait(relay, event, 0);
+  return code ? code : driver.event_record(event, relay);
+}
+
+/* -- waiting ------------------------------------------------------------------------------------------------------ */
+
+/* Polls an event until it has happened. */
 static int poll_event(gpu_event event) {
   int code;
   while ((code = driver.event_query(event)) == NOT_READY) usleep(50);
@@ -182,9 +389,12 @@ static int poll_event(gpu_event event) {
   return code;
 }
 
+/* Before HIP 7, no mode lets a thread wait while a stream is captured for all threads, but the thread may ask. */
+static bool must_ask(int code) { return OA_UNLIKELY(code == CAPTURE_UNSUPPORTED) && major_version() < 7; }
+
 static int wait_for_event(gpu_event event) {
   const int code = driver.event_synchronize(event);
-  return __builtin_expect(code == CAPTURE_UNSUPPORTED, 0) ? poll_event(event) : code;
+  return must_ask(code) ? poll_event(event) : code;
 }
 
 static __attribute__((cold, noinline)) int wait_beside_captures(gpu_stream stream) {
@@ -200,45 +410,42 @@ static __attribute__((cold, noinline)) int wait_beside_captures(gpu_stream strea
 
 static int wait_for_stream(gpu_stream stream) {
   const int code = driver.stream_synchronize(stream);
-  return __builtin_expect(code == CAPTURE_UNSUPPORTED, 0) ? wait_beside_captures(stream) : code;
+  return must_ask(code) ? wait_beside_captures(stream) : code;
 }
 
-/* Returns the code of a call; makes it again after that code, with this thread permitted to do what no capture of
- * another one need know of. */
-#define BESIDE_CAPTURES(call)                                                                \
-  ({                                                                                         \
-    int code_ = (call), mode_ = CAPTURE_RELAXED;                                             \
-    if (__builtin_expect(code_ == CAPTURE_UNSUPPORTED, 0) && driver.exchange_capture_mode && \
-        !driver.exchange_capture_mode(&mode_)) {                                             \
-      code_ = (call);                                                                        \
-      driver.exchange_capture_mode(&mode_);                                                  \
-    }                                                                                        \
-    code_;                                                                                   \
-  })
-
-static int pin_memory(void **memory, size_t nbytes) {
-  return BESIDE_CAPTURES(driver.pin(memory, nbytes, HOST_PORTABLE));
+/* Waits for the streams of this backend, which free nearly all memory: HIP 7 ends all captures of the process if the
+ * device is waited for. */
+static int wait_for_frees(oa_device *device) {
+  int code = SUCCESS;
+  const struct own_stream *own = atomic_load(&extra_of(device)->streams);
+  for (; own && !code; own = own->next) {
+    code = wait_for_stream(own->native);
+    if (code == CAPTURE_UNSUPPORTED) code = SUCCESS; /* the program captures it */
+  }
+  return code;
 }
 
-static int unpin_memory(void *memory) { return BESIDE_CAPTURES(driver.unpin(memory)); }
+static int pin_memory(void **memory, size_t nbytes) { return driver.pin(memory, nbytes, HOST_PORTABLE); }
+
+static int unpin_memory(void *memory) { return driver.unpin(memory); }
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
 static int allocate_memory(gpu_pool pool, gpu_address *address, size_t nbytes, gpu_stream stream,
                            const char **function) {
   *function = pool ? names.allocate : names.allocate_now;
-  return pool ? driver.allocate(address, nbytes, pool, stream) : BESIDE_CAPTURES(driver.allocate_now(address, nbytes));
+  return pool ? driver.allocate(address, nbytes, pool, stream) : driver.allocate_now(address, nbytes);
 }
 
-/* Without a pool, hipFree waits for the whole device first. */
+/* Without a pool, hipFree first waits for the whole device. */
 static int free_memory(gpu_pool pool, gpu_address address, gpu_stream stream, const char **function) {
   *function = pool ? names.free : names.free_now;
-  return pool ? driver.free(address, stream) : BESIDE_CAPTURES(driver.free_now(address));
+  return pool ? driver.free(address, stream) : driver.free_now(address);
 }
 
 static enum memory_kind memory_kind(const void *memory) {
   struct pointer_attributes attributes = {0};
-  if (driver.pointer_attributes(&attributes, memory) != SUCCESS) { /* HIP 5's answer to plain memory */
+  if (driver.pointer_attributes(&attributes, memory) != SUCCESS) { /* HIP 5's status for plain memory */
     forget_error();
     return MEMORY_PLAIN;
   }
@@ -247,15 +454,9 @@ static enum memory_kind memory_kind(const void *memory) {
   return attributes.type == PLAIN_6 ? MEMORY_PLAIN : attributes.type == HOST_6 ? MEMORY_PINNED : MEMORY_OTHER;
 }
 
-/* Before HIP 6.3, a copy or a fill with a stream of a device that other code has reset uses freed memory. */
-static int check_stream(gpu_stream stream) {
-  int capturing;
-  return stream ? driver.stream_capturing(stream, &capturing) : SUCCESS;
-}
-
-/* Copies between memory that HIP knows. Its default kind, by which HIP finds out, does harm: memory that HIP does not
- * know, such as that of a device that was reset, is then copied by the host; and HIP 5.7 adds the offset of a pinned
- * address twice in 2-D copies. */
+/* Copies between memory that HIP knows. Its default kind, by which HIP finds out, does harm: the host copies memory
+ * that HIP does not know, such as that of a device that was reset; and HIP 5.7 adds the offset of a pinned address
+ * twice in 2-D copies. */
 static int copy_any(uint64_t to, uint64_t from, size_t nbytes, gpu_stream stream) {
   return driver.copy((gpu_address)to, (gpu_address)from, nbytes, KIND_DEVICE, stream);
 }
@@ -272,7 +473,7 @@ static int copy_peer_1d(const oa_device *device, uint64_t to, const oa_device *s
 }
 
 /* HIP's copy of rectangles needs access to the other device's memory, and may fault without it. Many short copies take
- * longer than the host's one. */
+ * longer than the host's single one. */
 static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, const oa_device *source, uint64_t from,
                         size_t from_pitch, size_t width, size_t lines, gpu_stream stream) {
   enum { SHORT = 64 << 10, NOT_SUPPORTED = 801 };
@@ -283,7 +484,7 @@ static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, c
   return code;
 }
 
-/* HIP fills rectangles with bytes alone. */
+/* HIP fills rectangles only with bytes. */
 static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines,
                    gpu_stream stream) {
   const uint32_t byte = value & 0xff, mask = unit == 4 ? UINT32_MAX : (1u << (8 * unit)) - 1;
@@ -304,7 +505,7 @@ static int good_block(gpu_function function, int most_threads, int *threads) {
   return code;
 }
 
-/* All of a block's shared memory may be asked for, and there are no clusters. */
+/* A block may request all of its shared memory, and there are no clusters. */
 static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
   (void)number;
   (void)shared_bytes;
@@ -324,7 +525,7 @@ static int launch_with_attributes(gpu_function function, const oa_launch *l, gpu
                                    (unsigned)l->shared_bytes, stream, arguments);
 }
 
-/* HIP does not tell. The binary's own metadata does. */
+/* HIP does not tell; the binary's own metadata does. */
 static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
   (void)function;
   (void)number;
@@ -334,7 +535,7 @@ static void read_parameter(gpu_function function, size_t number, size_t *offset,
 
 const oa_backend oa_backend_hip = {
     .name = "hip",
-    .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE | OA_COUNTS_THREADS,
+    .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE | OA_COUNTS_THREADS | OA_ASKS_FINDER,
     .dlpack_type = 10, /* kDLROCM */
     GPU_ENTRIES,
 };

@@ -1,5 +1,6 @@
-/* The host as a device: it has memory of its own, to which bytes are really copied, and libraries that run on the CPU.
- * Every operation is complete when it returns, so every stream is NULL. */
+/* The host as a device. It has memory of its own, and bytes are really copied to it; its libraries run on the CPU.
+ * Every operation is complete when it returns, so every stream is NULL. While a graph is
+ * recorded, the recording stands for its stream. */
 #include "device/backend.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ static int host_count(int *count) {
   return OA_OK;
 }
 
-/* Sets the model to the processor's name, where the system has it. */
+/* Sets the model to the processor's name, if the system has it. */
 static int host_open(oa_device *device) {
   struct utsname name;
   snprintf(device->model, sizeof device->model, "%s", uname(&name) == 0 ? name.machine : "CPU");
@@ -42,8 +43,8 @@ static int host_memory(oa_device *device, int64_t *free_bytes, int64_t *total_by
   return OA_OK;
 }
 
-/* A pool of large memory. The kernel zeroes new memory page by page, which takes longer than to fill it: so some freed
- * memory waits here for the next allocation of the same size. Large memory lies in large pages, as NumPy's does. */
+/* A pool of large memory. The kernel zeroes new memory page by page, which takes longer than filling it, so some freed
+ * memory waits here for the next allocation of the same size. Large memory has large pages, as NumPy's does. */
 enum { LARGE = 1 << 20, LARGE_PAGE = 2 << 20, MOST_IDLE = 8 };
 static const size_t most_idle_bytes = (size_t)256 << 20;
 static struct {
@@ -56,13 +57,14 @@ static struct {
   } at[MOST_IDLE]; /* the oldest first */
 } idle = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Returns the bytes to allocate for nbytes: large memory has few different sizes, so that they are found again. */
+/* Returns the bytes to allocate for nbytes: large memory has few different sizes, so that freed memory is used
+ * again. */
 static size_t size_of(size_t nbytes) {
   const size_t unit = nbytes < LARGE ? ALIGNMENT : nbytes < 2 * LARGE_PAGE ? LARGE : LARGE_PAGE;
   return (nbytes + unit - 1) / unit * unit;
 }
 
-/* Takes piece i out of the pool, under its mutex. */
+/* Takes piece i out of the pool. Under its mutex. */
 static void *take_idle(int i) {
   void *memory = idle.at[i].memory;
   idle.nbytes -= idle.at[i].nbytes;
@@ -83,7 +85,7 @@ static int host_allocate(oa_device *device, void *stream, size_t nbytes, uint64_
   if (size && !memory) {
     memory = aligned_alloc(size % LARGE_PAGE ? ALIGNMENT : LARGE_PAGE, size);
 #ifdef MADV_HUGEPAGE
-    if (memory && size % LARGE_PAGE == 0) madvise(memory, size, MADV_HUGEPAGE); /* or not */
+    if (memory && size % LARGE_PAGE == 0) madvise(memory, size, MADV_HUGEPAGE); /* only advice: it may fail */
 #endif
   }
   if (!memory) return oa_fail(OA_ERROR_MEMORY, "%s: no memory for %zu bytes", device->name, nbytes);
@@ -122,6 +124,14 @@ static int host_copy_up(oa_device *device, void *stream, uint64_t to, size_t to_
   return OA_OK;
 }
 
+static int host_copy(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
+                     size_t width, size_t lines);
+
+static int host_copy_up_later(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
+                              size_t from_pitch, size_t width, size_t lines) {
+  return host_copy(device, stream, to, to_pitch, (uintptr_t)from, from_pitch, width, lines);
+}
+
 static int host_copy_down(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
                           size_t width, size_t lines) {
   (void)device, (void)stream;
@@ -144,7 +154,11 @@ static int host_unpin(oa_device *device, void *memory, size_t nbytes) {
 
 static bool host_pinned(oa_device *device, const void *memory, size_t nbytes) {
   (void)device, (void)memory, (void)nbytes;
-  return false; /* pinned memory is like any other here */
+  return false; /* the host does not distinguish pinned memory */
+}
+
+static int no_room(oa_device *device, const char *function) {
+  return oa_fail(OA_ERROR_MEMORY, "%s: %s: no host memory to record it in a graph", device->name, function);
 }
 
 static int host_event_done(oa_device *device, void *event, int *finished) {
@@ -155,21 +169,27 @@ static int host_event_done(oa_device *device, void *event, int *finished) {
 
 static int host_copy(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
                      size_t width, size_t lines) {
-  (void)device, (void)stream;
-  oa_copy_lines((void *)(uintptr_t)to, to_pitch, (const void *)(uintptr_t)from, from_pitch, width, lines);
+  const void *source = (const void *)(uintptr_t)from;
+  void *target = (void *)(uintptr_t)to;
+  if (stream)
+    return oa_recording_add_copy(stream, target, to_pitch, source, from_pitch, width, lines) ? no_room(device, "copy")
+                                                                                             : OA_OK;
+  oa_copy_lines(target, to_pitch, source, from_pitch, width, lines);
   return OA_OK;
 }
 
 static int host_fill(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit,
                      size_t width, size_t lines) {
-  (void)device, (void)stream;
-  oa_fill_lines((void *)(uintptr_t)to, pitch, value, unit, width, lines);
+  void *target = (void *)(uintptr_t)to;
+  if (stream)
+    return oa_recording_add_fill(stream, target, pitch, value, unit, width, lines) ? no_room(device, "fill") : OA_OK;
+  oa_fill_lines(target, pitch, value, unit, width, lines);
   return OA_OK;
 }
 
 /* Passes the caller's arguments, which `run` may change: the caller does not read them afterwards. */
 static int host_submit(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size) {
-  (void)device, (void)stream, (void)size;
+  if (stream) return oa_recording_add(stream, run, arguments, size) ? no_room(device, "submit") : OA_OK;
   run((void *)arguments);
   return OA_OK;
 }
@@ -196,8 +216,32 @@ static int nothing_between(oa_device *device, void *object, void *other) {
 }
 
 static int host_stream_capturing(oa_device *device, void *stream, int *capturing) {
-  (void)device, (void)stream;
-  *capturing = 0;
+  (void)device;
+  *capturing = stream != NULL;
+  return OA_OK;
+}
+
+static int host_graph_begin(oa_device *device, void **stream) {
+  *stream = oa_recording_new();
+  return *stream ? OA_OK : no_room(device, "graph_begin");
+}
+
+static int host_graph_end(oa_device *device, void **stream, void **graph) {
+  (void)device;
+  *graph = *stream;
+  *stream = NULL;
+  return OA_OK;
+}
+
+static int host_graph_launch(oa_device *device, void *stream, void *graph) {
+  (void)stream;
+  if (oa_recording_run(graph)) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to run a graph", device->name);
+  return OA_OK;
+}
+
+static int host_graph_destroy(oa_device *device, void *graph) {
+  (void)device;
+  oa_recording_drop(graph);
   return OA_OK;
 }
 
@@ -212,7 +256,7 @@ const oa_backend oa_backend_host = {
     .trim = host_trim,
     .copy_up = host_copy_up,
     .copy_down = host_copy_down,
-    .copy_up_later = host_copy_up,
+    .copy_up_later = host_copy_up_later,
     .pin = host_pin,
     .unpin = host_unpin,
     .pinned = host_pinned,
@@ -222,6 +266,10 @@ const oa_backend oa_backend_host = {
     .stream_synchronize = nothing_with,
     .stream_wait = nothing_between,
     .stream_capturing = host_stream_capturing,
+    .graph_begin = host_graph_begin,
+    .graph_end = host_graph_end,
+    .graph_launch = host_graph_launch,
+    .graph_destroy = host_graph_destroy,
     .event_create = no_object,
     .event_record = nothing_between,
     .event_destroy = nothing_with,

@@ -1,15 +1,15 @@
-/* A strict device without a GPU, for tests. Each stream is a real thread that works its queue off: operations that no
- * event orders run in any order, and results that were not waited for are not there. Every call checks its addresses
- * against what is allocated, and can be made to fail.
+/* A strict device without a GPU, for tests. Each stream is a real thread that runs its queue: operations that no event
+ * orders run in any order, and results are missing until they are waited for. Every call checks its addresses against
+ * the allocations, and can be made to fail.
  *
- * Memory is this process's. Around each allocation lies a red zone. Fresh memory is filled, in stream order, with bytes
- * that are NaN in each floating type, freed memory with others; so is memory in the core's pool. Freed memory stays in
- * quarantine for a while, and is checked for late writes when it leaves. The workers report such faults through the
- * next synchronization.
+ * Memory is this process's. Each allocation has a red zone around it. Fresh memory is filled, in stream order, with
+ * bytes that are NaN in each floating type, and freed memory with other bytes; so is memory in the core's pool. Freed
+ * memory stays in quarantine for a while, and is checked for late writes when it leaves. The workers report such faults
+ * through the next synchronization.
  *
- * Locks: the mutexes of the device (memory, errors), of a stream (its queue), an event and a mark are all leaves: none
- * is held while another is taken; a worker that runs a library's function has `running` besides. They are many so that
- * a missing event shows as a race under ThreadSanitizer. */
+ * Locks: the mutexes of the device (memory, errors), of a stream (its queue), of an event and of a mark are all leaves:
+ * none is held while another one is taken. A worker that runs a library's function also holds `running`. They are many
+ * so that a missing event shows as a race under ThreadSanitizer. */
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -33,7 +33,7 @@ enum {
   QUARANTINE_BYTES = 32 << 20
 };
 
-/* One record of an event: a wait waits for it, even if the event is recorded anew or destroyed meanwhile. */
+/* One record of an event. A wait waits for the record, even if the event is recorded again or destroyed meanwhile. */
 struct mark {
   atomic_int users;
   bool reached;
@@ -48,7 +48,7 @@ struct event {
 
 struct operation {
   struct operation *next;
-  enum { COPY, FILL, RUN, RECORD, WAIT, FREE } kind;
+  enum { COPY, FILL, RUN, RECORD, WAIT, FREE, GRAPH } kind;
   union {
     struct {
       void *to;
@@ -63,13 +63,14 @@ struct operation {
     void (*run)(void *);
     struct mark *mark;
     struct block *block;
+    oa_recording *graph;
   };
   _Alignas(max_align_t) unsigned char data[]; /* the host's lines of a copy up, or the arguments of run */
 };
 
-/* An allocation. In the tree of live ones until its free is issued, in quarantine after that has run. */
+/* An allocation. It is in the tree of live ones until its free is issued, and in quarantine once that has run. */
 struct block {
-  uint64_t address; /* RED_ZONE bytes into what was allocated */
+  uint64_t address; /* RED_ZONE bytes after the start of the allocation */
   size_t nbytes;
   struct block *next;
   struct operation free; /* here, so that freeing needs no memory */
@@ -82,6 +83,7 @@ struct stream {
   pthread_cond_t issue, completion;
   struct operation *first, **last;
   int64_t issued, completed;
+  oa_recording *recording; /* of a graph; NULL: its work is done */
 };
 
 struct sim {
@@ -91,7 +93,8 @@ struct sim {
   pthread_mutex_t mutex;
   int64_t capacity, used;
   void *live;             /* a tsearch tree of blocks */
-  void *pins;             /* likewise of pinned memory of the host */
+  void *pins;             /* likewise, of pinned host memory */
+  void *variables;        /* likewise, of modules' variables; an old one stays until another one has its place */
   struct stream *streams; /* only ever added to, at the front */
   struct block *oldest, **newest;
   size_t quarantined_bytes;
@@ -104,23 +107,23 @@ __attribute__((format(printf, 2, 3))) static int count_call(oa_device *device, c
   struct sim *sim = device->state;
   int64_t number = atomic_fetch_add_explicit(&sim->calls, 1, memory_order_relaxed) + 1;
   const int64_t fail_at = atomic_load_explicit(&sim->fail_at, memory_order_relaxed);
-  if (__builtin_expect(number != fail_at && (fail_at >= 0 || number < -fail_at), 1)) return OA_OK;
-  char what[256];
+  if (OA_LIKELY(number != fail_at && (fail_at >= 0 || number < -fail_at))) return OA_OK;
+  char text[256];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(what, sizeof what, format, arguments);
+  vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   if (fail_at < 0) {
     char reason[320];
-    snprintf(reason, sizeof reason, "%s failed: SIM_ERROR_LOST", what);
+    snprintf(reason, sizeof reason, "%s failed: SIM_ERROR_LOST", text);
     return oa_device_lost(device, reason);
   }
-  return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INJECTED (call %" PRId64 ")", device->name, what,
+  return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INJECTED (call %" PRId64 ")", device->name, text,
                  number - atomic_load_explicit(&sim->fail_base, memory_order_relaxed));
 }
 
-static int no_host_memory(oa_device *device, const char *what) {
-  return oa_fail(OA_ERROR_MEMORY, "%s: %s: out of host memory", device->name, what);
+static int no_host_memory(oa_device *device, const char *purpose) {
+  return oa_fail(OA_ERROR_MEMORY, "%s: %s: out of host memory", device->name, purpose);
 }
 
 /* -- faults found by workers: kept until the next synchronization. Under sim->mutex. ------------------------------- */
@@ -149,7 +152,7 @@ static int take_report(struct sim *sim) {
 
 static unsigned char *bytes_at(uint64_t address) { return (unsigned char *)(uintptr_t)address; }
 
-/* Returns the place of the first of nbytes bytes that differs, or nbytes. */
+/* Returns the index of the first of nbytes bytes that differs, or nbytes. */
 static size_t first_other(const unsigned char *bytes, int byte, size_t nbytes) {
   if (nbytes == 0 || (bytes[0] == byte && memcmp(bytes, bytes + 1, nbytes - 1) == 0)) return nbytes;
   size_t i = 0;
@@ -157,7 +160,7 @@ static size_t first_other(const unsigned char *bytes, int byte, size_t nbytes) {
   return i;
 }
 
-/* Orders blocks by address; those that overlap count as equal, so that looking for a range finds the block around
+/* Orders blocks by address. Blocks that overlap count as equal, so that a search for a range finds the block around
  * it. */
 static int compare(const void *left, const void *right) {
   const struct block *a = left, *b = right;
@@ -165,30 +168,52 @@ static int compare(const void *left, const void *right) {
   return b->address + b->nbytes <= a->address;
 }
 
-/* Returns whether the range lies in one block of the tree. Under sim->mutex. */
+/* Returns whether one block of the tree has the whole range. Under sim->mutex. */
 static bool is_inside(void *const *tree, uint64_t address, size_t nbytes) {
   const struct block key = {.address = address, .nbytes = nbytes};
-  struct block *const *found = nbytes ? tfind(&key, tree, compare) : NULL;
-  return found && (*found)->address <= address && nbytes <= (*found)->nbytes - (address - (*found)->address);
+  struct block *const *block = nbytes ? tfind(&key, tree, compare) : NULL;
+  return block && (*block)->address <= address && nbytes <= (*block)->nbytes - (address - (*block)->address);
 }
 
-static int check_range(oa_device *device, const char *what, uint64_t address, size_t pitch, size_t width,
+/* Notes a variable of a module: it is memory of the device from now on. */
+static int sim_module_variable(oa_device *device, void *module, const char *name, uint64_t *address, size_t *nbytes) {
+  struct sim *sim = device->state;
+  struct block *variable = calloc(1, sizeof *variable), *const * old;
+  (void)module;
+  if (!variable) return no_host_memory(device, name);
+  variable->address = *address;
+  variable->nbytes = *nbytes;
+  pthread_mutex_lock(&sim->mutex);
+  while (variable->nbytes && (old = tfind(variable, &sim->variables, compare))) {
+    struct block *gone = *old;
+    tdelete(gone, &sim->variables, compare);
+    free(gone);
+  }
+  const bool kept = tsearch(variable, &sim->variables, compare) != NULL;
+  pthread_mutex_unlock(&sim->mutex);
+  if (kept) return OA_OK;
+  free(variable);
+  return no_host_memory(device, name);
+}
+
+static int check_range(oa_device *device, const char *operation, uint64_t address, size_t pitch, size_t width,
                        size_t lines) {
   struct sim *sim = device->state;
   size_t span;
   if ((lines > 1 && pitch < width) || __builtin_mul_overflow(lines - 1, pitch, &span) ||
       __builtin_add_overflow(span, width, &span)) {
     return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INVALID_PITCH: %zu lines of %zu bytes, %zu apart",
-                   device->name, what, lines, width, pitch);
+                   device->name, operation, lines, width, pitch);
   }
   pthread_mutex_lock(&sim->mutex);
-  const bool inside = is_inside(&sim->live, address, span) || is_inside(&sim->pins, address, span);
+  const bool inside = is_inside(&sim->live, address, span) || is_inside(&sim->pins, address, span) ||
+                      is_inside(&sim->variables, address, span);
   pthread_mutex_unlock(&sim->mutex);
   if (inside) return OA_OK;
   return oa_fail(OA_ERROR_BACKEND,
                  "%s: %s of %zu bytes failed: SIM_ERROR_ILLEGAL_ADDRESS: 0x%" PRIx64
                  " and on is not inside one live allocation",
-                 device->name, what, span, address);
+                 device->name, operation, span, address);
 }
 
 /* Under sim->mutex. */
@@ -199,14 +224,13 @@ static void check_freed(struct sim *sim, const unsigned char *memory, size_t nby
          at, nbytes, (uintptr_t)memory);
 }
 
-/* Checks the bytes before and behind an allocation, or the zeros around a piece of one that is live. Under
- * sim->mutex. */
+/* Checks the bytes before and after an allocation, or the zeros around a piece of a live one. Under sim->mutex. */
 static void check_red_zones(struct sim *sim, const unsigned char *memory, size_t nbytes) {
   const uint64_t address = (uintptr_t)memory;
   const struct block key = {.address = address, .nbytes = nbytes};
-  struct block *const *found = tfind(&key, &sim->live, compare);
-  const bool first = !found || (*found)->address == address;
-  const bool last = !found || (*found)->address + (*found)->nbytes == address + nbytes;
+  struct block *const *block = tfind(&key, &sim->live, compare);
+  const bool first = !block || (*block)->address == address;
+  const bool last = !block || (*block)->address + (*block)->nbytes == address + nbytes;
   const size_t before = first_other(memory - RED_ZONE, first ? RED : 0, RED_ZONE);
   const size_t after = first_other(memory + nbytes, last ? RED : 0, RED_ZONE);
   if (before == RED_ZONE && after == RED_ZONE) return;
@@ -289,33 +313,39 @@ static void mark_wait(struct mark *mark) {
 
 /* -- the end of the process ---------------------------------------------------------------------------------------- */
 
-/* The vendors' libraries end before the workers do: functions of theirs that have not begun by then are not run. */
+/* The vendors' libraries end before the workers do: functions of theirs that have not begun by then do not run. */
 static atomic_bool stopping;
-static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for reading while one runs */
+static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for reading while a function runs */
 
-/* Waits for those that run, unless one takes very long. */
+/* Waits for running functions, unless one takes very long. */
 static void stop_running(void) {
   enum { MOST_SECONDS = 10 };
   struct timespec end;
-  if (atomic_load(&oa_forked)) return; /* there are no workers in a child */
+  if (atomic_load(&oa_forked)) return; /* a child has no workers */
   atomic_store(&stopping, true);
   clock_gettime(CLOCK_REALTIME, &end);
   end.tv_sec += MOST_SECONDS;
   if (pthread_rwlock_timedwrlock(&running, &end) == 0) pthread_rwlock_unlock(&running);
 }
 
-/* When this library is loaded: so it stops after the program's own handlers, which may leave regions yet. */
+/* Registered when this library is loaded, so that it runs after the program's own handlers, which may still leave
+ * regions. */
 static __attribute__((constructor)) void stop_at_exit(void) { atexit(stop_running); }
 
 /* -- streams ------------------------------------------------------------------------------------------------------ */
 
 static void run_function(struct sim *sim, struct operation *operation) {
+  const char *fault = NULL;
   pthread_rwlock_rdlock(&running);
-  if (!atomic_load(&stopping)) {
+  if (atomic_load(&stopping))
+    fault = "the process ends, and a call had not begun";
+  else if (operation->kind == RUN)
     operation->run(operation->data);
-  } else {
+  else if (oa_recording_run(operation->graph))
+    fault = "SIM_ERROR_OUT_OF_MEMORY: a graph was not run";
+  if (fault) {
     pthread_mutex_lock(&sim->mutex);
-    report(sim, "the process ends, and a call had not begun");
+    report(sim, "%s", fault);
     pthread_mutex_unlock(&sim->mutex);
   }
   pthread_rwlock_unlock(&running);
@@ -331,6 +361,10 @@ static void execute(struct sim *sim, struct operation *operation) {
       oa_fill_lines(operation->fill.to, operation->fill.pitch, operation->fill.value, operation->fill.unit,
                     operation->fill.width, operation->fill.lines);
       break;
+    case GRAPH:
+      run_function(sim, operation);
+      oa_recording_drop(operation->graph);
+      break;
     case RUN:
       run_function(sim, operation);
       break;
@@ -342,7 +376,7 @@ static void execute(struct sim *sim, struct operation *operation) {
       break;
     case FREE:
       run_free(sim, operation->block);
-      return; /* the operation is the block's */
+      return; /* the operation is part of the block */
   }
   free(operation);
 }
@@ -398,7 +432,7 @@ static void wait_for_all(struct sim *sim) {
 }
 
 /* Finds a stream that stream_create made; a caller's own stream may be any address. */
-static int find_stream(oa_device *device, const char *what, void *pointer, struct stream **found) {
+static int find_stream(oa_device *device, const char *operation, void *pointer, struct stream **found) {
   for (struct stream *stream = streams_of(device->state); stream; stream = stream->next) {
     if (stream == pointer) {
       *found = stream;
@@ -406,19 +440,19 @@ static int find_stream(oa_device *device, const char *what, void *pointer, struc
     }
   }
   return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_INVALID_HANDLE: %p is not a stream of this device",
-                 device->name, what, pointer);
+                 device->name, operation, pointer);
 }
 
 /* Begins a call on a stream: counts it, and finds the stream. */
-static int start(oa_device *device, const char *what, void *pointer, struct stream **stream) {
-  const int status = count_call(device, "%s", what);
-  return status ? status : find_stream(device, what, pointer, stream);
+static int start(oa_device *device, const char *operation, void *pointer, struct stream **stream) {
+  const int status = count_call(device, "%s", operation);
+  return status ? status : find_stream(device, operation, pointer, stream);
 }
 
-/* Begins a call on a stream that touches so many bytes. */
-static int start_bytes(oa_device *device, const char *what, size_t nbytes, void *pointer, struct stream **stream) {
-  const int status = count_call(device, "%s of %zu bytes", what, nbytes);
-  return status ? status : find_stream(device, what, pointer, stream);
+/* Begins a call, which touches so many bytes, on a stream. */
+static int start_bytes(oa_device *device, const char *operation, size_t nbytes, void *pointer, struct stream **stream) {
+  const int status = count_call(device, "%s of %zu bytes", operation, nbytes);
+  return status ? status : find_stream(device, operation, pointer, stream);
 }
 
 static struct operation *operation_new(int kind, size_t nbytes) {
@@ -458,7 +492,7 @@ static int sim_memory(oa_device *device, int64_t *free_bytes, int64_t *total_byt
   return OA_OK;
 }
 
-/* Takes room for a block out of the capacity. Returns false if there is not so much. */
+/* Takes room for a block out of the capacity. Returns false if there is not enough. */
 static bool reserve(struct sim *sim, size_t nbytes) {
   pthread_mutex_lock(&sim->mutex);
   int64_t limit = sim->capacity ? sim->capacity : INT64_MAX;
@@ -510,7 +544,7 @@ static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_
   return OA_OK;
 }
 
-/* Fails after the free was issued, if it is made to fail: the address is gone whatever is returned. */
+/* If it is made to fail, it fails after the free was issued: the address is invalid even then. */
 static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   struct stream *stream = NULL;
@@ -519,9 +553,9 @@ static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t n
   if (status) return status;
   struct block key = {.address = address, .nbytes = nbytes}, *block = NULL;
   pthread_mutex_lock(&sim->mutex);
-  struct block *const *found = nbytes ? tfind(&key, &sim->live, compare) : NULL;
-  if (found && (*found)->address == address && (*found)->nbytes == nbytes) {
-    block = *found;
+  struct block *const *place = nbytes ? tfind(&key, &sim->live, compare) : NULL;
+  if (place && (*place)->address == address && (*place)->nbytes == nbytes) {
+    block = *place;
     tdelete(block, &sim->live, compare);
   }
   pthread_mutex_unlock(&sim->mutex);
@@ -565,20 +599,30 @@ static int sim_trim(oa_device *device) {
   return OA_OK;
 }
 
+static int not_recorded(oa_device *device, const char *operation) {
+  return oa_fail(OA_ERROR_BACKEND, "%s: %s failed: SIM_ERROR_CAPTURE: a graph has no such work", device->name,
+                 operation);
+}
+
 /* How a copy treats its two sides. */
 enum { CHECK_TO = 1, CHECK_FROM = 2, READ_NOW = 4 };
 
-static int issue_copy(oa_device *device, const char *what, void *pointer, int how, uint64_t to, size_t to_pitch,
+static int issue_copy(oa_device *device, const char *operation, void *pointer, int how, uint64_t to, size_t to_pitch,
                       uint64_t from, size_t from_pitch, size_t width, size_t lines) {
   const size_t nbytes = width * lines;
   struct stream *stream = NULL;
-  int status = start_bytes(device, what, nbytes, pointer, &stream);
+  int status = start_bytes(device, operation, nbytes, pointer, &stream);
   if (status || nbytes == 0) return status;
-  if (how & CHECK_TO) status = check_range(device, what, to, to_pitch, width, lines);
-  if (!status && how & CHECK_FROM) status = check_range(device, what, from, from_pitch, width, lines);
+  if (how & CHECK_TO) status = check_range(device, operation, to, to_pitch, width, lines);
+  if (!status && how & CHECK_FROM) status = check_range(device, operation, from, from_pitch, width, lines);
   if (status) return status;
+  if (stream->recording && how & READ_NOW) return not_recorded(device, operation);
+  if (stream->recording)
+    return oa_recording_add_copy(stream->recording, bytes_at(to), to_pitch, bytes_at(from), from_pitch, width, lines)
+               ? no_host_memory(device, operation)
+               : OA_OK;
   struct operation *copy = operation_new(COPY, how & READ_NOW ? nbytes : 0);
-  if (!copy) return no_host_memory(device, what);
+  if (!copy) return no_host_memory(device, operation);
   copy->copy.to = bytes_at(to);
   copy->copy.from = bytes_at(from);
   copy->copy.to_pitch = to_pitch;
@@ -629,33 +673,33 @@ static int sim_pin(oa_device *device, size_t nbytes, void **memory) {
   int status = count_call(device, "pin of %zu bytes", nbytes);
   if (status) return status;
   struct block *block = calloc(1, sizeof *block);
-  void *made = NULL;
+  void *pinned = NULL;
   bool in_tree = false;
-  if (block && nbytes <= PTRDIFF_MAX && posix_memalign(&made, RED_ZONE, nbytes) == 0) {
-    block->address = (uintptr_t)made;
+  if (block && nbytes <= PTRDIFF_MAX && posix_memalign(&pinned, RED_ZONE, nbytes) == 0) {
+    block->address = (uintptr_t)pinned;
     block->nbytes = nbytes;
     pthread_mutex_lock(&sim->mutex);
     in_tree = tsearch(block, &sim->pins, compare) != NULL;
     pthread_mutex_unlock(&sim->mutex);
   }
   if (!in_tree) {
-    free(made);
+    free(pinned);
     free(block);
     return no_host_memory(device, "pin");
   }
-  *memory = made;
+  *memory = pinned;
   return OA_OK;
 }
 
-/* Fails after the memory was unpinned, if it is made to fail. */
+/* If it is made to fail, it fails after the memory was unpinned. */
 static int sim_unpin(oa_device *device, void *memory, size_t nbytes) {
   struct sim *sim = device->state;
   int failure = count_call(device, "unpin of %zu bytes", nbytes);
   struct block key = {.address = (uintptr_t)memory, .nbytes = nbytes}, *block = NULL;
   pthread_mutex_lock(&sim->mutex);
-  struct block *const *found = nbytes ? tfind(&key, &sim->pins, compare) : NULL;
-  if (found && (*found)->address == key.address && (*found)->nbytes == nbytes) {
-    block = *found;
+  struct block *const *place = nbytes ? tfind(&key, &sim->pins, compare) : NULL;
+  if (place && (*place)->address == key.address && (*place)->nbytes == nbytes) {
+    block = *place;
     tdelete(block, &sim->pins, compare);
   }
   pthread_mutex_unlock(&sim->mutex);
@@ -687,6 +731,10 @@ static int sim_fill(oa_device *device, void *pointer, uint64_t to, size_t pitch,
   }
   status = check_range(device, "fill", to, pitch, width, lines);
   if (status) return status;
+  if (stream->recording)
+    return oa_recording_add_fill(stream->recording, bytes_at(to), pitch, value, unit, width, lines)
+               ? no_host_memory(device, "fill")
+               : OA_OK;
   struct operation *fill = operation_new(FILL, 0);
   if (!fill) return no_host_memory(device, "fill");
   fill->fill.to = bytes_at(to);
@@ -724,13 +772,16 @@ static int sim_stream_create(oa_device *device, void **created) {
   return OA_OK;
 }
 
-/* Waits even if it is to fail, so that nothing touches host memory afterwards. */
+/* A wait that is made to fail does not wait, as a driver's need not: its work is still under way. A lost device does
+ * nothing any more, so all of its work is waited for. */
+static bool may_wait(int failure) { return !failure || failure == OA_ERROR_LOST; }
+
 static int sim_stream_synchronize(oa_device *device, void *pointer) {
   struct stream *stream = NULL;
   int failure = count_call(device, "stream_synchronize");
   int status = find_stream(device, "stream_synchronize", pointer, &stream);
   if (status) return status;
-  wait_for(stream);
+  if (may_wait(failure)) wait_for(stream);
   return failure ? failure : take_report(device->state);
 }
 
@@ -756,8 +807,48 @@ static int sim_stream_wait(oa_device *device, void *pointer, void *awaited) {
 static int sim_stream_capturing(oa_device *device, void *pointer, int *capturing) {
   struct stream *stream = NULL;
   int status = start(device, "stream_capturing", pointer, &stream);
-  *capturing = 0;
+  *capturing = !status && stream->recording;
   return status;
+}
+
+static int sim_graph_begin(oa_device *device, void **pointer) {
+  struct stream *stream = NULL;
+  int status = start(device, "graph_begin", *pointer, &stream);
+  if (status) return status;
+  stream->recording = oa_recording_new();
+  return stream->recording ? OA_OK : no_host_memory(device, "graph_begin");
+}
+
+/* Fails after the recording has ended, if it is made to fail. */
+static int sim_graph_end(oa_device *device, void **pointer, void **graph) {
+  struct stream *stream = NULL;
+  const int failure = count_call(device, "graph_end"), status = find_stream(device, "graph_end", *pointer, &stream);
+  *graph = NULL;
+  if (status) return status;
+  if (failure)
+    oa_recording_drop(stream->recording);
+  else
+    *graph = stream->recording;
+  stream->recording = NULL;
+  return failure;
+}
+
+static int sim_graph_launch(oa_device *device, void *pointer, void *graph) {
+  struct stream *stream = NULL;
+  int status = start(device, "graph_launch", pointer, &stream);
+  if (status) return status;
+  if (stream->recording) return not_recorded(device, "graph_launch");
+  struct operation *launch = operation_new(GRAPH, 0);
+  if (!launch) return no_host_memory(device, "graph_launch");
+  launch->graph = oa_recording_share(graph);
+  issue(stream, launch);
+  return OA_OK;
+}
+
+static int sim_graph_destroy(oa_device *device, void *graph) {
+  const int failure = count_call(device, "graph_destroy");
+  oa_recording_drop(graph);
+  return failure;
 }
 
 static int sim_event_create(oa_device *device, void **created) {
@@ -816,20 +907,22 @@ static int sim_event_done(oa_device *device, void *asked, int *done) {
   return OA_OK;
 }
 
-/* Waits even if it is to fail. */
 static int sim_event_synchronize(oa_device *device, void *awaited) {
   struct event *event = awaited;
   int failure = count_call(device, "event_synchronize");
   pthread_mutex_lock(&event->mutex);
   struct mark *mark = mark_share(event->last);
   pthread_mutex_unlock(&event->mutex);
-  if (mark) mark_wait(mark);
+  if (mark && may_wait(failure))
+    mark_wait(mark);
+  else
+    mark_drop(mark);
   return failure;
 }
 
 static int sim_synchronize(oa_device *device) {
   int failure = count_call(device, "synchronize");
-  wait_for_all(device->state);
+  if (may_wait(failure)) wait_for_all(device->state);
   return failure ? failure : take_report(device->state);
 }
 
@@ -837,6 +930,8 @@ static int sim_submit(oa_device *device, void *pointer, void (*run)(void *), con
   struct stream *stream = NULL;
   int status = start(device, "submit", pointer, &stream);
   if (status) return status;
+  if (stream->recording)
+    return oa_recording_add(stream->recording, run, arguments, size) ? no_host_memory(device, "submit") : OA_OK;
   struct operation *operation = operation_new(RUN, size);
   if (!operation) return no_host_memory(device, "submit");
   operation->run = run;
@@ -870,6 +965,10 @@ const oa_backend oa_backend_sim = {
     .stream_synchronize = sim_stream_synchronize,
     .stream_wait = sim_stream_wait,
     .stream_capturing = sim_stream_capturing,
+    .graph_begin = sim_graph_begin,
+    .graph_end = sim_graph_end,
+    .graph_launch = sim_graph_launch,
+    .graph_destroy = sim_graph_destroy,
     .event_create = sim_event_create,
     .event_record = sim_event_record,
     .event_destroy = sim_event_destroy,
@@ -877,6 +976,7 @@ const oa_backend oa_backend_sim = {
     .event_synchronize = sim_event_synchronize,
     .synchronize = sim_synchronize,
     .submit = sim_submit,
+    .module_variable = sim_module_variable,
 };
 
 /* -- public ------------------------------------------------------------------------------------------------------- */
@@ -903,7 +1003,7 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
   sim->capacity = capacity;
   pthread_mutex_unlock(&sim->mutex);
   atomic_store(&sim->fail_at, 0);
-  if ((status = oa_device_read_limit(device))) return status; /* it may be a part of the capacity */
+  if ((status = oa_device_read_limit(device))) return status; /* it may be a percentage of the capacity */
   atomic_store(&sim->delay_us, delay_us);
   int64_t calls = atomic_load(&sim->calls);
   atomic_store(&sim->fail_base, calls);

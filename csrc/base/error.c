@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char last_error[1024];
-static _Thread_local char last_warning[1024];
+static _Thread_local char last_error[OA_TEXT_BYTES];
+static _Thread_local char last_warning[OA_TEXT_BYTES];
 
-/* Formats into a buffer of its own first, as an argument may be the text that is being replaced. */
+/* Formats into its own buffer first: an argument may be the text that is being replaced. */
 static void set_text(char *to, const char *format, va_list arguments) {
-  char text[1024];
+  char text[OA_TEXT_BYTES];
   vsnprintf(text, sizeof text, format, arguments);
   memcpy(to, text, strlen(text) + 1);
 }
@@ -25,7 +25,7 @@ int oa_fail(int status, const char *format, ...) {
 }
 
 int oa_fail_in(int status, const char *format, ...) {
-  char asker[1024];
+  char asker[OA_TEXT_BYTES];
   va_list arguments;
   va_start(arguments, format);
   set_text(asker, format, arguments);
@@ -40,9 +40,9 @@ void oa_warn(const char *format, ...) {
   va_end(arguments);
 }
 
-/* The process's warning. There is one kind so far, and its first text stays. */
+/* The warning of the process. Only one kind exists, and the first text stays. */
 static pthread_mutex_t process_mutex = PTHREAD_MUTEX_INITIALIZER;
-static char process_warning[1024];
+static char process_warning[OA_TEXT_BYTES];
 static atomic_int process_state; /* 0: none yet, 1: to be reported, 2: reported */
 
 void oa_warn_process(const char *format, ...) {
@@ -60,12 +60,12 @@ void oa_warn_process(const char *format, ...) {
 
 const char *oa_take_warning(void) {
   int pending = 1;
-  if (__builtin_expect(atomic_load_explicit(&process_state, memory_order_relaxed) != 1, 1)) return NULL;
+  if (OA_LIKELY(atomic_load_explicit(&process_state, memory_order_relaxed) != 1)) return NULL;
   return atomic_compare_exchange_strong(&process_state, &pending, 2) ? process_warning : NULL;
 }
 
-void oa_error_save(oa_saved_error *saved) { memcpy(saved->text, last_error, sizeof last_error); }
-void oa_error_restore(const oa_saved_error *saved) { memcpy(last_error, saved->text, sizeof last_error); }
+void oa_error_save(oa_saved_error *saved) { memcpy(saved->text, last_error, strlen(last_error) + 1); }
+void oa_error_restore(const oa_saved_error *saved) { memcpy(last_error, saved->text, strlen(saved->text) + 1); }
 
 const char *oa_last_error(void) { return last_error; }
 const char *oa_last_warning(void) { return last_warning; }
@@ -78,19 +78,6 @@ static const char *const status_names[OA_STATUS_COUNT] = {
 
 const char *oa_status_name(int status) {
   return status >= 0 && status < OA_STATUS_COUNT ? status_names[status] : "unknown status";
-}
-
-int oa_version(void) { return OA_VERSION; }
-
-int oa_check_version(int compiled) {
-  const int major = compiled / 10000, minor = compiled / 100;
-  const int same = major ? major == OA_VERSION / 10000 && minor <= OA_VERSION / 100 : minor == OA_VERSION / 100;
-  if (compiled > 0 && same) return OA_OK;
-  return oa_fail(
-      OA_ERROR_VERSION,
-      "oa_check_version: the library is version %d.%d.%d, the program was compiled with the header of version "
-      "%d.%d.%d; compile it again, or install that version",
-      OA_VERSION / 10000, OA_VERSION / 100 % 100, OA_VERSION % 100, major, minor % 100, compiled % 100);
 }
 
 static const struct {
@@ -106,15 +93,21 @@ int64_t oa_itemsize(int dtype) { return dtype >= 0 && dtype < OA_DTYPE_COUNT ? d
 
 const char *oa_dtype_name(int dtype) { return dtype >= 0 && dtype < OA_DTYPE_COUNT ? dtypes[dtype].name : "no dtype"; }
 
+/* The name of an argument; shims may have none for it. */
+static const char *named(const char *name, const char *otherwise) { return name ? name : otherwise; }
+
 int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs one of %s, got %lld", function, name, allowed, (long long)value);
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs one of %s, got %lld", named(function, "offload_args"),
+                 named(name, "an argument"), named(allowed, "its constants"), (long long)value);
 }
 
 int oa_fail_too_large(const char *function, const char *name, int64_t value) {
-  return oa_fail(OA_ERROR_OVERFLOW, "%s: %s is %lld, and this library takes %s", function, name, (long long)value,
+  return oa_fail(OA_ERROR_OVERFLOW, "%s: %s is %lld, and this library takes %s", named(function, "offload_args"),
+                 named(name, "an argument"), (long long)value,
                  value < 0 ? "at least -2147483648 here" : "at most 2147483647 here; split the call");
 }
 
 int oa_fail_null(const char *function, const char *name) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a host address, got NULL", function, name);
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs a host address, got NULL", named(function, "offload_args"),
+                 named(name, "an argument"));
 }

@@ -3,11 +3,13 @@
 #define OA_ERROR_H
 
 #include "offload_args/core.h"
-#include "offload_args/shim.h" /* oa_fail_null and its like */
+#include "offload_args/shim.h" /* oa_fail_null and other failures of shims */
+
+enum { OA_TEXT_BYTES = 2048 }; /* the most bytes of a failure's text, its end included */
 
 /* Sets this thread's text and returns status. */
 int oa_fail(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
-/* Puts the caller in front of the text: "<format...>: <the text so far>". Returns status. */
+/* Puts the caller before the text: "<format...>: <the text so far>". Returns status. */
 int oa_fail_in(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 /* Sets this thread's warning. */
 void oa_warn(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
@@ -16,7 +18,7 @@ void oa_warn_process(const char *format, ...) __attribute__((cold, format(printf
 
 /* Saves and restores the text around cleaning up, so that the first failure is reported. */
 typedef struct oa_saved_error {
-  char text[1024];
+  char text[OA_TEXT_BYTES];
 } oa_saved_error;
 void oa_error_save(oa_saved_error *saved);
 void oa_error_restore(const oa_saved_error *saved);

@@ -37,11 +37,11 @@ bool oa_lines_disjoint(oa_lines a, oa_lines b) {
   if (a.count == 0 || b.count == 0) return true;
   if (a.start + oa_lines_span(a) <= b.start || b.start + oa_lines_span(b) <= a.start) return true;
   if (a.count == 1 && b.count == 1) return false;
-  /* Both begin at fixed places within any divisor of both pitches. A single line has the other's pitch, if it fits
+  /* Both sets of lines repeat with any divisor of both pitches. A single line takes the other's pitch, if it fits
    * between two starts. */
   const int64_t pitch = a.count == 1 ? b.pitch : b.count == 1 ? a.pitch : common_divisor(a.pitch, b.pitch);
   if (a.width > pitch || b.width > pitch) return false;
-  const int64_t gap = ((b.start - a.start) % pitch + pitch) % pitch; /* of b's lines behind a's */
+  const int64_t gap = ((b.start - a.start) % pitch + pitch) % pitch; /* from a start of a to the next start of b */
   return gap >= a.width && gap + b.width <= pitch;
 }
 
@@ -49,7 +49,7 @@ typedef struct axis {
   int64_t size, stride;
 } axis;
 
-/* Keeps the axes in the order of their strides. */
+/* Inserts an axis; the axes stay in the order of their strides. */
 static void insert_axis(axis *axes, int count, axis next) {
   int at = count;
   for (; at > 0 && axes[at - 1].stride > next.stride; at--) axes[at] = axes[at - 1];
@@ -74,7 +74,7 @@ static bool grow_lines(oa_lines *lines, axis next) {
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout) {
   axis axes[OA_MAX_DIMENSIONS];
   int count = 0;
-  int64_t reach = 0; /* from the lowest element to the highest */
+  int64_t reach = 0; /* bytes from the lowest element to the highest */
   if (ndim < 0 || ndim > OA_MAX_DIMENSIONS) return OA_ERROR_ARGUMENT;
   *layout = (oa_layout){.size = 1};
   bool empty = false;
@@ -98,7 +98,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
       return OA_ERROR_OVERFLOW;
     if (back) {
       layout->reversed = true;
-      layout->low -= extent; /* within reach */
+      layout->low -= extent; /* no overflow: extent is within reach */
     }
     insert_axis(axes, count++, (axis){shape[i], stride});
   }
@@ -110,7 +110,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
   bool regular = true;
   for (int i = 0; i < count; i++) {
     layout->overlapping |= axes[i].stride < inner;
-    regular &= axes[i].stride % itemsize == 0; /* else most elements would be where devices can't read them */
+    regular &= axes[i].stride % itemsize == 0; /* otherwise most elements would be where devices can't read them */
     regular &= grow_lines(&lines, axes[i]);
     inner += axes[i].stride * (axes[i].size - 1);
   }
@@ -123,7 +123,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
 static void add_axis(oa_pieces *p, struct oa_axis next) {
   for (int k = 0; k < 2; k++) {
     const int64_t reach = (next.size - 1) * next.step[k];
-    if (reach < 0) p->at[k] -= reach; /* index 0 is not the lowest */
+    if (reach < 0) p->at[k] -= reach; /* the lowest element is the last one, not that of index 0 */
     if (next.step[0] < 0) p->at[k] += reach;
   }
   if (next.step[0] < 0) next = (struct oa_axis){next.size, {-next.step[0], -next.step[1]}, 0};
@@ -132,7 +132,7 @@ static void add_axis(oa_pieces *p, struct oa_axis next) {
   p->axis[at] = next;
 }
 
-/* Makes one axis of neighbours that are one on both sides. */
+/* Merges neighbouring axes that are one axis on both sides. */
 static void merge_axes(oa_pieces *p) {
   int merged = 0;
   for (int i = 0; i < p->axes; i++) {
@@ -155,7 +155,7 @@ void oa_pieces_start(oa_pieces *p, int ndim, const int64_t *shape, const int64_t
   *p = (oa_pieces){.width = itemsize, .count = 1, .pieces = 1};
   for (int i = 0; i < ndim; i++) {
     const struct oa_axis next = {shape[i], {strides[i], other ? other[i] : strides[i]}, 0};
-    if (next.size > 1 && (next.step[0] || next.step[1])) add_axis(p, next); /* else the same elements again */
+    if (next.size > 1 && (next.step[0] || next.step[1])) add_axis(p, next); /* otherwise the same elements again */
   }
   merge_axes(p);
   if (p->axes && p->axis[0].step[0] == itemsize && p->axis[0].step[1] == itemsize) {
@@ -184,7 +184,7 @@ bool oa_pieces_next(oa_pieces *p, oa_lines *lines, oa_lines *other) {
   if (other) *other = (oa_lines){p->at[1], p->width, p->pitch[1], p->count};
   for (int i = 0; i < p->axes; i++) {
     struct oa_axis *axis = &p->axis[i];
-    const int64_t times = ++axis->index == axis->size ? 1 - axis->size : 1; /* back to its beginning, or one further */
+    const int64_t times = ++axis->index == axis->size ? 1 - axis->size : 1; /* one further, or back to its beginning */
     for (int k = 0; k < 2; k++) p->at[k] += times * axis->step[k];
     if (times == 1) break;
     axis->index = 0;
@@ -192,7 +192,8 @@ bool oa_pieces_next(oa_pieces *p, oa_lines *lines, oa_lines *other) {
   return true;
 }
 
-/* count elements, step bytes apart in the array and next to each other packed. Constant sizes become plain moves. */
+/* Copies count elements, which are step bytes apart in the array and contiguous when packed. Constant sizes become
+ * plain moves. */
 static void run_of(char *packed, char *element, int64_t step, int64_t itemsize, int64_t count, bool gather) {
 #define RUN(size)                                                                                           \
   case size:                                                                                                \
@@ -208,7 +209,7 @@ static void run_of(char *packed, char *element, int64_t step, int64_t itemsize, 
       memcpy(element, packed, (size_t)(count * itemsize));
     return;
   }
-  switch (itemsize) { /* oa_itemsize gives no other */
+  switch (itemsize) { /* oa_itemsize returns no other size */
     RUN(1);
     RUN(2);
     RUN(4);
@@ -239,7 +240,7 @@ static void walk(char *packed, char *data, int ndim, const int64_t *shape, const
     skipped = 0;
     if ((count -= run) == 0) return;
     int axis = ndim - 2;
-    while (++index[axis] == shape[axis]) index[axis--] = 0; /* there are more: an axis is left that has room */
+    while (++index[axis] == shape[axis]) index[axis--] = 0; /* elements are left, so an axis has room */
   }
 }
 

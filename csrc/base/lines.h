@@ -1,6 +1,6 @@
-/* Lines, the one shape the core reasons about: `count` lines of `width` bytes, the starts `pitch` bytes apart, the
- * first at `start`. A contiguous array is one line; a matrix with a leading dimension has one a column (or row); a
- * strided vector one an element. */
+/* Lines, the one shape that the core reasons about: `count` lines of `width` bytes, the starts `pitch` bytes apart, the
+ * first at `start`. A contiguous array is one line, a matrix with a leading dimension one line a column (or row), and a
+ * strided vector one line an element. */
 #ifndef OA_LINES_H
 #define OA_LINES_H
 
@@ -11,7 +11,7 @@
 #define OA_MAX_DIMENSIONS 64
 
 typedef struct oa_lines {
-  int64_t start; /* in bytes, counted from a place that the user of the lines chooses */
+  int64_t start; /* in bytes, from a place that the user of the lines chooses */
   int64_t width, pitch, count;
 } oa_lines;
 
@@ -21,20 +21,20 @@ static inline int64_t oa_lines_span(oa_lines a) {
 }
 static inline int64_t oa_lines_bytes(oa_lines a) { return a.width * a.count; }
 
-/* Returns the same bytes as one line, where lines touch each other. */
+/* Returns the same bytes as one line, if the lines touch each other. */
 oa_lines oa_lines_simplest(oa_lines a);
 /* Returns whether every byte of inner is a byte of outer. */
 bool oa_lines_contain(oa_lines outer, oa_lines inner);
-/* Returns whether no byte is in both. May return false for some lines that are disjoint, never true for others. */
+/* Returns whether the two share no byte. May return false for disjoint lines, but never true for lines that overlap. */
 bool oa_lines_disjoint(oa_lines a, oa_lines b);
 
 /* The bytes that an array of some shape and strides (bytes) touches, relative to the address of its index 0. */
 typedef struct oa_layout {
-  oa_lines lines;    /* valid if `regular` */
-  int64_t low, span; /* of all bytes touched; low <= 0 */
+  oa_lines lines;    /* only if `regular` */
+  int64_t low, span; /* offset and span of all touched bytes; low <= 0 */
   int64_t size;      /* elements */
-  bool regular;      /* it is lines, and its elements lie at multiples of their size from the first */
-  bool overlapping;  /* some bytes are reached by two indices (zero strides and the like), or may be */
+  bool regular;      /* its bytes are lines, and its elements start at multiples of their size from the first */
+  bool overlapping;  /* two indices reach the same byte (zero strides, for example), or may */
   bool reversed;     /* a stride is negative */
 } oa_layout;
 
@@ -42,35 +42,36 @@ typedef struct oa_layout {
  * text. */
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout);
 
-/* The elements of an array, or of two of one shape side by side, in pieces. A piece is lines that one 2-D copy can
- * name, and never has a byte between two elements. */
+/* The elements of an array, or of two arrays of one shape side by side, in pieces. A piece is lines that one 2-D copy
+ * can name; it has no byte between two elements. */
 typedef struct oa_pieces {
-  int64_t width, count, pitch[2]; /* of the lines of every piece; the pitch on each side */
-  int64_t at[2];                  /* where the next piece begins, from the lowest byte of each side */
-  int64_t pieces, left;           /* in all, and to come */
-  int axes;                       /* that no piece has */
+  int64_t width, count, pitch[2]; /* the lines of every piece, with a pitch on each side */
+  int64_t at[2];                  /* start of the next piece, from the lowest byte of each side */
+  int64_t pieces, left;           /* number of pieces in all, and of those that are left */
+  int axes;                       /* axes that are not part of a piece */
   struct oa_axis {
     int64_t size, step[2], index;
   } axis[OA_MAX_DIMENSIONS];
 } oa_pieces;
-/* The shape and strides are some that oa_layout_of took, with no extent of 0. other: the strides of the second array,
- * or NULL. With NULL the lines follow the memory; else they run along the longest axis that can be lines on both sides,
- * which makes the fewest pieces. */
+/* The shape and strides were accepted by oa_layout_of, and no extent is 0. other: the strides of the second array, or
+ * NULL. With NULL the lines follow the memory. Otherwise they run along the longest axis that can be lines on both
+ * sides, which makes the fewest pieces. */
 void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, const int64_t *other,
                      int64_t itemsize);
-/* Fills the next piece's lines on each side, from the lowest bytes; false if there is none. other may be NULL. */
+/* Writes the next piece's lines on each side, from the lowest bytes; returns false after the last piece. other may be
+ * NULL. */
 bool oa_pieces_next(oa_pieces *pieces, oa_lines *lines, oa_lines *other);
 
-/* Copies between an array and its elements [first, first + count) in C order, packed. No dimension may be 0 unless
- * count is. */
+/* Copies the elements [first, first + count) in C order between an array and packed memory. No dimension may be 0
+ * unless count is. */
 void oa_gather(void *packed, const void *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
                int64_t first, int64_t count);
 void oa_scatter(void *data, const void *packed, int ndim, const int64_t *shape, const int64_t *strides,
                 int64_t itemsize, int64_t first, int64_t count);
 
-/* Copies lines from one host address to another; as one block where both are contiguous. */
+/* Copies lines from one host address to another; as one block if both sides are contiguous. */
 void oa_copy_lines(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines);
-/* Writes the low `unit` bytes of value (1, 2 or 4) over and over to lines; unit divides their addresses and width. */
+/* Fills lines with the low `unit` bytes of value (1, 2 or 4), repeated; unit divides their addresses and width. */
 void oa_fill_lines(void *to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines);
 
 #endif

@@ -1,23 +1,23 @@
-/* The nodes of the machine's memory (NUMA): which one is near a device, and memory from there. */
+/* The NUMA nodes of the machine: which node is near a device, and memory from that node. */
 #ifndef OA_NODES_H
 #define OA_NODES_H
 
 #include <stdbool.h>
 
-/* Returns the node that the system says is near the PCI device of that name ("0000:1B:00.0"), or -1. */
+/* Returns the node that the system reports for the PCI device of that name ("0000:1B:00.0"), or -1. */
 int oa_node_of_pci(const char *name);
 
-/* How a thread takes new memory. */
+/* Where the kernel allocates a thread's new memory. */
 typedef struct oa_node_policy {
   bool changed;
   int mode;
   unsigned long nodes[16];
 } oa_node_policy;
 
-/* Has this thread take new memory from that node as long as it has some; *before: its policy so far. Does nothing for
- * -1, or where the system refuses. */
+/* Allocates this thread's new memory on that node while it has some; *before: the thread's policy so far. Does nothing
+ * for -1, or if the system refuses. */
 void oa_node_prefer(int node, oa_node_policy *before);
-/* Gives the thread its policy back. */
+/* Restores the thread's policy. */
 void oa_node_restore(const oa_node_policy *before);
 
 #endif

@@ -19,9 +19,9 @@ static uint16_t pack(double number, format f) {
   int exponent;
   frexp(number, &exponent); /* |number| is in [2^(exponent - 1), 2^exponent) */
   const int normal = exponent - 1 > f.least ? exponent - 1 : f.least;
-  /* The number counted in units of its last place, which rint rounds: exactly, for both steps scale by powers of 2. */
+  /* The number in units of its last place, rounded by rint. This is exact, as both steps scale by powers of 2. */
   const double units = rint(ldexp(fabs(number), f.digits - normal));
-  /* A subnormal has the exponent field 0, and no leading bit. Rounding up may carry into the exponent: rightly so. */
+  /* A subnormal has the exponent field 0 and no leading bit. A carry from rounding up into the exponent is right. */
   const double bits = units + (units != 0 ? (double)(normal - f.least) * (double)(1 << f.digits) : 0);
   return sign | (bits < infinity ? (uint16_t)bits : infinity);
 }

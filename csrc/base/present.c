@@ -10,7 +10,7 @@ static void refresh(oa_present *node) {
   if (node->right) node->highest = max_of(node->highest, node->right->highest);
 }
 
-/* Ties on low are broken by address, so that every element has one place and can be found again. */
+/* Breaks ties on low by address, so that every element has one place and can be found again. */
 static int before(const oa_present *a, const oa_present *b) {
   return a->low != b->low ? a->low < b->low : (uintptr_t)a < (uintptr_t)b;
 }
@@ -67,10 +67,10 @@ void oa_present_remove(oa_present_table *table, oa_present *element) { table->ro
 
 static int visit_in(oa_present *tree, uintptr_t low, uintptr_t high, int (*visit)(oa_present *, void *), void *data) {
   if (!tree || tree->highest <= low) return 0;
-  int found = visit_in(tree->left, low, high, visit, data);
-  if (found) return found;
+  int result = visit_in(tree->left, low, high, visit, data);
+  if (result) return result;
   if (tree->low >= high) return 0;
-  if (tree->high > low && (found = visit(tree, data))) return found;
+  if (tree->high > low && (result = visit(tree, data))) return result;
   return visit_in(tree->right, low, high, visit, data);
 }
 

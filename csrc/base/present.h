@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 typedef struct oa_present {
-  uintptr_t low, high; /* set by the owner before inserting */
-  /* the tree's own */
+  uintptr_t low, high; /* set by the owner before it inserts the element */
+  /* owned by the tree */
   struct oa_present *left, *right;
   uintptr_t highest;
   uint32_t priority;
@@ -23,7 +23,7 @@ typedef struct oa_present_table {
 
 void oa_present_insert(oa_present_table *table, oa_present *element);
 void oa_present_remove(oa_present_table *table, oa_present *element);
-/* Calls visit for each element that overlaps [low, high), lowest first, until a call returns another number than 0.
+/* Calls visit for each element that overlaps [low, high), lowest first, until a call returns a number other than 0.
  * Returns that number, or 0. */
 int oa_present_visit(const oa_present_table *table, uintptr_t low, uintptr_t high,
                      int (*visit)(oa_present *element, void *data), void *data);

@@ -1,9 +1,10 @@
-#define _GNU_SOURCE /* sets of CPUs */
+#define _GNU_SOURCE /* cpu_set_t and its functions */
 #include "base/settings.h"
 
 #include <ctype.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 static const char memory_variable[] = "OFFLOAD_ARGS_MEMORY_LIMIT";
 static const char pinned_variable[] = "OFFLOAD_ARGS_PINNED_LIMIT";
 static const char threads_variable[] = "OFFLOAD_ARGS_THREADS";
+static const char guard_variable[] = "OFFLOAD_ARGS_GUARD";
 
 int oa_parse_bytes(const char *text, int64_t total, int64_t *bytes) {
   static const struct {
@@ -19,7 +21,7 @@ int oa_parse_bytes(const char *text, int64_t total, int64_t *bytes) {
     double factor;
   } units[] = {{"", 1},      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
                {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-  if (!isdigit((unsigned char)*text)) return OA_ERROR_ARGUMENT; /* strtod would take signs, blanks and "inf" */
+  if (!isdigit((unsigned char)*text)) return OA_ERROR_ARGUMENT; /* strtod would accept signs, blanks and "inf" */
   char *end;
   const double number = strtod(text, &end);
   const size_t digits = strspn(text, "0123456789.");
@@ -59,7 +61,23 @@ static int asked_threads(int *threads) {
   return oa_fail(OA_ERROR_ARGUMENT, "%s=%s: needs a number from 1 to 1024", threads_variable, text);
 }
 
+/* Returns 0, 1, or -1 if the text is neither. */
+static int asked_guard(void) {
+  const char *text = getenv(guard_variable);
+  if (!text || !*text || strcmp(text, "0") == 0) return 0;
+  return strcmp(text, "1") == 0 ? 1 : -1;
+}
+
+bool oa_settings_guard(void) {
+  static atomic_int known = -1;
+  int asked = atomic_load_explicit(&known, memory_order_relaxed);
+  if (OA_UNLIKELY(asked < 0)) atomic_store(&known, asked = asked_guard() > 0);
+  return asked;
+}
+
 int oa_settings_check(void) {
+  if (asked_guard() < 0)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s=%s: needs 0 or 1", guard_variable, getenv(guard_variable));
   int threads;
   int64_t ignored;
   int status = bytes_of(memory_variable, 0, &ignored);
@@ -69,7 +87,7 @@ int oa_settings_check(void) {
 
 /* -- CPUs --------------------------------------------------------------------------------------------------------- */
 
-/* Returns the whole CPUs of a cgroup's bandwidth limit, 0 if it has none. The file has "quota period" or, at v1, the
+/* Returns the whole CPUs of a cgroup's bandwidth limit; 0 if it has none. The file has "quota period", or at v1 the
  * quota. */
 static int cgroup_cpus(const char *quota_path, const char *period_path) {
   char first[32] = "";
@@ -87,7 +105,7 @@ static int cgroup_cpus(const char *quota_path, const char *period_path) {
   return quota < period ? 1 : (int)(quota / period);
 }
 
-/* Returns the tightest limit of this process's cgroup and those around it. */
+/* Returns the tightest limit of this process's cgroup and its parents. */
 static int cgroup_limit(void) {
   int least = cgroup_cpus("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   char line[512], group[512] = "";
@@ -109,7 +127,7 @@ static int cgroup_limit(void) {
 
 /* Returns the CPUs that this process may use. */
 static int usable_cpus(void) {
-  cpu_set_t *set = CPU_ALLOC(8192); /* a cpu_set_t has fewer, and is refused on large machines */
+  cpu_set_t *set = CPU_ALLOC(8192); /* a cpu_set_t holds fewer, and is refused on large machines */
   int cpus = 1;
   if (set) {
     if (sched_getaffinity(0, CPU_ALLOC_SIZE(8192), set) == 0) cpus = CPU_COUNT_S(CPU_ALLOC_SIZE(8192), set);
@@ -124,7 +142,7 @@ int oa_settings_threads(int *helpers) {
   int threads;
   *helpers = INT_MAX;
   if (asked_threads(&threads) == OA_OK && threads) return threads;
-  const int cpus = usable_cpus() - 1; /* one is left to the program's own work */
+  const int cpus = usable_cpus() - 1; /* one CPU is left for the program's own work */
   *helpers = cpus;
   return cpus < 1 ? 1 : cpus > MOST ? MOST : cpus;
 }

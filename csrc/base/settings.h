@@ -1,19 +1,23 @@
-/* The settings of the environment, and the CPUs that this process may use. */
+/* Settings from the environment, and the CPUs that this process may use. */
 #ifndef OA_SETTINGS_H
 #define OA_SETTINGS_H
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Checks the variables of this file. Returns OA_ERROR_ARGUMENT with a text that names the first wrong one. */
+/* Checks the environment variables of this file. Returns OA_ERROR_ARGUMENT with a text that names the first wrong
+ * one. */
 int oa_settings_check(void);
+/* Returns OFFLOAD_ARGS_GUARD: whether all regions guard their arrays. The variable is read once. */
+bool oa_settings_guard(void);
 /* Returns the number of threads for the copies of one device, the caller's own included: OFFLOAD_ARGS_THREADS, or one
- * less than the CPUs this process may use (affinity and cgroup), at least 1 and at most 12. *helpers: how many threads
- * beside the callers there may be for all devices together. */
+ * less than the CPUs that this process may use (affinity and cgroup), at least 1 and at most 12. *helpers: the most
+ * threads beside the callers, for all devices together. */
 int oa_settings_threads(int *helpers);
-/* Set *limit to OFFLOAD_ARGS_MEMORY_LIMIT and OFFLOAD_ARGS_PINNED_LIMIT in bytes; percent are of total. INT64_MAX: no
- * limit is set. */
+/* Set *limit to OFFLOAD_ARGS_MEMORY_LIMIT and OFFLOAD_ARGS_PINNED_LIMIT in bytes; a percentage is of total. INT64_MAX:
+ * no limit is set. */
 int oa_settings_memory_limit(int64_t total, int64_t *limit);
 int oa_settings_pinned_limit(int64_t total, int64_t *limit);
 /* Reads "1048576", "1MiB", "1.5GB" or "50%" (of total) as bytes. Returns OA_ERROR_ARGUMENT, without a text, for

@@ -1,6 +1,6 @@
 #include "base/threads.h"
 
-#include "base/core.h"
+#include "base/runtime.h"
 #include "base/settings.h"
 
 #include <limits.h>
@@ -10,32 +10,32 @@
 #include <emmintrin.h>
 #endif
 
-/* A call of oa_threads_run, on its caller's stack. All of it is guarded by `mutex`, a leaf. */
+/* One call of oa_threads_run, on its caller's stack. `mutex`, a leaf, guards all of it. */
 typedef struct task {
   const void *owner;
   void (*run)(void *);
   void *data;
-  int wanted, active; /* threads still asked for, and inside run, besides the caller */
+  int wanted, active; /* threads that it still asks for; threads inside run, besides the caller */
   pthread_cond_t left;
   struct task *next;
 } task;
 
 enum {
-  WAKE = 4,         /* others that a thread wakes at most: waking one costs as much as a small copy */
+  WAKE = 4,         /* the most threads that a thread wakes: waking one costs as much as a small copy */
   EXPECTED = 100000 /* ns; waking takes 20 to 35 us, and a region calls some 10 us after it was entered */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t posted = PTHREAD_COND_INITIALIZER;
 static task *tasks;
-static int started, idle, looking; /* looking: awake, and as good as idle */
-static atomic_uint posts;          /* tasks so far */
-static atomic_int looks;           /* of look_out, so far */
-static _Atomic int64_t expected;   /* until then a task may come, by now() */
-static atomic_int count;           /* of an owner; 0: not known yet */
-static atomic_int most;            /* that may be started */
+static int started, idle, looking; /* looking: awake, and counted as idle */
+static atomic_uint posts;          /* number of tasks so far */
+static atomic_int looks;           /* number of calls of look_out so far */
+static _Atomic int64_t expected;   /* a task is expected until then, in now()'s time */
+static atomic_int count;           /* threads of one owner; 0: not known yet */
+static atomic_int most;            /* the most that may be started */
 
-/* Returns how many more threads may join the tasks of an owner, the callers of which count, too. */
+/* Returns how many more threads may join the tasks of an owner; its callers count as threads. */
 static int room_of(const void *owner) {
   int room = oa_threads_count();
   for (const task *t = tasks; t; t = t->next)
@@ -55,12 +55,12 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Wakes up to so many of the threads that sleep, or fewer. */
+/* Wakes at most that many sleeping threads. */
 static void wake(int threads) {
   for (int i = 0; i < threads && i < WAKE; i++) pthread_cond_signal(&posted);
 }
 
-/* Looks out for a task while one is expected. Returns whether one came. Frees the mutex meanwhile. */
+/* Polls for a task while one is expected. Returns whether one came. Frees the mutex meanwhile. */
 static bool look_out(void) {
   const unsigned seen = atomic_load(&posts);
   if (now() >= atomic_load(&expected)) return false;
@@ -99,7 +99,7 @@ static void *work(void *unused) {
   return NULL;
 }
 
-/* Reads the settings: how many threads an owner has, and all owners together beside the callers. */
+/* Reads the settings: the threads of one owner, and those of all owners together beside the callers. */
 static int automatic(void) {
   int helpers;
   const int threads = oa_settings_threads(&helpers);
@@ -138,7 +138,7 @@ void oa_threads_run(const void *owner, void (*run)(void *), void *data, int part
   atomic_fetch_add(&posts, 1);
   const int room = room_of(owner), wanted = t.wanted < room ? t.wanted : room;
   for (int missing = wanted - idle - looking; missing > 0 && started < atomic_load(&most); missing--) {
-    if (oa_start_thread(work, NULL)) break; /* fewer threads do the work */
+    if (oa_start_thread(work, NULL)) break; /* fewer threads then do the work */
     started++;
   }
   const int asked = wanted - looking, sleeping = asked < idle ? asked : idle;

@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A bounded queue of many writers and readers without a lock: a cell's turn says which of them may use it. At position
- * p a writer may fill the cell whose turn is p and makes it p + 1; a reader may empty it then and makes it p + CELLS. A
- * full queue loses the event and counts it: no writer ever waits for a reader. */
+/* A bounded queue of many writers and readers without a lock. The turn of a cell says which of them may use it. At
+ * position p a writer may fill the cell whose turn is p, and makes it p + 1; then a reader may empty it, and makes it p
+ * + CELLS. A full queue drops the event and counts it: no writer waits for a reader. */
 enum { CELLS = 1 << 15 };
 
 typedef struct cell {
@@ -16,7 +16,7 @@ typedef struct cell {
   oa_trace_event event;
 } cell;
 
-static _Atomic(cell *) cells; /* made when the first trace starts, and never freed: a writer may be late */
+static _Atomic(cell *) cells; /* allocated when the first trace starts, and never freed: a writer may be late */
 static _Atomic uint64_t next_written, next_read;
 static _Atomic int64_t dropped;
 
@@ -49,7 +49,7 @@ static void push(const oa_trace_event *event) {
       atomic_store_explicit(&mine->turn, position + 1, memory_order_release);
       return;
     }
-    if (turn < position) { /* not read yet since the last time round */
+    if (turn < position) { /* its event of the last round is not read yet */
       atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
       return;
     }
@@ -83,10 +83,10 @@ int oa_trace_set(int flags) {
   if (flags & ~(OA_TRACE_ON | OA_TRACE_CHECKSUMS | OA_TRACE_UNDER_WAY))
     return oa_fail(OA_ERROR_ARGUMENT, "oa_trace_set: flags needs a sum of oa_trace_flags, got %d", flags);
   if (flags & ~OA_TRACE_UNDER_WAY && !atomic_load(&cells)) {
-    cell *made = malloc(CELLS * sizeof *made), *none = NULL;
-    if (!made) return oa_fail(OA_ERROR_MEMORY, "oa_trace_set: no host memory for %d events", CELLS);
-    for (uint64_t i = 0; i < CELLS; i++) atomic_init(&made[i].turn, i);
-    if (!atomic_compare_exchange_strong(&cells, &none, made)) free(made); /* another thread was faster */
+    cell *queue = malloc(CELLS * sizeof *queue), *none = NULL;
+    if (!queue) return oa_fail(OA_ERROR_MEMORY, "oa_trace_set: no host memory for %d events", CELLS);
+    for (uint64_t i = 0; i < CELLS; i++) atomic_init(&queue[i].turn, i);
+    if (!atomic_compare_exchange_strong(&cells, &none, queue)) free(queue); /* another thread was faster */
   }
   atomic_store(&oa_tracing, flags);
   return OA_OK;

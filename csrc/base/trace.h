@@ -1,24 +1,24 @@
-/* The trace: a bounded queue of events. While it is off, each place that notes something costs one load and one branch
- * that is never taken. Places note an event once it is over; programs read the events with oa_trace_read. */
+/* The trace: a bounded queue of events. While it is off, each place that notes an event costs one load and one branch
+ * that is never taken. An event is noted once it is over; programs read events with oa_trace_read. */
 #ifndef OA_TRACE_H
 #define OA_TRACE_H
 
-#include "base/core.h"
+#include "base/runtime.h"
 
-extern atomic_int oa_tracing; /* oa_trace_flags; 0 nearly always */
+extern atomic_int oa_tracing; /* oa_trace_flags; usually 0 */
 
 int64_t oa_trace_now(void);
 
 /* Returns the time now, or 0 while no events are recorded. An event that began at 0 is never noted. */
 static inline int64_t oa_trace_begin(void) {
   const int flags = atomic_load_explicit(&oa_tracing, memory_order_relaxed);
-  return __builtin_expect(flags & (OA_TRACE_ON | OA_TRACE_CHECKSUMS), 0) ? oa_trace_now() : 0;
+  return OA_UNLIKELY(flags & (OA_TRACE_ON | OA_TRACE_CHECKSUMS)) ? oa_trace_now() : 0;
 }
 
-/* Notes something that began then and ends now, on the device of that number. name and why may be NULL. */
+/* Notes an event that began at `begun` and ends now, on the device of that number. name and why may be NULL. */
 void oa_trace_note(int kind, int64_t begun, int device, uint64_t region, int64_t tag, const char *name, const char *why,
                    int64_t nbytes, int status);
-/* Notes an event that the caller filled but for the thread and the texts. */
+/* Notes an event. The caller filled it, except for the thread and the texts. */
 void oa_trace_push(oa_trace_event *event, const char *name, const char *why);
 
 #endif

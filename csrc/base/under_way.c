@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-/* A few entries, as each stands for a thread that waits; more threads than that are not shown. The mutex is a leaf. */
+/* A few entries suffice: each stands for a thread that waits. Further threads are not shown. The mutex is a leaf. */
 enum { ENTRIES = 64 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-  oa_under_way is; /* kind is OA_TRACE_NONE where the entry is free */
+  oa_under_way is; /* kind is OA_TRACE_NONE if the entry is free */
   _Atomic int64_t done;
 } entries[ENTRIES];
 

@@ -6,16 +6,16 @@
 #include "base/trace.h"
 
 static inline bool oa_under_way_wanted(void) {
-  return __builtin_expect(atomic_load_explicit(&oa_tracing, memory_order_relaxed) & OA_TRACE_UNDER_WAY, 0);
+  return OA_UNLIKELY(atomic_load_explicit(&oa_tracing, memory_order_relaxed) & OA_TRACE_UNDER_WAY);
 }
 
-/* Notes that something begins now: an oa_trace_kind, and for people the name of its array or the reason of the wait
- * (may be NULL). Returns its entry, or 0 if there is no room for it. Call it if oa_under_way_wanted, and pass the
- * result, else 0, to the functions below. */
+/* Notes that something begins now: kind is an oa_trace_kind, name that of its array or the reason of the wait (for
+ * people; may be NULL). Returns its entry, or 0 if there is no room for it. Call it only if oa_under_way_wanted; pass
+ * its result, otherwise 0, to the functions below. */
 int oa_under_way_begin(int kind, int device, int64_t nbytes, const char *name);
-/* Notes that so many more of its bytes were copied; by any thread. */
+/* Notes that another nbytes of its bytes were copied; any thread may call it. */
 void oa_under_way_add(int entry, int64_t nbytes);
-/* Notes that it is over. */
+/* Notes the end of the copy or wait. */
 void oa_under_way_end(int entry);
 
 #endif

@@ -1,37 +1,38 @@
-/* Calls of the core's own, such as copying contents: they begin and end as all calls do (offload_args/shim.h). */
+/* The core's own calls, such as copying contents: they begin and end as all calls do (offload_args/shim.h). */
 #ifndef OA_CALL_H
 #define OA_CALL_H
 
-#include "offload_args/shim.h"
+#include "call/operand.h"
 
-#include <stdbool.h>
-
-/* The extent kind of such operands: all elements of the pointer. */
-enum { OA_EXTENT_ALL = 100 };
-/* Added to the access of an operand whose address is taken, so that the call itself reads nothing. oa_begin makes the
- * access an overwrite where the caller has to fill the group with zeros. */
-enum { OA_ADDRESS_ONLY = 1 << 16 };
-/* oa_call.open: the call has begun; it has begun, and its stream has nothing to note at its end. */
-enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED };
+/* oa_call.open: the call has begun; it has begun, and its stream notes nothing at its end, because an address was
+ * taken, or because a graph captured it. */
+enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED, OA_CALL_CAPTURED };
 
 /* The state of a call with lists of pointers, until it ends. */
 typedef struct oa_lists {
-  oa_operand *given; /* the caller's operands, which the call has again at its end */
-  int given_count;
-  char *names;      /* of the operands, for messages; or NULL */
-  void **addresses; /* one for each pointer; on the host they are used here */
+  oa_operand *caller_operands; /* the caller's operands, which the call gets back at its end */
+  int caller_count;
+  char *names;      /* names of the operands, for messages; NULL without any */
+  void **addresses; /* one for each pointer; on the host they are used directly */
   uint64_t address; /* on the device; 0: there is no memory to free */
   size_t nbytes;
-  oa_operand operands[]; /* one an array */
+  oa_operand operands[]; /* one for each array */
 } oa_lists;
 
-/* Begins a call without a library as oa_begin does. Called with the core's lock, which is free when it returns. */
+/* Fails to begin a call whose `open` is not 0. Returns the status. */
+__attribute__((cold)) int oa_call_fail_open(const char *function, const oa_call *call);
+/* Begins a call without a library, as oa_begin does. Called with the core's lock, which is free when it returns. */
 int oa_begin_locked(oa_call *call);
 /* Ends a call after oa_begin, and marks nothing as written or used. */
 void oa_call_cancel(oa_call *call);
-/* Cancels a call that failed; keeps the text of the failure. Returns the status. */
+/* Cancels a failed call; keeps the text of the failure. Returns the status. */
 int oa_call_fail(oa_call *call, int status);
-/* Returns whether an oa_access writes. */
-static inline bool oa_writes(int access) { return access & OA_OVERWRITE; }
+
+/* Returns whether a call that has begun writes no element of any operand. */
+static inline bool oa_call_writes_nothing(const oa_call *call) {
+  for (const oa_operand *o = call->operands, *end = o + call->count; o < end; o++)
+    if (o->touched && oa_writes(o->access)) return false;
+  return true;
+}
 
 #endif

@@ -1,5 +1,5 @@
-/* Contents: functions that fill a pointer, copy it on the device, and read it to the host. Each is a call from oa_begin
- * to oa_end. An array of any strides is processed in pieces that one 2-D copy can name. */
+/* Contents: functions that fill a pointer, copy it on the device, and read it to the host. Each one is a call from
+ * oa_begin to oa_end. An array with any strides is processed in pieces that one 2-D copy can name. */
 #include "base/trace.h"
 #include "call/call.h"
 #include "device/memory.h"
@@ -11,14 +11,14 @@
 
 /* -- arguments -- */
 
-/* An array on the device: a pointer, and the layout of the elements that are meant. */
+/* An array on the device: a pointer, and the layout of the chosen elements. */
 typedef struct array {
   const oa_any *pointer;
   int64_t itemsize, nbytes;
   int dtype;
   oa_lines inside; /* the pointer's own bytes, from its first byte */
-  bool whole;      /* the elements are all that the pointer has */
-  bool host_has;   /* the host's bytes are up to date, so that nothing need move to read them */
+  bool whole;      /* the elements are all elements of the pointer */
+  bool host_has;   /* the host's bytes are up to date, so reading them needs no copy */
   oa_layout layout;
 } array;
 
@@ -38,7 +38,7 @@ static bool on_host(const oa_slot *slot) {
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }
 
-/* Looks a pointer up, and notes its properties that do not change while it is live. */
+/* Finds a pointer's slot, and notes the properties that do not change while it is live. */
 static int look_up(const char *function, const char *name, const oa_any *pointer, array *a) {
   int status;
   const oa_slot *slot = oa_slot_enter(function, name, pointer, &status);
@@ -54,7 +54,7 @@ static int look_up(const char *function, const char *name, const oa_any *pointer
   return OA_OK;
 }
 
-/* Checks one array of a function's arguments, and fills *a. */
+/* Checks one array argument of a function, and fills *a. */
 static int read_array(const char *function, const char *name, const oa_any *pointer, int ndim, const int64_t *shape,
                       const int64_t *strides, array *a) {
   int status = look_up(function, name, pointer, a);
@@ -86,8 +86,8 @@ static int refuse_overlap(const char *function, const array *a) {
   return oa_fail(OA_ERROR_ALIAS, "%s: two indices of the pointer name the same element", function);
 }
 
-/* Returns the operand of a call that writes the array. If the array is not all of its pointer, the call reads too,
- * because the bytes in between have to be there. */
+/* Returns the operand of a call that writes the array. If the array is not all of its pointer, the call reads, too,
+ * because the bytes in between have to be present. */
 static oa_operand written(const array *a) {
   return (oa_operand){.name = "pointer",
                       .pointer = a->pointer,
@@ -125,7 +125,7 @@ typedef struct filling {
   size_t itemsize;
 } filling;
 
-/* Returns the smallest unit of a backend's fill that the value repeats, in bytes; 0 if it repeats none. */
+/* Returns the smallest unit of the backend's fill of which the value is a repetition, in bytes; 0 if there is none. */
 static size_t unit_of(const filling *f) {
   for (size_t unit = 1; unit <= 4; unit *= 2)
     if (f->itemsize % unit == 0 && memcmp(f->value, f->value + unit, f->itemsize - unit) == 0) return unit;
@@ -139,8 +139,8 @@ static int fill_bytes(const filling *f, uint64_t to, size_t pitch, const unsigne
   return f->device->backend->fill(f->device, f->stream, to, pitch, number, unit, width, lines);
 }
 
-/* Fills a piece with any value. Writes the first element in units; then copies the elements that are there behind
- * themselves until the line is full; then the full lines behind themselves. */
+/* Fills a piece with any value. Writes the first element in units, then copies the written elements after themselves
+ * until the line is full, then the full lines after themselves. */
 static int fill_doubling(const filling *f, oa_lines piece, uint64_t to) {
   const oa_backend *backend = f->device->backend;
   const size_t unit = to % 4 || f->itemsize % 4 ? 1 : 4, width = (size_t)piece.width, pitch = (size_t)piece.pitch;
@@ -190,20 +190,22 @@ int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *sourc
   array to, from;
   int status = read_array(function, "pointer", pointer, ndim, shape, strides, &to);
   if (status || (status = look_up(function, "source", source, &from))) return status;
-  if (from.itemsize == to.itemsize) /* else oa_begin reports the dtypes */
+  if (from.itemsize == to.itemsize) /* otherwise oa_begin reports the dtypes */
     status = read_array(function, "source", source, ndim, shape, source_strides, &from);
-  if (status || (status = refuse_overlap(function, &to)) || !to.layout.size) return status;
+  if (status || (status = refuse_overlap(function, &to))) return status;
   oa_operand operands[] = {
       written(&to),
       {.name = "source", .pointer = source, .access = OA_READ, .dtype = to.dtype, .extent = {.kind = OA_EXTENT_ALL}}};
+  const bool empty = !to.layout.size; /* devices and dtypes are checked as for an array with elements */
+  if (empty) operands[0].extent = operands[1].extent = (oa_extent){.kind = OA_EXTENT_VECTOR, .ld = 1};
   oa_call call = {.function = function, .operands = operands, .count = 2};
   if ((status = oa_begin(&call))) return status;
   oa_device *device = call.device;
   const uint64_t target = (uintptr_t)operands[0].address, origin = (uintptr_t)operands[1].address;
   oa_pieces pieces;
   oa_lines piece, other;
-  oa_pieces_start(&pieces, ndim, shape, strides, source_strides, to.itemsize);
-  while (!status && oa_pieces_next(&pieces, &piece, &other))
+  if (!empty) oa_pieces_start(&pieces, ndim, shape, strides, source_strides, to.itemsize);
+  while (!empty && !status && oa_pieces_next(&pieces, &piece, &other))
     status = device->backend->copy(device, stream_of(&call), target + (uint64_t)piece.start, (size_t)piece.pitch,
                                    origin + (uint64_t)other.start, (size_t)other.pitch, (size_t)piece.width,
                                    (size_t)piece.count);
@@ -216,8 +218,7 @@ static void c_order(int ndim, const int64_t *shape, int64_t step, int64_t *strid
   for (int i = ndim - 1; i >= 0; step *= shape[i--]) strides[i] = step;
 }
 
-/* Returns the bytes of an irregular view in C order, as the device would have them, to be freed; NULL: no host
- * memory. */
+/* Returns a copy of an irregular view in C order, as on the device, which the caller frees; NULL: no host memory. */
 static char *pack(const oa_view *view) {
   const oa_shape *s = view->shape;
   char *packed = malloc((size_t)view->lines.width);
@@ -226,7 +227,7 @@ static char *pack(const oa_view *view) {
   return packed;
 }
 
-/* Reads the elements from the host, if the device does not have them. *was_read: they were read so. */
+/* Reads the elements from the host, if the device does not have them. *was_read: whether it did. */
 static int read_host(const char *function, const array *a, void *values, int ndim, const int64_t *shape,
                      const int64_t *strides, bool *was_read) {
   int status = OA_OK;
@@ -241,7 +242,7 @@ static int read_host(const char *function, const array *a, void *values, int ndi
   const oa_region_state *region = slot->region;
   const oa_view *view = &slot->mapping->views[slot->view];
   const int64_t offset = slot->offset - view->lines.start - a->layout.low;
-  oa_slot_hold(slot, NULL); /* its region can't end meanwhile, and holds the array */
+  oa_slot_hold(slot, NULL); /* its region, which holds the array, can't end meanwhile */
   oa_unlock();
   status = OA_OK;
   char *packed = view->shape ? pack(view) : NULL;
@@ -278,6 +279,7 @@ static int read_pieces(const reading *r, oa_pieces *pieces, int64_t nbytes) {
                                            (size_t)piece.count);
   oa_error_save(&first);
   const int waited = r->device->backend->stream_synchronize(r->device, r->stream);
+  if (waited) oa_device_quiesce(r->device);
   if (status) oa_error_restore(&first);
   if (!status) status = waited;
   if (status) return status;
@@ -286,13 +288,13 @@ static int read_pieces(const reading *r, oa_pieces *pieces, int64_t nbytes) {
   return OA_OK;
 }
 
-/* Copies one line down, as whole arrays are copied. */
+/* Copies one line down, in the way that whole arrays are copied. */
 static int read_line(const reading *r, oa_move *move) {
   int status = oa_transfer_down(r->device, r->stream, move, 1);
   if (status) return status;
   status = r->device->backend->stream_synchronize(r->device, r->stream);
   if (!status) return oa_transfer_settle(r->device, r->stream, move, 1);
-  oa_transfer_cancel(r->device, move, 1);
+  oa_transfer_cancel(r->device, move, 1, false);
   return status;
 }
 
@@ -307,7 +309,7 @@ static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int
                   .trace = {.why = "read", .region = mapping->serial, .is_copy = true}};
   int status = OA_OK;
   int64_t begun = oa_trace_begin();
-  if (begun && !(r.device->backend->flags & OA_SYNCHRONOUS)) { /* so that the copy's time has no other work in it */
+  if (begun && !(r.device->backend->flags & OA_SYNCHRONOUS)) { /* so that the copy's time includes no other work */
     status = oa_device_wait_stream(r.device, r.stream, mapping->serial, "calls, before a pointer is read");
     begun = oa_trace_now();
   }
@@ -316,7 +318,7 @@ static int read_device(const oa_call *call, oa_pieces *pieces, void *values, int
   return status;
 }
 
-/* Swaps what is `each` bytes at two places. */
+/* Swaps `each` bytes between two places. */
 static void swap_bytes(char *a, char *b, int64_t each) {
   char kept[256];
   for (int64_t at = 0; at < each; at += (int64_t)sizeof kept) {
@@ -329,7 +331,7 @@ static void swap_bytes(char *a, char *b, int64_t each) {
 
 /* Reverses the axes of an array in C order along which the pointer's elements run backwards. */
 static void reverse_axes(char *values, int ndim, const int64_t *shape, const int64_t *strides, int64_t nbytes) {
-  int64_t outer = nbytes; /* bytes of one step along the axis before */
+  int64_t outer = nbytes; /* bytes of one step along the previous axis */
   for (int i = 0; i < ndim; i++) {
     const int64_t each = outer / shape[i];
     for (int64_t start = 0; strides[i] < 0 && start < nbytes; start += outer)
@@ -349,13 +351,12 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
   if (a.host_has) status = read_host(function, &a, values, ndim, shape, strides, &was_read);
   if (was_read) return status;
   oa_operand operand = {.name = "pointer", .pointer = pointer, .access = OA_READ, .extent = {.kind = OA_EXTENT_ALL}};
-  oa_call call = {.function = function, .operands = &operand, .count = 1};
+  oa_call call = {.function = function,
+                  .operands = &operand,
+                  .count = 1,
+                  .uncaptured = "would have to be waited for; read the values outside of the capture"};
   if ((status = oa_begin(&call))) return status;
-  if (call.open == OA_CALL_UNNOTED) {
-    oa_call_cancel(&call);
-    return oa_fail(OA_ERROR_CAPTURE, "%s: the stream is capturing a graph, and would have to be waited for", function);
-  }
-  /* Backwards, the elements would come one by one: they come in the order of memory and are reversed here. */
+  /* Backwards, each element would be a copy of its own: they are copied in the order of memory and reversed here. */
   const int64_t nbytes = a.layout.size * a.itemsize;
   int64_t packed[OA_MAX_DIMENSIONS], forwards[OA_MAX_DIMENSIONS];
   oa_pieces pieces;

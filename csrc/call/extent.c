@@ -7,7 +7,7 @@
 
 static void text_of_one(const oa_extent *e, char *text, size_t size) {
   const long long rows = e->rows, columns = e->columns, ld = e->ld;
-  bool with_ld = columns > 1; /* of one column ld says nothing, and may be what a routine made of it */
+  bool with_ld = columns > 1; /* one column has no use for ld, which may have any value then */
   switch (e->kind) {
     case OA_EXTENT_VECTOR:
       snprintf(text, size, "%s=%lld", e->rows_name, rows);
@@ -41,7 +41,7 @@ const char *oa_extent_text(const oa_extent *e, char *text, size_t size) {
   return text;
 }
 
-/* -- faults of the sizes -- */
+/* -- faults in sizes -- */
 
 __attribute__((cold, noinline)) int oa_fail_operand(const oa_call *call, const oa_operand *o) {
   return oa_fail(
@@ -75,23 +75,24 @@ int oa_extent_still(const oa_call *call, const oa_operand *o) {
 /* -- runs: the touched bytes, a line or column at a time, in the order of memory -- */
 
 typedef struct run {
-  int64_t from, to; /* bytes, counted as the lines are */
+  int64_t from, to; /* byte offsets, in the same way as the lines */
 } run;
 
-/* Whether what is touched is not simply the lines. */
+/* Returns whether the extent touches only some bytes of its lines. */
 static bool is_partial(const oa_extent *e) {
   return e->kind == OA_EXTENT_TRIANGLE || e->kind == OA_EXTENT_BAND ||
          (e->kind == OA_EXTENT_PACKED && (e->part & OA_UNIT)) || (e->part & OA_BATCHED);
 }
 
-/* The runs of one vector, matrix, triangle or band. */
+/* Returns the number of runs of one vector, matrix, triangle or band. */
 static int64_t runs_of_one(const oa_extent *e) {
   if (e->kind == OA_EXTENT_VECTOR) return e->ld == 1 || e->ld == -1 || e->ld == 0 ? e->rows > 0 : e->rows;
-  if (e->kind == OA_EXTENT_BAND && e->columns - e->above > e->rows) return e->rows + e->above; /* the rest is outside */
+  /* the columns after that are outside */
+  if (e->kind == OA_EXTENT_BAND && e->columns - e->above > e->rows) return e->rows + e->above;
   return e->columns;
 }
 
-/* Returns the elements [from, to) of run j of one array of a batch, counted from the first in its memory. */
+/* Returns the elements [from, to) of run j of one array of a batch, counted from the first one in its memory. */
 static run elements_of_one(const oa_extent *e, int64_t j) {
   const bool upper = e->part & OA_UPPER;
   const int64_t unit = (e->part & OA_UNIT) != 0;
@@ -121,11 +122,11 @@ static run elements_of_one(const oa_extent *e, int64_t j) {
   return (run){at + from, at + (to > from ? to : from)};
 }
 
-/* The bytes from the start of one to the last that is touched. */
+/* Returns the bytes from the start of one array to its last touched byte. */
 static int64_t span_of_one(const oa_extent *e, int64_t itemsize) {
   int64_t j = runs_of_one(e) - 1;
   while (j > 0 && elements_of_one(e, j).from == elements_of_one(e, j).to)
-    j--; /* one at most: a unit triangle has nothing in one column */
+    j--; /* at most once: a unit triangle has an empty column */
   return j < 0 ? 0 : elements_of_one(e, j).to * itemsize;
 }
 
@@ -143,7 +144,9 @@ int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, 
   if (e->batch < 0) return oa_extent_negative(call, o, e->batch_name, e->batch);
   if (e->batch == 0) lines->count = 0;
   if (!lines->count || !lines->width || e->batch == 1) return OA_OK;
-  if (e->stride < 0) return oa_extent_negative(call, o, e->stride_name, e->stride);
+  if (e->stride < 0)
+    return oa_fail(OA_ERROR_ARGUMENT, "%s: %s needs to be at least 0, got %lld (the stride from one %s to the next)",
+                   call->function, e->stride_name, (long long)e->stride, o->name);
   const bool is_lines = e->kind <= OA_EXTENT_MATRIX;
   const int64_t span = is_lines ? oa_lines_span(*lines) : span_of_one(e, itemsize);
   int64_t step, total;
@@ -151,7 +154,7 @@ int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, 
       __builtin_add_overflow(total, span, &total))
     return oa_extent_overflow(call, o);
   if (step < span && (o->access & OA_OVERWRITE)) return fail_within(call, o, span / itemsize);
-  if (step == 0) return OA_OK; /* each is the same */
+  if (step == 0) return OA_OK; /* all arrays are the same */
   if (is_lines && step > span) {
     if (lines->count > 1 && step == lines->pitch * lines->count) {
       lines->count *= e->batch;
@@ -175,7 +178,8 @@ bool oa_extent_fills(const oa_extent *e, oa_lines lines, int64_t itemsize) {
          bytes == oa_lines_bytes(lines);
 }
 
-/* Whether those of a batch lie behind each other: only then are their runs in the order of memory. */
+/* Returns whether the batch's matrices follow each other without overlap: only then are their runs in the order of
+ * memory. */
 static bool is_apart(const oa_touched *t) {
   return t->extent->batch <= 1 || t->extent->stride * t->itemsize >= span_of_one(t->extent, t->itemsize);
 }
@@ -205,20 +209,19 @@ static run run_at(const oa_touched *t, int64_t j) {
   return (run){t->lines.start + (shift + r.from) * t->itemsize, t->lines.start + (shift + r.to) * t->itemsize};
 }
 
-/* Returns the first run behind run j that may end beyond byte `to`. */
+/* Returns the first run after run j that may end after byte `to`. */
 static int64_t run_behind(const oa_touched *t, int64_t j, int64_t to) {
   const oa_extent *e = t->extent;
   if (e->kind == OA_EXTENT_PACKED || (e->part & OA_BATCHED)) return j + 1;
   const int64_t pitch = is_partial(e) ? e->ld * t->itemsize : t->lines.pitch;
-  const int64_t first = (to - t->lines.start) / pitch; /* each line ends before the next begins */
+  const int64_t first = (to - t->lines.start) / pitch; /* each line ends before the next one starts */
   return first > j ? first : j + 1;
 }
 
 int64_t oa_touched_span(const oa_touched *t) {
   if (!is_partial(t->extent) || !t->lines.count) return oa_lines_span(t->lines);
   int64_t j = run_count(t) - 1;
-  while (j > 0 && run_at(t, j).from == run_at(t, j).to)
-    j--; /* once at most: a unit triangle has nothing in one column */
+  while (j > 0 && run_at(t, j).from == run_at(t, j).to) j--; /* at most once: a unit triangle has an empty column */
   return run_at(t, j).to - t->lines.start;
 }
 
@@ -239,7 +242,7 @@ bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b) {
   int64_t i = 0, j = 0;
   while (i < count_a && j < count_b) {
     const run r = run_at(a, i), s = run_at(b, j);
-    if (r.from == r.to) /* of an empty run the place means nothing */
+    if (r.from == r.to) /* the place of an empty run has no meaning */
       i++;
     else if (s.from == s.to)
       j++;

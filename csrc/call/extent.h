@@ -1,31 +1,31 @@
-/* Extents: the elements that a call touches behind one pointer, as bytes. */
+/* Extents: the elements that a call touches through one pointer, as bytes. */
 #ifndef OA_EXTENT_H
 #define OA_EXTENT_H
 
 #include "base/lines.h"
 #include "offload_args/shim.h"
 
-/* The bytes that an operand touches. `lines` has its elements. Of a triangle or band it is the rectangle that holds
- * them as stored; of a batch that is not lines it is the one line that holds it. */
+/* The bytes that an operand touches. `lines` has its elements. For a triangle or band, `lines` is the rectangle that
+ * holds them as stored; for a batch that is not lines, it is the one line that holds the batch. */
 typedef struct oa_touched {
   const oa_extent *extent;
   oa_lines lines;
   int64_t itemsize;
 } oa_touched;
 
-/* Returns the bytes from the start to the last one that is touched. */
+/* Returns the bytes from the start to the last touched byte. */
 int64_t oa_touched_span(const oa_touched *touched);
-/* Returns whether every byte that is touched is a byte of outer. */
+/* Returns whether outer has every touched byte. */
 bool oa_touched_within(const oa_touched *touched, oa_lines outer);
-/* Returns whether no byte is touched by both, exactly. Most pairs take constant time, others time in the lines of the
- * one that has fewer. */
+/* Returns whether no byte is touched by both; the answer is exact. Most pairs take constant time, others time in the
+ * lines of the operand that has fewer. */
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b);
-/* Sets the text for an operand that is not well formed, and returns OA_ERROR_ARGUMENT. */
+/* Sets the text for a malformed operand, and returns OA_ERROR_ARGUMENT. */
 int oa_fail_operand(const oa_call *call, const oa_operand *operand);
 /* Writes the sizes to text, as in "m=64, n=64, lda=64". Returns text. */
 const char *oa_extent_text(const oa_extent *extent, char *text, size_t size);
 
-/* Faults of an operand's sizes: each function sets the text and returns the status. */
+/* Faults in an operand's sizes: each function sets the text and returns the status. */
 __attribute__((cold)) int oa_extent_negative(const oa_call *call, const oa_operand *o, const char *name, int64_t value);
 __attribute__((cold)) int oa_extent_overflow(const oa_call *call, const oa_operand *o);
 __attribute__((cold)) int oa_extent_narrow(const oa_call *call, const oa_operand *o, int64_t stored);
@@ -43,7 +43,7 @@ static inline int oa_extent_vector(const oa_call *call, const oa_operand *o, int
   const int64_t step = e->ld < 0 && e->ld != INT64_MIN ? -e->ld : e->ld;
   lines->width = lines->pitch = itemsize;
   lines->count = e->rows;
-  if (__builtin_expect(step == 0, 0)) {
+  if (OA_UNLIKELY(step == 0)) {
     lines->count = e->rows > 0;
     return e->part & OA_REPEATS ? OA_OK : oa_extent_still(call, o);
   }
@@ -64,29 +64,30 @@ static inline int oa_extent_packed(const oa_call *call, const oa_operand *o, int
   return OA_OK;
 }
 
-/* Sets lines, those of one matrix, to the lines of the whole batch, or to one line that holds it if it is not lines. */
+/* Turns the lines of one matrix into those of the whole batch, or into the one line that holds the batch if it is not
+ * lines. */
 int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines);
-/* Whether the lines hold nothing but elements of the batch. */
+/* Returns whether every byte of the lines belongs to an element of the batch. */
 bool oa_extent_fills(const oa_extent *extent, oa_lines lines, int64_t itemsize);
 
 static inline int oa_extent_of_one(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
   const oa_extent *e = &o->extent;
-  int64_t span, stored = e->rows; /* rows as stored */
-  if (__builtin_expect(e->rows < 0, 0)) return oa_extent_negative(call, o, e->rows_name, e->rows);
+  int64_t span, stored = e->rows; /* the stored rows */
+  if (OA_UNLIKELY(e->rows < 0)) return oa_extent_negative(call, o, e->rows_name, e->rows);
   if (e->kind == OA_EXTENT_VECTOR) return oa_extent_vector(call, o, itemsize, lines);
   if (e->kind == OA_EXTENT_PACKED) return oa_extent_packed(call, o, itemsize, lines);
-  if (__builtin_expect((unsigned)e->kind > OA_EXTENT_PACKED, 0)) return oa_fail_operand(call, o);
-  if (__builtin_expect(e->columns < 0, 0)) return oa_extent_negative(call, o, e->columns_name, e->columns);
+  if (OA_UNLIKELY((unsigned)e->kind > OA_EXTENT_PACKED)) return oa_fail_operand(call, o);
+  if (OA_UNLIKELY(e->columns < 0)) return oa_extent_negative(call, o, e->columns_name, e->columns);
   if (e->kind == OA_EXTENT_BAND &&
       (__builtin_add_overflow(e->below, e->above, &stored) || __builtin_add_overflow(stored, 1, &stored)))
     return oa_extent_overflow(call, o);
-  if (__builtin_expect(e->ld < (stored > 1 ? stored : 1), 0)) return oa_extent_narrow(call, o, stored);
+  if (OA_UNLIKELY(e->ld < (stored > 1 ? stored : 1))) return oa_extent_narrow(call, o, stored);
   if (__builtin_mul_overflow(e->ld, itemsize, &lines->pitch) || __builtin_mul_overflow(lines->pitch, e->columns, &span))
     return oa_extent_overflow(call, o);
   lines->width = stored * itemsize;
   lines->count = e->rows ? e->columns : 0;
   if ((e->part & OA_UNIT) && (e->rows == 1 || stored == 1))
-    lines->count = 0; /* nothing but the diagonal, which is not touched */
+    lines->count = 0; /* only the diagonal, which is not touched */
   if (lines->pitch == lines->width) {
     lines->width = lines->pitch = lines->width * lines->count;
     lines->count = lines->count > 0;
@@ -94,10 +95,10 @@ static inline int oa_extent_of_one(const oa_call *call, const oa_operand *o, int
   return OA_OK;
 }
 
-/* Sets the lines of what the operand touches, but for their start; 0 lines if nothing. */
+/* Sets the operand's lines, except for their start; 0 lines if it touches nothing. */
 static inline int oa_extent_lines(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
   const int status = oa_extent_of_one(call, o, itemsize, lines);
-  if (__builtin_expect(!(o->extent.part & OA_BATCHED), 1) || status) return status;
+  if (OA_LIKELY(!(o->extent.part & OA_BATCHED)) || status) return status;
   return oa_extent_batch(call, o, itemsize, lines);
 }
 

@@ -1,5 +1,5 @@
-/* Calls with lists of device pointers, as the batched functions of vendors take them. Each pointer becomes an operand
- * of its own, which oa_begin checks and moves as any other; then the addresses go to the device as arrays. */
+/* Calls with lists of device pointers, for vendors' batched functions. Each pointer becomes an operand of its own,
+ * which oa_begin checks and moves like any other. Then the addresses go to the device as arrays. */
 #include "call/call.h"
 #include "call/extent.h"
 #include "device/memory.h"
@@ -13,7 +13,7 @@
 
 static bool is_listed(const oa_operand *o) { return o->extent.part & OA_LISTED; }
 
-/* Returns whether the operand goes on in the list of the one before it. */
+/* Returns whether the operand continues the list of the one before it. */
 static bool goes_on(const oa_call *call, int i) {
   const oa_operand *o = &call->operands[i];
   return i > 0 && is_listed(o) && is_listed(&o[-1]) && o[-1].pointer == o->pointer;
@@ -54,7 +54,7 @@ static int check_list(const oa_call *call, int i, int64_t *needed) {
   return OA_OK;
 }
 
-/* Sets how many operands there are with one for each array, and how many addresses in arrays. */
+/* Counts the operands, one for each array, and the addresses in arrays. */
 static int count_all(const oa_call *call, int64_t *operands, int64_t *addresses) {
   int64_t needed;
   int status;
@@ -78,11 +78,11 @@ static int count_all(const oa_call *call, int64_t *operands, int64_t *addresses)
                  (long long)*operands);
 }
 
-/* -- one operand an array -- */
+/* -- one operand per array -- */
 
-/* Fills operands from the caller's, and names, if there are any, with theirs. */
+/* Fills operands from the caller's, and names, if there are any, with their names. */
 static void expand(const oa_call *call, oa_operand *to, char *names, size_t name_size) {
-  int64_t at = 0; /* in the list */
+  int64_t at = 0; /* index in the list */
   for (int i = 0; i < call->count; i++) {
     const oa_operand *o = &call->operands[i];
     const oa_pointer_list *list = o->pointer;
@@ -105,7 +105,7 @@ static void expand(const oa_call *call, oa_operand *to, char *names, size_t name
       *to = *o;
       to->pointer = list->at[at];
       to->extent.part &= ~OA_LISTED;
-      to->extent.batch = at; /* only those of one place may be each other's memory */
+      to->extent.batch = at; /* only operands of one index may share memory */
       if (!names) continue;
       snprintf(names, name_size, "%s[%lld]", o->name, (long long)at);
       to->name = names;
@@ -115,7 +115,7 @@ static void expand(const oa_call *call, oa_operand *to, char *names, size_t name
 }
 
 /* Begins the call again with names such as "A[17]", after its arguments were found to be wrong. */
-static __attribute__((cold, noinline)) int begin_with_names(oa_call *call, const oa_call *given, oa_lists *lists,
+static __attribute__((cold, noinline)) int begin_with_names(oa_call *call, const oa_call *original, oa_lists *lists,
                                                             int status) {
   enum { NAME = 64 };
   oa_saved_error saved;
@@ -125,26 +125,26 @@ static __attribute__((cold, noinline)) int begin_with_names(oa_call *call, const
     oa_error_restore(&saved);
     return status;
   }
-  expand(given, lists->operands, lists->names, NAME);
+  expand(original, lists->operands, lists->names, NAME);
   return oa_begin(call);
 }
 
-/* Returns whether oa_begin fails so for an argument. */
+/* Returns whether oa_begin failed because of an argument. */
 static bool is_of_an_argument(int status) { return status && status != OA_ERROR_MEMORY && status != OA_ERROR_LOST; }
 
 /* -- the addresses -- */
 
-/* Writes the address of every array, those of a list in a row. */
-static void write_addresses(const oa_call *given, const oa_operand *expanded, void **to) {
-  for (int i = 0; i < given->count; i++) {
-    const oa_operand *o = &given->operands[i];
+/* Writes the address of every array; the addresses of a list are contiguous. */
+static void write_addresses(const oa_call *original, const oa_operand *expanded, void **to) {
+  for (int i = 0; i < original->count; i++) {
+    const oa_operand *o = &original->operands[i];
     const oa_pointer_list *list = o->pointer;
     if (!is_listed(o)) {
       expanded += o->pointer || !(o->extent.part & OA_OPTIONAL);
     } else if (list->first) {
       const int64_t itemsize = oa_itemsize(((const oa_slot *)expanded->slot)->dtype);
-      const int64_t step = expanded->touched ? list->stride * itemsize : 0; /* it may have no memory */
-      const uintptr_t first = (uintptr_t)expanded->address;                 /* then it is NULL */
+      const int64_t step = expanded->touched ? list->stride * itemsize : 0; /* otherwise it may have no memory */
+      const uintptr_t first = (uintptr_t)expanded->address;                 /* is then NULL */
       for (int64_t k = 0; k < o->extent.batch; k++) *to++ = (void *)(first + (uintptr_t)(k * step));
       expanded++;
     } else {
@@ -153,17 +153,17 @@ static void write_addresses(const oa_call *given, const oa_operand *expanded, vo
   }
 }
 
-/* Gives the caller's operands their addresses; arrays: where the arrays of addresses are. */
-static void hand_out(const oa_call *given, const oa_operand *expanded, void **arrays) {
-  for (int i = 0; i < given->count; i++) {
-    oa_operand *o = &given->operands[i];
+/* Sets the addresses of the caller's operands; arrays: the place of the arrays of addresses, NULL without any. */
+static void hand_out(const oa_call *original, const oa_operand *expanded, void **arrays) {
+  for (int i = 0; i < original->count; i++) {
+    oa_operand *o = &original->operands[i];
     if (!is_listed(o)) {
       const bool absent = !o->pointer && (o->extent.part & OA_OPTIONAL);
       o->address = absent ? NULL : expanded++->address;
       continue;
     }
     o->address = arrays;
-    arrays += o->extent.batch;
+    if (arrays) arrays += o->extent.batch;
     expanded += ((const oa_pointer_list *)o->pointer)->first ? 1 : o->extent.batch;
   }
 }
@@ -180,11 +180,11 @@ static int send(const oa_call *call, oa_lists *lists) {
       .trace = {.why = "addresses for", .region = ((const oa_region_state *)call->region)->serial, .is_copy = true}};
   int status = oa_device_allocate(device, stream, lists->nbytes, &move.address);
   if (status) return status;
-  lists->address = move.address; /* which the call frees, whatever happens */
+  lists->address = move.address; /* the call frees it, whatever happens */
   const int64_t begun = oa_trace_begin_up(&move, 1);
   status = oa_transfer_up(device, stream, &move, 1);
   if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, call->function, status);
-  /* oa_begin has waited for all else that such a library needs. */
+  /* oa_begin has waited for all other work that such a library needs. */
   if (!status && call->library && call->library->state->waits)
     status = device->backend->stream_synchronize(device, stream);
   return status;
@@ -197,35 +197,30 @@ static bool has_lists(const oa_call *call) {
 }
 
 /* Makes the arrays of addresses, after oa_begin. */
-static int make_addresses(const oa_call *call, const oa_call *given, oa_lists *lists, int64_t count) {
+static int make_addresses(const oa_call *call, const oa_call *original, oa_lists *lists, int64_t count) {
   const oa_device *device = call->device;
-  if (!has_lists(given)) {
-    hand_out(given, lists->operands, NULL);
+  if (!has_lists(original) || (call->special & OA_ENDS_UNWRITTEN && oa_call_writes_nothing(call))) {
+    hand_out(original, lists->operands, NULL);
     return OA_OK;
   }
-  if (call->open == OA_CALL_UNNOTED)
-    return oa_fail(OA_ERROR_CAPTURE,
-                   "%s: the stream is capturing a graph, and the addresses of its arrays would have to be copied up; "
-                   "use a strided function, or make the call outside of the capture",
-                   call->function);
   lists->nbytes = (size_t)(count ? count : 1) * sizeof *lists->addresses;
   lists->addresses = calloc(1, lists->nbytes);
   if (!lists->addresses)
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld addresses", call->function, (long long)count);
-  write_addresses(given, lists->operands, lists->addresses);
+  write_addresses(original, lists->operands, lists->addresses);
   const bool direct = device->backend->flags & OA_SYNCHRONOUS;
   const int status = direct ? OA_OK : send(call, lists);
   if (status) return oa_fail_in(status, "%s: bringing up the addresses of its arrays", call->function);
-  hand_out(given, lists->operands, direct ? lists->addresses : (void **)(uintptr_t)lists->address);
+  hand_out(original, lists->operands, direct ? lists->addresses : (void **)(uintptr_t)lists->address);
   return OA_OK;
 }
 
 /* -- beginning -- */
 
-/* Frees what the call had, which has the caller's operands again. */
-static int give_up(oa_call *call, const oa_call *given, oa_lists *lists, int status) {
-  call->operands = given->operands;
-  call->count = given->count;
+/* Frees the memory of the call, which gets the caller's operands back. */
+static int give_up(oa_call *call, const oa_call *original, oa_lists *lists, int status) {
+  call->operands = original->operands;
+  call->count = original->count;
   free(lists->names);
   free(lists);
   return status;
@@ -235,21 +230,25 @@ int oa_begin_lists(oa_call *call) {
   int64_t count, addresses;
   int status;
   if (!call) return oa_fail_null("oa_begin_lists", "call");
-  call->open = 0;
+  if (call->open) return oa_call_fail_open("oa_begin_lists", call);
   if (!call->function || !call->operands)
     return oa_fail_null("oa_begin_lists", call->function ? "operands" : "function");
   if ((status = count_all(call, &count, &addresses)) || !count) return status;
   oa_lists *lists = malloc(sizeof *lists + (size_t)count * sizeof *lists->operands);
   if (!lists) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld operands", call->function, (long long)count);
-  const oa_call given = *call;
-  *lists = (oa_lists){.given = call->operands, .given_count = call->count};
-  expand(&given, lists->operands, NULL, 0);
+  const oa_call original = *call;
+  if (has_lists(&original) && !call->uncaptured)
+    call->uncaptured =
+        "the addresses of its arrays would have to be copied up; use a strided function, or make the "
+        "call outside of the capture";
+  *lists = (oa_lists){.caller_operands = call->operands, .caller_count = call->count};
+  expand(&original, lists->operands, NULL, 0);
   call->operands = lists->operands;
   call->count = (int)count;
   status = oa_begin(call);
-  if (is_of_an_argument(status)) status = begin_with_names(call, &given, lists, status);
-  if (status) return give_up(call, &given, lists, status);
-  status = make_addresses(call, &given, lists, addresses);
+  if (is_of_an_argument(status)) status = begin_with_names(call, &original, lists, status);
+  if (status) return give_up(call, &original, lists, status);
+  status = make_addresses(call, &original, lists, addresses);
   call->lists = lists;
   if (!status && call->library && call->library->state->waits) {
     const oa_device *device = call->device;

@@ -1,6 +1,7 @@
 #include "call/object.h"
 
 #include "base/sized.h"
+#include "library/handles.h"
 #include "region/caller.h"
 
 #include <stdlib.h>
@@ -15,10 +16,9 @@ static const oa_object_kind *handle_kind(const oa_library *library) {
 
 static int fail_object(const char *function, const oa_library *library, const oa_object_use *use, int status) {
   const char *title = library->name, *kind = use->kind ? use->kind->name : "handle";
-  if (status == OA_ERROR_STALE)
-    return oa_fail(status, "%s: %.*s was destroyed; make another one", function, use->name_length, use->name);
-  return oa_fail(status, "%s: %.*s needs an object that %s made, a %s, got the address %p", function, use->name_length,
-                 use->name, title, kind, use->handle);
+  if (status == OA_ERROR_STALE) return oa_fail(status, "%s: %s was destroyed; make another one", function, use->name);
+  return oa_fail(status, "%s: %s needs an object that %s made, a %s, got the address %p", function, use->name, title,
+                 kind, use->handle);
 }
 
 /* Finds the object of one use. Under the lock. */
@@ -28,19 +28,19 @@ static int find(const char *function, const oa_library *library, oa_object_use *
   if (!slot) return fail_object(function, library, use, status);
   const oa_object_state *state = use->state = slot->object;
   if (state->library == library && (!use->kind || state->kind == use->kind)) return OA_OK;
-  return oa_fail(OA_ERROR_TYPE, "%s: %.*s needs a %s.%s, got a %s.%s", function, use->name_length, use->name,
-                 library->name, use->kind ? use->kind->name : "Handle", state->library->name, state->kind->name);
+  return oa_fail(OA_ERROR_TYPE, "%s: %s needs a %s.%s, got a %s.%s", function, use->name, library->name,
+                 use->kind ? use->kind->name : "Handle", state->library->name, state->kind->name);
 }
 
 static int fail_devices(const char *function, const oa_object_use *a, const oa_object_use *b) {
-  return oa_fail(OA_ERROR_DEVICE, "%s: %.*s is of %s, and %.*s is of %s; make both for one device", function,
-                 b->name_length, b->name, b->state->device->name, a->name_length, a->name, a->state->device->name);
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is of %s, and %s is of %s; make both for one device", function, b->name,
+                 b->state->device->name, a->name, a->state->device->name);
 }
 
 /* Finds all objects. *busy: the first one that another call uses, or NULL. Under the lock. */
 static int find_all(const char *function, const oa_library *library, oa_object_use *uses, int count,
                     const oa_object_use **busy) {
-  const oa_object_use *placed = NULL; /* the first that has a device */
+  const oa_object_use *placed = NULL; /* the first one that has a device */
   *busy = NULL;
   for (int i = 0; i < count; i++) {
     const int status = find(function, library, &uses[i]);
@@ -55,14 +55,13 @@ static int find_all(const char *function, const oa_library *library, oa_object_u
 }
 
 static int fail_own(const char *function, const oa_object_use *use) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: %.*s is in use by a call of this thread; end that first", function,
-                 use->name_length, use->name);
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: %s is in use by a call of this thread; end that first", function, use->name);
 }
 
 /* Returns whether a call of the other thread uses the object. */
 static bool taking_needs(const oa_wait *wait, const oa_caller *other) {
   int ignored;
-  const oa_slot *slot = oa_slot_of(wait->what, OA_SLOT_OBJECT, &ignored);
+  const oa_slot *slot = oa_slot_of(wait->subject, OA_SLOT_OBJECT, &ignored);
   return slot && slot->object->busy && pthread_equal(slot->object->user, other->thread);
 }
 
@@ -101,7 +100,7 @@ void oa_objects_renew(const oa_object_use *uses, int count) {
 
 uint64_t oa_object_stamp(const oa_object_state *state) {
   for (int i = 0; i < OA_MOST_HELD; i++)
-    if (state->held[i].object) return 0; /* which may change */
+    if (state->held[i].object) return 0; /* a held object may change */
   return atomic_load(&state->escaped) ? 0 : state->stamp;
 }
 
@@ -109,7 +108,7 @@ uint64_t oa_object_stamp(const oa_object_state *state) {
 
 int oa_object_take_handle(oa_call *call, void **handle) {
   if ((uintptr_t)*handle - oa_slots.base >= oa_slots.size) return OA_OK;
-  oa_object_use use = {"handle", sizeof "handle" - 1, handle_kind(call->library), *handle, NULL};
+  oa_object_use use = {"handle", handle_kind(call->library), *handle, NULL};
   const int status = oa_objects_take(call->function, call->library, &use, 1);
   if (status) return status;
   call->object = use.state;
@@ -161,12 +160,13 @@ int oa_object_destroy_native(const char *function, const oa_library *library, co
   return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", function, text);
 }
 
-int oa_object_make(const char *function, const oa_object_state *made, oa_object **object) {
+int oa_object_make(const char *function, const oa_object_state *fields, oa_object **object) {
   oa_object_state *state = malloc(sizeof *state);
   int status = state ? OA_OK : oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an object", function);
-  if (!status && made->stream) status = oa_library_set_stream(made->library, made->native, made->stream->native);
+  if (!status && fields->stream)
+    status = oa_library_set_stream(fields->library, fields->native, fields->stream->native);
   if (!status) {
-    *state = *made;
+    *state = *fields;
     oa_lock();
     oa_slot *slot = oa_slot_take(NULL, OA_SLOT_OBJECT);
     if (slot) {
@@ -180,7 +180,7 @@ int oa_object_make(const char *function, const oa_object_state *made, oa_object 
   }
   oa_saved_error first;
   oa_error_save(&first);
-  oa_object_destroy_native(function, made->library, made->kind, made->native);
+  oa_object_destroy_native(function, fields->library, fields->kind, fields->native);
   oa_error_restore(&first);
   free(state);
   return status;
@@ -223,13 +223,12 @@ static int fail_query(const char *function, const oa_object *object, int status)
 oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *other) {
   oa_object_held *place = NULL;
   for (int i = 0; i < OA_MOST_HELD; i++) {
-    oa_object_held *one = &state->held[i];
-    const bool same = one->name && one->name_length == other->name_length &&
-                      memcmp(one->name, other->name, (size_t)other->name_length) == 0;
-    if (same || (!one->name && !place)) place = one;
+    oa_object_held *entry = &state->held[i];
+    const bool same = entry->name && strcmp(entry->name, other->name) == 0;
+    if (same || (!entry->name && !place)) place = entry;
     if (same) break;
   }
-  if (!place) return NULL; /* the generator refuses more */
+  if (!place) return NULL; /* the generator refuses functions that hold more */
   oa_object_state *old = place->object;
   *place = *other;
   if (other->object) other->object->holders++;

@@ -1,9 +1,12 @@
-/* Pointers: making slices, giving addresses to code outside, assigning values of the host. */
+/* Pointers: making slices, exposing addresses to code outside, assigning values of the host. */
 #include "base/number.h"
 #include "base/sized.h"
 #include "call/call.h"
 #include "device/memory.h"
+#include "region/capture.h"
+#include "region/guard.h"
 #include "region/slot.h"
+#include "region/update.h"
 #include "transfer/transfer_trace.h"
 
 #include <stdlib.h>
@@ -20,8 +23,10 @@ int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64
   const int64_t itemsize = oa_itemsize(slot->dtype);
   status = oa_layout_of(ndim, shape, strides, itemsize, &layout);
   int64_t low = 0, end = 0;
-  if (status == OA_ERROR_ARGUMENT) {
-    oa_fail(status, "oa_pointer_view: shape has a negative extent, or more than %d dimensions", OA_MAX_DIMENSIONS);
+  if (status == OA_ERROR_ARGUMENT && (ndim < 0 || ndim > OA_MAX_DIMENSIONS)) {
+    oa_fail(status, "oa_pointer_view: ndim needs to be from 0 to %d, got %d", OA_MAX_DIMENSIONS, ndim);
+  } else if (status == OA_ERROR_ARGUMENT) {
+    oa_fail(status, "oa_pointer_view: shape has a negative extent");
   } else if (status || __builtin_add_overflow(offset, layout.low, &low) ||
              __builtin_add_overflow(low, layout.span, &end)) {
     status = oa_fail(OA_ERROR_OVERFLOW, "oa_pointer_view: shape and strides reach further than 64 bits can say");
@@ -29,23 +34,26 @@ int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64
     status = oa_fail(OA_ERROR_EXTENT, "oa_pointer_view: the view needs bytes %lld to %lld, the pointer has %lld",
                      (long long)low, (long long)end, (long long)slot->nbytes);
   } else {
-    oa_slot *made = oa_slot_take(slot->region, OA_SLOT_POINTER);
-    if (!made) {
+    oa_slot *slice = oa_slot_take(slot->region, OA_SLOT_POINTER);
+    if (!slice) {
       status = OA_ERROR_MEMORY;
     } else {
       const int64_t start = slot->offset + low;
       const oa_lines lines = {start, layout.lines.width, layout.lines.pitch, layout.lines.count};
-      made->irregular = !layout.regular || !oa_lines_contain(slot->inside, lines);
-      oa_slot_point(made, slot->dtype, layout.span ? slot->mapping : NULL, slot->view,
-                    made->irregular ? slot->inside : lines);
-      made->reads = slot->reads;
-      made->writes = slot->writes;
-      made->out = slot->out;
-      made->root = slot->root;
-      if (oa_slot_is_scalar(made)) made->mapping->pointers++;
-      made->offset = start;
-      made->nbytes = layout.span;
-      *view = oa_slot_handle(made);
+      slice->irregular = !layout.regular || !oa_lines_contain(slot->inside, lines);
+      oa_slot_point(slice, slot->dtype, layout.span ? slot->mapping : NULL, slot->view,
+                    slice->irregular ? slot->inside : lines);
+      slice->reads = slot->reads;
+      slice->writes = slot->writes;
+      slice->out = slot->out;
+      slice->root = slot->root;
+      if (oa_slot_is_scalar(slice)) slice->mapping->pointers++;
+      slice->offset = start;
+      slice->nbytes = layout.span;
+      if ((status = oa_slot_shape(slice, ndim, shape, strides)))
+        oa_slot_destroy(slice);
+      else
+        *view = oa_slot_handle(slice);
     }
   }
   oa_unlock();
@@ -99,6 +107,58 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   return OA_OK;
 }
 
+/* Returns the leading dimension of a matrix of `lines` lines with `length` elements each, `step` bytes between elements
+ * and `apart` bytes between lines; 0 if it has none. */
+static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, int64_t apart, int64_t itemsize) {
+  int64_t bytes;
+  if (length == 0 || lines == 0) return length ? length : 1; /* NumPy's strides may be 0 */
+  if (length > 1 && step != itemsize) return 0;
+  if (lines == 1) return length;
+  if (__builtin_mul_overflow(length, itemsize, &bytes) || apart < bytes || apart % itemsize != 0) return 0;
+  return apart / itemsize;
+}
+
+/* Fills in the description of a vector or a matrix for BLAS. */
+static void describe(oa_pointer_layout *layout, int64_t itemsize) {
+  const int64_t *const shape = layout->shape, *const strides = layout->strides;
+  if (layout->ndim == 1) {
+    layout->rows = shape[0];
+    layout->columns = 1;
+    if (shape[0] <= 1)
+      layout->inc = 1;
+    else if (strides[0] % itemsize == 0)
+      layout->inc = strides[0] / itemsize;
+  } else if (layout->ndim == 2) {
+    layout->rows = shape[0];
+    layout->columns = shape[1];
+    layout->ld = leading_dimension(shape[0], shape[1], strides[0], strides[1], itemsize);
+    layout->ld_by_rows = leading_dimension(shape[1], shape[0], strides[1], strides[0], itemsize);
+  }
+}
+
+int oa_pointer_get_layout(const oa_any *pointer, oa_pointer_layout *layout) {
+  const char *const function = "oa_pointer_get_layout";
+  oa_pointer_layout now = {0};
+  int status;
+  if ((status = oa_sized_check(function, "layout", layout, OA_FIRST_POINTER_LAYOUT, sizeof now))) return status;
+  const oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
+  if (!slot) return status;
+  enum { MOST = sizeof now.shape / sizeof *now.shape };
+  const oa_dimensions *dimensions = oa_slot_dimensions(slot);
+  const int64_t *from = dimensions->many ? dimensions->many : dimensions->few;
+  now.dtype = slot->dtype;
+  now.ndim = dimensions->ndim;
+  for (int i = 0; i < now.ndim && i < MOST; i++) {
+    now.shape[i] = from[i];
+    now.strides[i] = from[now.ndim + i];
+  }
+  const int64_t itemsize = slot->itemsize;
+  oa_unlock();
+  describe(&now, itemsize);
+  oa_sized_write(layout, &now);
+  return OA_OK;
+}
+
 /* Fills a group with zeros, before its first use. */
 static int clear(const oa_mapping *mapping, int group, void *stream) {
   int status = OA_OK;
@@ -117,7 +177,7 @@ static int clear(const oa_mapping *mapping, int group, void *stream) {
   return status;
 }
 
-/* Brings the pointer's bytes up, marks its mapping as escaped and returns its address. keep: NULL, or where to put a
+/* Brings the pointer's bytes up, marks its mapping as escaped and returns its address. keep: NULL, or the place for a
  * share of the memory. */
 static int escape(const char *function, const oa_any *pointer, uint64_t *address, void **keep) {
   int status;
@@ -132,7 +192,10 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
   }
   oa_operand operand = {
       .name = "pointer", .pointer = pointer, .access = OA_READ | OA_ADDRESS_ONLY, .extent = {.kind = OA_EXTENT_ALL}};
-  oa_call call = {.function = function, .operands = &operand, .count = 1};
+  oa_call call = {.function = function,
+                  .operands = &operand,
+                  .count = 1,
+                  .uncaptured = "its work would have to be waited for; take the address before the capture begins"};
   if ((status = oa_begin(&call))) return status;
   slot = operand.slot;
   oa_mapping *mapping = slot->mapping;
@@ -151,8 +214,8 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     if (fill) status = clear(mapping, group, stream->native);
     if (!status && wait) status = oa_device_wait_stream(mapping->device, stream->native, mapping->serial, function);
     if (status) {
-      oa_call_cancel(&call);
-      return status;
+      if (fill) oa_device_quiesce(mapping->device); /* the zeros are not noted as a use of the memory */
+      return oa_call_fail(&call, status);
     }
     oa_lock();
   }
@@ -165,7 +228,10 @@ static int escape(const char *function, const oa_any *pointer, uint64_t *address
     *keep = oa_slot_handle(share);
   }
   mapping->escaped = true;
+  mapping->waited = false;
   slot->group->escaped |= slot->writes;
+  if (slot->writes && mapping->guard && !oa_host_writes(mapping->at.low, mapping->at.high))
+    oa_guard_arm(mapping, slot->group);
   *address = mapping->address + (uint64_t)slot->offset;
   oa_unlock();
   status = oa_end(&call, 0);
@@ -180,9 +246,38 @@ int oa_export(const oa_any *pointer, uint64_t *address, void **keep) {
   return escape("oa_export", pointer, address, keep);
 }
 
+/* Frees the memory of an export without other users, after the work of code that may use it. */
+static int end_export(oa_mapping *mapping) {
+  int status = OA_OK;
+  if (mapping->kind != OA_MAPS_BORROWED)
+    status = oa_device_wait(mapping->device, mapping->serial, "the end of an export");
+  oa_lock();
+  oa_stream *stream = NULL;
+  mapping->waits = status == OA_ERROR_CAPTURE;
+  if (!mapping->waits && oa_stream_take(mapping->device, &stream) == OA_OK) {
+    const int freed = oa_mapping_free(mapping, stream, false);
+    oa_stream_return(stream);
+    if (!status) status = freed;
+  }
+  oa_unlock();
+  return status == OA_ERROR_CAPTURE ? OA_OK : status;
+}
+
+/* Returns a mapping whose export ended while a stream was captured, so that the device could not be waited for; NULL:
+ * there is none. */
+static oa_mapping *next_waiting(void) {
+  oa_lock();
+  oa_mapping *mapping = oa_mappings;
+  while (mapping && !(mapping->waits && !oa_streams_check(mapping->device, "", false))) mapping = mapping->next;
+  if (mapping) mapping->waits = false;
+  oa_unlock();
+  return mapping;
+}
+
 int oa_export_release(void *keep) {
   if (!keep || atomic_load(&oa_forked)) return OA_OK;
   int status = OA_OK;
+  for (oa_mapping *waiting; !status && (waiting = next_waiting());) status = end_export(waiting);
   oa_lock();
   oa_slot *share = oa_slot_of(keep, OA_SLOT_EXPORT, &status);
   if (!share) {
@@ -193,20 +288,11 @@ int oa_export_release(void *keep) {
   oa_slot_free(share);
   const bool last = --mapping->exports == 0 && mapping->references == 0;
   oa_unlock();
-  if (!last) return OA_OK;
-  if (mapping->kind != OA_MAPS_BORROWED) status = mapping->device->backend->synchronize(mapping->device);
-  oa_lock();
-  oa_stream *stream = NULL;
-  if (oa_stream_take(mapping->device, &stream) == OA_OK) {
-    const int freed = oa_mapping_free(mapping, stream, false);
-    oa_stream_return(stream);
-    if (!status) status = freed;
-  }
-  oa_unlock();
-  return status;
+  const int ended = last ? end_export(mapping) : OA_OK;
+  return ended ? ended : status;
 }
 
-/* Copies the elements of an array up, and none of its gaps, from an image of it that is laid out as on the device. */
+/* Copies the elements of an array up, but none of its gaps, from an image with the layout of the device. */
 static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   enum { AT_ONCE = 64 };
   oa_move moves[AT_ONCE];
@@ -229,7 +315,24 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   return status;
 }
 
-/* Returns whether every piece lies within the pointer's own bytes. */
+/* The same in a call that is captured: the graph keeps the image. */
+static int send_in_graph(const oa_call *call, const char *image, size_t nbytes, oa_pieces pieces) {
+  oa_device *device = call->device;
+  oa_stream *stream = call->stream;
+  const uint64_t to = (uint64_t)(uintptr_t)call->operands->address;
+  void *kept;
+  int status = oa_capture_keep(oa_capture_of(call->region, stream), nbytes, &kept);
+  oa_lines lines;
+  if (status) return status;
+  memcpy(kept, image, nbytes);
+  while (!status && oa_pieces_next(&pieces, &lines, NULL))
+    status = device->backend->copy_up_later(device, stream->native, to + (uint64_t)lines.start, (size_t)lines.pitch,
+                                            (const char *)kept + lines.start, (size_t)lines.pitch, (size_t)lines.width,
+                                            (size_t)lines.count);
+  return status;
+}
+
+/* Returns whether every piece is within the pointer's own bytes. */
 static bool are_inside(const oa_slot *slot, oa_pieces pieces) {
   oa_lines lines;
   while (oa_pieces_next(&pieces, &lines, NULL)) {
@@ -263,13 +366,19 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
   if (!image) status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld bytes", function, (long long)layout.span);
   oa_operand operand = {
       .name = "pointer", .pointer = target, .access = OA_OVERWRITE, .extent = {.kind = OA_EXTENT_ALL}};
-  oa_call call = {.function = function, .operands = &operand, .count = 1};
+  oa_call call = {.function = function,
+                  .operands = &operand,
+                  .count = 1,
+                  .special = OA_KEEPS_VALUES,
+                  .uncaptured = "the values would be gone when the graph runs; assign them outside of the capture"};
   if (!status && !(status = oa_begin(&call))) {
     oa_pieces pieces;
     oa_pieces_start(&pieces, ndim, shape, strides, NULL, itemsize);
     if (are_inside(operand.slot, pieces)) {
       oa_scatter(image - layout.low, values, ndim, shape, strides, itemsize, 0, layout.size);
-      if ((status = send_pieces(&call, image, pieces))) oa_fail_in(status, "%s: pointer", function);
+      status = call.open == OA_CALL_CAPTURED ? send_in_graph(&call, image, (size_t)layout.span, pieces)
+                                             : send_pieces(&call, image, pieces);
+      if (status) oa_fail_in(status, "%s: pointer", function);
       const int ended = oa_end(&call, status);
       if (!status) status = ended;
     } else {
@@ -297,36 +406,36 @@ int oa_is_host_zero(const void *pointer) {
 static oa_slot *make_scalar(oa_region_state *region, const void *value, int dtype) {
   const int64_t nbytes = oa_itemsize(dtype);
   oa_mapping *mapping = oa_mapping_new(region->device, OA_MAPS_SCALAR, nbytes);
-  oa_slot *made = mapping ? oa_slot_take(region, OA_SLOT_POINTER) : NULL;
-  if (!made || oa_region_attach(region, mapping)) {
-    if (made) oa_slot_free(made);
+  oa_slot *scalar = mapping ? oa_slot_take(region, OA_SLOT_POINTER) : NULL;
+  if (!scalar || oa_region_attach(region, mapping)) {
+    if (scalar) oa_slot_free(scalar);
     if (mapping) oa_mapping_free(mapping, region->stream, false);
     return NULL;
   }
-  oa_slot_point(made, dtype, mapping, 0, (oa_lines){0, nbytes, nbytes, 1});
-  made->reads = made->writes = true;
-  made->zero = oa_number_is_zero(value, dtype);
-  made->nbytes = nbytes;
+  oa_slot_point(scalar, dtype, mapping, 0, (oa_lines){0, nbytes, nbytes, 1});
+  scalar->reads = scalar->writes = true;
+  scalar->zero = oa_number_is_zero(value, dtype);
+  scalar->nbytes = nbytes;
   mapping->groups[0].valid = true;
-  mapping->views[0].lines = made->inside;
+  mapping->views[0].lines = scalar->inside;
   mapping->holders = mapping->references = 1;
-  return made;
+  return scalar;
 }
 
 /* Allocates a device scalar, and copies its value up. Called with the lock, which it frees meanwhile. */
-static int send_scalar(oa_slot *made, const void *value) {
-  const oa_region_state *region = made->region;
-  oa_mapping *mapping = made->mapping;
+static int send_scalar(oa_slot *scalar, const void *value) {
+  const oa_region_state *region = scalar->region;
+  oa_mapping *mapping = scalar->mapping;
   oa_device *device = region->device;
   oa_stream *stream = region->stream;
   oa_move move = {
       .host = (void *)value,
-      .lines = made->inside,
+      .lines = scalar->inside,
       .name = "a scalar",
       .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .is_copy = true}};
-  oa_slot_hold(made, NULL); /* the region can't end until the value is on its way */
+  oa_slot_hold(scalar, NULL); /* the region can't end until the value is on its way */
   oa_unlock();
-  int status = oa_device_allocate(device, stream->native, (size_t)made->nbytes, &move.address);
+  int status = oa_device_allocate(device, stream->native, (size_t)scalar->nbytes, &move.address);
   const uint64_t address = status ? 0 : move.address;
   if (!status) {
     const int64_t begun = oa_trace_begin_up(&move, 1);
@@ -339,7 +448,7 @@ static int send_scalar(oa_slot *made, const void *value) {
     status = oa_stream_advance(stream);
     if (!status) status = oa_uses_add(&mapping->uses, stream, true);
   }
-  oa_slot_unhold(made, false);
+  oa_slot_unhold(scalar, false);
   oa_announce_change();
   return status;
 }
@@ -351,11 +460,18 @@ int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **stage
   if (!value || !staged) return oa_fail_null(function, value ? "staged" : "value");
   oa_slot *slot = oa_slot_enter(function, "pointer", pointer, &status);
   if (!slot) return status;
-  oa_slot *made = make_scalar(slot->region, value, dtype);
-  if (made) *staged = oa_slot_handle(made);
-  status = made ? send_scalar(made, value) : OA_ERROR_MEMORY;
+  int capturing;
+  oa_slot *scalar = NULL;
+  if (!(status = oa_stream_capturing(slot->region->stream, true, &capturing)) && capturing)
+    status = oa_fail(OA_ERROR_CAPTURE,
+                     "%s: the stream is capturing a graph, and a scalar would have to be copied up; pass all scalars "
+                     "from the host, or all on the device",
+                     function);
+  if (!status) scalar = make_scalar(slot->region, value, dtype);
+  if (scalar) *staged = oa_slot_handle(scalar);
+  if (!status) status = scalar ? send_scalar(scalar, value) : OA_ERROR_MEMORY;
   oa_unlock();
-  if (status && made) {
+  if (status && scalar) {
     oa_saved_error saved;
     oa_error_save(&saved);
     oa_pointer_release(*staged);

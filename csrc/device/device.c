@@ -18,23 +18,56 @@ static const oa_backend *const backends[] = {
 };
 enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
 
-/* Devices are opened once and never closed, and a number is valid for the life of the process: entries are only added
- * (under `opening`), so that reading needs no lock. */
+/* Devices are opened once and never closed, and a number is valid for the life of the process. Entries are only added
+ * (under `opening`), so reading needs no lock. */
 enum { MAX_DEVICES = 256 };
 static _Atomic(oa_device *) devices[MAX_DEVICES];
 static atomic_int device_count;
-/* Held while a driver is loaded or a device opened, which can take a second; so not the core's lock. */
+/* Held while a driver is loaded or a device is opened. This can take a second, so it is not the core's lock. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+/* -- the driver's library ------------------------------------------------------------------------------------------ */
+
+static _Atomic(oa_library_loader) finder;
+static atomic_int was_asked;     /* 1: driver_places has the finder's output */
+static char driver_places[4096]; /* under `opening` */
+
+void oa_driver_set_finder(oa_library_loader function) { atomic_store(&finder, function); }
+
+const char *oa_driver_places(void) { return driver_places; }
+
+/* Takes `opening`. The finder is asked before that, the first time that a backend may need it: it may run any Python
+ * code. */
+static int lock_opening(const oa_backend *backend) {
+  char places[sizeof driver_places] = "";
+  const oa_library_loader find = backend->flags & OA_ASKS_FINDER ? atomic_load(&finder) : NULL;
+  const bool asks = find && !atomic_load(&was_asked);
+  const int status = asks ? find(backend->name, places, sizeof places) : OA_OK;
+  if (status) return oa_fail(status, "looking for the driver of %s: %s", backend->name, places);
+  pthread_mutex_lock(&opening);
+  if (asks && !atomic_exchange(&was_asked, 1)) memcpy(driver_places, places, sizeof places);
+  return OA_OK;
+}
 
 /* -- devices that can't be used ------------------------------------------------------------------------------------ */
 
 int oa_device_usable(oa_device *device) {
   int status = oa_check_forked();
   if (status) return status;
-  if (__builtin_expect(atomic_load_explicit(&device->lost, memory_order_acquire) == OA_LOST, 0)) {
+  if (OA_UNLIKELY(atomic_load_explicit(&device->lost, memory_order_acquire) == OA_LOST)) {
     return oa_fail(OA_ERROR_LOST, "%s is lost: %s", device->name, device->lost_reason);
   }
   return OA_OK;
+}
+
+bool oa_device_quiesce(oa_device *device) {
+  enum { TRIES = 2 }; /* the first wait may report earlier work that failed */
+  oa_saved_error first;
+  int status = OA_ERROR_BACKEND;
+  oa_error_save(&first);
+  for (int i = 0; i < TRIES && status && status != OA_ERROR_LOST; i++) status = device->backend->synchronize(device);
+  oa_error_restore(&first);
+  return !status || status == OA_ERROR_LOST; /* a lost device does nothing any more */
 }
 
 int oa_device_lost(oa_device *device, const char *reason) {
@@ -96,7 +129,7 @@ static int parse_name(const char *name, const oa_backend **backend, int *index) 
 int oa_device_read_limit(oa_device *device) {
   int64_t free_bytes, total_bytes, limit;
   int status = oa_settings_memory_limit(0, &limit);
-  if (!status && limit != INT64_MAX) { /* else there is no need to ask the backend */
+  if (!status && limit != INT64_MAX) { /* otherwise the backend need not be asked */
     if ((status = device->backend->memory(device, &free_bytes, &total_bytes))) return status;
     status = oa_settings_memory_limit(total_bytes, &limit);
   }
@@ -147,7 +180,7 @@ int oa_device_open(const char *name, int *number) {
   if (!status && (status = oa_settings_check())) status = oa_fail_in(status, "oa_device_open(\"%s\")", name);
   if (status) return status;
   oa_device *device = NULL;
-  pthread_mutex_lock(&opening);
+  if ((status = lock_opening(backend))) return oa_fail_in(status, "oa_device_open(\"%s\")", name);
   int count = atomic_load(&device_count);
   for (int i = 0; i < count && !device; i++) {
     oa_device *other = atomic_load(&devices[i]);
@@ -159,7 +192,7 @@ int oa_device_open(const char *name, int *number) {
   return status;
 }
 
-/* The core is not started: programs may fork after this. */
+/* Does not start the core: programs may fork after this. */
 int oa_backend_get_info(int number, oa_backend_info *info) {
   oa_backend_info now;
   int status = oa_sized_check("oa_backend_get_info", "info", info, OA_FIRST_BACKEND_INFO, sizeof now);
@@ -184,18 +217,18 @@ int oa_device_count(const char *name, int *count) {
     return oa_fail(OA_ERROR_ARGUMENT, "oa_device_count: no backend \"%s\": there are %s", name,
                    backend_names(names, sizeof names));
   }
-  pthread_mutex_lock(&opening);
+  if ((status = lock_opening(backend))) return oa_fail_in(status, "oa_device_count");
   status = backend->count(count);
   pthread_mutex_unlock(&opening);
   return status ? oa_fail_in(status, "oa_device_count") : OA_OK;
 }
 
-/* -- what public functions ask of a device ------------------------------------------------------------------------ */
+/* -- public functions that describe a device ---------------------------------------------------------------------- */
 
 oa_device *oa_device_of(int number) {
   oa_device *device =
       (unsigned)number < MAX_DEVICES ? atomic_load_explicit(&devices[number], memory_order_acquire) : NULL;
-  if (__builtin_expect(!device, 0)) {
+  if (OA_UNLIKELY(!device)) {
     oa_fail(OA_ERROR_ARGUMENT, "no device is open under the number %d: oa_device_open gives numbers", number);
   }
   return device;
@@ -228,7 +261,7 @@ int oa_device_get_info(int number, oa_device_info *info) {
   snprintf(now.backend, sizeof now.backend, "%s", device->backend->name);
   snprintf(now.model, sizeof now.model, "%s", device->model);
   status = device->backend->memory(device, &now.memory_free, &now.memory_total);
-  if (status == OA_ERROR_BACKEND) { /* the rest is known all the same */
+  if (status == OA_ERROR_BACKEND) { /* the other fields are known all the same */
     now.memory_free = now.memory_total = 0;
     status = OA_OK;
   } else {

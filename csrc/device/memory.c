@@ -1,5 +1,6 @@
 #include "device/memory.h"
 
+#include "base/present.h"
 #include "base/trace.h"
 #include "base/under_way.h"
 #include "device/staging.h"
@@ -12,7 +13,8 @@
 
 int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
-/* -- the pool: small pieces of free memory, so that a region that comes again asks the driver for nothing ---------- */
+/* -- the pool: small pieces of free memory, so that a region that is entered again asks the driver for nothing
+ * ------ */
 
 enum { SPARES = 16, SPARE_MOST = 1 << 20 /* bytes */, SHEETS = 8 };
 
@@ -20,10 +22,10 @@ typedef struct spare {
   uint64_t address;
   size_t nbytes;
   enum oa_zeros zeros;
-  void *cleared; /* the stream in whose order it is all zeros, of OA_ZEROS_ORDERED; else NULL */
+  void *cleared; /* OA_ZEROS_ORDERED: the stream that clears it; otherwise NULL */
 } spare;
 
-/* An allocation. One piece of a sheet at a time is in use or in the pool; those behind it are zeros. */
+/* An allocation. One piece of a sheet at a time is in use or in the pool; the pieces after it are zeros. */
 typedef struct sheet {
   uint64_t address;
   size_t nbytes; /* 0: there is none */
@@ -38,17 +40,17 @@ struct oa_spares {
 
 /* Returns the device's pool, made at first use; NULL if there is no host memory for it (no text is set). */
 static struct oa_spares *spares_of(oa_device *device) {
-  struct oa_spares *spares = atomic_load_explicit(&device->spares, memory_order_acquire), *made;
-  if (__builtin_expect(spares != NULL, 1)) return spares;
-  if (!(made = calloc(1, sizeof *made))) return NULL;
-  pthread_mutex_init(&made->mutex, NULL);
-  if (atomic_compare_exchange_strong(&device->spares, &spares, made)) return made;
-  pthread_mutex_destroy(&made->mutex); /* another thread was faster */
-  free(made);
+  struct oa_spares *spares = atomic_load_explicit(&device->spares, memory_order_acquire), *pool;
+  if (OA_LIKELY(spares != NULL)) return spares;
+  if (!(pool = calloc(1, sizeof *pool))) return NULL;
+  pthread_mutex_init(&pool->mutex, NULL);
+  if (atomic_compare_exchange_strong(&device->spares, &spares, pool)) return pool;
+  pthread_mutex_destroy(&pool->mutex); /* another thread was faster */
+  free(pool);
   return spares;
 }
 
-/* Takes piece i out of the pool, under its mutex. */
+/* Takes piece i out of the pool. Under its mutex. */
 static spare take_spare(oa_device *device, struct oa_spares *spares, int i) {
   const spare taken = spares->at[i];
   spares->count--;
@@ -57,22 +59,22 @@ static spare take_spare(oa_device *device, struct oa_spares *spares, int i) {
   return taken;
 }
 
-/* Returns the sheet that has the address, or one without bytes; gone: it is a sheet no longer. */
+/* Returns the sheet that has the address, or a sheet of 0 bytes; gone: also removes it from the list. */
 static sheet find_sheet(oa_device *device, uint64_t address, bool gone) {
   struct oa_spares *spares = atomic_load_explicit(&device->spares, memory_order_acquire);
-  sheet found = {0};
-  if (!spares) return found;
+  sheet result = {0};
+  if (!spares) return result;
   pthread_mutex_lock(&spares->mutex);
-  for (int i = 0; i < SHEETS && !found.nbytes; i++) {
+  for (int i = 0; i < SHEETS && !result.nbytes; i++) {
     if (address - spares->sheets[i].address >= spares->sheets[i].nbytes) continue;
-    found = spares->sheets[i];
+    result = spares->sheets[i];
     if (gone) spares->sheets[i].nbytes = 0;
   }
   pthread_mutex_unlock(&spares->mutex);
-  return found;
+  return result;
 }
 
-/* Frees a piece of memory, and with it the sheet that it is of. */
+/* Frees a piece of memory, and with it the sheet that it belongs to. */
 static int free_piece(oa_device *device, void *stream, uint64_t address, size_t nbytes) {
   const sheet whole = find_sheet(device, address, true);
   if (!whole.nbytes) return device->backend->free(device, stream, address, nbytes);
@@ -125,38 +127,37 @@ static void note_release(const oa_device *device, int64_t begun, size_t nbytes, 
   if (begun) oa_trace_note(OA_TRACE_RELEASE, begun, device->number, 0, 0, "release", NULL, (int64_t)nbytes, status);
 }
 
-/* -- sheets: zeros for many regions, made at once ------------------------------------------------------------------ */
+/* -- sheets: zeros for many regions, filled in one operation ------------------------------------------------------- */
 
-/* A fill takes as long as a small copy, and makes the next wait longer. So memory that has to be zeros again and again
- * comes from a sheet: each region takes the next piece, and all are filled again after the last. */
+/* A fill takes as long as a small copy, and prolongs the next wait. So memory that has to be zeros again and again
+ * comes from a sheet: each region takes the next piece, and after the last one all are filled again. */
 enum { SHEET_PIECES = 32, SHEET_MOST = 4 << 20, PIECE_MOST = 256 << 10, PIECE_ALIGNMENT = 256, GAP = 64 };
 
-/* Returns how far apart the pieces of a sheet are: zeros stay between them. */
+/* Returns the distance between the pieces of a sheet; the gaps stay zeros. */
 static size_t stride_of(size_t nbytes) { return (nbytes + GAP + PIECE_ALIGNMENT - 1) & -(size_t)PIECE_ALIGNMENT; }
 
-/* Returns the place of one more sheet, or NULL. Under the mutex. */
+/* Returns the place of another sheet, or NULL. Under the mutex. */
 static sheet *place_for_sheet(struct oa_spares *spares) {
   for (int i = 0; i < SHEETS; i++)
     if (!spares->sheets[i].nbytes) return &spares->sheets[i];
   return NULL;
 }
 
-/* Puts a sheet in the place of a piece, which is freed. Returns false, with nothing done, if there is no room for
- * one. */
-static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream, const spare *piece, sheet *made) {
+/* Replaces a piece, which is freed, by a sheet. Returns false, and changes nothing, if there is no room for one. */
+static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream, const spare *piece, sheet *whole) {
   const oa_backend *backend = device->backend;
   const size_t stride = stride_of(piece->nbytes), most = SHEET_MOST / stride;
-  sheet one = {.nbytes = stride * (most < SHEET_PIECES ? most : SHEET_PIECES)}, *place;
-  const int64_t more = (int64_t)(one.nbytes - piece->nbytes);
+  sheet fresh = {.nbytes = stride * (most < SHEET_PIECES ? most : SHEET_PIECES)}, *place;
+  const int64_t more = (int64_t)(fresh.nbytes - piece->nbytes);
   pthread_mutex_lock(&spares->mutex);
   place = place_for_sheet(spares);
   pthread_mutex_unlock(&spares->mutex);
   if (!place || piece->nbytes > PIECE_MOST || !reserve(device, (size_t)more)) return false;
-  const bool allocated = !backend->allocate(device, stream, one.nbytes, &one.address);
+  const bool allocated = !backend->allocate(device, stream, fresh.nbytes, &fresh.address);
   pthread_mutex_lock(&spares->mutex);
-  place = allocated ? place_for_sheet(spares) : NULL; /* another thread may have taken the last one meanwhile */
+  place = allocated ? place_for_sheet(spares) : NULL; /* another thread may have taken the last place meanwhile */
   if (place) {
-    *made = *place = one;
+    *whole = *place = fresh;
     atomic_fetch_add(&device->spare_bytes, more);
   }
   pthread_mutex_unlock(&spares->mutex);
@@ -164,12 +165,12 @@ static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream
   if (place)
     backend->free(device, stream, piece->address, piece->nbytes);
   else if (allocated)
-    backend->free(device, stream, one.address, one.nbytes);
+    backend->free(device, stream, fresh.address, fresh.nbytes);
   return place != NULL;
 }
 
-/* Makes zeros of a piece that nothing uses: takes the next one of its sheet, or fills all of them. again: it was zeros
- * before, so that a sheet is worth it. Returns false if the device can't fill it. */
+/* Makes zeros of a piece that nothing uses: takes the next piece of its sheet, or fills the whole sheet. again: it was
+ * zeros before, so that a sheet pays. Returns false if the device can't fill it. */
 static bool make_zeros(oa_device *device, struct oa_spares *spares, void *stream, spare *piece, bool again) {
   const oa_backend *backend = device->backend;
   const size_t stride = stride_of(piece->nbytes);
@@ -179,10 +180,10 @@ static bool make_zeros(oa_device *device, struct oa_spares *spares, void *stream
     piece->zeros = OA_ZEROS_NOW;
     return true;
   }
-  const bool made = again && !whole.nbytes && make_sheet(device, spares, stream, piece, &whole);
+  const bool renewed = again && !whole.nbytes && make_sheet(device, spares, stream, piece, &whole);
   if (!whole.nbytes) whole = (sheet){piece->address, piece->nbytes};
   const uint64_t end = whole.address + whole.nbytes;
-  for (uint64_t at = whole.address; backend->take && !made && at < end; at += stride)
+  for (uint64_t at = whole.address; backend->take && !renewed && at < end; at += stride)
     backend->take(device, at, piece->nbytes);
   *piece = (spare){whole.address, piece->nbytes, OA_ZEROS_ORDERED, stream};
   return !backend->fill(device, stream, whole.address, whole.nbytes, 0, 1, whole.nbytes, 1);
@@ -252,29 +253,51 @@ static int try_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t
   return OA_OK;
 }
 
-/* Returns idle memory to the driver and tries again, for as long as oa_device_pressure frees some more. */
+/* Fails if a program captures one of the device's streams: then the device can't be waited for. */
+static int check_captures(const oa_device *device, const char *why) {
+  oa_lock();
+  const int status = oa_streams_check(device, why, false);
+  oa_unlock();
+  return status;
+}
+
+/* Returns idle memory to the driver and tries again, as long as oa_device_pressure frees more. */
 static int allocate_under_pressure(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   for (;;) {
     int status = free_spares(device, stream);
-    if (!status) status = device->backend->trim(device);
+    if (!status && !check_captures(device, "memory")) status = device->backend->trim(device);
     if (!status) status = try_allocate(device, stream, nbytes, address);
     int64_t (*pressure)(oa_device *, size_t) = atomic_load(&oa_device_pressure);
     if (status != OA_ERROR_MEMORY || !pressure || pressure(device, nbytes) <= 0) return status;
   }
 }
 
+/* Writes a number of bytes for people to read. Returns the text. */
+static const char *text_of(int64_t nbytes, char text[32]) {
+  if (nbytes >= 1 << 30)
+    snprintf(text, 32, "%.2f GiB", (double)nbytes / (1 << 30));
+  else if (nbytes >= 1 << 20)
+    snprintf(text, 32, "%.2f MiB", (double)nbytes / (1 << 20));
+  else
+    snprintf(text, 32, "%" PRId64 " bytes", nbytes);
+  return text;
+}
+
 static __attribute__((cold, noinline)) int fail_memory(oa_device *device, size_t nbytes) {
-  char limit[96] = "";
+  char limit[96] = "", available[80] = "", texts[5][32];
   int64_t free_bytes, total_bytes;
-  if (device->memory_limit != INT64_MAX)
-    snprintf(limit, sizeof limit, ", limit %" PRId64 " (OFFLOAD_ARGS_MEMORY_LIMIT)", device->memory_limit);
-  const int64_t used = atomic_load(&device->counts.memory_used);
-  if (device->backend->memory(device, &free_bytes, &total_bytes))
-    return oa_fail(OA_ERROR_MEMORY, "%s: out of device memory: %zu bytes requested, %" PRId64 " used%s", device->name,
-                   nbytes, used, limit);
+  const bool limited = device->memory_limit != INT64_MAX;
+  if (limited)
+    snprintf(limit, sizeof limit, ", limit %s (OFFLOAD_ARGS_MEMORY_LIMIT)", text_of(device->memory_limit, texts[0]));
+  if (!device->backend->memory(device, &free_bytes, &total_bytes))
+    snprintf(available, sizeof available, "%s free of %s, ", text_of(free_bytes, texts[1]),
+             text_of(total_bytes, texts[2]));
   return oa_fail(OA_ERROR_MEMORY,
-                 "%s: out of device memory: %zu bytes requested, %" PRId64 " free of %" PRId64 ", %" PRId64 " used%s",
-                 device->name, nbytes, free_bytes, total_bytes, used, limit);
+                 "%s: out of device memory: %s requested, %s%s used by open regions and their arrays%s; lend parts of "
+                 "the arrays, or leave regions that hold others (idle resident arrays were evicted already)%s",
+                 device->name, text_of((int64_t)nbytes, texts[3]), available,
+                 text_of(atomic_load(&device->counts.memory_used), texts[4]), limit,
+                 limited ? ", or raise the limit" : "");
 }
 
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
@@ -316,6 +339,8 @@ int oa_device_wait_stream(oa_device *device, void *stream, uint64_t region, cons
 }
 
 int oa_device_wait(oa_device *device, uint64_t region, const char *why) {
+  const int refused = check_captures(device, why);
+  if (refused) return refused;
   const int64_t begun = oa_trace_begin();
   const int under_way = begin_wait(device, why);
   const int status = device->backend->synchronize(device);
@@ -328,7 +353,11 @@ int oa_device_wait(oa_device *device, uint64_t region, const char *why) {
 
 int oa_device_synchronize(int number) {
   oa_device *device;
-  const int status = oa_device_find(number, "oa_device_synchronize", &device);
+  int status = oa_device_find(number, "oa_device_synchronize", &device);
+  if (status) return status;
+  oa_lock();
+  status = oa_streams_check(device, "oa_device_synchronize", true);
+  oa_unlock();
   return status ? status : oa_device_wait(device, 0, "oa_device_synchronize");
 }
 
@@ -338,15 +367,52 @@ int oa_device_trim(int number) {
   int status = oa_device_find(number, "oa_device_trim", &device);
   if (status) return status;
   oa_lock();
-  if (!(status = oa_stream_take(device, &stream))) {
+  status = oa_streams_check(device, "oa_device_trim", true);
+  if (!status && !(status = oa_stream_take(device, &stream))) {
     status = free_spares(device, stream->native);
     oa_stream_return(stream);
   }
   oa_unlock();
+  if (status == OA_ERROR_CAPTURE) return status;
   const int unpinned = oa_staging_trim(device);
   if (!status) status = unpinned;
   const int trimmed = device->backend->trim(device);
   return status ? status : trimmed;
+}
+
+/* Memory from oa_pinned_allocate. Under the core's lock. */
+typedef struct pinned {
+  oa_present at; /* the first field: the table's element is converted to this struct */
+  const oa_device *device;
+} pinned;
+static oa_present_table pinned_memory;
+
+typedef struct pinned_search {
+  pinned wanted, *match;
+} pinned_search;
+
+static int note_pinned(oa_present *element, void *data) {
+  pinned_search *search = data;
+  pinned *entry = (pinned *)element;
+  const pinned *wanted = &search->wanted;
+  if (entry->at.low != wanted->at.low || entry->at.high != wanted->at.high || entry->device != wanted->device) return 0;
+  search->match = entry;
+  return 1;
+}
+
+/* Pins memory; frees idle blocks if there is none. */
+static int pin(oa_device *device, size_t nbytes, void **memory) {
+  int status = oa_staging_pin(device, nbytes, memory);
+  if (status == OA_ERROR_MEMORY && !(status = oa_staging_trim(device))) status = oa_staging_pin(device, nbytes, memory);
+  for (int other = 0; status == OA_ERROR_MEMORY; other++) { /* limit and idle blocks belong to the process */
+    oa_saved_error first;
+    oa_error_save(&first);
+    oa_device *its = oa_device_of(other);
+    if (its && its != device && !oa_staging_trim(its)) status = oa_staging_pin(device, nbytes, memory);
+    if (status == OA_ERROR_MEMORY) oa_error_restore(&first);
+    if (!its) break;
+  }
+  return status;
 }
 
 int oa_pinned_allocate(int number, size_t nbytes, void **memory) {
@@ -355,22 +421,33 @@ int oa_pinned_allocate(int number, size_t nbytes, void **memory) {
   if (status) return status;
   if (!nbytes || !memory)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_pinned_allocate: %s", memory ? "nbytes is 0" : "memory is NULL");
-  status = oa_staging_pin(device, nbytes, memory);
-  if (status == OA_ERROR_MEMORY && !(status = oa_staging_trim(device))) status = oa_staging_pin(device, nbytes, memory);
-  for (int other = 0; status == OA_ERROR_MEMORY; other++) { /* the limit is the process's, and so are all idle blocks */
-    oa_saved_error first;
-    oa_error_save(&first);
-    oa_device *its = oa_device_of(other);
-    if (its && its != device && !oa_staging_trim(its)) status = oa_staging_pin(device, nbytes, memory);
-    if (status == OA_ERROR_MEMORY) oa_error_restore(&first);
-    if (!its) break;
+  pinned *entry = malloc(sizeof *entry);
+  if (!entry) return oa_fail(OA_ERROR_MEMORY, "oa_pinned_allocate: no host memory");
+  if ((status = pin(device, nbytes, memory))) {
+    free(entry);
+    return oa_fail_in(status, "oa_pinned_allocate");
   }
-  return status ? oa_fail_in(status, "oa_pinned_allocate") : OA_OK;
+  *entry = (pinned){.at = {.low = (uintptr_t)*memory, .high = (uintptr_t)*memory + nbytes}, .device = device};
+  oa_lock();
+  oa_present_insert(&pinned_memory, &entry->at);
+  oa_unlock();
+  return OA_OK;
 }
 
 int oa_pinned_free(int number, void *memory, size_t nbytes) {
   if (!memory || atomic_load(&oa_forked)) return OA_OK;
   oa_device *device = oa_device_of(number);
   if (!device) return oa_fail_in(OA_ERROR_ARGUMENT, "oa_pinned_free");
+  const uintptr_t low = (uintptr_t)memory;
+  pinned_search search = {.wanted = {.at = {.low = low, .high = low + nbytes}, .device = device}};
+  oa_lock();
+  oa_present_visit(&pinned_memory, low, low + 1, note_pinned, &search);
+  if (search.match) oa_present_remove(&pinned_memory, &search.match->at);
+  oa_unlock();
+  if (!search.match)
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_pinned_free: %s has no %zu bytes at %p that oa_pinned_allocate gave and that are not freed yet",
+                   device->name, nbytes, memory);
+  free(search.match);
   return oa_staging_unpin(device, memory, nbytes);
 }

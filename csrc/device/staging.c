@@ -7,24 +7,24 @@
 #include <stdlib.h>
 #include <sys/sysinfo.h>
 
-/* The blocks of a device. Idle ones lie in front of their shelf, busy ones behind in the order of their events. All is
- * guarded by the mutex, a leaf. */
+/* The blocks of a device. Idle ones are at the front of their shelf; busy ones follow in the order of their events. The
+ * mutex, a leaf, guards all of it. */
 struct oa_staging {
   pthread_mutex_t mutex;
-  pthread_cond_t given;
+  pthread_cond_t returned;
   _Atomic int64_t expected; /* bytes announced so far */
   atomic_int held;          /* blocks in some oa_held_blocks */
   struct shelf {
     oa_block *first, **last;
-    int made, waiting;
+    int count, waiting;
   } shelves[OA_BLOCK_KINDS];
 };
 
 /* -- pinned memory ------------------------------------------------------------------------------------------------ */
 
-static _Atomic int64_t pinned_bytes; /* of this process, on all devices */
+static _Atomic int64_t pinned_bytes; /* pinned by this process, on all devices */
 
-/* Returns the process's limit: half of the machine's memory unless the environment says otherwise. */
+/* Returns the limit of the process: half of the machine's memory unless the environment says otherwise. */
 static int64_t pinned_limit(void) {
   static _Atomic int64_t known; /* the limit + 1 */
   int64_t limit = atomic_load_explicit(&known, memory_order_relaxed) - 1;
@@ -67,16 +67,16 @@ int oa_staging_unpin(oa_device *device, void *memory, size_t nbytes) {
 
 /* Returns the device's blocks, made at first use; NULL if there is no host memory for them (no text is set). */
 static struct oa_staging *staging_of(oa_device *device) {
-  struct oa_staging *staging = atomic_load_explicit(&device->staging, memory_order_acquire), *made;
-  if (__builtin_expect(staging != NULL, 1)) return staging;
-  if (!(made = calloc(1, sizeof *made))) return NULL;
-  pthread_mutex_init(&made->mutex, NULL);
-  pthread_cond_init(&made->given, NULL);
-  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) made->shelves[kind].last = &made->shelves[kind].first;
-  if (atomic_compare_exchange_strong(&device->staging, &staging, made)) return made;
-  pthread_cond_destroy(&made->given); /* another thread was faster */
-  pthread_mutex_destroy(&made->mutex);
-  free(made);
+  struct oa_staging *staging = atomic_load_explicit(&device->staging, memory_order_acquire), *fresh;
+  if (OA_LIKELY(staging != NULL)) return staging;
+  if (!(fresh = calloc(1, sizeof *fresh))) return NULL;
+  pthread_mutex_init(&fresh->mutex, NULL);
+  pthread_cond_init(&fresh->returned, NULL);
+  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) fresh->shelves[kind].last = &fresh->shelves[kind].first;
+  if (atomic_compare_exchange_strong(&device->staging, &staging, fresh)) return fresh;
+  pthread_cond_destroy(&fresh->returned); /* another thread was faster */
+  pthread_mutex_destroy(&fresh->mutex);
+  free(fresh);
   return staging;
 }
 
@@ -93,7 +93,7 @@ static oa_block *block_new(oa_device *device, int kind) {
   if (!status) return block;
   free(block);
   if (status != OA_ERROR_LOST)
-    oa_warn_process("%s; copies take the driver's slower way until it can be had", oa_last_error());
+    oa_warn_process("%s; copies take the driver's slower way until there is some", oa_last_error());
   oa_error_restore(&before);
   return NULL;
 }
@@ -110,7 +110,7 @@ static void put(struct oa_staging *staging, oa_block *block) {
     if (!shelf->first) shelf->last = &block->next;
     shelf->first = block;
   }
-  if (shelf->waiting) pthread_cond_broadcast(&staging->given);
+  if (shelf->waiting) pthread_cond_broadcast(&staging->returned);
 }
 
 /* Takes the first block off a shelf, under the mutex; NULL if the shelf is empty. */
@@ -122,11 +122,11 @@ static oa_block *get(struct shelf *shelf) {
   return block;
 }
 
-/* Returns how many large blocks the traffic so far pays for. */
+/* Returns the number of large blocks that pays off for the traffic so far. */
 static int large_blocks(const struct oa_staging *staging) {
   enum {
-    WORTH = 16 << 20, /* bytes of traffic that pay for one block */
-    MOST = 12         /* more don't stay in the caches between the threads and the device */
+    WORTH = 16 << 20, /* bytes of traffic for which one block pays off */
+    MOST = 12         /* more blocks don't stay in the caches between the threads and the device */
   };
   const int64_t paid = atomic_load_explicit(&staging->expected, memory_order_relaxed) / WORTH;
   const int threads = oa_threads_count(), most = 2 * threads < MOST ? 2 * threads : MOST;
@@ -140,7 +140,7 @@ int oa_staging_expect(oa_device *device, int64_t bytes) {
   return large_blocks(staging);
 }
 
-/* Asks whether a busy block's copies are through; frees the mutex meanwhile. The block is on no shelf. */
+/* Asks whether a busy block's copies are over; frees the mutex meanwhile. The block is on no shelf. */
 static void look_at(oa_device *device, struct oa_staging *staging, oa_block *block) {
   int done = 0;
   pthread_mutex_unlock(&staging->mutex);
@@ -148,29 +148,30 @@ static void look_at(oa_device *device, struct oa_staging *staging, oa_block *blo
   pthread_mutex_lock(&staging->mutex);
 }
 
-/* Makes a block, counted in its shelf; frees the mutex meanwhile. Returns NULL if there is no pinned memory for it. */
+/* Makes a block and counts it in its shelf; frees the mutex meanwhile. Returns NULL if there is no pinned memory for
+ * it. */
 static oa_block *make(oa_device *device, struct oa_staging *staging, int kind) {
   struct shelf *shelf = &staging->shelves[kind];
-  shelf->made++;
+  shelf->count++;
   pthread_mutex_unlock(&staging->mutex);
   oa_block *block = block_new(device, kind);
   pthread_mutex_lock(&staging->mutex);
   if (block) return block;
-  shelf->made--;
-  if (shelf->waiting) pthread_cond_broadcast(&staging->given); /* there may be no block left to wait for */
+  shelf->count--;
+  if (shelf->waiting) pthread_cond_broadcast(&staging->returned); /* there may be no block left to wait for */
   return NULL;
 }
 
-/* Takes an idle block off its shelf, else makes a new one while fewer than `most` are made, else takes a busy one.
- * Returns NULL if there is none, and waiting is not wanted or would not end. Under the mutex. */
+/* Takes an idle block off its shelf. Without one, makes a block while fewer than `most` exist, otherwise takes a busy
+ * one. Returns NULL if there is none, and the caller does not wait or the wait would not end. Under the mutex. */
 static oa_block *find_block(oa_device *device, struct oa_staging *staging, int kind, int most,
                             enum oa_block_wait wait) {
   struct shelf *shelf = &staging->shelves[kind];
-  bool failed = false; /* to make one */
+  bool failed = false; /* to make a block */
   for (;;) {
     oa_block *block = get(shelf);
-    if (block && block->busy && !failed && shelf->made < most) look_at(device, staging, block);
-    const bool may_make = !failed && shelf->made < most;
+    if (block && block->busy && !failed && shelf->count < most) look_at(device, staging, block);
+    const bool may_make = !failed && shelf->count < most;
     if (block && (!block->busy || !may_make)) return block;
     if (may_make) {
       oa_block *fresh = make(device, staging, kind);
@@ -178,9 +179,9 @@ static oa_block *find_block(oa_device *device, struct oa_staging *staging, int k
       if (fresh || block) return fresh ? fresh : block;
       failed = true; /* but a block may have been returned meanwhile */
     } else {
-      if (wait == OA_BLOCK_NOW || !shelf->made) return NULL;
+      if (wait == OA_BLOCK_NOW || !shelf->count) return NULL;
       shelf->waiting++;
-      pthread_cond_wait(&staging->given, &staging->mutex);
+      pthread_cond_wait(&staging->returned, &staging->mutex);
       shelf->waiting--;
     }
   }
@@ -199,7 +200,7 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
   oa_saved_error before;
   oa_error_save(&before);
   if (!oa_block_await(device, block)) return block;
-  oa_block_return(device, block); /* its copies may still be under way: it can't be used, nor unpinned */
+  oa_block_return(device, block); /* its copies may still be under way: the block can't be used or unpinned */
   oa_error_restore(&before);
   return NULL;
 }
@@ -220,7 +221,7 @@ static int trim_shelf(oa_device *device, struct oa_staging *staging, struct shel
     pthread_mutex_lock(&staging->mutex);
     const bool stays = block->busy || shelf->waiting;
     if (stays) put(staging, block);
-    if (!stays) shelf->made--;
+    if (!stays) shelf->count--;
     pthread_mutex_unlock(&staging->mutex);
     if (stays) continue;
     device->backend->event_destroy(device, block->event);
@@ -248,6 +249,16 @@ void oa_block_return(oa_device *device, oa_block *block) {
   pthread_mutex_unlock(&staging->mutex);
 }
 
+void oa_block_lose(oa_device *device, oa_block *block) {
+  struct oa_staging *staging = device->staging;
+  pthread_mutex_lock(&staging->mutex);
+  struct shelf *shelf = &staging->shelves[block->kind];
+  shelf->count--; /* its memory stays pinned: the device may write it */
+  if (shelf->waiting) pthread_cond_broadcast(&staging->returned);
+  pthread_mutex_unlock(&staging->mutex);
+  free(block);
+}
+
 int oa_block_mark(oa_device *device, oa_block *block, void *stream) {
   const int status = device->backend->event_record(device, block->event, stream);
   block->busy = !status;
@@ -262,13 +273,10 @@ int oa_block_await(oa_device *device, oa_block *block) {
 
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
   const int status = oa_block_mark(device, block, stream);
-  if (status) { /* after this wait no copy touches the block, whatever the status */
-    oa_saved_error first;
-    oa_error_save(&first);
-    device->backend->stream_synchronize(device, stream);
-    oa_error_restore(&first);
-  }
-  oa_block_return(device, block);
+  if (status && !oa_device_quiesce(device))
+    oa_block_lose(device, block);
+  else
+    oa_block_return(device, block);
   return status;
 }
 

@@ -1,11 +1,11 @@
-/* The pinned blocks of a device, through which host bytes pass; and the limit on pinned memory. */
+/* The pinned blocks of a device, through which host bytes pass, and the limit on pinned memory. */
 #ifndef OA_STAGING_H
 #define OA_STAGING_H
 
 #include "device/device.h"
 
 enum {
-  OA_BLOCK_SMALL, /* for arrays that are packed together; the caller may hold it for as long as it likes */
+  OA_BLOCK_SMALL, /* for arrays that are packed together; the caller may hold it as long as it likes */
   OA_BLOCK_LARGE, /* for a chunk; returned soon */
   OA_BLOCK_KINDS
 };
@@ -20,7 +20,8 @@ typedef struct oa_block {
   struct oa_block *next;
 } oa_block;
 
-/* Says whether oa_block_take returns without a block when none is idle, or waits for one that another thread holds. */
+/* Says whether oa_block_take waits for a block that another thread holds if none is idle (WAIT), or returns NULL
+ * (NOW). */
 enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
 
 /* Pins new host memory within the process's limit; OA_ERROR_MEMORY beyond it. */
@@ -28,32 +29,34 @@ int oa_staging_pin(oa_device *device, size_t nbytes, void **memory);
 int oa_staging_unpin(oa_device *device, void *memory, size_t nbytes);
 /* Unpins the blocks that no copy uses. */
 int oa_staging_trim(oa_device *device);
-/* Announces `bytes` of chunked transfers and returns the number of pinned blocks they may use; the number grows with
- * the traffic because pinning one block costs as much as copying several MiB. */
+/* Announces `bytes` of chunked transfers and returns the number of pinned blocks that they may use. The number grows
+ * with the traffic, because pinning one block costs as much as copying several MiB. */
 int oa_staging_expect(oa_device *device, int64_t bytes);
-/* Takes a block, which is then the caller's alone. Returns NULL, with the text unchanged, if there is no pinned memory,
- * or with OA_BLOCK_NOW no idle block. The process is warned the first time there is no pinned memory. */
+/* Takes a block, which then belongs to the caller alone. Returns NULL, with the text unchanged, if there is no pinned
+ * memory, or with OA_BLOCK_NOW no idle block. The first lack of pinned memory warns the process. */
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);
 /* Returns a block to the pool. */
 void oa_block_return(oa_device *device, oa_block *block);
-/* Returns a block to the pool with copies on stream under way; waits for them if no event can mark them. */
+/* Gives up a block whose copies may never end. */
+void oa_block_lose(oa_device *device, oa_block *block);
+/* Returns a block to the pool while copies on stream are under way; waits for them if no event can mark them. */
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
-/* Blocks that are returned once their stream was waited for, so that they need no event. The first has one all the same
- * if little was sent from it: asking for the event before a copy down is issued makes that copy arrive sooner
- * (benchmarks/transfer.md). */
+/* Blocks that are returned once their stream was waited for, so that they need no event. The first one has an event all
+ * the same if few bytes were sent from it: asking for the event before a copy down is issued makes that copy arrive
+ * sooner (benchmarks/transfer.md). */
 enum { OA_HELD_BLOCKS = 2, OA_HELD_MARKED_MOST = 64 << 10 };
 typedef struct oa_held_blocks {
   oa_block *at[OA_HELD_BLOCKS];
   int count;
 } oa_held_blocks;
-/* Adds a block with copies of so many bytes under way on stream. Returns false if it has no room, or too many of the
- * device's are held. */
+/* Adds a block with copies of so many bytes under way on stream. Returns false if *held has no room, or too many of the
+ * device's blocks are held. */
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block, int64_t bytes, void *stream);
 /* Asks whether the copies from the first block are over. */
 void oa_held_blocks_look(oa_device *device, const oa_held_blocks *held);
-/* Returns them all to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
+/* Returns all of them to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited);
-/* Marks the copies that were issued on stream with the block, so that oa_block_await waits for them. */
+/* Marks the copies on stream that use the block, so that oa_block_await waits for them. */
 int oa_block_mark(oa_device *device, oa_block *block, void *stream);
 int oa_block_await(oa_device *device, oa_block *block);
 

@@ -2,25 +2,54 @@
 
 #include <stdlib.h>
 
+static void list_known(oa_stream *stream) {
+  oa_device *device = stream->device;
+  stream->is_known = true;
+  stream->next_known = device->known_streams;
+  if (stream->next_known) stream->next_known->previous_known = stream;
+  device->known_streams = stream;
+}
+
+int oa_stream_capturing(const oa_stream *stream, bool is_used, int *capturing) {
+  *capturing = 0;
+  if (OA_LIKELY(!stream->is_known)) return OA_OK;
+  if (!is_used && stream->number < 0 && !stream->captured) return OA_OK;
+  return stream->device->backend->stream_capturing(stream->device, stream->native, capturing);
+}
+
+int oa_streams_check(const oa_device *device, const char *why, bool asked) {
+  int capturing = 0;
+  for (const oa_stream *s = device->known_streams; s && !capturing; s = s->next_known)
+    if (oa_stream_capturing(s, asked, &capturing)) capturing = 0; /* HIP: it has ended */
+  if (!capturing) return OA_OK;
+  return oa_fail(OA_ERROR_CAPTURE,
+                 "%s: one of its streams is being captured into a graph, and the whole device would have to be waited "
+                 "for (%s); end the capture first",
+                 device->name, why);
+}
+
 int oa_stream_take(oa_device *device, oa_stream **stream) {
-  if (device->idle_streams) {
-    *stream = device->idle_streams;
-    device->idle_streams = (*stream)->next;
-    (*stream)->next = NULL;
+  for (oa_stream **link = &device->idle_streams; *link; link = &(*link)->next) {
+    oa_stream *idle = *link;
+    int capturing;
+    if (oa_stream_capturing(idle, true, &capturing) || capturing) continue;
+    *stream = idle;
+    *link = idle->next;
+    idle->next = NULL;
     return OA_OK;
   }
-  oa_stream *made = calloc(1, sizeof *made);
-  if (!made) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a stream", device->name);
-  const int status = device->backend->stream_create(device, &made->native);
+  oa_stream *fresh = calloc(1, sizeof *fresh);
+  if (!fresh) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a stream", device->name);
+  const int status = device->backend->stream_create(device, &fresh->native);
   if (status) {
-    free(made);
+    free(fresh);
     return status;
   }
-  made->device = device;
-  made->number = device->stream_count++;
-  made->next_made = device->streams;
-  device->streams = made;
-  *stream = made;
+  fresh->device = device;
+  fresh->number = device->stream_count++;
+  fresh->next_made = device->streams;
+  device->streams = fresh;
+  *stream = fresh;
   return OA_OK;
 }
 
@@ -30,16 +59,25 @@ void oa_stream_return(oa_stream *stream) {
 }
 
 int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream) {
-  oa_stream *made = calloc(1, sizeof *made);
-  if (!made) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a stream", device->name);
-  made->device = device;
-  made->native = native;
-  made->number = -1;
-  *stream = made;
+  oa_stream *fresh = calloc(1, sizeof *fresh);
+  if (!fresh) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a stream", device->name);
+  fresh->device = device;
+  fresh->native = native;
+  fresh->number = -1;
+  list_known(fresh);
+  *stream = fresh;
   return OA_OK;
 }
 
+void oa_stream_make_unknown(oa_stream *stream) {
+  if (stream->next_known) stream->next_known->previous_known = stream->previous_known;
+  *(stream->previous_known ? &stream->previous_known->next_known : &stream->device->known_streams) = stream->next_known;
+  stream->next_known = stream->previous_known = NULL;
+  stream->is_known = false;
+}
+
 void oa_stream_destroy(oa_stream *stream) {
+  oa_stream_make_unknown(stream);
   if (stream->event) stream->device->backend->event_destroy(stream->device, stream->event);
   free(stream->seen);
   free(stream);
@@ -57,9 +95,16 @@ static int record(oa_stream *stream) {
 
 int oa_stream_mark(oa_stream *stream) { return record(stream); }
 
+int oa_stream_make_known(oa_stream *stream) {
+  if (stream->is_known) return OA_OK;
+  const int status = stream->ticket > stream->covered ? record(stream) : OA_OK;
+  if (!status) list_known(stream);
+  return status;
+}
+
 int oa_stream_advance(oa_stream *stream) {
   stream->ticket++;
-  return stream->number < 0 ? record(stream) : OA_OK;
+  return stream->is_known ? record(stream) : OA_OK;
 }
 
 void oa_stream_waited(oa_stream *stream, uint64_t ticket) {
@@ -76,7 +121,7 @@ int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket) {
   if (number >= stream->seen_count) {
     const int count = number + 8;
     uint64_t *seen = realloc(stream->seen, (size_t)count * sizeof *seen);
-    if (!seen) return OA_OK; /* the clock only saves waiting twice */
+    if (!seen) return OA_OK; /* the clock only avoids repeated waits */
     for (int i = stream->seen_count; i < count; i++) seen[i] = 0;
     stream->seen = seen;
     stream->seen_count = count;
@@ -96,6 +141,27 @@ int oa_uses_order(const oa_uses *uses, oa_stream *stream, bool writes) {
     if (status) return status;
   }
   return OA_OK;
+}
+
+int oa_uses_end(const oa_uses *uses, oa_stream *stream, bool *over) {
+  const int status = oa_uses_order(uses, stream, true);
+  *over = !status || oa_device_quiesce(stream->device);
+  return status;
+}
+
+int oa_use_wait(const oa_uses *uses, int number, const oa_stream *stream) {
+  const oa_use *use = use_at(uses, number);
+  oa_stream *other = use->stream;
+  const uint64_t ticket = use->read > use->written ? use->read : use->written;
+  oa_device *device = other->device;
+  if (other == stream || ticket <= other->waited) return OA_OK;
+  int status = other->covered >= ticket ? OA_OK : record(other);
+  void *event = other->event;
+  if (status) return status;
+  oa_unlock();
+  status = device->backend->event_synchronize(device, event);
+  oa_lock();
+  return status;
 }
 
 int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes) {

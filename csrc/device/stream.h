@@ -1,24 +1,27 @@
-/* Streams, taken from a device's pool or the caller's own; and the order between streams (a vector clock of tickets).
- * All functions are called under the core's lock unless they say otherwise. */
+/* Streams, taken from a device's pool or owned by the caller, and the order between streams (a vector clock of
+ * tickets). Callers hold the core's lock unless a function says otherwise. */
 #ifndef OA_STREAM_H
 #define OA_STREAM_H
 
 #include "device/device.h"
 
-/* A stream counts tickets, one an operation. `seen` is its vector clock. */
+/* A stream counts tickets, one per operation. `seen` is its vector clock. */
 typedef struct oa_stream {
   oa_device *device;
   void *native;
-  int number;       /* within the device; -1 of a foreign stream, which has none */
-  uint64_t ticket;  /* of the last operation issued */
-  void **handles;   /* two by library, for either pointer mode; owned by handles.c; NULL until first need */
+  int number;       /* within the device; -1: a foreign stream */
+  bool is_known;    /* other code has it, too, and may capture it: a foreign one, or one whose handle was exposed */
+  bool captured;    /* a call was captured on it: a graph with that call may run on the stream at any time */
+  uint64_t ticket;  /* ticket of the last issued operation */
+  void **handles;   /* two per library, one for each pointer mode; owned by handles.c; NULL until first need */
   void *event;      /* made at first need */
-  uint64_t waited;  /* operations up to this ticket are known to be complete; 0 of a foreign stream */
-  uint64_t covered; /* the ticket after which the event was recorded last */
-  uint64_t *seen;   /* by number of the other stream: its latest ticket that this one is known to run after */
+  uint64_t waited;  /* operations up to this ticket are known to be complete; 0: a foreign stream */
+  uint64_t covered; /* the ticket after which the event was last recorded */
+  uint64_t *seen;   /* by the number of another stream: its latest ticket that this one is known to run after */
   int seen_count;
-  struct oa_stream *next;      /* in the list of idle streams, or of a region's foreign ones */
-  struct oa_stream *next_made; /* in the list of all of the device's own */
+  struct oa_stream *next;                        /* in the list of idle streams, or of a region's foreign streams */
+  struct oa_stream *next_made;                   /* in the list of all streams of the device */
+  struct oa_stream *next_known, *previous_known; /* in the device's list of known streams */
 } oa_stream;
 
 /* The uses of some memory by one stream. */
@@ -28,38 +31,59 @@ typedef struct oa_use {
 } oa_use;
 
 typedef struct oa_uses {
-  oa_use first; /* most memory is used by one stream only */
+  oa_use first; /* usually only one stream uses the memory */
   oa_use *more;
   int count, capacity;
 } oa_uses;
 
-/* Takes a stream from the device's pool, or makes one. */
+/* Takes a stream from the device's pool that no program captures, or makes one. */
 int oa_stream_take(oa_device *device, oa_stream **stream);
 /* Returns a stream to the pool. */
 void oa_stream_return(oa_stream *stream);
-/* Makes a foreign stream: it stands for one of the caller's own, and is valid while its region is open. */
+/* Makes a foreign stream. It stands for a stream of the caller, and is valid while its region is open. */
 int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream);
-/* Destroys a foreign stream; the caller's own goes on. */
+/* Destroys a foreign stream; the caller's own stream lives on. */
 void oa_stream_destroy(oa_stream *stream);
 
-/* Notes an operation that was just issued on the stream; on a foreign one records the event at once. */
+/* Notes that other code will have the stream's handle. From then on its events are recorded at once: a later event
+ * could become part of a capture. */
+int oa_stream_make_known(oa_stream *stream);
+/* Notes that no other code has the handle of a stream of the device's own any more. */
+void oa_stream_make_unknown(oa_stream *stream);
+/* Sets *capturing to 1 if a program captures the stream into a graph; asks the driver only if other code has the
+ * stream, and if it exists for sure: CUDA ends a process that asks about a destroyed stream. The caller's own stream
+ * may be gone, unless the program uses it now (is_used), or calls were captured on it: then it has to live until its
+ * region is left. */
+int oa_stream_capturing(const oa_stream *stream, bool is_used, int *capturing);
+/* Fails with OA_ERROR_CAPTURE if a program captures a stream of the device that the core knows: drivers then refuse to
+ * wait for the whole device, and end the capture. why: the purpose of the wait. asked: the program itself asks for the
+ * wait, so the streams of its open regions exist. */
+int oa_streams_check(const oa_device *device, const char *why, bool asked);
+
+/* Notes an operation that was just issued on the stream; on a known stream it records the event at once. */
 int oa_stream_advance(oa_stream *stream);
-/* Records an event after all that was issued so far, so that other streams wait for no more than that. */
+/* Records an event after all operations issued so far, so that other streams wait for no more than these. */
 int oa_stream_mark(oa_stream *stream);
 /* Notes that the stream was waited for after it had issued that ticket. */
 void oa_stream_waited(oa_stream *stream, uint64_t ticket);
-/* Makes stream run after other's operations up to ticket. */
+/* Makes stream run after the operations of other up to ticket. */
 int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket);
 
 /* Makes stream run after all uses that a reader (or a writer) of the memory has to wait for. */
 int oa_uses_order(const oa_uses *uses, oa_stream *stream, bool writes);
+/* Makes stream run after all uses, before their memory is freed in the stream's order. If that fails, it waits for the
+ * device. Returns the failure. *over: false if the memory may still be in use, and can't be freed. */
+int oa_uses_end(const oa_uses *uses, oa_stream *stream, bool *over);
+/* Waits for the use of that number, unless it is by the stream itself. Frees the core's lock meanwhile: the memory may
+ * have more uses afterwards. */
+int oa_use_wait(const oa_uses *uses, int number, const oa_stream *stream);
 /* Notes a use by the stream's last operation. */
 int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes);
 /* Returns whether all writes are known to be complete. */
 bool oa_uses_arrived(const oa_uses *uses);
-/* Makes uses by a foreign stream uses by heir, which already runs after it. */
+/* Turns uses by a foreign stream into uses by heir, which already runs after it. */
 void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir);
-/* Returns whether all uses are by that stream, and known to be complete. */
+/* Returns whether all uses are by that stream and known to be complete. */
 bool oa_uses_over(const oa_uses *uses, const oa_stream *stream);
 /* Forgets all uses and frees the list. */
 void oa_uses_free(oa_uses *uses);

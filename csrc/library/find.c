@@ -15,7 +15,7 @@
 typedef struct {
   const oa_library *library;
   oa_library_attempt attempt;
-  char tried[1024]; /* every place so far, cut to size */
+  char tried[1024]; /* every place so far, cut to the size of this buffer */
 } search;
 
 static void note(search *here, const char *place) {
@@ -23,32 +23,56 @@ static void note(search *here, const char *place) {
   snprintf(here->tried + used, sizeof here->tried - used, "%s%s", used ? ", " : "", place);
 }
 
+/* Returns the major version in a file's name, as in "librocblas.so.5.0.70000"; -1: it has none. */
+static long major_of(const char *path) {
+  const char *file = strrchr(path, '/'), *so = strstr(file ? file : path, ".so.");
+  return so && isdigit((unsigned char)so[4]) ? strtol(so + 4, NULL, 10) : -1;
+}
+
+/* Returns whether the file is a GPU's library of a major version that this build does not know: its functions may take
+ * other arguments. */
+static bool is_of_unknown_version(const oa_library *library, const char *path) {
+  char file[PATH_MAX];
+  bool any = false;
+  const long major = library->backend && realpath(path, file) ? major_of(file) : -1;
+  for (const char *const *name = library->sonames; major >= 0 && name && *name; name++) {
+    if (major_of(*name) == major) return false;
+    any |= major_of(*name) >= 0;
+  }
+  return any;
+}
+
 static bool found_at(search *here, const char *path) {
+  if (is_of_unknown_version(here->library, path)) {
+    note(here, path);
+    note(here, "of a version that this build does not know");
+    return false;
+  }
   if (here->attempt(here->library, path) == OA_OK) return true;
   note(here, path);
   return false;
 }
 
-/* Tries the files that a pattern names. */
+/* Tries the files that match a pattern. */
 static bool found_among(search *here, const char *pattern) {
   glob_t files = {0};
-  bool found = false;
+  bool success = false;
   if (glob(pattern, 0, NULL, &files) == 0) {
-    for (size_t i = 0; i < files.gl_pathc && !found; i++) found = found_at(here, files.gl_pathv[i]);
+    for (size_t i = 0; i < files.gl_pathc && !success; i++) success = found_at(here, files.gl_pathv[i]);
   } else {
     note(here, pattern);
   }
   globfree(&files);
-  return found;
+  return success;
 }
 
-/* Tries the packages in the folder in which offload_args lies as a package, too. */
+/* Tries the packages beside offload_args, in the folder that has the package. */
 static bool found_beside(search *here) {
   const char *const *pattern = here->library->beside;
   Dl_info info;
   char folder[PATH_MAX], path[2 * PATH_MAX];
   if (!pattern || !dladdr((const void *)oa_library_search, &info) || !realpath(info.dli_fname, folder)) return false;
-  for (int i = 0; i < 2; i++) { /* without the file, and without offload_args */
+  for (int i = 0; i < 2; i++) { /* removes the file's name, then that of offload_args */
     char *slash = strrchr(folder, '/');
     if (!slash) return false;
     *slash = '\0';
@@ -61,7 +85,7 @@ static bool found_beside(search *here) {
   return false;
 }
 
-/* Tries the folders that the library's vendor installs into; one may begin with an environment variable, as in
+/* Tries the folders into which the library's vendor installs; a folder may begin with an environment variable, as in
  * $ROCM_PATH/lib. */
 static bool found_in_folders(search *here) {
   char path[PATH_MAX], variable[64];
@@ -87,11 +111,11 @@ int oa_library_search(const oa_library *library, oa_library_attempt attempt) {
   char variable[64];
   snprintf(variable, sizeof variable, "OFFLOAD_ARGS_%s", library->name);
   for (char *c = variable; *c; c++) *c = (char)toupper((unsigned char)*c);
-  const char *given = getenv(variable);
-  if (given && *given) {
-    if (*given != '/')
-      return oa_fail(OA_ERROR_LIBRARY, "%s: %s needs an absolute path, got \"%s\"", library->name, variable, given);
-    if (attempt(library, given) == OA_OK) return OA_OK;
+  const char *path = getenv(variable);
+  if (path && *path) {
+    if (*path != '/')
+      return oa_fail(OA_ERROR_LIBRARY, "%s: %s needs an absolute path, got \"%s\"", library->name, variable, path);
+    if (attempt(library, path) == OA_OK) return OA_OK;
     snprintf(here.tried, sizeof here.tried, "%s", oa_last_error());
     return oa_fail(OA_ERROR_LIBRARY, "%s (the path is that of the environment variable %s)", here.tried, variable);
   }

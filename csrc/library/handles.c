@@ -1,17 +1,17 @@
-#include "library/library.h"
+#include "library/handles.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int library_count;
-static pthread_key_t key; /* frees a thread's used_handles when the thread ends */
+static pthread_key_t key; /* its destructor frees a thread's used_handles when the thread ends */
 static bool has_key;
 static _Thread_local void **used_handles; /* by library; made at the thread's first oa_use_handle */
 atomic_bool oa_library_has_used;
-static _Thread_local int used_count; /* of them that are set: nothing else to look at when 0 */
+static _Thread_local int used_count; /* number of set handles; 0: no look-up is needed */
 
-/* Handles that no stream has now: their stream was the caller's own. */
+/* Handles that no stream uses now: their stream belonged to the caller. */
 typedef struct idle_handle {
   const oa_library *library;
   oa_device *device;
@@ -25,21 +25,15 @@ static void start(void) {
   has_key = pthread_key_create(&key, free) == 0;
 }
 
-void oa_library_status_text(const oa_library *library, int status, char *text, size_t size) {
-  const oa_code_name *code = library->code_names;
-  while (code && code->name && code->code != status) code++;
-  snprintf(text, size, "%s (%d)", code && code->name ? code->name : "status", status);
-}
-
 /* Returns OA_OK, or sets the error of one of the library's own functions. */
-static int vendor(const oa_library *library, const char *what, int status) {
+static int vendor(const oa_library *library, const char *action, int status) {
   char text[128];
   if (status == library->success) return OA_OK;
   oa_library_status_text(library, status, text, sizeof text);
-  return oa_fail(OA_ERROR_LIBRARY, "%s: %s failed: %s", library->name, what, text);
+  return oa_fail(OA_ERROR_LIBRARY, "%s: %s failed: %s", library->name, action, text);
 }
 
-/* Takes a handle of the device that no stream has; NULL if there is none. Under the lock. */
+/* Takes an unused handle of the device; NULL if there is none. Under the lock. */
 static void *take_idle(const oa_library *library, const oa_device *device) {
   for (idle_handle **link = &idle_handles; *link; link = &(*link)->next) {
     idle_handle *idle = *link;
@@ -52,7 +46,8 @@ static void *take_idle(const oa_library *library, const oa_device *device) {
   return NULL;
 }
 
-/* Leaves a handle to the next stream of the device that wants one; without memory it is lost. Under the lock. */
+/* Keeps a handle for the next stream of the device that needs one; it is lost if there is no memory to note it. Under
+ * the lock. */
 static void keep_idle(const oa_library *library, oa_device *device, void *handle) {
   idle_handle *idle = malloc(sizeof *idle);
   if (!idle) return;
@@ -80,7 +75,7 @@ static int bind(const oa_library *library, const oa_stream *stream, int on_devic
   int (*create)(void **) = (int (*)(void **))oa_library_symbol(library, library->create);
   if (!create) return OA_ERROR_LIBRARY;
   int status = *handle ? OA_OK : vendor(library, library->symbols[library->create], create(handle));
-  if (status) *handle = NULL; /* it may be anything */
+  if (status) *handle = NULL; /* its value may be anything */
   if (!status && library->set_stream >= 0) status = oa_library_set_stream(library, *handle, stream->native);
   if (status || library->set_pointer_mode < 0) return status;
   return oa_library_set_mode(library, *handle, on_device ? library->device_mode : library->host_mode);
@@ -88,33 +83,38 @@ static int bind(const oa_library *library, const oa_stream *stream, int on_devic
 
 int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle) {
   *handle = NULL;
-  oa_library_state_of(library); /* from here on its number is known */
+  oa_library_state_of(library); /* its number is known from here on */
   oa_lock();
   int status = stream->handles ? OA_OK : make_table(stream);
   void **own = status ? NULL : &stream->handles[oa_library_handle_place(library, on_device)];
-  void *found = NULL;
-  if (own && !*own) found = take_idle(library, stream->device);
+  void *bound = NULL;
+  if (own && !*own) bound = take_idle(library, stream->device);
   oa_unlock();
   if (status) return status;
   if ((*handle = __atomic_load_n(own, __ATOMIC_ACQUIRE))) return OA_OK;
-  status = bind(library, stream, on_device, &found);
+  /* It allocates, which a capture of this stream or of another one would forbid. */
+  const oa_backend *backend = stream->device->backend;
+  const int mode = backend->capture_mode ? backend->capture_mode(OA_RELAXED) : -1;
+  status = bind(library, stream, on_device, &bound);
+  if (mode >= 0) backend->capture_mode(mode);
   oa_lock();
   if (status) {
-    if (found) keep_idle(library, stream->device, found);
+    if (bound) keep_idle(library, stream->device, bound);
     oa_unlock();
     return status;
   }
-  /* Two threads on one stream may both have made one: the second's goes unused until another stream wants it. */
+  /* Two threads on one stream may both have made a handle: the second one stays unused until another stream needs
+   * it. */
   if (*own)
-    keep_idle(library, stream->device, found);
+    keep_idle(library, stream->device, bound);
   else
-    __atomic_store_n(own, found, __ATOMIC_RELEASE);
+    __atomic_store_n(own, bound, __ATOMIC_RELEASE);
   *handle = *own;
   oa_unlock();
   return OA_OK;
 }
 
-void oa_library_give_back(oa_stream *stream) {
+void oa_library_return_handles(oa_stream *stream) {
   for (int i = 0; stream->handles && i < 2 * library_count; i++)
     if (stream->handles[i]) keep_idle(oa_libraries[i / 2], stream->device, stream->handles[i]);
   free(stream->handles);

@@ -2,6 +2,7 @@
 #include "library/library.h"
 
 #include "library/find.h"
+#include "offload_args/routine.h"
 #include "offload_args/testing.h"
 
 #include <ctype.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* not held while a loader runs: it calls back here */
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* not held while a loader runs: it calls the core */
 static oa_library_loader loader;
 
 static void make_ready(void) {
@@ -55,35 +56,89 @@ static void *look_up(void *loaded, const char *prefix, const char *name, const c
   return dlsym(loaded, symbol);
 }
 
-/* Finds how this build spells its symbols: by the first of them that it has in any way, whose address is returned.
- * Optional ones don't count: builds have been seen that spell them otherwise than the rest. */
+/* Finds how this build spells its symbols, from the first required symbol that it has in any spelling. Returns that
+ * symbol's address. Optional symbols don't count: some builds spell them differently from the rest. */
 static void *find_spelling(const oa_library *library, void *loaded, const char **prefix, const char **suffix) {
   static const char *const plain[] = {"", NULL};
-  const char *const given[] = {*prefix, NULL};
-  const char *const *prefixes = *prefix ? given : library->prefixes ? library->prefixes : plain;
+  const char *const own[] = {*prefix, NULL};
+  const char *const *prefixes = *prefix ? own : library->prefixes ? library->prefixes : plain;
   const char *const *suffixes = library->suffixes ? library->suffixes : plain;
   for (int i = 0; i < library->symbol_count - library->optional_count; i++)
     for (const char *const *p = prefixes; *p; p++)
       for (const char *const *s = suffixes; *s; s++) {
-        void *found = look_up(loaded, *p, library->symbols[i], *s);
-        if (!found) continue;
+        void *address = look_up(loaded, *p, library->symbols[i], *s);
+        if (!address) continue;
         *prefix = *p;
         *suffix = *s;
-        return found;
+        return address;
       }
   return NULL;
 }
 
-/* Says whether a build's integers have 64 bits. Its search for the largest of n elements sees three of them if it reads
- * 32 bits of this n. If it reads all of n, n is negative, it sees none, and returns 0. */
+/* Returns whether a build's integers have 64 bits. Its search for the largest of n elements finds the third one if it
+ * reads 32 bits of this n. If it reads all of n, which is negative, it finds none and returns 0. */
 static bool has_64_bit_integers(void *search) {
   const float x[] = {1, 2, 3};
   const int64_t n = (int64_t)UINT64_C(0xffffffff00000003);
   return search && (int32_t)((size_t (*)(int64_t, const float *, int64_t))search)(n, x, 1) == 0;
 }
 
-/* Takes what is loaded, from then on the library's own; else closes it. whole: every symbol has to be there, but for
- * optional ones. */
+/* Asks the library's version function; leaves text unchanged if that fails. size: the bytes of text. */
+static void ask_version(int kind, void *function, char *text, size_t size) {
+  int parts[3] = {0};
+  switch (kind) {
+    case OA_VERSION_TEXT: {
+      const char *said = ((const char *(*)(void))function)();
+      if (said) snprintf(text, size, "%s", said);
+      break;
+    }
+    case OA_VERSION_BUFFER:
+      if (((int (*)(char *, size_t))function)(text, size)) text[0] = '\0';
+      break;
+    case OA_VERSION_NUMBER:
+      if (!((int (*)(int *))function)(parts)) snprintf(text, size, "%d", parts[0]);
+      break;
+    case OA_VERSION_PARTS:
+      for (int part = 0; part < 3; part++)
+        if (((int (*)(int, int *))function)(part, &parts[part])) return;
+      snprintf(text, size, "%d.%d.%d", parts[0], parts[1], parts[2]);
+      break;
+  }
+}
+
+/* Reads the next number of a version; 0 at its end. */
+static long next_number(const char **version) {
+  if (!isdigit((unsigned char)**version)) return 0;
+  char *end;
+  const long number = strtol(*version, &end, 10);
+  *version = *end == '.' ? end + 1 : end;
+  return number;
+}
+
+/* Returns whether a version, such as "4.1.2" or "OpenBLAS 0.3.31 DYNAMIC_ARCH", is older than another one. A version
+ * without a number is not. */
+static bool is_before(const char *version, const char *other) {
+  version += strcspn(version, "0123456789");
+  if (!*version) return false;
+  while (isdigit((unsigned char)*version) || isdigit((unsigned char)*other)) {
+    const long number = next_number(&version), limit = next_number(&other);
+    if (number != limit) return number < limit;
+  }
+  return false;
+}
+
+/* Writes the version of a loaded library; "" if the library does not report one. */
+static void read_version(const oa_library *library, void *loaded, const char *prefix, const char *suffix, char *text,
+                         size_t size) {
+  text[0] = '\0';
+  if (!library->version) return;
+  void *function = look_up(loaded, prefix, library->version, suffix);
+  if (!function) function = look_up(loaded, prefix, library->version, "");
+  if (function) ask_version(library->version_kind, function, text, size);
+}
+
+/* Takes over the handle of a loaded library, or closes it if it fails. whole: all symbols but the optional ones must
+ * exist. */
 static int take(const oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
   oa_library_state *state = library->state;
   const char *suffix = "", *missing = NULL;
@@ -107,11 +162,16 @@ static int take(const oa_library *library, void *loaded, const char *path, const
   state->prefix = own_prefix;
   state->suffix = suffix;
   state->ilp64 = library->probe && has_64_bit_integers(look_up(loaded, prefix, library->probe, suffix));
+  if (library->results_since) {
+    char version[256];
+    read_version(library, loaded, prefix, suffix, version, sizeof version);
+    state->fetches_early = is_before(version, library->results_since);
+  }
   __atomic_store_n(&state->loaded, loaded, __ATOMIC_RELEASE);
   return OA_OK;
 }
 
-/* For a library that is loaded already: the same file is fine. */
+/* Succeeds if the library is already loaded from the same file, otherwise fails. */
 static int loaded_before(const oa_library *library, const char *path) {
   const char *own_path = library->state->path;
   if (strcmp(own_path, path) == 0) return OA_OK;
@@ -126,7 +186,7 @@ static int load(const oa_library *library, const char *path, const char *prefix)
   return take(library, loaded, path, prefix, false);
 }
 
-/* Returns the file that has the library's first symbol among those that module is linked with; NULL if there is none.
+/* Returns the file that has the library's first symbol, among those that module is linked with; NULL if there is none.
  * The caller frees the text. */
 static char *file_behind(const oa_library *library, void *module) {
   const char *prefix = NULL, *suffix;
@@ -182,7 +242,8 @@ int oa_library_double(const char *name, const char *path, const char *backend_na
                    state->path);
   state->backend = backend;
   state->unknown = false;
-  state->waits = true;
+  /* A double gets a GPU's own stream, and then does as the real library. */
+  state->waits |= !(backend->flags & OA_DEVICE_GPU);
   return oa_library_open(name, path, NULL);
 }
 
@@ -209,29 +270,6 @@ int oa_library_has_symbol(const char *name, const char *symbol) {
   return symbol && state && look_up(state->loaded, state->prefix, symbol, state->suffix) != NULL;
 }
 
-/* Asks the function that a library has for its version; leaves text as it is if that fails. */
-static void ask_version(int kind, void *function, char *text, size_t size) {
-  int parts[3] = {0};
-  switch (kind) {
-    case OA_VERSION_TEXT: {
-      const char *said = ((const char *(*)(void))function)();
-      if (said) snprintf(text, size, "%s", said);
-      break;
-    }
-    case OA_VERSION_BUFFER:
-      if (((int (*)(char *, size_t))function)(text, size)) text[0] = '\0';
-      break;
-    case OA_VERSION_NUMBER:
-      if (!((int (*)(int *))function)(parts)) snprintf(text, size, "%d", parts[0]);
-      break;
-    case OA_VERSION_PARTS:
-      for (int part = 0; part < 3; part++)
-        if (((int (*)(int, int *))function)(part, &parts[part])) return;
-      snprintf(text, size, "%d.%d.%d", parts[0], parts[1], parts[2]);
-      break;
-  }
-}
-
 int oa_library_version(const char *name, char *text, size_t size) {
   const oa_library *library = oa_library_named("oa_library_version", name);
   if (!library) return OA_ERROR_ARGUMENT;
@@ -240,35 +278,16 @@ int oa_library_version(const char *name, char *text, size_t size) {
   const oa_library_state *state = loaded_state(library);
   if (!state)
     return oa_fail(OA_ERROR_LIBRARY, "oa_library_version: %s is not loaded; make a call, or oa_library_open it", name);
-  if (!library->version) return OA_OK;
-  void *function = look_up(state->loaded, state->prefix, library->version, state->suffix);
-  if (!function) function = look_up(state->loaded, state->prefix, library->version, "");
-  if (function) ask_version(library->version_kind, function, text, size);
+  char version[1024]; /* the caller's size may be anything, and libraries trust the size that they get */
+  read_version(library, state->loaded, state->prefix, state->suffix, version, sizeof version);
+  const size_t length = strnlen(version, sizeof version - 1);
+  const size_t room = size - 1 < length ? size - 1 : length;
+  memcpy(text, version, room);
+  text[room] = '\0';
   return OA_OK;
 }
 
-/* Reads the next number of a version; 0 at its end. */
-static long next_number(const char **version) {
-  if (!isdigit((unsigned char)**version)) return 0;
-  char *end;
-  const long number = strtol(*version, &end, 10);
-  *version = *end == '.' ? end + 1 : end;
-  return number;
-}
-
-/* Returns whether a version, "4.1.2" or "OpenBLAS 0.3.31 DYNAMIC_ARCH", comes before another one. One without a number
- * does not. */
-static bool is_before(const char *version, const char *other) {
-  version += strcspn(version, "0123456789");
-  if (!*version) return false;
-  while (isdigit((unsigned char)*version) || isdigit((unsigned char)*other)) {
-    const long number = next_number(&version), limit = next_number(&other);
-    if (number != limit) return number < limit;
-  }
-  return false;
-}
-
-/* Returns what the older header says of a symbol; NULL if nothing else than the newer one. */
+/* Returns the older header's entry of a symbol; NULL if it agrees with the newer header. */
 static const oa_older *older_of(const oa_library *library, int index) {
   for (int i = 0; i < library->older_count; i++)
     if (library->older[i].symbol == index) return &library->older[i];
@@ -287,7 +306,14 @@ static int fail_missing(const oa_library *library, const char *symbol, const cha
                  state->path, state->prefix, symbol, state->suffix, version, known);
 }
 
-/* Returns whether the loaded version must not be called for a symbol; then the error is set. */
+/* Returns the first version that has a symbol, if the symbol came later than others; otherwise NULL. */
+static const char *since_of(const oa_library *library, int index) {
+  for (int i = 0; i < library->since_count; i++)
+    if (library->since[i].symbol == index) return library->since[i].version;
+  return NULL;
+}
+
+/* Returns whether a symbol of the loaded version must not be called; then the error is set. */
 static bool is_refused(const oa_library *library, int index) {
   const oa_library_state *state = library->state;
   char version[64] = "";
@@ -308,7 +334,7 @@ void oa_library_set_loader(oa_library_loader function) {
   pthread_mutex_unlock(&loading);
 }
 
-/* Loads a library unless another thread did meanwhile. */
+/* Loads a library unless another thread did so meanwhile. */
 static int load_once(const oa_library *library, const char *path) {
   pthread_mutex_lock(&loading);
   const int status = library->state->loaded ? OA_OK : load(library, path, NULL);
@@ -370,8 +396,60 @@ void *oa_library_symbol(const oa_library *library, int index) {
     symbol = older->instead;
   address = look_up(state->loaded, state->prefix, symbol, state->suffix);
   if (address && is_refused(library, index)) return NULL;
+  const char *since = since_of(library, index);
   if (!address)
-    fail_missing(library, symbol, older && !older->instead ? library->older_version : library->header_version);
+    fail_missing(library, symbol,
+                 since                      ? since
+                 : older && !older->instead ? library->older_version
+                                            : library->header_version);
   __atomic_store_n(&library->addresses[index], address, __ATOMIC_RELEASE);
   return address;
+}
+
+/* -- status codes and routines -- */
+
+void oa_library_status_text(const oa_library *library, int status, char *text, size_t size) {
+  const oa_code_name *code = library->code_names;
+  while (code && code->name && code->code != status) code++;
+  snprintf(text, size, "%s (%d)", code && code->name ? code->name : "status", status);
+}
+
+int oa_library_routines(const char *name, const oa_routine **routines, int *count) {
+  const oa_library *library = oa_library_named("oa_library_routines", name);
+  if (!library) return OA_ERROR_ARGUMENT;
+  if (!routines || !count) return oa_fail_null("oa_library_routines", routines ? "count" : "routines");
+  *routines = library->routines;
+  *count = library->routine_count;
+  return OA_OK;
+}
+
+int oa_library_object_kinds(const char *name, const oa_object_kind **kinds, int *count) {
+  const oa_library *library = oa_library_named("oa_library_object_kinds", name);
+  if (!library) return OA_ERROR_ARGUMENT;
+  if (!kinds || !count) return oa_fail_null("oa_library_object_kinds", kinds ? "count" : "kinds");
+  *kinds = library->object_kinds;
+  *count = library->object_kind_count;
+  return OA_OK;
+}
+
+const oa_routine *oa_routine_find(const char *library_name, const char *name) {
+  const oa_library *library = oa_library_named("oa_routine_find", library_name);
+  if (!library) return NULL;
+  if (!name) {
+    oa_fail_null("oa_routine_find", "name");
+    return NULL;
+  }
+  const size_t prefix = strlen(library->name) + 1;
+  int low = 0, high = library->routine_count;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    const int order = strcmp(library->routines[middle].function + prefix, name);
+    if (!order) return &library->routines[middle];
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  oa_fail(OA_ERROR_ARGUMENT, "oa_routine_find: %s has no routine \"%s\" in this build", library->name, name);
+  return NULL;
 }

@@ -1,29 +1,30 @@
-/* Vendor libraries: loading, symbols, and the handles of a stream. */
+/* Vendor libraries: loading and symbols. */
 #ifndef OA_LIBRARY_H
 #define OA_LIBRARY_H
 
 #include "device/stream.h"
 
-/* The core's state of a library of this build; each descriptor points to its own. */
+/* The core's state of one library of this build; the library's descriptor points to it. */
 typedef struct oa_library_state {
-  int index;                 /* its place in oa_libraries */
+  int index;                 /* its index in oa_libraries */
   const oa_backend *backend; /* NULL: any device whose libraries run on the CPU, or `unknown` */
-  bool ready;                /* index and backend are set; read and set atomically */
+  bool ready;                /* index and backend are set; atomic */
   bool unknown;              /* this build has no backend of that name */
-  bool waits;   /* the library can't be told of a stream, though it runs on a GPU: each call is waited for */
-  int ilp64;    /* its integers have 64 bits; others have 32 */
-  void *loaded; /* read and set atomically; what follows is set before */
+  bool waits;                /* runs on a GPU but takes no stream: each call is waited for */
+  int ilp64;                 /* its integers have 64 bits; otherwise 32 */
+  int fetches_early; /* fetches results for the host before they are ready: its version is before results_since */
+  void *loaded;      /* atomic; the fields below are set before it */
   char *path;
   char *prefix;
   const char *suffix;
 } oa_library_state;
 
-/* Gives each library of this build its number and its backend, once. */
+/* Sets the number and the backend of each library of this build, once. */
 void oa_libraries_ready(void);
 
-/* Returns the state of a library whose number and backend are known. */
+/* Returns the state of a library, after setting its number and backend. */
 static inline const oa_library_state *oa_library_state_of(const oa_library *library) {
-  if (__builtin_expect(!__atomic_load_n(&library->state->ready, __ATOMIC_ACQUIRE), 0)) oa_libraries_ready();
+  if (OA_UNLIKELY(!__atomic_load_n(&library->state->ready, __ATOMIC_ACQUIRE))) oa_libraries_ready();
   return library->state;
 }
 
@@ -41,28 +42,6 @@ __attribute__((cold)) int oa_fail_library_device(const oa_library *library, cons
 /* Returns the library of this name; NULL with the error of `function` set if this build has none. */
 const oa_library *oa_library_named(const char *function, const char *name);
 
-/* Returns the place of a handle in a stream's table. Calls with scalars on the device have a handle of their own, so
- * that no handle's pointer mode changes while another thread calls with it. */
-static inline int oa_library_handle_place(const oa_library *library, int on_device) {
-  return 2 * library->state->index + (on_device && library->set_pointer_mode >= 0);
-}
-
-/* Sets *handle to the library's handle bound to stream, in its pointer mode, made at first need. Without the lock, with
- * the device current. */
-int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle);
-/* Hands the handles of a foreign stream back to the pool, for other streams of its device. Under the lock. */
-void oa_library_give_back(oa_stream *stream);
-extern atomic_bool oa_library_has_used; /* some thread has asked for a handle with oa_use_handle */
-void *oa_library_find_used(const oa_library *library);
-/* Returns the handle this thread asked for with oa_use_handle; NULL if none. */
-static inline void *oa_library_used_handle(const oa_library *library) {
-  const bool any = atomic_load_explicit(&oa_library_has_used, memory_order_relaxed);
-  return __builtin_expect(any, 0) ? oa_library_find_used(library) : NULL;
-}
-int oa_library_set_stream(const oa_library *library, void *handle, void *native);
-int oa_library_handle_stream(const oa_library *library, void *handle, void **native);
-int oa_library_get_mode(const oa_library *library, void *handle, int *mode);
-int oa_library_set_mode(const oa_library *library, void *handle, int mode);
 /* Writes "CUBLAS_STATUS_INVALID_VALUE (7)" into text. */
 void oa_library_status_text(const oa_library *library, int status, char *text, size_t size);
 

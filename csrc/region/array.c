@@ -15,7 +15,7 @@ static void name_array(oa_lent_array *lent, int position) {
     const size_t length = strnlen(name, sizeof lent->name - 1);
     memcpy(lent->name, name, length);
     lent->name[length] = '\0';
-  } else if (position < 9) { /* snprintf would cost more than the rest of entering an array */
+  } else if (position < 9) { /* snprintf would cost more than all other work for an array */
     memcpy(lent->name, "argument 0", 11);
     lent->name[9] = (char)('1' + position);
   } else {
@@ -23,7 +23,7 @@ static void name_array(oa_lent_array *lent, int position) {
   }
 }
 
-/* Checks the members of the array that need no layout. */
+/* Checks the members of the array for which the layout is not needed. */
 static int check_description(const oa_lent_array *lent) {
   const oa_array *a = lent->array;
   if (a->dtype <= OA_ANY || a->dtype >= OA_DTYPE_COUNT)
@@ -31,7 +31,7 @@ static int check_description(const oa_lent_array *lent) {
   if (a->direction < OA_BY_USE || a->direction > OA_SCRATCH)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is not an oa_direction", lent->name,
                    a->direction);
-  if (a->flags & ~(OA_READ_ONLY | OA_BORROWED | OA_RESIDENT | OA_OWNED | OA_REUSED))
+  if (a->flags & ~(OA_READ_ONLY | OA_BORROWED | OA_RESIDENT | OA_OWNED | OA_REUSED | OA_TRACKED))
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: flags %d are not a sum of oa_array_flags", lent->name,
                    a->flags);
   if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)
@@ -43,17 +43,17 @@ static int check_description(const oa_lent_array *lent) {
   return OA_OK;
 }
 
-/* Finds the layout of the array; of Scratch, that of an array in C order. */
+/* Finds the layout of the array. Scratch without strides is in C order, and its elements have no gaps. */
 static int find_layout(oa_lent_array *lent, int64_t itemsize) {
   const oa_array *a = lent->array;
   int64_t c_order[OA_MAX_DIMENSIONS];
   const int64_t *strides = a->strides;
-  if (a->direction == OA_SCRATCH) {
+  if (!strides) { /* of Scratch, or of no dimension */
     int64_t step = itemsize;
     for (int i = a->ndim - 1; i >= 0; i--) {
       c_order[i] = step;
       if (__builtin_mul_overflow(step, a->shape[i] > 1 ? a->shape[i] : 1, &step))
-        step = INT64_MAX; /* oa_layout_of finds the overflow */
+        step = INT64_MAX; /* oa_layout_of then finds the overflow */
     }
     strides = c_order;
   }
@@ -62,6 +62,13 @@ static int find_layout(oa_lent_array *lent, int64_t itemsize) {
     return oa_fail(status, "oa_region_enter: %s needs extents of at least 0; its shape has a negative one", lent->name);
   if (status)
     return oa_fail(status, "oa_region_enter: %s: its size in bytes does not fit 64 bits; lend a part of it",
+                   lent->name);
+  const oa_layout *layout = &lent->layout;
+  if (a->direction == OA_SCRATCH && layout->size &&
+      (!layout->regular || layout->reversed || layout->overlapping || layout->lines.count != 1))
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_region_enter: %s is Scratch with gaps between its elements, or reversed; give it the strides of "
+                   "C or Fortran order, or none, for C order",
                    lent->name);
   return OA_OK;
 }
@@ -74,8 +81,9 @@ static int decide_rights(oa_lent_array *lent) {
   lent->out = a->direction == OA_OUT;
   if (must_write && (a->flags & OA_READ_ONLY))
     return oa_fail(OA_ERROR_DIRECTION,
-                   "oa_region_enter: %s is read-only and lent as %s; lend it as In, or a writable copy", lent->name,
-                   direction_names[a->direction]);
+                   "oa_region_enter: %s is read-only and lent as %s; lend a writable copy, such as x.copy(), which "
+                   "gets the results, or In if no call writes it",
+                   lent->name, direction_names[a->direction]);
   if (!lent->layout.overlapping) return OA_OK;
   if (must_write)
     return oa_fail(OA_ERROR_ARGUMENT,
@@ -86,7 +94,7 @@ static int decide_rights(oa_lent_array *lent) {
   return OA_OK;
 }
 
-/* Checks an array that lies on the device already. */
+/* Checks an array that is on the device already. */
 static int check_borrowed(const oa_lent_array *lent, int64_t itemsize) {
   if (!lent->layout.regular)
     return oa_fail(OA_ERROR_ARGUMENT,
@@ -101,7 +109,7 @@ static int check_borrowed(const oa_lent_array *lent, int64_t itemsize) {
   return OA_OK;
 }
 
-/* Finds the array's bytes on the host, and whether the device has to hold it packed. */
+/* Finds the array's bytes on the host, and whether the device holds it packed. */
 static int find_bytes(oa_lent_array *lent, int64_t itemsize) {
   const oa_array *a = lent->array;
   if (!a->data) return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: data is NULL", lent->name);
@@ -111,8 +119,8 @@ static int find_bytes(oa_lent_array *lent, int64_t itemsize) {
   if (lent->high < lent->low || (lent->layout.low < 0 && lent->low > data))
     return oa_fail(OA_ERROR_OVERFLOW, "oa_region_enter: %s reaches beyond the address space", lent->name);
   lent->lines = lent->layout.lines;
-  /* An array is packed if it is not lines, or if no leading dimension can name it: it is reversed, or has gaps along
-   * every axis. A matrix of one column counts as a matrix. */
+  /* An array is packed if it is not lines, or if no leading dimension can describe it: it is reversed, or has gaps
+   * along every axis. A matrix of one column counts as a matrix. */
   bool named = lent->layout.lines.count == 1;
   for (int i = 0; a->ndim > 1 && i < a->ndim; i++) named |= a->strides[i] == itemsize;
   lent->packed = !lent->layout.regular || lent->layout.reversed || !named;

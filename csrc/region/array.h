@@ -1,32 +1,32 @@
-/* Lent arrays: the arrays that a caller describes, checked and with their layout. */
+/* Lent arrays: arrays from callers, checked and with their layout. */
 #ifndef OA_ARRAY_H
 #define OA_ARRAY_H
 
 #include "base/lines.h"
 
-/* One array that a caller describes, to be lent or updated. */
+/* One array from a caller, to be lent or updated. */
 typedef struct oa_lent_array {
   oa_array *array;
   oa_layout layout;
   uintptr_t low, high; /* its bytes on the host */
   bool packed;
   bool writes, out;
-  bool elsewhere;             /* some of it is present on another device */
-  struct oa_mapping *mapping; /* its place, set by entering: the mapping, the view and the lines in the mapping */
+  bool elsewhere;             /* some of its bytes are present on another device */
+  struct oa_mapping *mapping; /* its place, set on entry: the mapping, the view and the lines in the mapping */
   int view;
   oa_lines lines;
   char name[24];
 } oa_lent_array;
 
-/* Checks lent_array->array, which is at that position of the arguments, and fills all other members but its place.
+/* Checks lent_array->array, which is at that position of the arguments, and fills all other members except its place.
  * Without the lock. */
 int oa_lent_array_check(oa_lent_array *lent_array, int position);
-/* Returns the array's bytes on the host, from the lowest on: all up to the highest if they are not lines. */
+/* Returns the array's bytes on the host, from the lowest on; if they are not lines, one line up to the highest. */
 oa_lines oa_lent_array_lines(const oa_lent_array *lent_array);
 /* Returns the name of an oa_direction, for messages. */
 const char *oa_direction_name(int direction);
-/* Finds the bytes of a host array: the interval [*low, *high), and *lines from the lowest byte, with no lines if the
- * array would be packed. Without the lock. */
+/* Finds the bytes of a host array: the interval [*low, *high), and *lines from the lowest byte. *lines has no lines if
+ * the array would be packed. Without the lock. */
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines);
 
 #endif

@@ -4,7 +4,7 @@
 
 _Thread_local oa_caller *oa_caller_of_thread;
 
-static oa_caller *callers; /* of all threads; those of threads that have ended are used again */
+static oa_caller *callers; /* a list for all threads; entries of ended threads are used again */
 
 /* -- threads -- */
 
@@ -35,7 +35,7 @@ oa_caller *oa_caller_make(void) {
   }
   caller->thread = pthread_self();
   caller->is_gone = false;
-  if (!no_key) pthread_setspecific(key, caller); /* else it is not used again */
+  if (!no_key) pthread_setspecific(key, caller); /* otherwise its entry is not used again */
   return oa_caller_of_thread = caller;
 }
 
@@ -63,12 +63,12 @@ bool oa_caller_holds(const oa_caller *caller, const oa_mapping *mapping) {
 /* -- waiting -- */
 
 bool oa_wait_needs_mover(const oa_wait *wait, const oa_caller *other) {
-  const oa_mapping *mapping = wait->what;
+  const oa_mapping *mapping = wait->subject;
   return mapping->moving && mapping->seizer == other;
 }
 
-/* Returns the thread by which the caller waits for itself: the last in a circle that begins with it. NULL: there is no
- * circle. */
+/* Returns the thread through which the caller waits for itself: the last one in a circle that begins with it. NULL:
+ * there is no circle. */
 static const oa_caller *find_circle(oa_caller *caller) {
   for (oa_caller *c = callers; c; c = c->next) c->is_reached = false;
   caller->then = NULL;
@@ -87,14 +87,14 @@ static const oa_caller *find_circle(oa_caller *caller) {
   return NULL;
 }
 
-/* Returns a slot that open calls of the caller hold and that the other thread waits for; NULL: it waits for something
+/* Returns a slot that open calls of the caller hold and the other thread waits for; NULL if it waits for something
  * else. */
 static const oa_slot *find_held(const oa_caller *caller, const oa_caller *other) {
-  oa_caller one = *caller;
-  one.count = 1;
+  oa_caller single = *caller;
+  single.count = 1;
   for (int i = 0; i < caller->count; i++) {
-    one.held = &caller->held[i];
-    if (other->wait->needs(other->wait, &one)) return caller->held[i];
+    single.held = &caller->held[i];
+    if (other->wait->needs(other->wait, &single)) return caller->held[i];
   }
   return NULL;
 }

@@ -1,4 +1,4 @@
-/* Entering a region: each array gets its place in a mapping, new or shared; new mappings get memory; each array gets a
+/* Entering a region: each array gets a place in a mapping, new or shared; new mappings get memory; each array gets a
  * pointer. */
 #include "base/sized.h"
 #include "base/threads.h"
@@ -6,16 +6,18 @@
 #include "device/memory.h"
 #include "device/staging.h"
 #include "region/array.h"
+#include "region/guard.h"
 #include "region/leave.h"
 #include "region/residency.h"
 #include "region/slot.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* -- places: the mapping of each array -- */
 
-/* Checks that the array begins at a multiple of its itemsize in the mapping, whose memory begins at a multiple of every
+/* Checks that the array starts at a multiple of its itemsize in the mapping, whose memory starts at a multiple of every
  * itemsize. */
 static int check_start(const oa_lent_array *lent, const char *other) {
   const int64_t itemsize = oa_itemsize(lent->array->dtype);
@@ -43,7 +45,7 @@ static int keep_shape(oa_view *view, const oa_array *a, int64_t itemsize) {
 }
 
 /* The mappings that have some of an array's bytes: one on its device, another one there, and any on other devices. A
- * mapping that has bytes between the array's lines only is none of them. */
+ * mapping with bytes only between the array's lines does not count. */
 typedef struct overlap {
   oa_device *device;
   uintptr_t low;
@@ -66,8 +68,8 @@ static int note_overlap(oa_present *element, void *data) {
   return 0;
 }
 
-/* Returns the view of a mapping that has the array's bytes, and of several the one with the most rights; NULL with
- * *status and the text set. */
+/* Returns the view of a mapping that has the array's bytes, the one with the most rights if there are several; NULL
+ * with *status and the text set. */
 static const oa_view *find_view(oa_lent_array *lent, const oa_mapping *mapping, int *status) {
   const oa_view *first = &mapping->views[0], *covering = NULL;
   if (first->shape) {
@@ -110,7 +112,7 @@ static const oa_view *find_view(oa_lent_array *lent, const oa_mapping *mapping, 
   return NULL;
 }
 
-/* Gives an array its place in a mapping that is present, with no more rights than its view there has. */
+/* Gives an array its place in a mapping that is present, with at most the rights of its view there. */
 static int share(oa_lent_array *lent, oa_mapping *mapping) {
   const int direction = lent->array->direction;
   int status;
@@ -134,7 +136,7 @@ static int share(oa_lent_array *lent, oa_mapping *mapping) {
   return OA_OK;
 }
 
-/* Returns a new mapping that the region holds and makes: it is moving until it is allocated. NULL with the text set. */
+/* Returns a new mapping that the region holds and makes. It is moving until it is allocated. NULL with the text set. */
 static oa_mapping *make_mapping(oa_region_state *region, int kind, int64_t nbytes) {
   oa_mapping *mapping = oa_mapping_new(region->device, kind, nbytes);
   if (!mapping) return NULL;
@@ -163,7 +165,7 @@ static int make_room(oa_mapping *mapping, int count) {
   return OA_OK;
 }
 
-/* Gives the array its view of the mapping; arrays of the same bytes share one. first: the first array of the
+/* Gives the array its view of the mapping; arrays of the same bytes share a view. first: the first array of the
  * cluster. */
 static int add_view(oa_mapping *mapping, oa_lent_array *lent, const oa_lent_array *first) {
   const oa_array *a = lent->array;
@@ -185,7 +187,7 @@ static int add_view(oa_mapping *mapping, oa_lent_array *lent, const oa_lent_arra
   return OA_OK;
 }
 
-/* Makes a mapping over the interval [low, high) of a cluster's arrays, which are sorted by address. */
+/* Makes a mapping over the interval [low, high) of a cluster of arrays, which are sorted by address. */
 static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int count, uintptr_t low, uintptr_t high) {
   oa_lent_array *first = cluster[0];
   const bool packed = count == 1 && first->packed;
@@ -221,20 +223,20 @@ static int map_cluster(oa_region_state *region, oa_lent_array **cluster, int cou
   return OA_OK;
 }
 
-/* Gives an array its place in the mapping that has it already, if there is one; else lent->mapping stays NULL. */
+/* Gives an array its place in the mapping that already has it; if there is none, lent->mapping stays NULL. */
 static int place_in_present(oa_region_state *region, oa_lent_array *lent) {
   const int direction = lent->array->direction;
-  overlap found = {.device = region->device, .low = lent->low, .lines = oa_lent_array_lines(lent)};
-  oa_present_visit(&oa_table, lent->low, lent->high, note_overlap, &found);
-  lent->elsewhere = found.elsewhere;
-  if (found.written_elsewhere || (found.elsewhere && (direction == OA_OUT || direction == OA_INOUT)))
+  overlap overlaps = {.device = region->device, .low = lent->low, .lines = oa_lent_array_lines(lent)};
+  oa_present_visit(&oa_table, lent->low, lent->high, note_overlap, &overlaps);
+  lent->elsewhere = overlaps.elsewhere;
+  if (overlaps.written_elsewhere || (overlaps.elsewhere && (direction == OA_OUT || direction == OA_INOUT)))
     return oa_fail(OA_ERROR_DIRECTION,
                    "oa_region_enter: %s is present on another device too, and one of the two writes it; an array may "
                    "be on several devices for reading, or on one for writing: leave the other region first",
                    lent->name);
-  oa_mapping *here = found.here;
+  oa_mapping *here = overlaps.here;
   if (!here) return OA_OK;
-  if (found.another || lent->low < here->at.low || lent->high > here->at.high)
+  if (overlaps.another || lent->low < here->at.low || lent->high > here->at.high)
     return oa_fail(
         OA_ERROR_PRESENT,
         "oa_region_enter: %s reaches beyond %s, which is present and holds a part of it; lend the larger array in "
@@ -248,7 +250,7 @@ static int place_in_present(oa_region_state *region, oa_lent_array *lent) {
     here->holders++;
     here->references++;
   }
-  here->elsewhere |= found.elsewhere;
+  here->elsewhere |= overlaps.elsewhere;
   const int status = share(lent, here);
   if (!status && lent->low == here->at.low && lent->high == here->at.high && lent->array->flags & OA_RESIDENT)
     oa_resident_attach(here, lent->array, false);
@@ -270,8 +272,8 @@ static int note_making(oa_present *element, void *data) {
   return mapping->maker && mapping->device == data;
 }
 
-/* Waits for other threads' work on an interval: copies down, and mappings that are being made, which may yet fail for
- * the sake of another array. Returns OA_LOOK_AGAIN if it freed the lock meanwhile. */
+/* Waits for other threads' work on an interval: copies down, and mappings that are being made, which may still fail
+ * because of another array. Returns OA_LOOK_AGAIN if it freed the lock meanwhile. */
 static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t high) {
   const int status = oa_complete_overlapping("oa_region_enter", low, high);
   if (status || !oa_present_visit(&oa_table, low, high, note_making, (void *)device)) return status;
@@ -279,11 +281,11 @@ static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t hig
   return OA_LOOK_AGAIN;
 }
 
-/* Gives every host array its mapping: the one that has its bytes already, else a new one. Of the arrays that need a new
- * one, those whose intervals overlap form a cluster, which shares it. sorted: room for count arrays. */
+/* Gives every host array its mapping: the one that already has its bytes, otherwise a new one. Arrays that need a new
+ * one and whose intervals overlap form a cluster, which shares it. sorted: room for count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
-  for (bool retry = true; retry;) { /* before anything is placed: no thread that waits here keeps another waiting */
+  for (bool retry = true; retry;) { /* before any array has a place: no thread that waits here makes another one wait */
     retry = false;
     for (int i = 0; i < count; i++) {
       const int status = is_on_the_host(&lent[i]) ? wait_for_others(region->device, lent[i].low, lent[i].high) : OA_OK;
@@ -341,7 +343,8 @@ static bool is_small(const oa_region_state *region, const oa_lent_array *lent) {
   return mapping && mapping->maker == region && !mapping->address && mapping->nbytes <= OA_ARENA_MOST;
 }
 
-/* Takes device memory for the region: a spare, else an allocation on its stream, for which it frees the lock. */
+/* Takes device memory for the region: spare memory, otherwise an allocation on its stream, for which it frees the
+ * lock. */
 static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address, enum oa_zeros *zeros) {
   void *stream = region->stream->native;
   const bool reused = oa_device_take(region->device, stream, nbytes, address, zeros);
@@ -353,21 +356,21 @@ static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address
   return status;
 }
 
-/* Which small mappings go into an arena: all, those that calls read many times, or the others. */
+/* The small mappings that go into an arena: all, those that calls read many times, or the others. */
 enum choice { ALL, REUSED, OTHERS };
 
 static bool is_chosen(const oa_region_state *region, const oa_lent_array *lent, enum choice choice) {
   return is_small(region, lent) && (choice == ALL || (choice == REUSED) == lent->mapping->reused);
 }
 
-/* The small mappings that one choice takes. */
+/* The small mappings of one choice. */
 typedef struct choice_sum {
   size_t nbytes;
   int mappings;
   bool of_host; /* all are arrays of the host */
 } choice_sum;
 
-/* A mapping of several arguments that don't follow each other is counted more than once. */
+/* Counts a mapping again for each of its arguments that does not follow another one. */
 static choice_sum add_up(const oa_region_state *region, const oa_lent_array *lent, int count, enum choice choice) {
   choice_sum sum = {.of_host = true};
   const oa_mapping *last = NULL;
@@ -381,8 +384,8 @@ static choice_sum add_up(const oa_region_state *region, const oa_lent_array *len
   return sum;
 }
 
-/* Makes one allocation for the chosen mappings, in the order of the arguments, so that mappings used together are
- * neighbours; in place: in a block of pinned memory, if one is free. */
+/* Makes one allocation for the chosen mappings, in the order of the arguments, so that mappings that are used together
+ * are neighbours; in place: in a block of pinned memory, if one is free. */
 static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int count, enum choice choice,
                           const choice_sum *sum, bool in_place) {
   oa_arena *arena = calloc(1, sizeof *arena);
@@ -416,8 +419,8 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
   return OA_OK;
 }
 
-/* Allocates small mappings together. Arrays of a single use may lie in a block of pinned memory, so that nothing is
- * copied to the device, but for those that calls read many times. */
+/* Allocates small mappings together. Arrays of a single use may get pinned memory, so that they need no copy to the
+ * device, unless calls read them many times. */
 static int allocate_small(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
   const bool may = single_use && region->device->backend->flags & OA_PINNED_IN_PLACE;
   const choice_sum reused = may ? add_up(region, lent, count, REUSED) : (choice_sum){0};
@@ -432,7 +435,7 @@ static int allocate_small(oa_region_state *region, oa_lent_array *lent, int coun
   return sum.mappings < 2 && !in_place ? OA_OK : allocate_arena(region, lent, count, choice, &sum, in_place);
 }
 
-/* Returns whether the region will probably copy arrays up that take several threads. */
+/* Returns whether the region will probably copy arrays up on several threads. */
 static bool expects_copies(const oa_region_state *region) {
   if (region->device->backend->flags & OA_SYNCHRONOUS) return false;
   for (int i = 0; i < region->mapping_count; i++) {
@@ -444,7 +447,21 @@ static bool expects_copies(const oa_region_state *region) {
   return false;
 }
 
-/* Allocates the mappings that this region makes. Frees the lock meanwhile. */
+/* Names the mapping that got no memory, and the total need of the region's new mappings: none of them has moved yet. */
+static int fail_allocation(const oa_region_state *region, const oa_mapping *mapping, int status) {
+  char all[128] = "";
+  int64_t nbytes = 0;
+  int count = 0;
+  for (int i = 0; i < region->mapping_count; i++)
+    if (region->mappings[i]->maker == region) nbytes += region->mappings[i]->nbytes, count++;
+  if (count > 1)
+    snprintf(all, sizeof all, "; the region needs %lld bytes for %d arrays at once, from its entry on",
+             (long long)nbytes, count);
+  return oa_fail_in(status, "oa_region_enter: %s (%lld bytes%s)", mapping->views[0].name, (long long)mapping->nbytes,
+                    all);
+}
+
+/* Allocates the new mappings of this region. Frees the lock meanwhile. */
 static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int count, bool single_use) {
   const int small = allocate_small(region, lent, count, single_use);
   if (small) return small;
@@ -455,14 +472,13 @@ static int allocate_mappings(oa_region_state *region, oa_lent_array *lent, int c
     enum oa_zeros zeros = OA_ZEROS_NONE;
     const int status = take_memory(region, (size_t)mapping->nbytes, &address, &zeros);
     mapping->zeros = zeros != OA_ZEROS_NONE;
-    if (status)
-      return oa_fail_in(status, "oa_region_enter: %s (%lld bytes)", mapping->views[0].name, (long long)mapping->nbytes);
+    if (status) return fail_allocation(region, mapping, status);
     mapping->address = address;
   }
   return OA_OK;
 }
 
-/* Notes the allocations as uses of the new mappings, so that other streams use the memory only after them. */
+/* Notes the allocations as uses of the new mappings, so that other streams use the memory after them. */
 static int note_allocations(oa_region_state *region) {
   if (!region->allocated || region->device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
   int status = oa_stream_advance(region->stream);
@@ -474,35 +490,38 @@ static int note_allocations(oa_region_state *region) {
     large |= mapping->nbytes >= OA_OVERLAP_BYTES;
   }
   if (large && !status)
-    status = oa_stream_mark(region->stream); /* large copies up wait for this event, and not for later calls */
+    status = oa_stream_mark(region->stream); /* large copies up wait for this event, not for later calls */
   return status;
 }
 
 /* -- entering -- */
 
-/* Makes a pointer for each array. Begins with the last, because each goes to the head of the region's list: the list is
- * then in the order of the arguments. */
+/* Makes a pointer for each array. Begins with the last, because each goes to the head of the region's list: the list
+ * then has the order of the arguments. */
 static int make_slots(oa_region_state *region, oa_lent_array *lent, int count) {
   for (int i = count - 1; i >= 0; i--) {
-    oa_lent_array *one = &lent[i];
+    oa_lent_array *entry = &lent[i];
     oa_slot *slot = oa_slot_take(region, OA_SLOT_POINTER);
     if (!slot) return OA_ERROR_MEMORY;
-    const bool has_bytes = one->layout.size != 0;
-    oa_slot_point(slot, one->array->dtype, has_bytes ? one->mapping : NULL, has_bytes ? one->view : 0,
-                  has_bytes ? one->lines : (oa_lines){.count = 0});
+    const bool has_bytes = entry->layout.size != 0;
+    oa_slot_point(slot, entry->array->dtype, has_bytes ? entry->mapping : NULL, has_bytes ? entry->view : 0,
+                  has_bytes ? entry->lines : (oa_lines){.count = 0});
     slot->reads = true;
-    slot->writes = one->writes;
-    slot->out = one->out;
-    slot->owed = one->array->direction == OA_OUT;
+    slot->writes = entry->writes;
+    slot->out = entry->out;
+    slot->owed = entry->array->direction == OA_OUT;
     slot->offset = slot->inside.start;
     slot->nbytes = oa_lines_span(slot->inside);
-    one->array->handle = oa_slot_handle(slot);
-    one->array->packed = has_bytes && one->packed;
+    entry->array->handle = oa_slot_handle(slot);
+    entry->array->packed = has_bytes && entry->packed;
+    const oa_array *array = entry->array;
+    const int status = oa_slot_shape(slot, array->ndim, array->shape, array->packed ? NULL : array->strides);
+    if (status) return status;
   }
   return OA_OK;
 }
 
-/* Takes a stream for the region, and notes those of the caller. */
+/* Takes a stream for the region, and notes the caller's stream. */
 static int find_streams(oa_region_state *region, const oa_region_options *options) {
   oa_device *device = region->device;
   int status = oa_stream_take(device, &region->stream);
@@ -523,8 +542,8 @@ static int find_streams(oa_region_state *region, const oa_region_options *option
   return status;
 }
 
-/* Fills an empty region with streams, mappings, their memory, and slots. If it fails, the region has what was made so
- * far. */
+/* Fills an empty region with streams, mappings, their memory, and slots. After a failure the region keeps the finished
+ * parts. */
 static int fill_region(oa_region_state *region, const oa_region_options *options, oa_lent_array *lent,
                        oa_lent_array **sorted, int count) {
   int status = find_streams(region, options);
@@ -534,16 +553,19 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
     if (lent[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &lent[i]))) return status;
   }
-  if (expects_copies(region)) oa_threads_expect(); /* they wake while memory is made, and the caller comes to call */
+  if (expects_copies(region)) oa_threads_expect(); /* they wake until the first call, while memory is allocated */
   status = allocate_mappings(region, lent, count, options->single_use);
   const int noted = note_allocations(region);
   region->entered = region->stream->ticket;
   if (status || (status = noted)) return status;
-  return make_slots(region, lent, count);
+  for (int i = 0; i < count && !status && (options->guard || oa_guard_everywhere()); i++)
+    if (lent[i].mapping)
+      status = oa_guard_begin(lent[i].mapping, lent[i].view,
+                              options->names ? options->names[lent[i].array - lent[0].array] : NULL, options->place);
+  return status ? status : make_slots(region, lent, count);
 }
 
-/* Lets other regions use the mappings that this one made. Those without memory are shared by no region yet, nor
- * shall they be. */
+/* Lets other regions use this region's new mappings. Mappings without memory are not shared yet, and must never be. */
 static void end_making(oa_region_state *region, bool entered) {
   for (int i = 0; i < region->mapping_count; i++) {
     oa_mapping *mapping = region->mappings[i];
@@ -564,8 +586,8 @@ static void trace_enter(const oa_region_state *region, int64_t begun, int64_t ta
   oa_trace_note(OA_TRACE_ENTER, begun, region->device->number, region->serial, tag, "enter", NULL, nbytes, status);
 }
 
-/* Leaves a region that could not be entered. Regions that shared its mappings may have been left meanwhile, and their
- * results then come down. Returns why it could not be entered, or how leaving it failed. */
+/* Leaves a region that could not be entered. Regions that shared its mappings may have been left meanwhile; their
+ * results then come down. Returns the reason why it could not be entered, or the failure of leaving. */
 static int leave_again(oa_region *handle, int status, const oa_saved_error *why) {
   oa_region_finish(handle, OA_DISCARD, NULL);
   const int left = oa_region_wait(handle);
@@ -574,7 +596,7 @@ static int leave_again(oa_region *handle, int status, const oa_saved_error *why)
   return status;
 }
 
-/* Enters a region with arrays that were checked. sorted: room for count arrays. */
+/* Enters a region with checked arrays. sorted: room for count arrays. */
 static int enter(oa_device *device, const oa_region_options *options, oa_lent_array *lent, oa_lent_array **sorted,
                  int count, int64_t begun, oa_region **handle) {
   oa_region_state *region = oa_region_new(device);
@@ -603,7 +625,25 @@ static int enter(oa_device *device, const oa_region_options *options, oa_lent_ar
   return status;
 }
 
-int oa_region_enter(int number, const oa_region_options *given, oa_array *arrays, int count, oa_region **handle) {
+/* Refuses options with values that have no meaning, such as those of an uninitialized struct. */
+static int check_options(const oa_region_options *options) {
+  const struct {
+    const char *name;
+    int value;
+  } fields[] = {{"has_stream", options->has_stream},
+                {"has_wait_stream", options->has_wait_stream},
+                {"single_use", options->single_use},
+                {"guard", options->guard}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    if (fields[i].value < 0 || fields[i].value > 1)
+      return oa_fail(OA_ERROR_ARGUMENT,
+                     "oa_region_enter: options->%s needs 0 or 1, got %d; make the options with OA_SIZED",
+                     fields[i].name, fields[i].value);
+  return OA_OK;
+}
+
+int oa_region_enter(int number, const oa_region_options *caller_options, oa_array *arrays, int count,
+                    oa_region **handle) {
   enum { FEW = 8 };
   oa_lent_array few[FEW], *few_sorted[FEW], *lent = few, **sorted = few_sorted;
   oa_region_options options;
@@ -618,8 +658,10 @@ int oa_region_enter(int number, const oa_region_options *given, oa_array *arrays
   if (count < 0 || (count && !arrays) || !handle)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s",
                    handle ? "arrays needs count entries, got none" : "region needs an address, got NULL");
-  if ((status = oa_sized_read("oa_region_enter", "options", given, &options, OA_FIRST_REGION_OPTIONS, sizeof options)))
+  if ((status = oa_sized_read("oa_region_enter", "options", caller_options, &options, OA_FIRST_REGION_OPTIONS,
+                              sizeof options)))
     return status;
+  if (caller_options && (status = check_options(&options))) return status;
   if (count > FEW) {
     many = malloc((size_t)count * (sizeof *lent + sizeof(*sorted)));
     if (!many) return oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for %d arrays", count);

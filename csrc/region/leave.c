@@ -2,8 +2,10 @@
 
 #include "base/trace.h"
 #include "device/memory.h"
-#include "library/library.h"
+#include "library/handles.h"
 #include "region/caller.h"
+#include "region/capture.h"
+#include "region/guard.h"
 #include "region/residency.h"
 #include "transfer/transfer_trace.h"
 
@@ -17,7 +19,9 @@ int oa_region_destroy(oa_region_state *region) {
   int status = OA_OK;
   while (region->slots) oa_slot_free(region->slots);
   for (oa_stream *s = region->foreign; s; s = s->next) { /* its event stays valid when its owner destroys the stream */
-    if (s->ticket) oa_stream_after(region->stream, s, s->ticket);
+    const int ordered = s->ticket ? oa_stream_after(region->stream, s, s->ticket) : OA_OK;
+    if (ordered && !status) status = ordered;
+    if (ordered) oa_device_quiesce(region->device); /* the stream's work on memory that is freed is over */
     oa_stream_advance(region->stream);
     for (oa_mapping *m = oa_mappings; m; m = m->next) oa_uses_inherit(&m->uses, s, region->stream);
   }
@@ -26,6 +30,7 @@ int oa_region_destroy(oa_region_state *region) {
     const oa_wait wait = {"oa_region_wait", oa_wait_needs_mover, mapping};
     while (mapping->moving) oa_wait_for_always(&wait); /* an update on another thread moves it */
     if (--mapping->references > 0) continue;
+    oa_guard_end(mapping);
     oa_mapping_unlist(mapping);
     if (mapping->exports) {
       oa_resident_separate(mapping);
@@ -37,7 +42,7 @@ int oa_region_destroy(oa_region_state *region) {
   }
   while (region->foreign) {
     oa_stream *next = region->foreign->next;
-    oa_library_give_back(region->foreign);
+    oa_library_return_handles(region->foreign);
     oa_stream_destroy(region->foreign);
     region->foreign = next;
   }
@@ -50,7 +55,7 @@ int oa_region_destroy(oa_region_state *region) {
   return status;
 }
 
-/* -- finishing: everything that has to come down is enqueued -- */
+/* -- finishing: all copies down are enqueued -- */
 
 /* Notes the first failure of leaving, with its text, for oa_region_wait. */
 static void remember(oa_region_state *region, int status) {
@@ -60,7 +65,7 @@ static void remember(oa_region_state *region, int status) {
   if (region->error) oa_error_save(region->error);
 }
 
-/* Appends ", name" to text, or ", ..." where there is no room for the whole name. */
+/* Appends ", name" to text, or ", ..." if there is no room for the whole name. */
 static void append_name(char *text, size_t size, const char *name) {
   static const char more[] = ", ...";
   const size_t used = strlen(text), room = size - used;
@@ -75,7 +80,7 @@ static bool comes_down(const oa_group *group, int outcome) {
   return group->dirty || (group->escaped && group->valid);
 }
 
-/* Fills moves with the copies that bring the mapping's views down. Returns how many. */
+/* Fills moves with the copies that bring the mapping's views down. Returns their number. */
 static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   int count = 0;
   if (mapping->kind != OA_MAPS_HOST || !mapping->address) return 0;
@@ -92,7 +97,7 @@ static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
   return count;
 }
 
-/* Notes that the region's copies down are over, with that status. The lock was not free since, so that no other region
+/* Notes that the region's copies down are over, with its status. The lock was held since then, so that no other region
  * has used their bytes. */
 static void end_moves(oa_region_state *region) {
   region->move_count = 0;
@@ -100,18 +105,18 @@ static void end_moves(oa_region_state *region) {
     if (region->mappings[i]->leaving == region) region->mappings[i]->leaving = NULL;
 }
 
-/* Adds the names of the arrays to a failure on the way down. Returns the status. */
+/* Adds the names of the arrays to a failure of copies down. Returns the status. */
 static int fail_coming_down(const oa_region_state *region, int status) {
   char names[256] = "";
-  if (!status || status == OA_ERROR_TORN) return status; /* the text of that one has names */
+  if (!status || status == OA_ERROR_TORN) return status; /* its text has names already */
   for (int i = 0; i < region->move_count; i++) append_name(names, sizeof names, region->moves[i].name);
   return names[0] ? oa_fail_in(status, "copying back %s", names) : status;
 }
 
-/* Returns whether the other thread has a call open that holds one of the region's pointers, or has seized one of its
+/* Returns whether the other thread has an open call that holds one of the region's pointers, or has seized one of its
  * arrays. */
 static bool finishing_needs(const oa_wait *wait, const oa_caller *other) {
-  const oa_region_state *region = wait->what;
+  const oa_region_state *region = wait->subject;
   for (int i = 0; i < other->count; i++)
     if (other->held[i]->region == region) return true;
   for (int i = 0; i < region->mapping_count; i++)
@@ -120,7 +125,7 @@ static bool finishing_needs(const oa_wait *wait, const oa_caller *other) {
 }
 
 /* Returns whether the region can't be finished yet: a call holds one of its pointers or arrays, or a thread moves one
- * of them. So an update that brings some of it down loses nothing, whatever becomes of the region. */
+ * of them. An update that brings some of it down thus loses nothing, whatever happens to the region. */
 static bool is_in_use(const oa_region_state *region) {
   for (const oa_slot *slot = region->slots; slot; slot = slot->next)
     if (slot->calls) return true;
@@ -131,8 +136,8 @@ static bool is_in_use(const oa_region_state *region) {
   return false;
 }
 
-/* Waits until the region is not in use. From then on the lock is not free until its arrays are seized, so that
- * finishing waits for no thread any more. Fails, and all is as it was, where threads would wait in a circle. */
+/* Waits until the region is not in use. Then the lock stays taken until its arrays are seized, so that finishing waits
+ * for no other thread. Fails and changes nothing if threads would wait in a circle. */
 static int wait_for_users(oa_region_state *region) {
   const oa_wait wait = {"oa_region_finish", finishing_needs, region};
   int status = OA_OK;
@@ -150,8 +155,8 @@ static int wait_for_users(oa_region_state *region) {
   return status;
 }
 
-/* Returns the pointer to the slot's group in the region that the slot's region is nested in: the youngest older one of
- * the same thread that is open and lends some of the group. NULL: it is nested in none. */
+/* Returns the pointer to the slot's group in the enclosing region: the youngest older open region of the same thread
+ * that lends some of the group. NULL: there is no such region. */
 static oa_slot *enclosing(const oa_slot *slot) {
   const oa_region_state *region = slot->region;
   for (const oa_region_state *outer = region->older; outer; outer = outer->older) {
@@ -173,20 +178,20 @@ static void add_name(names *n, const oa_slot *slot) {
   n->count++;
 }
 
-/* Decides anew whether the group goes up, as a region that lent it is left and has no pointers any more: the oldest of
- * the others counts. Where it lends some of the group otherwise than as Out, the host's bytes are read. */
+/* Decides again whether the group goes up when a region that lent it is left and has no pointers any more. The oldest
+ * remaining region decides: if it lends some of the group other than as Out, the host's bytes are read. */
 static void lend_up(const oa_region_state *left, oa_mapping *mapping, int number) {
   const oa_group *group = &mapping->groups[number];
   const oa_region_state *oldest = left;
-  bool found = false, up = false;
+  bool decided = false, up = false;
   while (oldest->older) oldest = oldest->older;
   for (; oldest; oldest = oldest->younger) {
     for (const oa_slot *s = oldest->slots; s; s = s->next) {
       if (s->group != group) continue;
-      found = true;
+      decided = true;
       up |= !oa_slot_root(s)->owed;
     }
-    if (found) break;
+    if (decided) break;
   }
   if (!up) return;
   for (int i = 0; i < mapping->view_count; i++)
@@ -196,7 +201,7 @@ static void lend_up(const oa_region_state *left, oa_mapping *mapping, int number
       if (s->group == group) s->out = oa_slot_root(s)->owed;
 }
 
-/* Does so for all that the region lent. */
+/* Decides so for all groups that the region lent. */
 static void lend_rest_up(const oa_region_state *left) {
   for (int i = 0; i < left->mapping_count; i++) {
     oa_mapping *mapping = left->mappings[i];
@@ -206,29 +211,29 @@ static void lend_rest_up(const oa_region_state *left) {
   }
 }
 
-/* Decides the fate of the region's results: they pass to the region around it, are committed if there is none, or
- * become invalid if they are discarded. Adds to `told` the arrays lent as Out that no call wrote, or those whose
+/* Decides the fate of the region's results: they pass to the enclosing region, are committed if there is none, or
+ * become invalid if they are discarded. Adds to `arrays` the arrays lent as Out that no call wrote, or those whose
  * results are lost. */
-static void account_writes(oa_region_state *region, int outcome, names *told) {
+static void account_writes(oa_region_state *region, int outcome, names *arrays) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
     oa_group *group = slot->group;
     if (slot->wrote && outcome == OA_DISCARD) {
       if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;
-      if (slot->mapping->kind == OA_MAPS_HOST) add_name(told, slot);
+      if (slot->mapping->kind == OA_MAPS_HOST) add_name(arrays, slot);
     } else if (slot->wrote) {
       oa_slot *outer = slot->mapping->holders > 1 ? enclosing(slot) : NULL;
       *(outer ? &outer->wrote : &group->committed) = true;
     } else if (slot->owed && outcome == OA_COMMIT && !group->written && !group->escaped && !group->invalid) {
-      add_name(told, slot);
+      add_name(arrays, slot);
     }
   }
 }
 
-/* Collects the copies down of a seized mapping that the region was the last to hold. Frees the lock meanwhile. */
+/* Collects the copies down of a seized mapping whose last holder was the region. Frees the lock meanwhile. */
 static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
-  if (mapping->escaped) { /* whatever the outcome: code that has its address may still be using it */
+  if (mapping->escaped && !mapping->waited) { /* by another thread, since finish_escaped */
     const uint64_t ticket = region->stream->ticket;
     oa_unlock();
     const int status = oa_device_wait(mapping->device, region->serial, "code that has an array's address");
@@ -251,7 +256,7 @@ static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome
   for (int g = 0; g < mapping->group_count; g++) mapping->groups[g].dirty = mapping->groups[g].committed = false;
 }
 
-/* Enqueues the copies down that were collected. Without the lock. */
+/* Enqueues the collected copies down. Without the lock. */
 static int issue_down(oa_region_state *region) {
   const bool order = !(region->device->backend->flags & OA_SYNCHRONOUS);
   int status = OA_OK;
@@ -268,9 +273,9 @@ static int issue_down(oa_region_state *region) {
   return status;
 }
 
-/* Notes the copies on their way as uses of their mappings, so that later writers wait for them. */
+/* Notes the issued copies as uses of their mappings, so that later writers wait for them. */
 static void note_down(oa_region_state *region) {
-  bool issued = false; /* else everything is copied in oa_region_wait */
+  bool issued = false; /* if false, everything is copied in oa_region_wait */
   for (int i = 0; i < region->move_count; i++) issued |= region->moves[i].staged != NULL;
   if (!issued) return;
   remember(region, oa_stream_advance(region->stream));
@@ -290,7 +295,10 @@ static void collect_moves(oa_region_state *region, int outcome) {
     if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
   }
   for (int i = 0; i < region->mapping_count; i++)
-    if (--region->mappings[i]->holders == 0) region->mappings[i]->moving = true;
+    if (--region->mappings[i]->holders == 0) {
+      region->mappings[i]->moving = true;
+      oa_guard_end(region->mappings[i]);
+    }
   for (int i = 0; i < region->mapping_count; i++) {
     if (region->mappings[i]->holders) continue;
     bring_down(region, region->mappings[i], outcome, &invalid);
@@ -302,6 +310,32 @@ static void collect_moves(oa_region_state *region, int outcome) {
                      "leaving the region: %s was left undefined by a call that failed, and was not copied back; "
                      "overwrite it whole, or don't use it",
                      invalid.text));
+}
+
+/* Waits for code that has the address of an array that will come down or be freed, whatever the outcome, before
+ * anything is marked. If the wait is impossible because a stream is being captured, the region stays open. Frees the
+ * lock meanwhile. */
+static int wait_for_escaped(oa_region_state *region) {
+  int status = OA_OK, capturing;
+  bool escaped = false;
+  if ((status = oa_stream_capturing(region->stream, true, &capturing))) return status;
+  if (capturing || region->capture)
+    return oa_fail(OA_ERROR_CAPTURE,
+                   "leaving the region: its stream is being captured into a graph; end the capture first, then leave "
+                   "the region");
+  for (int i = 0; i < region->mapping_count; i++) {
+    oa_mapping *mapping = region->mappings[i];
+    mapping->waited = mapping->escaped && mapping->holders == 1;
+    escaped |= mapping->waited;
+  }
+  if (!escaped) return OA_OK;
+  const uint64_t ticket = region->stream->ticket;
+  oa_unlock();
+  status = oa_device_wait(region->device, region->serial, "code that has an array's address, or a graph");
+  oa_lock();
+  if (!status) oa_stream_waited(region->stream, ticket);
+  if (status != OA_ERROR_CAPTURE) remember(region, status);
+  return status == OA_ERROR_CAPTURE ? oa_fail_in(status, "leaving the region") : OA_OK;
 }
 
 /* Enqueues the collected copies, unless a failure made them worthless. Frees the lock meanwhile. */
@@ -320,13 +354,13 @@ static void issue_moves(oa_region_state *region) {
 }
 
 /* Warns of arrays that no call wrote, or whose results are lost. */
-static void warn_of(const names *told, int outcome) {
-  if (told->count && outcome == OA_COMMIT)
+static void warn_of(const names *arrays, int outcome) {
+  if (arrays->count && outcome == OA_COMMIT)
     oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
-            told->text);
-  else if (told->count)
-    oa_warn("%s %s written on the device and discarded; on_error=\"keep\" copies down what is valid", told->text,
-            told->count > 1 ? "were" : "was");
+            arrays->text);
+  else if (arrays->count)
+    oa_warn("%s %s written on the device and discarded; on_error=\"keep\" copies down what is valid", arrays->text,
+            arrays->count > 1 ? "were" : "was");
 }
 
 int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
@@ -344,16 +378,17 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
                    (void *)handle);
   }
   oa_region_state *region = own->region;
-  names told = {.count = 0};
+  names arrays = {.count = 0};
   region->phase = OA_FINISHING;
   region->leaving_since = oa_trace_begin();
-  if ((status = wait_for_users(region))) {
+  status = wait_for_escaped(region);
+  if (status || (status = wait_for_users(region))) {
     region->phase = OA_OPEN;
     oa_announce_change();
     oa_unlock();
     return status;
   }
-  account_writes(region, outcome, &told);
+  account_writes(region, outcome, &arrays);
   while (region->slots) oa_slot_free(region->slots);
   lend_rest_up(region);
   collect_moves(region, outcome);
@@ -361,15 +396,15 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   region->phase = OA_FINISHED;
   oa_announce_change();
   oa_unlock();
-  if (warnings) *warnings = told.count;
-  warn_of(&told, outcome);
+  if (warnings) *warnings = arrays.count;
+  warn_of(&arrays, outcome);
   return OA_OK;
 }
 
-/* -- waiting: what was enqueued arrives -- */
+/* -- waiting: the enqueued copies arrive -- */
 
-/* Takes the lock and returns the state of a live region. Returns NULL with the text set and the lock free, if there is
- * none. */
+/* Takes the lock and returns the state of a live region. If there is none, returns NULL with the text set and the lock
+ * free. */
 static oa_region_state *find(const char *function, oa_region *handle, int *status) {
   if ((*status = oa_core_start())) return NULL;
   oa_lock();
@@ -383,28 +418,33 @@ static oa_region_state *find(const char *function, oa_region *handle, int *statu
   return NULL;
 }
 
-/* Makes the region's stream run after all work that leaving has to wait for. Returns false if there is none. */
-static bool order_all(oa_region_state *region) {
+/* Makes the region's stream run after all work that leaving has to wait for. Returns false if there is no such work.
+ * *ordered: false if that failed for some of it, and the device has to be waited for. */
+static bool order_all(oa_region_state *region, bool *ordered) {
   oa_stream *stream = region->stream;
+  int status;
+  *ordered = true;
   bool wait = stream->waited != stream->ticket;
   for (int i = 0; i < region->mapping_count; i++) {
     const oa_mapping *mapping = region->mappings[i];
     if (mapping->references > 1 && !(mapping->arena && mapping->arena->block))
-      continue; /* a block is not returned in a stream's order, so that every region of it waits */
+      continue; /* a block is not returned in a stream's order: every region that uses it waits */
     if (oa_uses_over(&mapping->uses, stream)) continue;
-    remember(region, oa_uses_order(&mapping->uses, stream, true));
+    remember(region, status = oa_uses_order(&mapping->uses, stream, true));
+    *ordered &= !status;
     wait = true;
   }
   for (oa_stream *s = region->foreign; s; s = s->next) {
     if (!s->ticket) continue;
-    remember(region, oa_stream_after(stream, s, s->ticket));
+    remember(region, status = oa_stream_after(stream, s, s->ticket));
+    *ordered &= !status;
     wait = true;
   }
   return wait;
 }
 
-/* Notes what the region's work came to. Frees the lock meanwhile, before other regions may use its arrays: resident
- * memory has what the host has until then. */
+/* Notes the outcome of the region's work. Frees the lock before other regions may use its arrays; until then resident
+ * memory equals the host's. */
 static void note_completed(oa_region_state *region, int status) {
   remember(region, status);
   for (int i = 0; i < region->mapping_count; i++) oa_resident_after_down(region->mappings[i], !region->status);
@@ -419,7 +459,8 @@ static void complete(oa_region_state *region) {
   const uint64_t ticket = region->stream->ticket;
   int status = OA_OK;
   region->completing = true;
-  const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region);
+  bool ordered = true;
+  const bool wait = !(device->backend->flags & OA_SYNCHRONOUS) && order_all(region, &ordered);
   if (!wait && !region->move_count) {
     oa_held_blocks_return(device, &region->blocks, region->stream->native, true);
     note_completed(region, OA_OK);
@@ -427,19 +468,24 @@ static void complete(oa_region_state *region) {
   }
   oa_unlock();
   if (wait)
-    status = region->copying_since /* the wait is part of copying down */
+    status = region->copying_since /* the wait counts as part of copying down */
                  ? device->backend->stream_synchronize(device, region->stream->native)
                  : oa_device_wait_stream(device, region->stream->native, region->serial, "leaving the region");
-  oa_held_blocks_return(device, &region->blocks, region->stream->native, !status);
-  if (!status)
+  const bool over = (!status && ordered) || oa_device_quiesce(device);
+  oa_held_blocks_return(device, &region->blocks, region->stream->native, over);
+  if (!status && ordered) {
     status = oa_transfer_settle(device, region->stream->native, region->moves, region->move_count);
-  else
-    oa_transfer_cancel(device, region->moves, region->move_count);
+    region->has_arrived = !status && region->move_count;
+  } else {
+    oa_transfer_cancel(device, region->moves, region->move_count, over);
+  }
   if (region->copying_since)
     oa_trace_copies(OA_TRACE_DOWN, region->copying_since, device, region->moves, region->move_count, NULL, status);
   const bool waited = !status;
   status = fail_coming_down(region, status);
   oa_lock();
+  for (int i = 0; i < region->mapping_count && !over; i++)
+    if (region->mappings[i]->arena) region->mappings[i]->arena->in_use = true;
   if (waited) oa_stream_waited(region->stream, ticket);
   note_completed(region, status);
   oa_announce_change();
@@ -455,16 +501,22 @@ void oa_region_complete(oa_region_state *region) {
 /* Returns whether the other thread finishes the region that is waited for. */
 static bool waiting_needs(const oa_wait *wait, const oa_caller *other) {
   int ignored;
-  const oa_slot *own = oa_slot_of(wait->what, OA_SLOT_REGION, &ignored);
+  const oa_slot *own = oa_slot_of(wait->subject, OA_SLOT_REGION, &ignored);
   return own && own->region->phase != OA_OPEN && own->region->finisher == other;
 }
 
 int oa_region_wait(oa_region *handle) {
+  bool has_arrived;
+  return oa_region_wait_for(handle, &has_arrived);
+}
+
+int oa_region_wait_for(oa_region *handle, bool *has_arrived) {
   int status;
+  *has_arrived = false;
   oa_region_state *region = find("oa_region_wait", handle, &status);
   const oa_wait wait = {"oa_region_wait", waiting_needs, handle};
   while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
-    status = oa_wait_for(&wait); /* another thread may wait for it too, and be the one that destroys it */
+    status = oa_wait_for(&wait); /* another thread may wait for it, too, and be the one that destroys it */
     oa_slot *own = status ? NULL : oa_slot_of(handle, OA_SLOT_REGION, &status);
     region = own ? own->region : NULL;
     if (!region) oa_unlock();
@@ -477,6 +529,7 @@ int oa_region_wait(oa_region *handle) {
   region->phase = OA_WAITING;
   complete(region);
   const int first = region->status;
+  *has_arrived = region->has_arrived;
   oa_saved_error *text = region->error;
   region->error = NULL;
   oa_device *device = region->device;
@@ -499,10 +552,17 @@ int oa_region_synchronize(oa_region *handle) {
   oa_region_state *region = find("oa_region_synchronize", handle, &status);
   if (!region) return status;
   oa_device *device = region->device;
-  if (device->backend->flags & OA_SYNCHRONOUS) {
+  if (region->capture)
+    status = oa_fail(OA_ERROR_CAPTURE, "oa_region_synchronize: its calls are being captured; end the capture first");
+  if (status || device->backend->flags & OA_SYNCHRONOUS) {
     oa_unlock();
-    return OA_OK;
+    return status;
   }
+  int capturing;
+  if (!(status = oa_stream_capturing(region->calls, false, &capturing)) && capturing)
+    status =
+        oa_fail(OA_ERROR_CAPTURE,
+                "oa_region_synchronize: the region's stream is being captured into a graph; end the capture first");
   for (oa_stream *s = region->foreign; s && !status; s = s->next)
     if (s->ticket) status = oa_stream_after(region->stream, s, s->ticket);
   void *native = region->stream->native;
@@ -518,18 +578,18 @@ int oa_region_stream(oa_region *handle, void **stream) {
   if (!region) return status;
   if (region->phase != OA_OPEN)
     status = oa_fail(OA_ERROR_STALE, "oa_region_stream: the region has ended");
-  else
+  else if (!(status = oa_stream_make_known(region->calls)))
     *stream = region->calls->native;
   oa_unlock();
   return status;
 }
 
-/* -- what stands in the way of others -- */
+/* -- regions and mappings that others wait for -- */
 
-static int note_unheld(oa_present *element, void *found) {
+static int note_unheld(oa_present *element, void *result) {
   oa_mapping *mapping = (oa_mapping *)element;
   if (mapping->holders) return 0;
-  *(oa_mapping **)found = mapping;
+  *(oa_mapping **)result = mapping;
   return 1;
 }
 
@@ -539,24 +599,24 @@ static int note_seized_unheld(oa_present *element, void *other) {
 }
 
 static bool overlapping_needs(const oa_wait *wait, const oa_caller *other) {
-  const oa_present *interval = wait->what;
+  const oa_present *interval = wait->subject;
   return oa_present_visit(&oa_table, interval->low, interval->high, note_seized_unheld, (void *)other);
 }
 
 int oa_complete_overlapping(const char *function, uintptr_t low, uintptr_t high) {
   const oa_present interval = {.low = low, .high = high};
   const oa_wait wait = {function, overlapping_needs, &interval};
-  oa_mapping *found;
-  while (oa_present_visit(&oa_table, low, high, note_unheld, &found)) {
-    if (found->leaving) {
-      oa_region_complete(found->leaving);
+  oa_mapping *mapping;
+  while (oa_present_visit(&oa_table, low, high, note_unheld, &mapping)) {
+    if (mapping->leaving) {
+      oa_region_complete(mapping->leaving);
       return OA_LOOK_AGAIN;
     }
-    if (found->moving) {
+    if (mapping->moving) {
       const int status = oa_wait_for(&wait);
       return status ? status : OA_LOOK_AGAIN;
     }
-    oa_mapping_unlist(found); /* its region frees the mapping */
+    oa_mapping_unlist(mapping); /* its region frees the mapping */
   }
   return OA_OK;
 }

@@ -10,7 +10,7 @@ oa_present_table oa_table;
 oa_mapping *oa_mappings;
 
 oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
-  oa_mapping *mapping = malloc(sizeof *mapping); /* as a region */
+  oa_mapping *mapping = malloc(sizeof *mapping); /* calloc does not reuse what this thread has just freed */
   if (!mapping) {
     oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an entry of the present table", device->name);
     return NULL;
@@ -48,7 +48,8 @@ bool oa_mapping_is_newer(const oa_mapping *mapping) {
 
 /* -- bytes of the host -- */
 
-/* Returns a view's bytes on the host, from the mapping's first byte on: all to its end if they are not lines. */
+/* Returns a view's bytes on the host, from the mapping's first byte on; if they are not lines, one line to the view's
+ * end. */
 static oa_lines host_lines(const oa_mapping *mapping, const oa_view *view) {
   const int64_t span = (int64_t)(mapping->at.high - mapping->at.low);
   const oa_shape *s = view->shape;
@@ -60,10 +61,24 @@ static oa_lines host_lines(const oa_mapping *mapping, const oa_view *view) {
   return layout.lines;
 }
 
-bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines) {
+bool oa_mapping_meets_view(const oa_mapping *mapping, const oa_view *view, uintptr_t low, oa_lines lines) {
   lines.start = (int64_t)(low - mapping->at.low);
+  return !oa_lines_disjoint(host_lines(mapping, view), lines);
+}
+
+bool oa_view_lines_on_host(const oa_mapping *mapping, const oa_view *view, oa_lines *lines) {
+  const oa_shape *s = view->shape;
+  const oa_lines host = host_lines(mapping, view);
+  int64_t nbytes = s ? s->itemsize : 0;
+  for (int i = 0; s && i < s->ndim; i++) nbytes *= s->shape[i];
+  if (s && nbytes != oa_lines_bytes(host)) return false; /* some of these bytes belong to others */
+  *lines = host;
+  return true;
+}
+
+bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines) {
   for (int i = 0; i < mapping->view_count; i++)
-    if (!oa_lines_disjoint(host_lines(mapping, &mapping->views[i]), lines)) return true;
+    if (oa_mapping_meets_view(mapping, &mapping->views[i], low, lines)) return true;
   return false;
 }
 
@@ -77,13 +92,13 @@ bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b) {
 
 /* -- the end of a mapping -- */
 
-/* Returns what the next region needs of memory, going by this one. */
+/* Returns what the next region will need of the memory, judging by this one. */
 static enum oa_need need_of(bool zeros, bool cleared) {
   return !cleared ? OA_NEEDS_NOTHING : zeros ? OA_NEEDS_ZEROS_AGAIN : OA_NEEDS_ZEROS;
 }
 
-/* Takes a mapping out of its arena, and frees the arena with its last one. The stream already runs after the users of
- * the mapping; over: all of them were waited for. */
+/* Takes a mapping out of its arena, and frees the arena with its last mapping. The stream already runs after the users
+ * of the mapping, unless the arena is in use; over: all of them were waited for. */
 static int leave_arena(const oa_mapping *mapping, oa_stream *stream, bool over) {
   oa_device *device = mapping->device;
   oa_arena *arena = mapping->arena;
@@ -93,31 +108,42 @@ static int leave_arena(const oa_mapping *mapping, oa_stream *stream, bool over) 
   if (--arena->mappings) {
     if (arena->block || !order || over) return OA_OK;
     status = oa_stream_advance(stream);
-    return status ? status : oa_uses_add(&arena->uses, stream, true);
+    if (!status) status = oa_uses_add(&arena->uses, stream, true);
+    if (status) arena->in_use |= !oa_device_quiesce(device);
+    return status;
   }
   int released = OA_OK;
-  if (arena->block) { /* it is returned in the host's order: each region that used it has waited for its calls */
-    oa_block_return(device, arena->block);
+  if (arena->block) { /* the block is returned in the host's order: each region that used it has waited for its calls */
+    if (arena->in_use)
+      oa_block_lose(device, arena->block);
+    else
+      oa_block_return(device, arena->block);
   } else {
+    bool ended = true;
     over &= oa_uses_over(&arena->uses, stream);
-    if (order) status = oa_uses_order(&arena->uses, stream, true);
-    released = over ? oa_device_pool(device, stream->native, arena->address, arena->nbytes,
-                                     need_of(mapping->zeros, arena->cleared))
-                    : oa_device_free(device, stream->native, arena->address, arena->nbytes);
+    if (order) status = oa_uses_end(&arena->uses, stream, &ended);
+    released = arena->in_use || !ended ? OA_OK
+               : over                  ? oa_device_pool(device, stream->native, arena->address, arena->nbytes,
+                                                        need_of(mapping->zeros, arena->cleared))
+                                       : oa_device_free(device, stream->native, arena->address, arena->nbytes);
   }
   oa_uses_free(&arena->uses);
   free(arena);
   return status ? status : released;
 }
 
-/* Frees the mapping's memory in the stream's order, or makes it a spare of the device if all uses are over. */
+/* Frees the mapping's memory in the stream's order, or makes it spare memory of the device if all uses are over. Memory
+ * with a use that may never end is not freed. */
 static int free_memory(oa_mapping *mapping, oa_stream *stream) {
   oa_device *device = mapping->device;
   const bool over = oa_uses_over(&mapping->uses, stream);
   const size_t nbytes = (size_t)mapping->nbytes;
   const enum oa_need need = need_of(mapping->zeros, mapping->cleared);
-  const int status = oa_uses_order(&mapping->uses, stream, true);
+  bool ended;
+  const int status = oa_uses_end(&mapping->uses, stream, &ended);
+  if (!ended && mapping->arena) mapping->arena->in_use = true;
   const int released = mapping->arena ? leave_arena(mapping, stream, over)
+                       : !ended       ? OA_OK
                        : over         ? oa_device_pool(device, stream->native, mapping->address, nbytes, need)
                                       : oa_device_free(device, stream->native, mapping->address, nbytes);
   return status ? status : released;
@@ -165,13 +191,15 @@ void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move)
 
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   int count = 0;
+  const bool all = mapping->groups[group].written; /* then it came down, even if it was lent as Out */
   if (mapping->kind != OA_MAPS_HOST || mapping->resident)
     return 0; /* pages of a resident mapping are looked at without the lock */
   const int cover = mapping->groups[group].cover;
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_view *view = &mapping->views[i];
-    const bool whole = cover >= 0 && mapping->views[cover].goes_up; /* then it has the bytes of the others too */
-    if (view->group == group && view->goes_up && (!whole || i == cover)) oa_view_move(mapping, view, &moves[count++]);
+    const bool whole = cover >= 0 && (all || mapping->views[cover].goes_up); /* then it has the bytes of the others */
+    if (view->group == group && (all || view->goes_up) && (!whole || i == cover))
+      oa_view_move(mapping, view, &moves[count++]);
   }
   return count;
 }
@@ -187,7 +215,7 @@ void oa_mapping_form_groups(oa_mapping *mapping) {
       for (int k = 0; k < count; k++)
         if (views[k].group == from) views[k].group = to;
     }
-  /* Validity is known of the group as a whole: if some of it goes up, all of it does. */
+  /* The whole group has one validity: if some of it goes up, all of it does. */
   for (int i = 0; i < count; i++)
     for (int j = 0; j < count; j++)
       if (views[i].group == views[j].group && views[j].goes_up) views[i].goes_up = true;

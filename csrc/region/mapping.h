@@ -1,5 +1,5 @@
-/* Mappings: the entries of the present table. A mapping has device memory, the arrays that lie in it (views) and their
- * state (groups). csrc/DESIGN.md has the rules. All of this is read and written under the core's lock. */
+/* Mappings: the entries of the present table. A mapping has device memory, the arrays in it (views) and their state
+ * (groups). csrc/DESIGN.md has the rules. The core's lock guards all of this. */
 #ifndef OA_MAPPING_H
 #define OA_MAPPING_H
 
@@ -13,12 +13,14 @@ typedef struct oa_caller oa_caller;
 /* The state of views whose elements may overlap. */
 typedef struct oa_group {
   bool valid, dirty, written, invalid;
-  bool committed;    /* regions that were left well wrote what is dirty, and no open region can still discard it */
-  bool escaped;      /* a writable address in it was given away */
-  bool arriving;     /* a call brings it up */
+  bool committed;    /* regions that were left well wrote the dirty bytes, and no open region can still discard them */
+  bool escaped;      /* a writable address in it was exposed */
+  bool arriving;     /* a call is bringing it up */
+  bool lapsed;       /* not valid, only because updates let the host write some of its bytes (region/update.c) */
+  bool captured;     /* a call that is being captured overwrites it, so that later ones of that graph may read it */
   int cover;         /* the view that has every byte of the group, or -1 */
   int writing;       /* operands of calls that write it, from oa_begin to oa_end */
-  oa_caller *writer; /* of the last of these calls; of all, while it is not valid, as others then wait */
+  oa_caller *writer; /* caller of the last such call; while the group is not valid, of all of them: others then wait */
 } oa_group;
 
 /* One distinct array in a mapping. */
@@ -28,8 +30,8 @@ typedef struct oa_view {
   int dtype;
   void *data;      /* the element at index 0 on the host */
   void *host;      /* its lowest byte on the host */
-  oa_lines lines;  /* the start counts from the mapping's address */
-  oa_shape *shape; /* of a packed array, else NULL */
+  oa_lines lines;  /* the start is an offset from the mapping's address */
+  oa_shape *shape; /* shape of a packed array, otherwise NULL */
   char name[24];   /* for messages */
 } oa_view;
 
@@ -37,20 +39,22 @@ enum oa_mapping_kind { OA_MAPS_HOST, OA_MAPS_SCRATCH, OA_MAPS_BORROWED, OA_MAPS_
 
 typedef struct oa_region_state oa_region_state;
 typedef struct oa_resident oa_resident;
+typedef struct oa_guard oa_guard;
 
-/* One allocation that the small mappings of one enter share, so that they travel in one copy. */
+/* One allocation that the small mappings of one entry share, so that they travel in one copy. */
 typedef struct oa_arena {
   uint64_t address;
   size_t nbytes;
   int mappings;
-  oa_uses uses;           /* by mappings that were freed */
-  struct oa_block *block; /* the pinned block that the address is in; NULL: the memory is the device's own */
-  bool cleared;           /* a call needed zeros in one of the mappings that were freed */
+  oa_uses uses;           /* uses by mappings that were freed */
+  struct oa_block *block; /* the pinned block that has the address; NULL: the memory is the device's own */
+  bool in_use;            /* some of it may be in use for ever: a wait failed, so it is not freed */
+  bool cleared;           /* a call needed zeros in one of the freed mappings */
 } oa_arena;
 enum {
-  OA_ARENA_MOST = 64 << 10,    /* bytes of a mapping at most */
-  OA_ARENA_ALIGNMENT = 256,    /* bytes: a mapping begins at a multiple */
-  OA_IN_PLACE_MOST = 64 << 10, /* bytes of an arena in a block: more is copied (benchmarks/transfer.md) */
+  OA_ARENA_MOST = 64 << 10,    /* the most bytes of a mapping */
+  OA_ARENA_ALIGNMENT = 256,    /* bytes: each mapping starts at a multiple */
+  OA_IN_PLACE_MOST = 64 << 10, /* the most bytes of an arena in a block: more are copied (benchmarks/transfer.md) */
   OA_REUSED_LEAST = 16 << 10   /* bytes that calls read many times: fewer are used in place, too */
 };
 
@@ -59,15 +63,16 @@ typedef struct oa_mapping {
   oa_present at; /* stays first: the table's element is the mapping */
   oa_device *device;
   int64_t nbytes;
-  /* Each call reads and writes what follows, down to one_group: in a row, so that it meets few lines of cache. */
+  /* Each call reads and writes the fields down to one_group. They are adjacent to use few cache lines. */
   uint64_t address;         /* 0 until allocated */
   oa_region_state *leaving; /* the finished region that has yet to bring some of it down: no call may write it before */
   int calls;                /* operands of calls that hold it, from oa_begin to oa_end */
-  bool moving;              /* it is allocated or copied without the lock: no call may begin */
-  bool elsewhere;           /* some of it is present on another device, or was */
-  bool escaped;             /* an address in it was given away */
+  bool moving;              /* it is being allocated or copied without the lock: no call may begin */
+  bool elsewhere;           /* some of it is, or was, present on another device */
+  bool escaped;             /* an address in it was exposed */
   bool listed;              /* it is in the present table */
   oa_uses uses;
+  oa_guard *guard; /* NULL: its arrays are not guarded */
   oa_group one_group;
   oa_group *groups;
   oa_view *views;
@@ -77,12 +82,14 @@ typedef struct oa_mapping {
   bool cleared; /* a call needed zeros in it */
   int kind;
   int view_count, group_count;
-  oa_arena *arena;        /* the arena that has its memory; NULL: the memory is its own */
+  oa_arena *arena;        /* the arena that has its memory; NULL: it has memory of its own */
   int holders;            /* regions that hold it and are not finished */
-  int references;         /* regions that were not waited for yet; it is in the table until there are none */
+  int references;         /* regions that were not waited for yet; the mapping is in the table until there are none */
   int exports;            /* its memory lives until there are no exports either */
-  int pointers;           /* of a device scalar: its pointers less one */
-  oa_region_state *maker; /* the region that allocates it: no other may share it before */
+  bool waits;             /* its last export ended while a stream was captured: the memory is freed later */
+  bool waited;            /* leaving has waited for all users of its address, and it was not exposed since */
+  int pointers;           /* number of a device scalar's pointers, less one */
+  oa_region_state *maker; /* the region that allocates it: no other region may share it before */
   oa_caller *seizer;      /* the thread that has it moving and still waits for its calls; NULL: none */
   uint64_t serial;        /* the serial of the region that made it */
   oa_resident *resident;  /* the entry of residency that its memory belongs to; NULL: none */
@@ -104,17 +111,22 @@ void oa_mapping_unlist(oa_mapping *mapping);
 void oa_mapping_yield(oa_mapping *mapping);
 /* Returns whether the device has bytes that the host lacks, or may have them soon. */
 bool oa_mapping_is_newer(const oa_mapping *mapping);
-/* Returns whether some of these bytes of the host, from low on, may be bytes of the mapping's arrays. */
+/* Sets *lines to a view's bytes on the host, from the mapping's first byte on. If they are not lines, returns false and
+ * sets nothing. */
+bool oa_view_lines_on_host(const oa_mapping *mapping, const oa_view *view, oa_lines *lines);
+/* Returns whether some of these host bytes, from low on, may belong to the mapping's arrays. */
 bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines);
-/* Returns whether arrays of the two mappings may have a byte in common. */
+/* Returns whether some of them may belong to that view. */
+bool oa_mapping_meets_view(const oa_mapping *mapping, const oa_view *view, uintptr_t low, oa_lines lines);
+/* Returns whether arrays of the two mappings may share a byte. */
 bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b);
-/* Groups the views whose bytes may meet, and finds the view of each group that covers the others. */
+/* Forms groups of the views whose bytes may overlap, and finds the view of each group that covers the others. */
 void oa_mapping_form_groups(oa_mapping *mapping);
 /* Returns whether the view, which is packed, is exactly that array. */
 bool oa_view_is(const oa_view *view, const oa_array *array);
-/* Fills *move with the copy of a view as the host has it. */
+/* Fills *move with the copy between a view and the host's array. */
 void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move);
-/* Fills moves with the copies that bring the group up. Returns how many, at most view_count; 0 for a resident
+/* Fills moves with the copies that bring the group up. Returns their number, at most view_count; 0 for a resident
  * mapping. */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);
 

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* -- the kernel's interface, after its documentation: system headers older than Linux 6.7 lack the newer half -- */
+/* -- the kernel's interface, as documented: system headers before Linux 6.7 lack the newer half -- */
 
 struct range {
   uint64_t start, length;
@@ -58,22 +58,22 @@ enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 /* -- state: under `watching` -- */
 
 enum {
-  MOST_WATCHES = 8192, /* each may cut one of the process's mappings in three; the kernel allows some 65,000 */
-  NEAR = 8,            /* pages: sending so many is cheaper than beginning another run */
-  /* The pages of a sample lie in few groups: arming single pages splits the huge pages they lie in, which are slow to
-   * look at afterwards. */
+  MOST_WATCHES = 8192, /* each may cut a mapping of the process in three; the kernel allows some 65,000 */
+  NEAR = 8,            /* pages: sending that many is cheaper than beginning another run */
+  /* The pages of a sample are in a few groups: arming single pages splits their huge pages, which are slow to look at
+   * afterwards. */
   GROUPS = 4,
-  APART = 8 /* pages from one of a group to the next, where the array is large enough */
+  APART = 8 /* pages from a page of a group to the next, if the array is large enough */
 };
 
 struct oa_watch {
   oa_present at;          /* stays first: whole pages */
-  int64_t count;          /* pages watched: all, or those of the sample */
-  int64_t group, between; /* of a sample: pages in a group, and pages from one group to the next */
+  int64_t count;          /* watched pages: all, or those of the sample */
+  int64_t group, between; /* a sample's pages in a group, and from one group to the next */
   int64_t step;           /* pages from one page of a group to the next; 0: all pages are watched */
   bool lost;              /* the kernel no longer watches some of the pages */
   bool proven;            /* at the last look, the kernel could vouch for pages */
-  uint64_t *bits;         /* one a page: it was written, or is not known */
+  uint64_t *bits;         /* one a page: it was written, or its state is not known */
 };
 
 static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
@@ -82,8 +82,8 @@ static int watch_count;
 static atomic_int allowed = 1;
 static int userfault = -1, pagemap = -1, status = -1, maps = -1;
 static uintptr_t page;
-static uint64_t armings; /* of pages, so far */
-static bool unpinned;    /* nothing was pinned when that was last asked */
+static uint64_t armings; /* number of armed ranges so far */
+static bool unpinned;    /* nothing was pinned at the last check */
 
 static int open_own(const char *path) { return open(path, O_RDONLY | O_CLOEXEC); }
 
@@ -112,7 +112,7 @@ bool oa_pages_work(void) {
 void oa_pages_allow(int allow) { atomic_store(&allowed, allow); }
 
 /* Returns whether this process has no pinned memory. Memory that is pinned for writing (io_uring's fixed buffers, RDMA)
- * changes without marking a page; pinning itself marks, so that only memory that is pinned while pages are armed
+ * changes without marking a page. Pinning itself marks pages, so only memory that is pinned while pages are armed
  * matters. */
 static bool nothing_pinned(void) {
   char text[4096];
@@ -123,7 +123,7 @@ static bool nothing_pinned(void) {
   return line && strtol(line + 7, NULL, 10) == 0;
 }
 
-/* Returns whether the memory is private and anonymous: this process alone writes it, through page tables that are
+/* Returns whether the memory is private and anonymous: only this process writes it, through page tables that are
  * watched. */
 static bool is_own_memory(uintptr_t low, uintptr_t high) {
   uintptr_t at = low;
@@ -168,7 +168,7 @@ static void set_bits(oa_watch *watch, int64_t from, int64_t to) {
 
 static void clear_bits(oa_watch *watch) { memset(watch->bits, 0, (size_t)words_of(watch) * sizeof *watch->bits); }
 
-/* Returns the first page from `at` on whose bit is as asked; the watch's count if there is none. */
+/* Returns the first page from `at` on whose bit has that value; the watch's count if there is none. */
 static int64_t next_bit(const oa_watch *watch, int64_t at, bool set) {
   while (at < watch->count) {
     const uint64_t word = (set ? watch->bits[at / 64] : ~watch->bits[at / 64]) >> (at % 64);
@@ -205,60 +205,67 @@ static bool protect(uintptr_t low, uintptr_t high, uint64_t mode) {
   return result == 0;
 }
 
-/* Notes [low, high) as written in every watch that has some of it, then arms it. */
-static void found(oa_watch *watch, uintptr_t low, uintptr_t high) {
+/* Notes [low, high) as written in every watch that overlaps it, then arms it. */
+static void note_and_arm(oa_watch *watch, uintptr_t low, uintptr_t high) {
   oa_run run = {low, high};
   armings++;
   oa_present_visit(&watches, low, high, note_written, &run);
   if (!watch->lost && !protect(low, high, PROTECT_WP)) watch->lost = true;
 }
 
-/* Adds [low, high) to a run of changed pages that is not noted yet. If the two do not meet, notes the run first. */
-static void add_found(oa_watch *watch, oa_run *run, uintptr_t low, uintptr_t high) {
+/* Adds [low, high) to a run of changed pages that is not noted yet. If the two are not adjacent, notes the run
+ * first. */
+static void add_changed(oa_watch *watch, oa_run *run, uintptr_t low, uintptr_t high) {
   if (run->high != low) {
-    if (run->low < run->high) found(watch, run->low, run->high);
+    if (run->low < run->high) note_and_arm(watch, run->low, run->high);
     run->low = low;
   }
   run->high = high;
 }
 
-/* Notes and arms the pages of [low, high) that are not provably unchanged: all but those that are there (in memory or
- * swapped out) and not written. Holes count as changed, as do pages that can't be scanned. A mapping that was replaced
- * or moved is not scanned any more, so that its kind need not be asked again.
+enum { MOST_REGIONS = 256 };
+
+/* Fills `pages` with those of [*next, high) that were changed or are only swapped out, as many as fit.
+ * Sets *next to the end of the scanned range. Returns the number of pages; -1 if the kernel does not tell. */
+static int scan(uint64_t *next, uintptr_t high, struct region *pages) {
+  struct scan scan = {.size = sizeof scan,
+                      .flags = CHECK_WPASYNC,
+                      .start = *next,
+                      .end = high,
+                      .regions = (uintptr_t)pages,
+                      .region_count = MOST_REGIONS,
+                      .inverted = IS_PRESENT,
+                      .any_of = IS_WRITTEN | IS_PRESENT,
+                      .returned = IS_WRITTEN | IS_SWAPPED};
+  int count;
+  do count = ioctl(pagemap, PAGEMAP_SCAN, &scan);
+  while (count < 0 && errno == EINTR);
+  if (count < 0 || scan.walk_end <= *next) return -1;
+  *next = scan.walk_end;
+  return count;
+}
+
+/* Notes and arms the pages of [low, high) that may have changed: all but those that exist (in memory or swapped out)
+ * and were not written. Holes count as changed, as do pages that can't be scanned. A mapping that was replaced or moved
+ * is not scanned any more, so its kind need not be asked again.
  *
  * The scan returns the changed pages, which are few: returning the others takes four times as long. It says nothing
- * about addresses without a mapping, so that msync, which does nothing else here, has to find one everywhere. (A scan
- * for written pages alone is faster still, but misses holes, and before Linux 6.15 some pages that are swapped out.) */
+ * about addresses without a mapping, so msync, which does nothing else here, has to find a mapping everywhere. (A scan
+ * for written pages alone is faster still, but misses holes, and before Linux 6.15 some swapped-out pages.) */
 static void look(oa_watch *watch, uintptr_t low, uintptr_t high) {
-  enum { MOST = 256 };
-  struct region pages[MOST];
+  struct region pages[MOST_REGIONS];
   oa_run changed = {low, low};
   uint64_t next = low;
   if (msync((void *)low, high - low, MS_ASYNC) != 0) {
     watch->lost = true;
-    found(watch, low, high);
+    note_and_arm(watch, low, high);
     return;
   }
-  while (next < high) {
-    struct scan scan = {.size = sizeof scan,
-                        .flags = CHECK_WPASYNC,
-                        .start = next,
-                        .end = high,
-                        .regions = (uintptr_t)pages,
-                        .region_count = MOST,
-                        .inverted = IS_PRESENT,
-                        .any_of = IS_WRITTEN | IS_PRESENT,
-                        .returned = IS_WRITTEN | IS_SWAPPED};
-    const int count = ioctl(pagemap, PAGEMAP_SCAN, &scan);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) break;
+  for (int count; next < high && (count = scan(&next, high, pages)) >= 0;)
     for (int i = 0; i < count; i++)
-      if (pages[i].categories != IS_SWAPPED) add_found(watch, &changed, pages[i].start, pages[i].end);
-    if (scan.walk_end <= next) break;
-    next = scan.walk_end;
-  }
-  if (next < high) add_found(watch, &changed, next, high);
-  if (changed.low < changed.high) found(watch, changed.low, changed.high);
+      if (pages[i].categories != IS_SWAPPED) add_changed(watch, &changed, pages[i].start, pages[i].end);
+  if (next < high) add_changed(watch, &changed, next, high);
+  if (changed.low < changed.high) note_and_arm(watch, changed.low, changed.high);
 }
 
 static bool enlist(const oa_watch *watch) {
@@ -266,10 +273,10 @@ static bool enlist(const oa_watch *watch) {
   return ioctl(userfault, USERFAULT_REGISTER, &registration) == 0;
 }
 
-/* Brings the bits up to date and arms the pages. Afterwards the caller asks for pinned memory. */
+/* Brings the bits up to date and arms the pages. The caller asks for pinned memory afterwards. */
 static void refresh(oa_watch *watch) {
   if (watch->lost && is_own_memory(watch->at.low, watch->at.high) && enlist(watch)) {
-    watch->lost = false; /* it was mapped anew, and no page is protected */
+    watch->lost = false; /* it was mapped again, and no page is protected */
     set_bits(watch, 0, watch->count);
   }
   if (watch->step)
@@ -278,9 +285,9 @@ static void refresh(oa_watch *watch) {
     look(watch, watch->at.low, watch->at.high);
 }
 
-/* Looks at several watches. All pages of a watch for which the kernel can't vouch count as written. Finding pinned
- * memory takes as long as most looks, so that it is done only after pages were armed: memory that was not pinned then
- * is marked when it is pinned later. */
+/* Looks at several watches. All pages of a watch for which the kernel can't vouch count as written. The search for
+ * pinned memory takes as long as most looks, so it runs only after pages were armed: memory that was not pinned then is
+ * marked when it is pinned later. */
 static void look_at(oa_watch *const *these, int count) {
   const uint64_t before = armings;
   bool known = unpinned;
@@ -304,7 +311,7 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   watch->at.high = (high + page - 1) / page * page;
   watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
   if (samples && watch->count > samples) {
-    if (watch->count > samples + 2) { /* others write to the pages at the ends, too, and would count against it */
+    if (watch->count > samples + 2) { /* others write to the pages at the ends, too, which would count against it */
       watch->at.low = (low + page - 1) / page * page;
       watch->at.high = high / page * page;
       watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
@@ -334,7 +341,7 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
 static void delist(uintptr_t low, uintptr_t high) {
   struct range range = {low, high - low};
   if (low < high)
-    ioctl(userfault, USERFAULT_UNREGISTER, &range); /* this fails where the memory was unmapped, which is fine */
+    ioctl(userfault, USERFAULT_UNREGISTER, &range); /* this fails if the memory was unmapped, which is fine */
 }
 
 static int keep_others(oa_present *element, void *data) {
@@ -363,7 +370,7 @@ void oa_watches_look(oa_watch *const *these, int count) {
   pthread_mutex_unlock(&watching);
 }
 
-/* oa_watch_take_seen, under the lock. */
+/* Does as oa_watch_take_seen. Under the lock. */
 static int take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
   int count = 0;
   *pages = 0;
@@ -400,6 +407,37 @@ bool oa_watch_is_clean(oa_watch *watch) {
   const bool clean = watch->proven && next_bit(watch, 0, true) >= watch->count;
   pthread_mutex_unlock(&watching);
   return clean;
+}
+
+static int note_same(oa_present *element, void *data) {
+  const oa_watch *watch = (const oa_watch *)element;
+  oa_watch *const *wanted = data; /* its interval, and then the watch itself */
+  if (watch->step || watch->at.low != wanted[0]->at.low || watch->at.high != wanted[0]->at.high) return 0;
+  ((oa_watch **)data)[1] = (oa_watch *)element;
+  return 1;
+}
+
+int64_t oa_pages_unknown(uintptr_t low, uintptr_t high) {
+  struct region pages[MOST_REGIONS];
+  int64_t bytes = -1;
+  if (!oa_pages_work()) return -1;
+  oa_watch interval = {.at = {.low = low / page * page, .high = (high + page - 1) / page * page}};
+  oa_watch *search[2] = {&interval, NULL};
+  pthread_mutex_lock(&watching);
+  oa_present_visit(&watches, interval.at.low, interval.at.high, note_same, search);
+  const oa_watch *watch = search[1];
+  if (watch && watch->proven && !watch->lost && unpinned &&
+      msync((void *)interval.at.low, interval.at.high - interval.at.low, MS_ASYNC) == 0) {
+    uint64_t next = interval.at.low;
+    bytes = 0;
+    for (int64_t i = 0; i < words_of(watch); i++) bytes += __builtin_popcountll(watch->bits[i]) * (int64_t)page;
+    for (int count; next < interval.at.high && (count = scan(&next, interval.at.high, pages)) >= 0;)
+      for (int i = 0; i < count; i++)
+        if (pages[i].categories != IS_SWAPPED) bytes += (int64_t)(pages[i].end - pages[i].start);
+    if (next < interval.at.high) bytes = -1;
+  }
+  pthread_mutex_unlock(&watching);
+  return bytes;
 }
 
 void oa_watch_lift(oa_watch *watch) {

@@ -1,5 +1,5 @@
-/* Pages: finds the pages of this process's memory that were written since they were last looked at. The kernel knows
- * them by write protection that lifts itself (userfaultfd, WP_ASYNC), which PAGEMAP_SCAN reads.
+/* Pages: finds the pages of this process's memory that were written since the last look. The kernel marks them by write
+ * protection that lifts itself (userfaultfd, WP_ASYNC), and PAGEMAP_SCAN reads the marks.
  *
  * A watch never misses a write: pages that the kernel can't vouch for count as written. Several watches may share
  * pages; written pages are noted in all of them before they are armed again. All functions take a lock of their own (a
@@ -12,26 +12,30 @@
 
 typedef struct oa_watch oa_watch;
 
-typedef struct oa_run { /* of pages, as addresses */
+typedef struct oa_run { /* a range of pages, as addresses */
   uintptr_t low, high;
 } oa_run;
 
-/* Returns a watch of the pages of [low, high), or of `samples` of them, a multiple of 4, if that is not 0. No page is
- * armed yet, and all count as written. Returns NULL where nothing can be proven: the kernel refuses, or this is not
+/* Returns a watch of the pages of [low, high), or of `samples` of them (a multiple of 4) if that is not 0. No page is
+ * armed yet, and all count as written. Returns NULL if nothing can be proven: the kernel refuses, or this is not
  * private anonymous memory. */
 oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples);
 /* Frees the watch; NULL is fine. */
 void oa_watch_free(oa_watch *watch);
-/* Arms the pages, and fills runs with those written since the last time, in order; runs a few pages apart are one.
- * Returns how many, at most `most`. A read of the memory after this gets the bytes that count as known from now on.
+/* Arms the pages, and fills runs, in order, with those written since the last time; runs a few pages apart become one.
+ * Returns their number, at most `most`. A later read of the memory gets the bytes that count as known from now on.
  * *pages: how many were written, without those between two runs that became one. */
 int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
 /* Arms the pages of several watches at once, which takes fewer system calls, and notes the written ones.
- * oa_watch_take_seen then returns later what oa_watch_take would have returned now. */
+ * oa_watch_take_seen later returns what oa_watch_take would have returned now. */
 void oa_watches_look(oa_watch *const *watches, int count);
 int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
-/* Looks at the pages. Returns whether none was written since the last take or agreement, and the kernel vouches. */
+/* Looks at the pages. Returns whether none was written since the last take or agreement, and the kernel vouches for
+ * that. */
 bool oa_watch_is_clean(oa_watch *watch);
+/* Returns how many bytes of the pages of [low, high) may have changed since the last take or agreement of a watch of
+ * just these pages; -1 if there is none, or the kernel could not vouch. Arms nothing, and is faster than a look. */
+int64_t oa_pages_unknown(uintptr_t low, uintptr_t high);
 /* Lifts the protection of all pages, before they are rewritten on purpose. They count as written. */
 void oa_watch_lift(oa_watch *watch);
 /* Arms the pages; their present bytes count as known. */
@@ -40,7 +44,7 @@ int64_t oa_watch_pages(const oa_watch *watch);
 
 /* Returns whether pages can be watched here; the first call finds out. */
 bool oa_pages_work(void);
-/* For tests: with 0, pages can't be watched, as where the kernel refuses. */
+/* For tests: with 0, pages can't be watched, as if the kernel refused. */
 void oa_pages_allow(int allowed);
 
 #endif

@@ -16,7 +16,7 @@
 typedef struct search {
   const oa_device *device;
   const oa_move *move;
-  oa_mapping *found;
+  oa_mapping *match;
   uint64_t address;
 } search;
 
@@ -27,7 +27,7 @@ static bool is_same_shape(const oa_view *view, const oa_move *move) {
          memcmp(a->strides, b->strides, (size_t)a->ndim * sizeof *a->strides) == 0;
 }
 
-/* Returns whether the view has all bytes of the move. Sets *start to their place in its mapping. */
+/* Returns whether the view has all bytes of the move. Sets *start to their offset in its mapping. */
 static bool has_bytes(const oa_mapping *mapping, const oa_view *view, const oa_move *move, int64_t *start) {
   const oa_group *group = &mapping->groups[view->group];
   if (!group->valid || group->invalid) return false;
@@ -40,8 +40,8 @@ static bool has_bytes(const oa_mapping *mapping, const oa_view *view, const oa_m
   return oa_lines_contain(view->lines, lines);
 }
 
-/* Finds a mapping that no thread changes: it is not being moved, all that the device wrote is on the host, and the host
- * writes none of it. */
+/* Finds a mapping that no thread changes: it is not being moved, the host has everything that the device wrote, and the
+ * host is writing none of it. */
 static int note_peer(oa_present *element, void *data) {
   search *s = data;
   oa_mapping *mapping = (oa_mapping *)element;
@@ -52,7 +52,7 @@ static int note_peer(oa_present *element, void *data) {
   for (int i = 0; i < mapping->view_count; i++) {
     int64_t start;
     if (!has_bytes(mapping, &mapping->views[i], s->move, &start)) continue;
-    s->found = mapping;
+    s->match = mapping;
     s->address = mapping->address + (uint64_t)start;
     return 1;
   }
@@ -77,11 +77,11 @@ static bool find(const oa_device *device, const oa_move *move, oa_peer *peer) {
   const uintptr_t high = low + (uintptr_t)(move->irregular ? 1 : oa_lines_span(move->lines));
   *peer = (oa_peer){.move = *move};
   if (oa_present_visit(&oa_table, low, high, note_peer, &s)) {
-    peer->mapping = s.found;
-    peer->device = s.found->device;
+    peer->mapping = s.match;
+    peer->device = s.match->device;
     peer->address = s.address;
     if (follow_writers(peer)) return false;
-    s.found->calls++; /* as a call that reads it */
+    s.match->calls++; /* as a call that reads it does */
   } else if (move->irregular ||
              !(peer->idle = oa_resident_take_peer(device, low, move->lines, &peer->device, &peer->address))) {
     return false;
@@ -110,8 +110,8 @@ int oa_peers_take(oa_peers *peers, const oa_device *device, oa_move *moves, int 
 
 /* -- copying -- */
 
-/* Issues one copy. Returns OA_OK with *issued false if the host has to send the bytes: the peer is lost, or has older
- * ones, or can't be copied from. */
+/* Issues one copy. Returns OA_OK with *issued false if the host has to send the bytes: the peer is lost, has older
+ * bytes, or can't be copied from. */
 static int issue(const oa_peer *peer, oa_device *device, void *stream, bool *issued) {
   const oa_backend *backend = device->backend;
   const oa_lines l = peer->move.lines;
@@ -120,7 +120,7 @@ static int issue(const oa_peer *peer, oa_device *device, void *stream, bool *iss
   oa_saved_error before;
   oa_error_save(&before);
   int status = peer->writers ? backend->stream_synchronize(peer->device, peer->writers->native) : OA_OK;
-  if (status && status != OA_ERROR_LOST) return status; /* work on the peer failed, and this call alone knows */
+  if (status && status != OA_ERROR_LOST) return status; /* work on the peer failed, and only this call's status tells */
   if (!status)
     status = backend->copy_peer(device, stream, peer->move.address, (size_t)l.pitch, peer->device, peer->address,
                                 (size_t)l.pitch, (size_t)l.width, (size_t)l.count);
@@ -137,7 +137,7 @@ static void count_copies(oa_device *device, const oa_move *moves, int count) {
 }
 
 int oa_peers_copy(oa_peers *peers, oa_device *device, void *stream, const char *function, oa_move *moves, int *count) {
-  oa_move *own = moves + *count; /* the peers' moves, behind the others: those that were issued come first */
+  oa_move *own = moves + *count; /* the peers' moves, after the others: the issued ones come first */
   int issued = 0, status = OA_OK;
   if (!peers->count) return OA_OK;
   for (int i = 0; i < peers->count; i++) own[i] = peers->at[i].move;
@@ -156,6 +156,7 @@ int oa_peers_copy(oa_peers *peers, oa_device *device, void *stream, const char *
     oa_saved_error first;
     if (status) oa_error_save(&first);
     const int waited = device->backend->stream_synchronize(device, stream);
+    if (waited) oa_device_quiesce(device); /* the peer's memory may change after this */
     if (status) oa_error_restore(&first);
     if (!status) status = waited;
   }

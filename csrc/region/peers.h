@@ -1,22 +1,22 @@
 /* Peers: devices that have bytes which another device of their backend is about to bring up. Those bytes are copied
  * from the peer's memory, and not by way of the host.
  *
- * A peer has the host's bytes in a mapping that is valid and not newer, or in idle resident memory none of whose
- * pages was written since; and no update permits the host to write them now. The copy is waited for, while the
- * peer's memory is held: nothing of it is left when that memory is written or freed. If it can't be made, the bytes
- * go up from the host, which has them too. */
+ * A peer has the host's bytes in a mapping that is valid and not newer, or in idle resident memory none of whose pages
+ * was written since; and no update permits the host to write them now. The copy is waited for while the peer's memory
+ * is held, so it is over when that memory is written or freed. If the copy fails, the bytes go up from the host, which
+ * has them, too. */
 #ifndef OA_PEERS_H
 #define OA_PEERS_H
 
 #include "region/mapping.h"
 
 typedef struct oa_peer {
-  oa_move move; /* up, as it would be made from the host */
+  oa_move move; /* the move up, as the host would make it */
   oa_device *device;
-  uint64_t address;    /* of the same bytes on that device */
+  uint64_t address;    /* address of the same bytes on that device */
   oa_mapping *mapping; /* the mapping that has them; NULL: idle memory */
   oa_resident *idle;
-  oa_stream *writers; /* the peer's stream that runs after their writers; NULL: these are over */
+  oa_stream *writers; /* the peer's stream that runs after their writers; NULL: the writers are over */
   char why[64];
 } oa_peer;
 
@@ -25,11 +25,11 @@ typedef struct oa_peers {
   int count;
 } oa_peers;
 
-/* Takes the moves out of the list that a peer may make, and holds the peers' memory. Returns how many moves are left.
- * Under the core's lock. */
+/* Takes the moves that a peer may make out of the list, and holds the peers' memory. Returns the number of moves that
+ * are left. Under the core's lock. */
 int oa_peers_take(oa_peers *peers, const oa_device *device, oa_move *moves, int count);
-/* Makes the peers' copies on the stream, and waits for them. Adds the moves that the host has to make after all to the
- * list again. Without the lock. */
+/* Makes the peers' copies on the stream, and waits for them. Returns the moves that the host has to make after all to
+ * the list. Without the lock. */
 int oa_peers_copy(oa_peers *peers, oa_device *device, void *stream, const char *function, oa_move *moves, int *count);
 /* Ends the hold of the peers' memory. Under the lock; the caller announces the change. */
 void oa_peers_return(oa_peers *peers);

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static oa_region_state *youngest; /* of all regions; each knows the next older one */
+static oa_region_state *youngest; /* of all regions; each one has the next older one */
 static uint64_t last_serial;
 
 oa_region_state *oa_region_new(oa_device *device) {
-  oa_region_state *region = malloc(sizeof *region); /* calloc does not look among what this thread has just freed */
+  oa_region_state *region = malloc(sizeof *region); /* calloc does not reuse what this thread has just freed */
   if (!region) {
     oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for a region");
     return NULL;
@@ -25,6 +25,8 @@ void oa_region_list(oa_region_state *region) {
   if (youngest) youngest->younger = region;
   youngest = region;
 }
+
+oa_region_state *oa_region_youngest(void) { return youngest; }
 
 void oa_region_free(oa_region_state *region) {
   region->device->counts.regions--;

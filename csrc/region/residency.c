@@ -12,43 +12,48 @@
 #include <string.h>
 
 enum {
-  LEAST = 128 << 10, /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages are looked at */
-  LEAST_AUTO = 1 << 20,      /* bytes: smaller arrays are not worth the risk of slower writes */
-  SAMPLES = 16,              /* pages armed first, to see whether it is worth arming all of them */
-  SAMPLE_AT_ONCE = 16 << 20, /* bytes: arming a sample costs nothing beside a copy; of less, the second read has it */
-  WRITTEN_LIMIT = 20,        /* if more than one page in this many was written, residency costs more than sending */
+  /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages can be looked at */
+  LEAST = 128 << 10,
+  LEAST_AUTO = 1 << 20, /* bytes: smaller arrays are not worth the risk of slower writes */
+  SAMPLES = 16,         /* pages that are armed first, to see whether arming all of them pays */
+  /* bytes: arming a sample costs nothing beside a copy of that size; a smaller array is sampled at its second read */
+  SAMPLE_AT_ONCE = 16 << 20,
+  WRITTEN_LIMIT = 20, /* if more than one page in this many was written, residency costs more than sending */
   MOST_STRIKES = 20,
   MOST_CANDIDATES = 256,
   OWNERS = 4096
 };
 
 /* An entry: one array on one device whose memory is resident, or may become so. It is in `table` until it is destroyed.
- * It has the memory to itself while it has no mapping. */
+ * While it has no mapping, it alone uses the memory. */
 struct oa_resident {
   oa_present at; /* stays first: the host's bytes */
   oa_device *device;
   const void *owner;
   oa_lines lines;
-  bool owned;       /* its pages may be watched: the owner has the memory to itself */
-  bool wanted;      /* it is to be resident; else it is a candidate of automatic residency */
-  bool automatic;   /* automatic residency chose it, and not the caller */
+  bool owned;       /* its pages may be watched: only the owner uses the memory */
+  bool wanted;      /* it is to be resident; otherwise it is a candidate of automatic residency */
+  bool automatic;   /* automatic residency or OA_TRACKED chose it, not the program */
+  bool tracked;     /* it was OA_TRACKED; automatic residency does not try it */
+  bool dropped;     /* its memory goes with the mapping that has it */
+  bool keeps;       /* OA_TRACKED memory that the region writes is to stay all the same */
   bool announced;   /* oa_owner_kept reported it, or need not */
-  bool outdated;    /* all bytes have to be sent: none of the device's can be relied on */
-  bool broken;      /* a region that used it failed, so that the memory does not stay */
+  bool outdated;    /* all bytes have to be sent: the device's are not reliable */
+  bool broken;      /* a region that used it failed, so the memory does not stay */
   bool waited;      /* all work that its mapping's regions issued was waited for */
-  bool promoted;    /* the moves under way promote it, if they succeed */
+  bool promoted;    /* the present moves promote it if they succeed */
   bool coming;      /* its copies down are under way */
-  bool peering;     /* another device copies its memory, which is idle */
-  bool seen;        /* its pages were looked at for this mapping, and the written ones not sent yet */
+  bool peering;     /* another device copies its idle memory */
+  bool seen;        /* its pages were looked at for this mapping, and the written ones were not sent yet */
   uint64_t address; /* 0: it has no memory */
   int64_t nbytes;
   oa_mapping *mapping;
   oa_watch *watch;  /* NULL: all of it is sent each time */
-  oa_watch *sample; /* of a candidate */
+  oa_watch *sample; /* for a candidate */
   int reads, strikes;
-  int64_t skip;                    /* reads that pass before it is tried again */
-  int64_t armed;                   /* its pages in the device's figures */
-  int64_t spared, resent, written; /* bytes and pages of the moves under way */
+  int64_t skip;                    /* reads to let pass before it is tried again */
+  int64_t armed;                   /* its pages in the device's counters */
+  int64_t spared, resent, written; /* bytes and pages of the present moves */
   struct oa_resident *next,
       *previous; /* in its list: the idle entries in the order of their last use, or the candidates */
   struct list *in;
@@ -63,7 +68,7 @@ struct list {
 static oa_present_table table;
 static struct list idle, candidates;
 static oa_resident *owners[OWNERS];
-static oa_resident *news; /* not reported yet */
+static oa_resident *news; /* entries that were not reported yet */
 static _Atomic int news_count, entry_count;
 static _Atomic(oa_resident *) ended; /* entries to be freed; added under the lock */
 static atomic_int mode = -1;
@@ -132,25 +137,25 @@ static void count_idle(oa_resident *entry, int sign) {
 /* -- the mode -- */
 
 int oa_residency_start(void) {
-  if (__builtin_expect(atomic_load_explicit(&mode, memory_order_relaxed) >= 0, 1)) return OA_OK;
+  if (OA_LIKELY(atomic_load_explicit(&mode, memory_order_relaxed) >= 0)) return OA_OK;
   const char *text = getenv("OFFLOAD_ARGS_RESIDENCY");
-  int found = -1;
+  int value = -1;
   if (!text || !text[0] || strcmp(text, "explicit") == 0)
-    found = OA_RESIDENCY_EXPLICIT;
+    value = OA_RESIDENCY_EXPLICIT;
   else if (strcmp(text, "auto") == 0)
-    found = OA_RESIDENCY_AUTO;
+    value = OA_RESIDENCY_AUTO;
   else if (strcmp(text, "off") == 0)
-    found = OA_RESIDENCY_OFF;
-  if (found < 0)
+    value = OA_RESIDENCY_OFF;
+  if (value < 0)
     return oa_fail(OA_ERROR_ARGUMENT, "OFFLOAD_ARGS_RESIDENCY needs \"auto\", \"explicit\" or \"off\", is \"%.64s\"",
                    text);
-  atomic_store(&mode, found);
+  atomic_store(&mode, value);
   return OA_OK;
 }
 
 /* -- making and ending -- */
 
-/* Takes the entry out of the table and of its lists. A mapping that has its memory has it to itself now. Under the
+/* Takes the entry out of the table and of its lists. From now on a mapping that has its memory owns it. Under the
  * lock. */
 static void remove_entry(oa_resident *entry) {
   if (entry->mapping) {
@@ -188,7 +193,7 @@ static int destroy(oa_resident *entry) {
 }
 
 void oa_resident_free_ended(void) {
-  if (__builtin_expect(!atomic_load_explicit(&ended, memory_order_relaxed), 1)) return;
+  if (OA_LIKELY(!atomic_load_explicit(&ended, memory_order_relaxed))) return;
   oa_resident *entry = atomic_exchange(&ended, NULL);
   while (entry) {
     oa_resident *next = entry->next;
@@ -199,16 +204,16 @@ void oa_resident_free_ended(void) {
   }
 }
 
-/* Returns a new entry; NULL, with no text, if there is no host memory. */
+/* Returns a new entry; NULL, without a text, if there is no host memory. */
 static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines,
                                const oa_array *array) {
   oa_resident *entry = calloc(1, sizeof *entry);
-  if (!entry) return NULL; /* then the array is not resident, which is fine */
+  if (!entry) return NULL; /* the array is then not resident, which is fine */
   entry->at.low = low;
   entry->at.high = high;
   entry->device = device;
   entry->owner = array->owner;
-  entry->owned = array->flags & OA_OWNED && array->owner;
+  entry->owned = array->flags & OA_TRACKED || (array->flags & OA_OWNED && array->owner);
   entry->lines = lines;
   entry->nbytes = (int64_t)(high - low);
   entry->outdated = true;
@@ -220,7 +225,7 @@ static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high,
   return entry;
 }
 
-/* Notes that the host memory has another owner now: arrays of one address follow each other. */
+/* Notes that the host memory has a new owner: arrays at one address follow each other. */
 static void change_owner(oa_resident *entry, const oa_array *array) {
   if (!array->owner || array->owner == entry->owner) return;
   leave_news(entry);
@@ -245,7 +250,7 @@ typedef struct search {
   const oa_device *device; /* NULL: any */
   uintptr_t low, high;
   oa_lines lines;
-  oa_resident *found;
+  oa_resident *match;
 } search;
 
 static int note_entry(oa_present *element, void *data) {
@@ -254,39 +259,54 @@ static int note_entry(oa_present *element, void *data) {
   if (element->low != s->low || element->high != s->high || (s->device && entry->device != s->device) ||
       memcmp(&entry->lines, &s->lines, sizeof s->lines) != 0)
     return 0;
-  s->found = entry;
+  s->match = entry;
   return 1;
 }
 
 static oa_resident *find(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines) {
   search s = {.device = device, .low = low, .high = high, .lines = lines};
   oa_present_visit(&table, low, high, note_entry, &s);
-  return s.found;
+  return s.match;
 }
 
 /* -- lending again -- */
+
+/* Returns whether the entry's memory is being copied: it can't be destroyed before the next change. */
+static bool is_busy(const oa_resident *entry) { return entry->peering || (entry->mapping && entry->mapping->moving); }
+
+static void become_candidate(oa_resident *entry) {
+  if (!entry->wanted) return;
+  entry->wanted = false;
+  leave_news(entry);
+  join_list(entry, &candidates);
+  entry->device->residency.demoted++;
+}
 
 static bool can_stay(const oa_mapping *mapping) {
   return mapping->kind == OA_MAPS_HOST && mapping->nbytes >= LEAST && mapping->view_count == 1 &&
          !mapping->views[0].shape;
 }
 
-void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool made) {
+void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool is_new) {
   const int now = atomic_load_explicit(&mode, memory_order_relaxed);
   const bool asked = array->flags & OA_RESIDENT;
   const bool candidate =
       now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->views[0].goes_up;
   if (now == OA_RESIDENCY_OFF || mapping->resident || !(asked || candidate || entry_count) || !can_stay(mapping))
     return;
-  if (!made && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or has none yet */
+  if (!is_new && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or has none yet */
   const oa_lines lines = mapping->views[0].lines;
   oa_resident *entry = find(mapping->device, mapping->at.low, mapping->at.high, lines);
   if (!entry && !asked && !candidate) return;
   if (!entry && !(entry = make_entry(mapping->device, mapping->at.low, mapping->at.high, lines, array))) return;
-  if (entry->mapping || entry->peering || (entry->address && !made)) return; /* its memory is in use still */
+  if (entry->mapping || entry->peering || (entry->address && !is_new)) return; /* its memory is still in use */
   change_owner(entry, array);
+  const bool tracked = array->flags & OA_TRACKED;
+  if (tracked ? !entry->wanted : candidate) entry->tracked = tracked;
+  entry->keeps = asked && tracked && mapping->views[0].writes;
   if (asked) {
-    entry->automatic = false;
+    entry->dropped = false;
+    if (!tracked || !entry->wanted) entry->automatic = tracked;
     want(entry);
   } else if (!entry->wanted) {
     entry->automatic = true;
@@ -321,13 +341,48 @@ void oa_resident_separate(oa_mapping *mapping) {
   entry->broken = entry->coming = false;
 }
 
+typedef struct lent_search {
+  const oa_device *device;
+  uintptr_t low, high;
+} lent_search;
+
+static int note_lent(oa_present *element, void *data) {
+  const lent_search *s = data;
+  return ((oa_mapping *)element)->device == s->device && element->low <= s->low && element->high >= s->high;
+}
+
+int64_t oa_resident_missing(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines) {
+  const int64_t bytes = oa_lines_bytes(lines);
+  oa_lock();
+  const oa_resident *entry = entry_count ? find(device, low, high, lines) : NULL;
+  const bool here = entry && !is_busy(entry) && entry->wanted && entry->owned && entry->watch && !entry->outdated &&
+                    entry->address; /* a thread that moves it changes its watch without the lock */
+  lent_search search = {device, low, high};
+  const bool lent = oa_present_visit(&oa_table, low, high, note_lent, &search);
+  oa_unlock();
+  if (lent) return 0;
+  const int64_t unknown = here ? oa_pages_unknown(low, high) : -1;
+  return unknown < 0 || unknown > bytes ? bytes : unknown;
+}
+
+void oa_resident_drop(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines) {
+  oa_lock();
+  oa_resident *entry = find(device, low, high, lines);
+  const bool ends = entry && entry->tracked && entry->automatic;
+  if (ends && is_busy(entry)) entry->dropped = true;
+  if (ends && !is_busy(entry)) destroy(entry);
+  oa_unlock();
+  oa_resident_free_ended();
+}
+
 bool oa_resident_return(oa_mapping *mapping) {
   oa_resident *entry = mapping->resident;
   if (!entry) return false;
-  const bool stays = mapping->address && entry->wanted && entry->waited && !mapping->escaped && !entry->broken &&
-                     !mapping->device->lost;
+  const bool stays = mapping->address && entry->wanted && !entry->dropped && entry->waited && !mapping->escaped &&
+                     !entry->broken && !mapping->device->lost;
   if (!stays) {
     oa_resident_separate(mapping);
+    if (entry->dropped) become_candidate(entry);
     return false;
   }
   const oa_group *group = &mapping->groups[0];
@@ -347,7 +402,7 @@ typedef struct peer_search {
   const oa_device *device;
   uintptr_t low;
   oa_lines lines;
-  oa_resident *found;
+  oa_resident *match;
 } peer_search;
 
 static int note_peer(oa_present *element, void *data) {
@@ -359,7 +414,7 @@ static int note_peer(oa_present *element, void *data) {
     return 0;
   lines.start = (int64_t)(s->low - element->low);
   if (!oa_lines_contain(entry->lines, lines)) return 0;
-  s->found = entry;
+  s->match = entry;
   return 1;
 }
 
@@ -367,12 +422,12 @@ oa_resident *oa_resident_take_peer(const oa_device *device, uintptr_t low, oa_li
                                    uint64_t *address) {
   peer_search s = {.device = device, .low = low, .lines = lines};
   if (!idle.count || !oa_present_visit(&table, low, low + (uintptr_t)oa_lines_span(lines), note_peer, &s)) return NULL;
-  leave_list(s.found);
-  count_idle(s.found, -1);
-  s.found->peering = true;
-  *source = s.found->device;
-  *address = s.found->address + (uint64_t)(low - s.found->at.low);
-  return s.found;
+  leave_list(s.match);
+  count_idle(s.match, -1);
+  s.match->peering = true;
+  *source = s.match->device;
+  *address = s.match->address + (uint64_t)(low - s.match->at.low);
+  return s.match;
 }
 
 bool oa_resident_is_current(const oa_resident *entry) { return oa_watch_is_clean(entry->watch); }
@@ -385,7 +440,7 @@ void oa_resident_return_peer(oa_resident *entry) {
 
 /* -- giving up -- */
 
-/* Stops watching an array that automatic residency misjudged, for ever more reads each time. Without the lock. */
+/* Stops watching an array that automatic residency misjudged, each time for more reads. Without the lock. */
 static void set_aside(oa_resident *entry) {
   oa_watch_free(entry->watch);
   oa_watch_free(entry->sample);
@@ -395,14 +450,6 @@ static void set_aside(oa_resident *entry) {
   entry->reads = 0;
 }
 
-static void become_candidate(oa_resident *entry) {
-  if (!entry->wanted) return;
-  entry->wanted = false;
-  leave_news(entry);
-  join_list(entry, &candidates);
-  entry->device->residency.demoted++;
-}
-
 /* -- bringing up -- */
 
 /* Notes a read of a candidate. Returns whether to make it resident, judged by a sample of its pages. Without the
@@ -410,11 +457,12 @@ static void become_candidate(oa_resident *entry) {
 static bool promote(oa_resident *entry) {
   oa_run runs[1];
   int64_t written = 0;
+  if (entry->tracked) return false;
   if (entry->skip > 0) {
     entry->skip--;
     return false;
   }
-  const int first = entry->nbytes >= SAMPLE_AT_ONCE ? 1 : 2; /* most arrays are read once, and not worth arming */
+  const int first = entry->nbytes >= SAMPLE_AT_ONCE ? 1 : 2; /* most arrays are read once: arming them does not pay */
   if (++entry->reads < first) return false;
   if (!entry->sample) {
     entry->sample = oa_watch_new(entry->at.low, entry->at.high, SAMPLES);
@@ -431,8 +479,8 @@ static bool promote(oa_resident *entry) {
   return false;
 }
 
-/* Fills *move with the bytes of the array in a run of pages: whole lines where it has several. *next: the first line
- * that no move has yet. Returns false if there are none. */
+/* Fills *move with the bytes of the array in a run of pages: whole lines if the run has several. *next: the first line
+ * that no move has yet. Returns false if there are no bytes. */
 static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, oa_move *move) {
   const oa_view *view = &mapping->views[0];
   const int64_t span = (int64_t)(mapping->at.high - mapping->at.low);
@@ -443,7 +491,7 @@ static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, o
   if (view->lines.count > 1) {
     const oa_lines all = view->lines;
     int64_t first = from / all.pitch, end = (to + all.pitch - 1) / all.pitch;
-    if (from - first * all.pitch >= all.width) first++; /* the run begins in a gap */
+    if (from - first * all.pitch >= all.width) first++; /* the run starts in a gap */
     if (first < *next) first = *next;
     if (end > all.count) end = all.count;
     if (first >= end) return false;
@@ -488,7 +536,7 @@ int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves) {
   int count = 0, run_count = 0;
   entry->spared = entry->resent = entry->written = 0;
   entry->promoted = false;
-  if (!view->goes_up) return 0;
+  if (!view->goes_up && !mapping->groups[0].written) return 0;
   const bool stays = entry->wanted || promote(entry);
   bool whole = true;
   if (stays && entry->owned) {
@@ -500,7 +548,7 @@ int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves) {
       const bool many = entry->automatic && written * WRITTEN_LIMIT > oa_watch_pages(entry->watch);
       whole = entry->outdated || written * 2 > oa_watch_pages(entry->watch);
       if (known) entry->written = written;
-      if (known && !entry->outdated && many) set_aside(entry); /* it costs more than it saves */
+      if (known && !entry->outdated && many) set_aside(entry); /* residency costs more than it saves */
     }
   }
   if (stays && !entry->wanted) {
@@ -552,12 +600,12 @@ void oa_resident_before_down(oa_mapping *mapping) {
   if (!group->dirty || group->invalid) return;
   entry->coming = true;
   oa_unlock();
-  if (entry->automatic)
+  if (entry->automatic && !entry->keeps)
     set_aside(entry); /* writing armed pages is slow, and will happen again */
   else if (entry->watch)
     oa_watch_lift(entry->watch);
   oa_lock();
-  if (entry->automatic) become_candidate(entry);
+  if (entry->automatic && !entry->keeps) become_candidate(entry);
   count_armed(entry);
 }
 
@@ -583,9 +631,9 @@ void oa_resident_after_down(oa_mapping *mapping, bool well) {
 
 /* -- memory pressure -- */
 
-/* Evicts idle memory of the device until at least nbytes are free: first entries that can't spare a copy, then those
- * unused longest. Idle memory is never newer than the host's, so that nothing has to be saved. Returns how many bytes
- * were freed. */
+/* Evicts idle memory of the device until at least nbytes are free: first entries that can't save a copy, then those
+ * unused for longest. Idle memory is never newer than the host's, so nothing has to be saved. Returns the number of
+ * freed bytes. */
 static int64_t evict_idle(oa_device *device, size_t nbytes) {
   enum { AT_ONCE = 64 };
   oa_watch *unused[AT_ONCE];
@@ -619,14 +667,11 @@ static int64_t evict_idle(oa_device *device, size_t nbytes) {
 
 /* -- public -- */
 
-/* Returns whether the entry's memory is being copied: it can't be destroyed before the next change. */
-static bool is_busy(const oa_resident *entry) { return entry->peering || (entry->mapping && entry->mapping->moving); }
-
 static bool is_seized(const oa_resident *entry, const oa_caller *by) {
   return entry->mapping && entry->mapping->moving && entry->mapping->seizer == by;
 }
 
-/* The memory that oa_release ends. */
+/* The memory that oa_release releases. */
 typedef struct released {
   oa_device *device;
   uintptr_t low, high;
@@ -634,19 +679,19 @@ typedef struct released {
 } released;
 
 static bool releasing_needs(const oa_wait *wait, const oa_caller *other) {
-  const released *r = wait->what;
+  const released *r = wait->subject;
   const oa_resident *entry = find(r->device, r->low, r->high, r->lines);
   return entry && is_seized(entry, other);
 }
 
-/* Of the end of an owner. */
+/* Returns whether ending an owner has to wait for the other thread. */
 static bool ending_needs(const oa_wait *wait, const oa_caller *other) {
-  for (const oa_resident *entry = *owner_bucket(wait->what); entry; entry = entry->next_of_owner)
-    if (entry->owner == wait->what && is_seized(entry, other)) return true;
+  for (const oa_resident *entry = *owner_bucket(wait->subject); entry; entry = entry->next_of_owner)
+    if (entry->owner == wait->subject && is_seized(entry, other)) return true;
   return false;
 }
 
-/* Of the end of all memory. */
+/* Returns whether ending all residency has to wait for the other thread. */
 static bool clearing_needs(const oa_wait *wait, const oa_caller *other) {
   (void)wait;
   for (int i = 0; i < OWNERS; i++)
@@ -724,7 +769,7 @@ int oa_owner_gone(const void *owner) {
 }
 
 int oa_owner_kept(const void *owner) {
-  int found = 0;
+  int any = 0;
   if (!owner || !atomic_load_explicit(&news_count, memory_order_relaxed) || atomic_load(&oa_forked)) return 0;
   oa_lock();
   for (oa_resident *entry = news, *next; entry; entry = next) {
@@ -732,10 +777,10 @@ int oa_owner_kept(const void *owner) {
     if (entry->owner != owner) continue;
     leave_news(entry);
     entry->announced = true;
-    found = 1;
+    any = 1;
   }
   oa_unlock();
-  return found;
+  return any;
 }
 
 int oa_residency_query(int number, oa_residency *residency) {

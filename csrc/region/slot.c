@@ -1,6 +1,8 @@
 #include "region/slot.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 struct oa_slots oa_slots;
 static oa_slot *free_slots;
@@ -8,7 +10,27 @@ static oa_slot *free_slots;
 static int slots_status;
 static oa_saved_error slots_error;
 
-static int reserve(void) {
+/* Returns memory with an element for each slot, all zeros, which takes no pages until it is used; MAP_FAILED if there
+ * is none. */
+static void *table(size_t size) {
+  return mmap(NULL, (size_t)oa_slots.limit * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+              -1, 0);
+}
+
+/* Takes a range of addresses that no process can use: every access traps, because they belong neither to a process nor
+ * to the kernel on a 64-bit CPU, even one that ignores the highest byte. So the range takes no address space. The
+ * tables take at most an eighth of the limit. */
+static void take_unreserved(size_t limit) {
+  enum { GENERATION_BITS = 24, SLOT_BITS = 21, FEWEST_SLOT_BITS = 10 };
+  const size_t each = sizeof *oa_slots.at + sizeof *oa_slots.dimensions;
+  unsigned bits = SLOT_BITS;
+  while (bits > FEWEST_SLOT_BITS && each << bits > limit / 8) bits--;
+  oa_slots.base = (uintptr_t)1 << 55;
+  oa_slots.size = (uintptr_t)1 << (bits + GENERATION_BITS);
+  oa_slots.bits = GENERATION_BITS;
+}
+
+static void take_reserved(void) {
   for (unsigned bits = 45; bits >= 32; bits--) {
     void *range = mmap(NULL, (size_t)1 << bits, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) continue;
@@ -17,14 +39,21 @@ static int reserve(void) {
     oa_slots.bits = bits - 21 > 24 ? 24 : bits >= 41 ? bits - 21 : 16;
     break;
   }
-  if (!oa_slots.size)
-    return oa_fail(OA_ERROR_MEMORY, "no address space for handles, which need 4 GiB of it (and no memory)");
+}
+
+static int reserve(void) {
+  struct rlimit space;
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    take_unreserved((size_t)space.rlim_cur);
+  else
+    take_reserved();
+  if (!oa_slots.size) take_unreserved((size_t)1 << 32); /* for example in a container that forbids it */
   oa_slots.last = ((uint32_t)1 << oa_slots.bits) - 1;
   oa_slots.limit = (uint32_t)(oa_slots.size >> oa_slots.bits);
-  oa_slots.at = mmap(NULL, (size_t)oa_slots.limit * sizeof *oa_slots.at, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (oa_slots.at != MAP_FAILED) return OA_OK;
-  oa_slots.size = 0; /* no address is a handle then */
+  oa_slots.at = table(sizeof *oa_slots.at);
+  oa_slots.dimensions = table(sizeof *oa_slots.dimensions);
+  if (oa_slots.at != MAP_FAILED && oa_slots.dimensions != MAP_FAILED) return OA_OK;
+  oa_slots.size = 0; /* then no address is a handle */
   return oa_fail(OA_ERROR_MEMORY, "no address space for the table of handles");
 }
 
@@ -60,6 +89,7 @@ oa_slot *oa_slot_take(oa_region_state *region, int kind) {
   *slot = (oa_slot){.generation = generation, .kind = (uint8_t)kind, .region = region};
   slot->root = (uint32_t)(slot - oa_slots.at);
   if (kind == OA_SLOT_POINTER) {
+    oa_slots.dimensions[slot->root].ndim = 0;
     slot->next = region->slots;
     if (slot->next) slot->next->previous = slot;
     region->slots = slot;
@@ -77,8 +107,28 @@ void oa_slot_point(oa_slot *slot, int dtype, oa_mapping *mapping, int view, oa_l
   slot->spaced = inside.count > 1;
 }
 
+int oa_slot_shape(const oa_slot *slot, int ndim, const int64_t *shape, const int64_t *strides) {
+  enum { FEW = sizeof((oa_dimensions *)0)->few / (2 * sizeof(int64_t)) };
+  oa_dimensions *dimensions = &oa_slots.dimensions[slot - oa_slots.at];
+  int64_t *to = dimensions->few, stride = slot->itemsize;
+  if (ndim > FEW && !(to = dimensions->many = malloc(2 * (size_t)ndim * sizeof *to)))
+    return oa_fail(OA_ERROR_MEMORY, "no host memory for a shape of %d dimensions", ndim);
+  dimensions->ndim = ndim;
+  for (int i = ndim - 1; i >= 0; i--) {
+    to[i] = shape[i];
+    to[ndim + i] = strides ? strides[i] : stride;
+    if (!strides && shape[i] > 1) stride *= shape[i];
+  }
+  return OA_OK;
+}
+
 void oa_slot_free(oa_slot *slot) {
   if (slot->kind == OA_SLOT_POINTER || slot->kind == OA_SLOT_DESTROYED) {
+    oa_dimensions *dimensions = &oa_slots.dimensions[slot - oa_slots.at];
+    if (OA_UNLIKELY(dimensions->many != NULL)) {
+      free(dimensions->many);
+      dimensions->many = NULL;
+    }
     if (slot->previous)
       slot->previous->next = slot->next;
     else
@@ -86,10 +136,18 @@ void oa_slot_free(oa_slot *slot) {
     if (slot->next) slot->next->previous = slot->previous;
   }
   slot->kind = OA_SLOT_FREE;
-  if (slot->generation == oa_slots.last) return; /* retired: it has no generations left */
+  if (slot->generation == oa_slots.last) return; /* retired: no generation is left */
   slot->generation++;
   slot->next = free_slots;
   free_slots = slot;
+}
+
+bool oa_slot_was_released(const void *handle) {
+  const uintptr_t offset = (uintptr_t)handle - oa_slots.base;
+  const oa_slot *slot = &oa_slots.at[offset >> oa_slots.bits];
+  const uint32_t generation = (uint32_t)(offset & oa_slots.last);
+  if (slot->kind == OA_SLOT_DESTROYED) return slot->generation == generation;
+  return slot->kind == OA_SLOT_FREE && slot->released && slot->generation == generation + 1;
 }
 
 bool oa_slot_is_scalar(const oa_slot *slot) { return slot->mapping && slot->mapping->kind == OA_MAPS_SCALAR; }
@@ -98,6 +156,7 @@ int oa_slot_destroy(oa_slot *slot) {
   oa_mapping *staged = oa_slot_is_scalar(slot) ? slot->mapping : NULL;
   oa_region_state *region = slot->region;
   oa_slot_free(slot);
+  slot->released = true;
   if (!staged || staged->escaped) return OA_OK; /* a captured graph may read it while the region is open */
   if (staged->pointers--) return OA_OK;
   oa_region_detach(region, staged);
@@ -109,8 +168,11 @@ oa_slot *oa_slot_enter(const char *function, const char *name, const void *point
   oa_lock();
   oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, status);
   if (slot) return slot;
+  const bool released = *status == OA_ERROR_STALE && oa_slot_was_released(pointer);
   oa_unlock();
-  if (*status == OA_ERROR_STALE)
+  if (released)
+    oa_fail(*status, "%s: %s was released; make another view of its array", function, name);
+  else if (*status == OA_ERROR_STALE)
     oa_fail(*status, "%s: %s belongs to a region that has ended; use it inside its region", function, name);
   else
     oa_fail(*status, "%s: %s needs a device pointer, got the address %p; lend the array in a region first", function,

@@ -6,6 +6,8 @@
 #include "device/memory.h"
 #include "region/array.h"
 #include "region/caller.h"
+#include "region/capture.h"
+#include "region/guard.h"
 #include "region/leave.h"
 #include "region/residency.h"
 #include "transfer/transfer_trace.h"
@@ -13,18 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One mapping that has some of the array's bytes, and the moves between it and the host. */
+/* One mapping that has some of the array's bytes, and the moves between the mapping and the host. */
 typedef struct holder {
   oa_mapping *mapping;
-  int first, count; /* its moves among the plan's */
-  int status;       /* the outcome of moving them */
+  int first, count; /* its moves in the plan */
+  int status;       /* the outcome of its moves */
 } holder;
 
 typedef struct plan {
   const char *function;
   const oa_lent_array *array;
-  int device; /* -1: any */
-  bool from;
+  int device; /* the device that has to have the array, and from which it comes; -1: any */
+  bool from;  /* from a device to the host; otherwise to every device that has some of the array */
   holder *holders;
   int holder_count, holder_capacity;
   oa_move *moves;
@@ -33,13 +35,21 @@ typedef struct plan {
 
 /* A search for a mapping that a thread has seized. */
 typedef struct finding {
-  int device; /* -1: any */
+  const plan *plan;
   const oa_caller *seizer;
 } finding;
 
 enum { MOST_PIECES = 1 << 16 };
 
-/* Returns items with room for one more; NULL with the text set. */
+/* Bytes that the host may write, from oa_update_begin to oa_update_end. */
+typedef struct writing {
+  oa_present at;  /* stays first: the table's element is the writing */
+  oa_lines lines; /* from at.low on */
+  bool sent;      /* oa_update_to sent the host's new bytes */
+} writing;
+static oa_present_table writings;
+
+/* Returns the items with room for another one; NULL with the text set. */
 static void *grown(void *items, int count, int *capacity, size_t size) {
   if (count < *capacity) return items;
   const int wanted = *capacity ? 2 * *capacity : 8;
@@ -54,10 +64,45 @@ static void *grown(void *items, int count, int *capacity, size_t size) {
 
 /* -- finding -- */
 
+static bool is_named_device(const plan *p, const oa_mapping *mapping) {
+  return p->device < 0 || mapping->device->number == p->device;
+}
+
+/* Returns whether an irregular view and the array share no byte. */
+static bool is_apart(const oa_mapping *mapping, const oa_view *view, const oa_lent_array *lent) {
+  const oa_shape *s = view->shape;
+  oa_pieces ours, its;
+  oa_lines a, b;
+  oa_pieces_start(&its, s->ndim, s->shape, s->strides, NULL, s->itemsize);
+  oa_pieces_start(&ours, lent->array->ndim, lent->array->shape, lent->array->strides, NULL,
+                  oa_itemsize(lent->array->dtype));
+  if (its.pieces > MOST_PIECES / ours.pieces) return false;
+  const oa_pieces all = ours;
+  while (oa_pieces_next(&its, &a, NULL))
+    for (ours = all; oa_pieces_next(&ours, &b, NULL);) {
+      b.start += (int64_t)(lent->low - mapping->at.low);
+      if (!oa_lines_disjoint(a, b)) return false;
+    }
+  return true;
+}
+
+/* Returns whether the view may have bytes of the array. */
+static bool meets(const plan *p, const oa_mapping *mapping, const oa_view *view) {
+  return !view->shape || !is_apart(mapping, view, p->array);
+}
+
+/* Returns whether the mapping may have bytes of the array. */
+static bool shares(const plan *p, const oa_mapping *mapping) {
+  if (!oa_mapping_meets(mapping, p->array->low, oa_lent_array_lines(p->array))) return false;
+  for (int i = 0; i < mapping->view_count; i++)
+    if (meets(p, mapping, &mapping->views[i])) return true;
+  return false;
+}
+
 static int note_holder(oa_present *element, void *data) {
   plan *p = data;
   oa_mapping *mapping = (oa_mapping *)element;
-  if (p->device >= 0 && mapping->device->number != p->device) return 0;
+  if ((p->from && !is_named_device(p, mapping)) || !shares(p, mapping)) return 0;
   holder *more = grown(p->holders, p->holder_count, &p->holder_capacity, sizeof *more);
   if (!more) return OA_ERROR_MEMORY;
   p->holders = more;
@@ -65,22 +110,22 @@ static int note_holder(oa_present *element, void *data) {
   return OA_OK;
 }
 
-/* Returns whether the other thread has a call open that holds one of the mappings. */
+/* Returns whether the other thread has an open call that holds one of the mappings. */
 static bool seizing_needs(const oa_wait *wait, const oa_caller *other) {
-  const plan *p = wait->what;
+  const plan *p = wait->subject;
   for (int i = 0; i < p->holder_count; i++)
     if (oa_caller_holds(other, p->holders[i].mapping)) return true;
   return false;
 }
 
-/* Marks the mappings as moving, and waits for the calls that hold them. Fails, and marks none, where threads would wait
- * in a circle. Frees the lock meanwhile. */
+/* Marks the mappings as moving, and waits for the calls that hold them. Fails, and marks none, if threads would wait in
+ * a circle. Frees the lock meanwhile. */
 static int wait_for_calls(const plan *p) {
   const oa_wait wait = {p->function, seizing_needs, p};
   oa_caller *caller = oa_caller_with_room(0);
   int status = caller ? OA_OK : OA_ERROR_MEMORY;
   for (int i = 0; i < p->holder_count; i++) {
-    p->holders[i].mapping->moving = true; /* no call begins, and calls under way need nothing more of it to end */
+    p->holders[i].mapping->moving = true; /* no call begins, and calls under way can end without it */
     p->holders[i].mapping->seizer = caller;
   }
   for (int i = 0; i < p->holder_count && !status; i++)
@@ -95,13 +140,13 @@ static int wait_for_calls(const plan *p) {
 static int note_seized(oa_present *element, void *data) {
   const oa_mapping *mapping = (const oa_mapping *)element;
   const finding *f = data;
-  return (f->device < 0 || mapping->device->number == f->device) && mapping->moving && mapping->seizer == f->seizer;
+  return (!f->plan->from || is_named_device(f->plan, mapping)) && mapping->moving && mapping->seizer == f->seizer;
 }
 
 /* Returns whether the other thread has seized a mapping that has some of the array's bytes. */
 static bool finding_needs(const oa_wait *wait, const oa_caller *other) {
-  const plan *p = wait->what;
-  finding f = {p->device, other};
+  const plan *p = wait->subject;
+  finding f = {p, other};
   return oa_present_visit(&oa_table, p->array->low, p->array->high, note_seized, &f);
 }
 
@@ -148,21 +193,21 @@ static int add_move(plan *p, const oa_mapping *mapping, const oa_view *view, oa_
     move->lines = lines;
   }
   move->padding = 0;
-  move->in_place = false; /* calls may use it, so that the copy has to be in the stream's order */
+  move->in_place = false; /* calls may use it, so the copy has to be in the stream's order */
   move->trace.why = "update";
   return OA_OK;
 }
 
-/* Adds the bytes of the lines that lie in [low, high). */
+/* Adds the bytes of the lines that are in [low, high). */
 static int add_clipped(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines lines, int64_t low,
                        int64_t high) {
   lines = oa_lines_simplest(lines);
-  int64_t first = 0, end = lines.count; /* the lines that lie within as a whole */
+  int64_t first = 0, end = lines.count; /* the lines that are inside as a whole */
   int status = OA_OK;
   if (low > lines.start) first = (low - lines.start + lines.pitch - 1) / lines.pitch;
   if (high < lines.start + oa_lines_span(lines)) end = (high - lines.start - lines.width) / lines.pitch + 1;
   if (high - lines.start < lines.width) end = 0;
-  const int64_t cut[] = {first - 1, end}; /* lines of which some may lie within */
+  const int64_t cut[] = {first - 1, end}; /* lines that may be partly inside */
   for (int i = 0; i < 2 && !status; i++) {
     if (cut[i] < 0 || cut[i] >= lines.count || (i && cut[1] == cut[0])) continue;
     int64_t from = lines.start + cut[i] * lines.pitch, to = from + lines.width;
@@ -176,11 +221,10 @@ static int add_clipped(plan *p, const oa_mapping *mapping, const oa_view *view, 
   return status;
 }
 
-/* Adds the bytes that two arrays of lines with one pitch have in common: each line of b meets at most two lines of
- * a. */
+/* Adds the bytes that two arrays of lines with one pitch share: each line of b overlaps at most two lines of a. */
 static int add_met(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines a, oa_lines b) {
   const int64_t pitch = a.pitch, behind = ((b.start - a.start) % pitch + pitch) % pitch;
-  const int64_t line = (b.start - a.start - behind) / pitch; /* the line of a in which the first line of b begins */
+  const int64_t line = (b.start - a.start - behind) / pitch; /* the line of a in which the first line of b starts */
   const int64_t cuts[2][2] = {{behind, behind + b.width}, {0, behind + b.width - pitch}};
   int status = OA_OK;
   for (int i = 0; i < 2 && !status; i++) {
@@ -193,27 +237,40 @@ static int add_met(plan *p, const oa_mapping *mapping, const oa_view *view, oa_l
   return status;
 }
 
-static int fail_unnamed(const plan *p, const oa_view *view) {
+/* Returns whether the host has all bytes of the group, so that they may go up in its place. */
+static bool is_clean(const oa_mapping *mapping, const oa_view *view) {
+  const oa_group *group = &mapping->groups[view->group];
+  return !group->dirty && !group->invalid && !mapping->escaped && (view->goes_up || group->written);
+}
+
+/* Fails for bytes of a view that can't be named; all bytes of a clean view go up when they are needed. */
+static int fail_unnamed(const plan *p, oa_mapping *mapping, const oa_view *view) {
+  oa_group *group = &mapping->groups[view->group];
+  if (!p->from && is_clean(mapping, view)) {
+    group->valid = group->lapsed = false;
+    return OA_OK;
+  }
   return oa_fail(OA_ERROR_PRESENT, "%s: %s can't be named in what is present (%s); update the array that was lent",
                  p->function, p->array->name, view->name);
 }
 
-/* Adds the bytes that the view and one piece of the array have in common. */
-static int add_common(plan *p, const oa_mapping *mapping, const oa_view *view, oa_lines piece) {
+/* Adds the bytes that the view and one piece of the array share. */
+static int add_common(plan *p, oa_mapping *mapping, const oa_view *view, oa_lines piece) {
   const oa_lines lines = view->lines;
   if (oa_lines_disjoint(lines, piece)) return OA_OK;
   if (oa_lines_contain(lines, piece)) return add_move(p, mapping, view, piece);
   if (oa_lines_contain(piece, lines)) return add_move(p, mapping, view, lines);
-  const oa_lines one = oa_lines_simplest(piece), other = oa_lines_simplest(lines);
-  if (one.count == 1) return add_clipped(p, mapping, view, lines, one.start, one.start + one.width);
-  if (other.count == 1) return add_clipped(p, mapping, view, piece, other.start, other.start + other.width);
-  return one.pitch == other.pitch ? add_met(p, mapping, view, other, one) : fail_unnamed(p, view);
+  const oa_lines of_piece = oa_lines_simplest(piece), of_view = oa_lines_simplest(lines);
+  if (of_piece.count == 1) return add_clipped(p, mapping, view, lines, of_piece.start, of_piece.start + of_piece.width);
+  if (of_view.count == 1) return add_clipped(p, mapping, view, piece, of_view.start, of_view.start + of_view.width);
+  return of_piece.pitch == of_view.pitch ? add_met(p, mapping, view, of_view, of_piece)
+                                         : fail_unnamed(p, mapping, view);
 }
 
-/* Returns whether the group has bytes to move: down, bytes that the device wrote; up, bytes that it has a copy of. */
+/* Returns whether the group has bytes to move: down, bytes that the device wrote; up, bytes of which it has a copy. */
 static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
-  if (!p->from) return group->valid; /* else the host's bytes go up when a call needs them */
+  if (!p->from) return group->valid || group->lapsed; /* otherwise the host's bytes go up when a call needs them */
   return group->dirty || (group->escaped && group->valid);
 }
 
@@ -229,20 +286,20 @@ static bool covers(const plan *p, const oa_mapping *mapping, const oa_view *view
 }
 
 /* Adds the moves of one view, and refuses to bring invalid bytes down. */
-static int plan_view(plan *p, const oa_mapping *mapping, const oa_view *view) {
+static int plan_view(plan *p, oa_mapping *mapping, const oa_view *view) {
   const oa_lent_array *lent = p->array;
   const int before = p->move_count;
   int status = OA_OK;
   if (covers(p, mapping, view)) {
     status = add_move(p, mapping, view, view->lines);
   } else if (view->shape) {
-    status = fail_unnamed(p, view);
+    status = fail_unnamed(p, mapping, view);
   } else {
     oa_pieces pieces;
     oa_lines piece;
     oa_pieces_start(&pieces, lent->array->ndim, lent->array->shape, lent->array->strides, NULL,
                     oa_itemsize(lent->array->dtype));
-    if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, view);
+    if (pieces.pieces > MOST_PIECES) return fail_unnamed(p, mapping, view);
     while (!status && oa_pieces_next(&pieces, &piece, NULL)) {
       piece.start += (int64_t)(lent->low - mapping->at.low);
       status = add_common(p, mapping, view, piece);
@@ -265,22 +322,23 @@ static int find_view_of_all(const plan *p, const oa_mapping *mapping, int group)
   return -1;
 }
 
-/* Returns whether the bytes of the view have to be named: not where those of another view have all of them, nor, on the
- * way down, where no call could write them. An invalid group is looked at as a whole, to be refused. */
+/* Returns whether the moves need the bytes of the view: not if another view has all of them, nor, down, if no call
+ * could write them. An invalid group is looked at as a whole, to be refused. */
 static bool is_named(const plan *p, const oa_mapping *mapping, int i) {
   const oa_view *view = &mapping->views[i];
   const oa_group *group = &mapping->groups[view->group];
-  if (!oa_mapping_meets(mapping, p->array->low, oa_lent_array_lines(p->array))) return false;
-  const int one = find_view_of_all(p, mapping, view->group);
-  if (one >= 0) return i == one && matters(p, mapping, view);
+  if (!oa_mapping_meets(mapping, p->array->low, oa_lent_array_lines(p->array)) || !meets(p, mapping, view))
+    return false;
+  const int whole = find_view_of_all(p, mapping, view->group);
+  if (whole >= 0) return i == whole && matters(p, mapping, view);
   const bool all = !p->from || group->invalid;
   const bool covered = group->cover >= 0 && group->cover != i && (all || mapping->views[group->cover].writes);
   return !covered && (all || view->writes) && matters(p, mapping, view);
 }
 
-/* Adds the moves of one mapping: of each group those of the view that has all of it, else those of every view. */
+/* Adds the moves of one mapping: for each group, the view that has all of the array, or all its views if none does. */
 static int plan_holder(plan *p, holder *h) {
-  const oa_mapping *mapping = h->mapping;
+  oa_mapping *mapping = h->mapping;
   int status = OA_OK;
   h->first = p->move_count;
   for (int i = 0; i < mapping->view_count && !status; i++)
@@ -289,9 +347,15 @@ static int plan_holder(plan *p, holder *h) {
   return status;
 }
 
-/* Returns whether the mapping spans the whole array. */
+/* Returns whether the mapping is on the named device, and spans the whole array. */
 static bool has_all(const plan *p, const oa_mapping *mapping) {
-  return mapping->at.low <= p->array->low && p->array->high <= mapping->at.high;
+  return is_named_device(p, mapping) && mapping->at.low <= p->array->low && p->array->high <= mapping->at.high;
+}
+
+/* Refuses captures: an update is made at once, and is part of no graph. */
+static int check_captures(const plan *p, const oa_mapping *mapping) {
+  const int status = oa_capture_check(p->function, p->array->name, mapping, NULL);
+  return status || !mapping->escaped ? status : oa_streams_check(mapping->device, p->function, false);
 }
 
 /* Plans all moves before the first is made. If it succeeds, the holders are seized. */
@@ -299,7 +363,14 @@ static int make_plan(plan *p) {
   int status = seize_holders(p);
   if (status) return status;
   bool whole = false;
-  for (int i = 0; i < p->holder_count; i++) whole |= has_all(p, p->holders[i].mapping);
+  for (int i = 0; i < p->holder_count; i++) {
+    whole |= has_all(p, p->holders[i].mapping);
+    if (!status) status = check_captures(p, p->holders[i].mapping);
+  }
+  if (status) {
+    yield_holders(p);
+    return status;
+  }
   if (!whole) {
     yield_holders(p);
     return oa_fail(OA_ERROR_PRESENT,
@@ -338,10 +409,11 @@ static int move(const plan *p, const holder *h, oa_stream *stream, bool escaped)
     status =
         p->from ? oa_transfer_down(device, native, moves, h->count) : oa_transfer_up(device, native, moves, h->count);
   const int waited = order ? device->backend->stream_synchronize(device, native) : OA_OK;
+  const bool over = !waited || oa_device_quiesce(device);
   if (!status) status = waited;
   if (p->from && !status) status = oa_transfer_settle(device, native, moves, h->count);
   if (begun) oa_trace_copies(p->from ? OA_TRACE_DOWN : OA_TRACE_UP, begun, device, moves, h->count, NULL, status);
-  oa_transfer_cancel(device, moves, h->count);
+  oa_transfer_cancel(device, moves, h->count, over);
   return status;
 }
 
@@ -367,6 +439,23 @@ static bool covers_group(const plan *p, const oa_mapping *mapping, int group) {
   return true;
 }
 
+/* Returns whether the array has every byte that a writing permits. */
+static bool covers_writing(const oa_lent_array *lent, const writing *w) {
+  if (lent->low > w->at.low || w->at.high > lent->high) return false;
+  oa_lines lines = oa_lent_array_lines(lent);
+  lines.start = (int64_t)(lent->low - w->at.low);
+  return lent->layout.regular ? oa_lines_contain(lines, w->lines) : lent->low == w->at.low && lent->high == w->at.high;
+}
+
+static int note_other_writing(oa_present *element, void *data) {
+  return !covers_writing(data, (const writing *)element);
+}
+
+/* Returns whether the host may write bytes of the mapping that the array does not have. */
+static bool others_write(const plan *p, const oa_mapping *mapping) {
+  return oa_present_visit(&writings, mapping->at.low, mapping->at.high, note_other_writing, (void *)p->array);
+}
+
 /* Notes which bytes the host and the device have now. */
 static void mark_holder(const plan *p, const holder *h) {
   oa_mapping *mapping = h->mapping;
@@ -375,42 +464,103 @@ static void mark_holder(const plan *p, const holder *h) {
     const oa_view *view = &mapping->views[i];
     oa_group *group = &mapping->groups[view->group];
     if ((group->cover >= 0 && group->cover != i) || !matters(p, mapping, view)) continue;
-    if (h->status && !group->dirty && view->goes_up) {
-      group->valid = false; /* the host's bytes go up when they are needed */
+    if (h->status && !group->dirty && (view->goes_up || group->written)) {
+      group->valid = group->lapsed = false; /* the host's bytes go up when they are needed */
     } else if (h->status) {
       group->invalid = true;
     } else if (covers_group(p, mapping, view->group)) {
       group->dirty = group->committed = false;
       if (!p->from) group->invalid = false;
     }
+    if (!p->from && !h->status && group->lapsed && !others_write(p, mapping)) {
+      group->valid = true;
+      group->lapsed = false;
+    }
   }
 }
 
-static int update(const char *function, const oa_array *array, int device, bool from, bool only_check) {
+/* Makes the planned moves, each one even if others fail; but nothing comes down after a failure. Returns the first
+ * failure. */
+static int move_all(const plan *p) {
+  oa_saved_error first;
+  int status = OA_OK;
+  for (int i = 0; i < p->holder_count; i++) {
+    holder *h = &p->holders[i];
+    if (!h->count || (p->from && status)) continue;
+    h->status = move_holder(p, h);
+    if (h->status && !status) {
+      status = h->status;
+      oa_error_save(&first);
+    }
+    mark_holder(p, h);
+  }
+  if (status) oa_error_restore(&first);
+  return status;
+}
+
+/* Marks the array's bytes on the devices as older than the host's: a call that reads them brings them up. */
+static void lapse(const plan *p) {
+  for (int h = 0; h < p->holder_count; h++) {
+    const oa_mapping *mapping = p->holders[h].mapping;
+    for (int i = 0; i < mapping->view_count; i++) {
+      const oa_view *view = &mapping->views[i];
+      oa_group *group = &mapping->groups[view->group];
+      if (!is_clean(mapping, view) || !group->valid) continue;
+      if (!oa_mapping_meets_view(mapping, view, p->array->low, oa_lent_array_lines(p->array)) ||
+          !meets(p, mapping, view))
+        continue;
+      group->valid = false;
+      group->lapsed = true;
+    }
+  }
+}
+
+static int note_sent(oa_present *element, void *data) {
+  writing *w = (writing *)element;
+  w->sent |= covers_writing(data, w);
+  return 0;
+}
+
+enum purpose { FROM, TO, CHECK, BEGIN };
+
+/* Lets the host write the array until the end of *handle. */
+static int begin_writing(const plan *p, oa_writing **handle) {
+  const oa_lent_array *lent = p->array;
+  writing *entry = malloc(sizeof *entry);
+  if (!entry) return oa_fail(OA_ERROR_MEMORY, "no host memory");
+  *entry = (writing){.at = {.low = lent->low, .high = lent->high}, .lines = oa_lent_array_lines(lent)};
+  entry->lines.start = 0;
+  oa_slot *slot = oa_slot_take(NULL, OA_SLOT_WRITING);
+  if (!slot) {
+    free(entry);
+    return OA_ERROR_MEMORY;
+  }
+  slot->state = entry;
+  oa_present_insert(&writings, &entry->at);
+  *handle = oa_slot_handle(slot);
+  lapse(p);
+  return OA_OK;
+}
+
+/* Makes an update for that purpose. handle: for BEGIN, the handle of the writing. */
+static int update(const oa_array *array, int device, enum purpose purpose, oa_writing **handle) {
+  static const char *const function = "update";
   int status = oa_core_start();
   if (status) return status;
   if (!array) return oa_fail_null(function, "array");
   oa_lent_array lent = {.array = (oa_array *)array};
   if ((status = oa_lent_array_check(&lent, 0))) return oa_fail_in(status, "%s", function);
   if (!lent.layout.size) return OA_OK;
-  plan p = {.function = function, .array = &lent, .device = device, .from = from};
+  plan p = {.function = function, .array = &lent, .device = device, .from = purpose == FROM};
   oa_lock();
   status = make_plan(&p);
   if (!status) {
-    oa_saved_error first;
-    for (int i = 0; i < p.holder_count && !only_check;
-         i++) { /* each is tried, and the first failure reported; from a failure on nothing more comes down */
-      holder *h = &p.holders[i];
-      if (!h->count || (from && status)) continue;
-      h->status = move_holder(&p, h);
-      if (h->status && !status) {
-        status = h->status;
-        oa_error_save(&first);
-      }
-      mark_holder(&p, h);
-    }
+    for (int i = 0; i < p.holder_count && purpose != CHECK; i++)
+      oa_guard_lift(p.holders[i].mapping, lent.low, lent.high);
+    if (purpose == FROM || purpose == TO) status = move_all(&p);
+    if (purpose == TO && !status) oa_present_visit(&writings, lent.low, lent.high, note_sent, &lent);
+    if (purpose == BEGIN) status = begin_writing(&p, handle);
     yield_holders(&p);
-    if (status) oa_error_restore(&first);
     if (status) oa_fail_in(status, "%s: %s", function, lent.name);
   }
   oa_unlock();
@@ -420,42 +570,48 @@ static int update(const char *function, const oa_array *array, int device, bool 
 
 /* -- public -- */
 
-int oa_update_from(const oa_array *array, int device) { return update("update", array, device, true, false); }
+int oa_update_from(const oa_array *array, int device) { return update(array, device, FROM, NULL); }
 
-int oa_update_to(const oa_array *array, int device) { return update("update", array, device, false, false); }
+int oa_update_to(const oa_array *array, int device) { return update(array, device, TO, NULL); }
 
-int oa_update_check(const oa_array *array, int device) { return update("update", array, device, false, true); }
+int oa_update_check(const oa_array *array, int device) { return update(array, device, CHECK, NULL); }
 
-/* -- the host's writing -- */
-
-struct oa_writing {
-  oa_present at; /* stays first: the table's element is the writing */
-};
-static oa_present_table writings;
-
-int oa_update_begin(const oa_array *array, int device, oa_writing **writing) {
-  if (!writing) return oa_fail_null("update", "writing");
-  *writing = NULL;
-  const int status = oa_update_check(array, device);
-  if (status) return status;
-  oa_lent_array lent = {.array = (oa_array *)array};
-  if (oa_lent_array_check(&lent, 0) || !lent.layout.size) return OA_OK; /* checked before: it is empty */
-  oa_writing *made = calloc(1, sizeof *made);
-  if (!made) return oa_fail(OA_ERROR_MEMORY, "update: no host memory");
-  made->at = (oa_present){.low = lent.low, .high = lent.high};
-  oa_lock();
-  oa_present_insert(&writings, &made->at);
-  oa_unlock();
-  *writing = made;
-  return OA_OK;
+int oa_update_begin(const oa_array *array, int device, oa_writing **handle) {
+  if (!handle) return oa_fail_null("update", "writing");
+  *handle = NULL;
+  return update(array, device, BEGIN, handle);
 }
 
-void oa_update_end(oa_writing *writing) {
-  if (!writing) return;
+static int note_unsent(oa_present *element, void *data) {
+  (void)data;
+  const oa_mapping *mapping = (const oa_mapping *)element;
+  for (int i = 0; i < mapping->view_count; i++) {
+    const oa_view *view = &mapping->views[i];
+    oa_group *group = &mapping->groups[view->group];
+    if (!group->lapsed) continue;
+    group->lapsed = false;
+    if (is_clean(mapping, view)) group->valid = false;
+  }
+  return 0;
+}
+
+int oa_update_end(oa_writing *handle) {
+  if (!handle || atomic_load(&oa_forked)) return OA_OK;
+  int status = OA_OK;
   oa_lock();
-  oa_present_remove(&writings, &writing->at);
+  oa_slot *slot = oa_slot_of(handle, OA_SLOT_WRITING, &status);
+  writing *ended = slot ? slot->state : NULL;
+  if (ended) {
+    oa_present_remove(&writings, &ended->at);
+    if (!ended->sent) oa_present_visit(&oa_table, ended->at.low, ended->at.high, note_unsent, NULL);
+    oa_slot_free(slot);
+  }
   oa_unlock();
-  free(writing);
+  free(ended);
+  if (status == OA_ERROR_STALE) return oa_fail(status, "oa_update_end: the update has ended already");
+  return ended ? OA_OK
+               : oa_fail(status, "oa_update_end: writing needs what oa_update_begin gave, got the address %p",
+                         (void *)handle);
 }
 
 static int note_writing(oa_present *element, void *data) {

@@ -26,7 +26,8 @@ static oa_region *regions[REGIONS];
 static bool finished[REGIONS];
 static oa_any *handles[HANDLES];
 static void *exports[OBJECTS];
-static int region_count, handle_count, export_count;
+static oa_writing *writings[OBJECTS]; /* open ones, and those that have ended */
+static int region_count, handle_count, export_count, writing_count;
 static oa_kernel *kernel_of[3]; /* `nothing` of sample_kernels.c, on each device */
 
 static uint8_t byte(input *in) { return in->at < in->end ? *in->at++ : 0; }
@@ -220,7 +221,10 @@ static void exported(input *in) {
   void *made = NULL;
   const uint8_t which = byte(in);
   if (which % 4 == 0) {
-    oa_export_release(export_count ? exports[--export_count] : (void *)handle(in));
+    void *ending = export_count ? exports[--export_count] : (void *)handle(in);
+    const int status = oa_export_release(ending);
+    if (which % 8 == 4 && ending && oa_export_release(ending) == OA_OK) abort(); /* it is released, or was none */
+    (void)status;
   } else if (which % 4 == 1) {
     oa_address(handle(in), &address);
   } else if (export_count < OBJECTS && oa_export(handle(in), &address, &made) == OA_OK && made) {
@@ -262,9 +266,12 @@ static void queries(input *in) {
     case 7:
       if (oa_stage(one, value, byte(in) < 200 ? OA_F64 : byte(in), &staged) == OA_OK) keep(staged);
       break;
-    case 8:
+    case 8: {
+      oa_pointer_layout layout = OA_SIZED(oa_pointer_layout);
       oa_is_host_zero(one);
+      oa_pointer_get_layout(one, &layout);
       break;
+    }
     default:
       oa_object_destroy((oa_object *)one);
   }
@@ -279,11 +286,13 @@ static void update(input *in) {
                           .dtype = OA_F64};
   const uint8_t where = byte(in);
   const int on = where < 128 ? -1 : device(in);
-  oa_writing *writing;
-  switch (byte(in) % 7) {
+  switch (byte(in) % 8) {
     case 6:
-      oa_update_begin(&array, on, &writing);
-      oa_update_end(writing);
+      if (writing_count < OBJECTS && !oa_update_begin(&array, on, &writings[writing_count]) && writings[writing_count])
+        writing_count++;
+      break;
+    case 7: /* one that is open, one that has ended, or what is none */
+      oa_update_end(byte(in) < 200 && writing_count ? writings[byte(in) % writing_count] : (oa_writing *)handle(in));
       break;
     case 0:
       oa_update_to(&array, on);
@@ -331,7 +340,11 @@ static void own_call(input *in) {
                                         : OA_TRIANGLE(how % 4, rows, ld, "n", "ld");
   }
   oa_call call = {.function = "fuzz.own", .operands = operands, .count = byte(in) % 3};
-  if (oa_begin(&call) == OA_OK) oa_end(&call, byte(in) > 200);
+  if (oa_begin(&call) != OA_OK) return;
+  const uint8_t how = byte(in);
+  if (how % 4 == 0 && oa_begin(&call) == OA_OK) abort(); /* it has begun */
+  oa_end(&call, how > 200);
+  if (how % 4 == 1 && oa_end(&call, 0) == OA_OK) abort(); /* it has ended */
 }
 
 /* A call of the program's own whose operand is a list of pointers; some of its lists lie. */
@@ -363,14 +376,6 @@ static void submitted(input *in) {
   if (oa_begin(&call) == OA_OK) oa_submit(&call, byte(in) < 240 ? work : NULL, &one, byte(in) % 64);
 }
 
-/* Returns where a token of a record, kind:name:dtype, ends, or has a colon and a count. */
-static size_t many_at(const char *token) {
-  size_t at = 0;
-  for (int colons = 0; token[at] && token[at] != ' '; at++)
-    if (token[at] == ':' && ++colons == 3) break;
-  return at;
-}
-
 /* Any routine of CBLAS that takes arrays, sizes, enums and numbers, and no list. */
 static void routine(input *in) {
   const oa_routine *all;
@@ -379,21 +384,28 @@ static void routine(input *in) {
   if (oa_library_routines("cblas", &all, &count) || !count) return;
   const unsigned first = byte(in); /* in this order, whatever the compiler does */
   const oa_routine *one = &all[(256 * first + byte(in)) % (unsigned)count];
-  if (strchr(one->record, '*') || one->typed_count || one->count > 32) return;
-  const char *token = one->record;
+  if (one->typed_count || one->count > 32) return;
   memset(values, 0, sizeof values);
   for (int i = 0; i < one->count; i++) {
-    if (strncmp(token, "enum", 4) == 0) {
-      values[i].integer = 101 + byte(in) % 48;
-    } else if (strncmp(token, "size", 4) == 0) {
-      values[i].integer = number(in);
-    } else if (token[0] == 'i' || strncmp(token, "out:", 4) == 0) {
-      values[i].pointer = handle(in);
-    } else if ((strncmp(token, "scalar", 6) != 0 && strncmp(token, "result", 6) != 0) || token[many_at(token)] == ':') {
-      return; /* host numbers behind a pointer are trusted */
+    switch (one->record[i].role) {
+      case OA_ROLE_ENUM:
+        values[i].integer = 101 + byte(in) % 48;
+        break;
+      case OA_ROLE_SIZE:
+        values[i].integer = number(in);
+        break;
+      case OA_ROLE_IN:
+      case OA_ROLE_OUT:
+      case OA_ROLE_INOUT:
+        values[i].pointer = handle(in);
+        break;
+      case OA_ROLE_SCALAR:
+      case OA_ROLE_RESULT:
+        if (one->record[i].count == 1) break;
+        return; /* host numbers behind a pointer are trusted */
+      default:
+        return;
     }
-    token += strcspn(token, " ");
-    token += *token == ' ';
   }
   one->run(one, values, 0);
 }
@@ -455,6 +467,7 @@ static void end_all(void) {
     if (oa_region_finish(last, OA_DISCARD, NULL) == OA_OK) oa_region_wait(last);
   }
   while (export_count) oa_export_release(exports[--export_count]);
+  while (writing_count) oa_update_end(writings[--writing_count]);
   oa_residency_configure(-1, 1);
   for (int i = 0; i < 3; i++) {
     oa_counters left = OA_SIZED(oa_counters);
@@ -511,7 +524,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int j = 0; j < GUARD + ELEMENTS + GUARD; j++) memory[i][j] = -1;
     for (int j = 0; j < ELEMENTS; j++) memory[i][GUARD + j] = i + j;
   }
-  region_count = handle_count = export_count = 0;
+  region_count = handle_count = export_count = writing_count = 0;
   while (in.at < in.end) operations[byte(&in) % (sizeof operations / sizeof *operations)](&in);
   end_all();
   return 0;

@@ -1,9 +1,10 @@
 /* Linked with every test: with OFFLOAD_ARGS_TEST_GPU=hip, the devices sim:0 and sim:1 of the test are hip:0 and hip:1,
- * and their driver is the double that scripts/doubles builds. The test's calls run on the CPU, so they have the double
- * make its devices' memory reachable meanwhile. Delays of operations are left out: the double does all work at once.
- * The linker puts these functions in place of the core's (--wrap). */
+ * and their driver is the double that scripts/doubles builds. The test's calls run on the CPU, in the order of the
+ * double's streams, and have it make its devices' memory reachable meanwhile. Delays of operations are left out: the
+ * double works as late as it may. The linker puts these functions in place of the core's (--wrap). */
 #include "check.h"
 #include "device/device.h"
+#include "device/stream.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -68,12 +69,50 @@ int __wrap_oa_device_open(const char *name, int *device) {
   return __real_oa_device_open(other, device);
 }
 
+/* A call in a stream of the double. */
+typedef struct submitted {
+  void (*run)(void *);
+  _Alignas(16) unsigned char arguments[];
+} submitted;
+
+static int run_submitted(const void *data, void *stream) {
+  const submitted *s = data;
+  (void)stream;
+  ((void (*)(void))function_of_double("hip_double_begin"))();
+  s->run((void *)(uintptr_t)s->arguments);
+  ((void (*)(void))function_of_double("hip_double_end"))();
+  return 0;
+}
+
+/* Puts a call into its stream, and waits for it if it is blocking. Returns the double's code. */
+static int put(const oa_call *call, void (*run)(void *), const void *arguments, size_t size) {
+  void *stream = ((const oa_stream *)call->stream)->native;
+  submitted *s = malloc(sizeof *s + size);
+  if (!s) return 1;
+  s->run = run;
+  if (size) memcpy(s->arguments, arguments, size);
+  const int is_put = ((int (*)(const void *, int (*)(const void *, void *), const void *, size_t))function_of_double(
+      "amd_gpu_double_captures"))(stream, run_submitted, s, sizeof *s + size);
+  free(s);
+  return !is_put || (call->blocking && ((int (*)(const void *))function_of_double("hip_double_wait"))(stream));
+}
+
 int __wrap_oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size) {
   if (!call || !call->open || !run || !is_double(call->device)) return __real_oa_submit(call, run, arguments, size);
-  ((void (*)(void))function_of_double("hip_double_begin"))();
-  run(arguments);
-  ((void (*)(void))function_of_double("hip_double_end"))();
-  return oa_end(call, call->vendor_status);
+  oa_device *device = call->device;
+  void *saved;
+  int status = device->backend->enter(device, &saved);
+  if (!status) {
+    const int code = put(call, run, arguments, size);
+    status = device->backend->leave(device, saved);
+    if (!status && code) status = oa_fail(OA_ERROR_BACKEND, "%s: the double took no call", device->name);
+  }
+  if (!status) return oa_end(call, call->vendor_status);
+  oa_saved_error failure;
+  oa_error_save(&failure);
+  oa_end(call, -1);
+  oa_error_restore(&failure);
+  return status;
 }
 
 int __wrap_oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t delay_us) {

@@ -1,6 +1,8 @@
 /* The module of the C tests: kernels of host and sim. */
 #include "offload_args/kernel.h"
 
+#include <string.h>
+
 /* Multiplies an element a thread. */
 OA_HOST_KERNEL(scale, OA_POINTER, OA_VALUE(float)) {
   float *x = OA_ARGUMENT(call, 0, float *);
@@ -24,3 +26,10 @@ OA_HOST_KERNEL(blocks, OA_POINTER) {
 
 /* Touches no memory, whatever its grid is. */
 OA_HOST_KERNEL(nothing, OA_POINTER, OA_VALUE(double)) { (void)call; }
+
+/* As libraries do that say their version to a text: the size is trusted. */
+__attribute__((visibility("default"))) int sample_version(char *text, size_t size) {
+  memset(text, 0, size);
+  memcpy(text, "7.4", size < sizeof "7.4" ? size : sizeof "7.4");
+  return 0;
+}

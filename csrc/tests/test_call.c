@@ -88,6 +88,27 @@ static void the_last_of_many_operands_is_checked(void) {
   leave();
 }
 
+/* Calls that are only checked fail as others do, or else as such calls, and move nothing. */
+static void a_call_is_checked_and_not_made(void) {
+  oa_operand operands[MOST];
+  oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
+  enter(3);
+  CHECK_OK(oa_device_get_counters(device, &before));
+  oa_only_check(1);
+  oa_call call = sum_of(operands, 3);
+  CHECK_FAILS(oa_begin(&call), OA_ERROR_ARGUMENT, "test.sum: checked, and not made");
+  CHECK(oa_only_check(1) == 1);
+  call = sum_of(operands, 3);
+  operands[2].pointer = arrays[1].handle;
+  CHECK_FAILS(oa_begin(&call), OA_ERROR_ALIAS, "y is written and overlaps x");
+  CHECK(oa_only_check(0) == 0);
+  CHECK_OK(oa_device_get_counters(device, &after));
+  CHECK(after.copies_up == before.copies_up);
+  call = sum_of(operands, 3);
+  if (CHECK_OK(oa_begin(&call))) CHECK_OK(oa_end(&call, 0));
+  leave();
+}
+
 int main(void) {
   const char *const devices[] = {"host", "sim:0"};
   const int counts[] = {2, 8, 9, 16, 17, MOST};
@@ -95,6 +116,7 @@ int main(void) {
     CHECK_OK(oa_device_open(devices[d], &device));
     for (int i = 0; i < 6; i++) a_call_takes_as_many_operands_as_it_has(counts[i]);
     the_last_of_many_operands_is_checked();
+    a_call_is_checked_and_not_made();
     oa_counters end = OA_SIZED(oa_counters);
     CHECK_OK(oa_device_get_counters(device, &end));
     CHECK(end.regions == 0 && end.mappings == 0);

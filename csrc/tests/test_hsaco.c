@@ -1,9 +1,12 @@
 /* The metadata of AMD's code objects: read as it was written, and of damaged files nothing is read outside of them. */
-#include "call/hsaco.h"
-#include "call/image.h"
+#define _GNU_SOURCE /* memmem */
 #include "check.h"
+#include "kernel/hsaco.h"
+#include "kernel/image.h"
 
 #include <elf.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 const oa_library *const oa_libraries[] = {NULL};
@@ -63,10 +66,11 @@ static void kernel(writer *w, const char *name, int uniform) {
   text(w, ".name");
   text(w, name);
   text(w, ".args");
-  byte(w, 0x93);
+  byte(w, 0x94);
   argument(w, 0, 8, "global_buffer");
   argument(w, 8, 4, "by_value");
   argument(w, 16, 4, "hidden_block_count_x");
+  argument(w, 24, 8, "hidden_global_offset_x");
   field(w, ".kernarg_segment_size", 272);
   field(w, ".group_segment_fixed_size", 1000);
   field(w, ".vgpr_count", 12);
@@ -132,7 +136,7 @@ static void what_was_written_is_read(void) {
   char processors[64];
   oa_bytes object, metadata;
   oa_hsaco_kernel found;
-  uint64_t offset, nbytes;
+  oa_hsaco_parameter parameter;
   CHECK_OK(oa_image_check("made", made.bytes, made.nbytes, 0));
   CHECK(oa_hsaco_find(made.bytes, made.nbytes, "gfx1100", &object) && object.nbytes == made.nbytes);
   CHECK(oa_hsaco_metadata(object, &metadata));
@@ -141,9 +145,11 @@ static void what_was_written_is_read(void) {
   CHECK(oa_hsaco_find_kernel(metadata, "vadd", &found) && found.uniform_blocks);
   CHECK(found.argument_bytes == 272 && found.shared_bytes == 1000 && found.most_threads == 256);
   CHECK(found.vector_registers == 12 && found.scalar_registers == 20);
-  CHECK(oa_hsaco_parameter(&found, 0, &offset, &nbytes) && offset == 0 && nbytes == 8);
-  CHECK(oa_hsaco_parameter(&found, 1, &offset, &nbytes) && offset == 8 && nbytes == 4);
-  CHECK(oa_hsaco_parameter(&found, 2, &offset, &nbytes) && nbytes == 0); /* the hidden one does not count */
+  CHECK(oa_hsaco_find_parameter(&found, 0, &parameter) && parameter.offset == 0 && parameter.nbytes == 8);
+  CHECK(parameter.kind == OA_STATED_POINTER);
+  CHECK(oa_hsaco_find_parameter(&found, 1, &parameter) && parameter.offset == 8 && parameter.nbytes == 4);
+  CHECK(parameter.kind == OA_STATED_VALUE);
+  CHECK(oa_hsaco_find_parameter(&found, 2, &parameter) && parameter.nbytes == 0); /* the hidden one does not count */
   oa_hsaco_targets(made.bytes, made.nbytes, processors, sizeof processors);
   CHECK(strcmp(processors, "gfx90a:xnack-") == 0);
   CHECK(oa_hsaco_version((oa_bytes){made.bytes, made.nbytes}) == 2 && !oa_hsaco_version((oa_bytes){made.bytes, 30}));
@@ -178,20 +184,131 @@ static void code_suits_a_device_if_its_features_are_the_devices(void) {
   CHECK_FAILS(oa_image_check("made", "CCOB\2\0\1", 8, 0), OA_ERROR_MODULE, "is compressed; build it with");
 }
 
+/* The facts that a visitor received, as one text. */
+typedef struct {
+  char text[400];
+  int stops_at; /* the kernel that ends the reading */
+} visits;
+
+static int note(visits *got, const char *format, ...) {
+  const size_t length = strlen(got->text);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(got->text + length, sizeof got->text - length, format, arguments);
+  va_end(arguments);
+  return 0;
+}
+
+static int note_object(void *context, size_t at, size_t nbytes, const char *target) {
+  return note(context, "%s:%s ", target, at + nbytes ? "" : " nothing");
+}
+
+static int note_kernel(void *context, const char *name, int64_t shared_bytes, int64_t registers, int64_t most_threads) {
+  visits *got = context;
+  note(got, "%s %d %d %d ", name, (int)shared_bytes, (int)registers, (int)most_threads);
+  return got->stops_at && --got->stops_at == 0 ? 99 : 0;
+}
+
+static int note_parameter(void *context, int64_t offset, int64_t nbytes, int kind) {
+  static const char *const kinds[] = {"value", "pointer", "either"};
+  return note(context, "%d+%d %s ", (int)offset, (int)nbytes, kinds[kind]);
+}
+
+static int visit(const void *image, size_t nbytes, visits *got) {
+  *got->text = 0;
+  return oa_hsaco_read("made", image, nbytes, &(oa_hsaco_visitor){got, note_object, note_kernel, note_parameter});
+}
+
+#define TWO_KERNELS                         \
+  "vadd 1000 12 256 0+8 pointer 8+4 value " \
+  "a_kernel_with_a_name_of_more_than_31_bytes 1000 12 256 0+8 pointer 8+4 value "
+
+static void a_program_receives_what_each_object_states(void) {
+  const writer made = hsaco("amdgcn-amd-amdhsa--gfx90a:xnack-"), both = bundle();
+  visits got = {"", 0};
+  CHECK_OK(visit(made.bytes, made.nbytes, &got));
+  CHECK(strcmp(got.text, "gfx90a:xnack-: " TWO_KERNELS) == 0);
+  CHECK_OK(visit(both.bytes, both.nbytes, &got));
+  CHECK(strcmp(got.text, "gfx90a:xnack-: " TWO_KERNELS "gfx1100: " TWO_KERNELS) == 0);
+  got.stops_at = 2;
+  CHECK(visit(both.bytes, both.nbytes, &got) == 99 && !strstr(got.text, "gfx1100"));
+  CHECK_FAILS(oa_hsaco_read("made", made.bytes, made.nbytes, NULL), OA_ERROR_ARGUMENT, "visitor");
+  CHECK_FAILS(visit("\x7f"
+                    "ELF",
+                    4, &got),
+              OA_ERROR_MODULE, "made: needs an HSACO");
+}
+
+/* Changes the bytes that follow a text, which it has once. */
+static writer changed(writer made, const char *text, const char *bytes, size_t nbytes) {
+  unsigned char *at = memmem(made.bytes, made.nbytes, text, strlen(text));
+  if (CHECK(at)) memcpy(at + strlen(text), bytes, nbytes);
+  return made;
+}
+
+static void an_hsaco_that_lacks_a_fact_is_refused(void) {
+  const writer good = hsaco("amdgcn-amd-amdhsa--gfx90a");
+  static const struct {
+    const char *text, *bytes;
+    size_t nbytes;
+    const char *words;
+  } cases[] = {
+      {".vgpr_count", "\xff", 1, "kernel vadd: its .vgpr_count is not a number up to 2147483648"},
+      {".vgpr_count", "\xc0", 1, "kernel vadd: its .vgpr_count is not a number"},
+      {".size", "\x00", 1, "kernel vadd: its arguments do not fit each other"},
+      {".size", "\x09", 1, "kernel vadd: its arguments do not fit each other"},
+      {".offset", "\xc3", 1, "kernel vadd: its arguments do not fit each other"},
+      {".value_kin", "g", 1, "kernel vadd: one of its arguments has no kind"},
+      {".args", "\x82", 1, "kernel vadd: its .args are not a list"},
+      {".args", "\x95", 1, "its metadata is not one map"},
+      {".name", "\xa0", 1, "its metadata is not one map"},
+      {".name\xa4va", "\0", 1, "a kernel has no name"},
+      {"amdhsa.kernels", "\x93", 1, "its metadata is not one map"},
+      {"amdhsa.kernels", "\x81", 1, "amdhsa.kernels is not a list"},
+      {"AMDGPU", "\0\0\xc1", 3, "its metadata is not one map"},
+      {"AMDGP", "P", 1, "has no metadata, or is damaged; compile it"},
+  };
+  visits got = {"", 0};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const writer made = changed(good, cases[i].text, cases[i].bytes, cases[i].nbytes);
+    CHECK_FAILS(visit(made.bytes, made.nbytes, &got), OA_ERROR_MODULE, cases[i].words);
+  }
+}
+
+static void entries_of_a_bundle_that_share_bytes_are_refused(void) {
+  writer made = bundle();
+  uint64_t rows[3] = {0};
+  visits got = {"", 0};
+  const size_t first = 24 + 8 + 24 + strlen("host-x86_64-unknown-linux--");
+  const size_t second = first + 24 + strlen("hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-");
+  memcpy(rows, made.bytes + first, sizeof rows);
+  rows[1] = made.nbytes - rows[0]; /* the first is all of both */
+  memcpy(made.bytes + first, rows, 2 * sizeof *rows);
+  memcpy(made.bytes + second, rows, 2 * sizeof *rows);
+  CHECK_FAILS(visit(made.bytes, made.nbytes, &got), OA_ERROR_MODULE, "its entries are longer than its");
+  made = bundle();
+  memset(made.bytes + first + 8, 0, 8);
+  memset(made.bytes + second + 8, 0, 8);
+  CHECK_FAILS(visit(made.bytes, made.nbytes, &got), OA_ERROR_MODULE, "the bundle has no code for AMD GPUs");
+}
+
 /* Reads all that there is; the sanitizers say if it reads too much. */
 static int read_all(const unsigned char *bytes, size_t nbytes) {
   char processors[32];
   oa_bytes object, metadata, list;
   oa_hsaco_kernel found;
-  uint64_t left = UINT64_MAX, offset, size = 1;
+  oa_hsaco_parameter parameter;
+  visits got = {"", 0};
+  uint64_t left = UINT64_MAX;
   int count = 0;
+  visit(bytes, nbytes, &got);
   oa_image_check("damaged", bytes, nbytes, 0);
   oa_hsaco_targets(bytes, nbytes, processors, sizeof processors);
   if (!oa_hsaco_find(bytes, nbytes, "gfx90a:xnack-", &object) || !oa_hsaco_metadata(object, &metadata)) return 0;
   oa_hsaco_find_kernel(metadata, "vadd", &found);
   if (!oa_hsaco_kernels(metadata, &list)) return 0;
   while (oa_hsaco_next(&list, &left, &found))
-    for (int i = 0; i < 9 && oa_hsaco_parameter(&found, i, &offset, &size) && size; i++) count++;
+    for (int i = 0; i < 9 && oa_hsaco_find_parameter(&found, i, &parameter) && parameter.nbytes; i++) count++;
   return count;
 }
 
@@ -221,6 +338,9 @@ int main(void) {
   what_was_written_is_read();
   a_bundle_has_an_entry_for_each_processor();
   code_suits_a_device_if_its_features_are_the_devices();
+  a_program_receives_what_each_object_states();
+  an_hsaco_that_lacks_a_fact_is_refused();
+  entries_of_a_bundle_that_share_bytes_are_refused();
   damaged_files_are_read_within_their_bytes();
   return failures();
 }

@@ -1,5 +1,5 @@
 /* Launches of a program in C: every block runs once, in order with other calls; what is packed is what arrives. */
-#include "call/module.h"
+#include "kernel/module.h"
 #include "offload_args/launch.h"
 #include "one_device.h"
 #include "region/caller.h"

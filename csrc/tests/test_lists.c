@@ -153,7 +153,7 @@ static void the_array_that_is_wrong_is_named(void) {
   CHECK_FAILS(doubling_of(40), OA_ERROR_NOT_HANDLE, "x[17] needs a device pointer, got NULL");
   CHECK_OK(oa_pointer_release(view));
   xs[17] = view;
-  CHECK_FAILS(doubling_of(40), OA_ERROR_STALE, "x[17] is a pointer whose region has ended");
+  CHECK_FAILS(doubling_of(40), OA_ERROR_STALE, "x[17] is a view that was released; make another one");
   xs[17] = old;
   const void *const other = ys[39];
   ys[39] = ys[3];
@@ -173,6 +173,7 @@ static void the_array_that_is_wrong_is_named(void) {
               "x needs 81 elements (n=3, 1=1, stride=2, count=40), has 6");
   CHECK(counters().copies_up == before.copies_up);
   leave(region);
+  CHECK_FAILS(doubling_of(40), OA_ERROR_STALE, "x[0] is a pointer whose region has ended");
   CHECK(y[0][0] == -1);
 }
 
@@ -261,6 +262,24 @@ static void lists_without_arrays_touch_no_device(void) {
   CHECK(counters().regions == before.regions && counters().calls == before.calls);
 }
 
+/* The caller makes no such call: the addresses stay where they are. */
+static void addresses_for_a_call_that_writes_nothing_do_not_go_up(void) {
+  enter(2);
+  const oa_pointer_list from = {.at = xs, .count = 2}, to = {.at = ys, .count = 2};
+  for (int64_t n = 0; n < 2; n++) {
+    oa_operand operands[] = {listed("x", &from, OA_READ, 1, 2), listed("y", &to, OA_OVERWRITE, n, 2)};
+    oa_call call = {.function = "test.empty", .operands = operands, .count = 2, .special = OA_ENDS_UNWRITTEN};
+    const oa_counters before = counters();
+    CHECK_OK(oa_begin_lists(&call));
+    CHECK((operands[1].address == NULL) == (n == 0));
+    CHECK_OK(oa_end(&call, 0));
+    const int64_t of_arrays = 2 * (int64_t)sizeof x[0]; /* first x, then y, of which a part is written */
+    const int64_t of_addresses = n && copies_addresses ? 4 * (int64_t)sizeof(void *) : 0;
+    CHECK(counters().bytes_up - before.bytes_up == of_arrays + of_addresses);
+  }
+  leave(region);
+}
+
 int main(void) {
   const char *const devices[] = {"host", "sim:0"};
   const int counts[] = {1, 8, 9, 17, 1000, MOST};
@@ -278,6 +297,7 @@ int main(void) {
     arrays_in_place_have_the_same_place();
     a_failed_call_leaves_its_arrays_undefined();
     lists_without_arrays_touch_no_device();
+    addresses_for_a_call_that_writes_nothing_do_not_go_up();
     check_empty();
   }
   return failures();

@@ -1,7 +1,7 @@
 /* 16-bit floats: every one of them comes back, and what lies between two of them goes to the nearer, or to the even.
  * Numbers of the dtype that an argument says: what it does not hold is refused. */
 #include "base/number.h"
-#include "call/described.h"
+#include "body/descriptor.h"
 #include "check.h"
 #include "offload_args/routine.h"
 
@@ -65,7 +65,7 @@ static void zeros(void) {
 static void written_as(int dtype, double number, int expected) {
   static const oa_routine routine = {.function = "scale"};
   oa_value value;
-  const int status = oa_number_for(&routine, "by", number, dtype, "y", &value);
+  const int status = oa_weight_for(&routine, "by", (const double[]){number, 0}, dtype, "y", &value);
   CHECK(status == expected);
   CHECK(!status || strstr(oa_last_error(), "scale: by needs a number of "));
   if (status || dtype < OA_BOOL || dtype > OA_U64) return;

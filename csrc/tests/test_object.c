@@ -1,5 +1,5 @@
 /* Objects that a library makes: handles and descriptors, made, used and destroyed, by several threads too. */
-#include "call/service.h"
+#include "body/helper_function.h"
 #include "check.h"
 
 #include <pthread.h>
@@ -72,8 +72,8 @@ const oa_library *const oa_libraries[] = {&maker, &other, NULL};
 static int run(const oa_routine *routine, oa_value *values, int device) {
   (void)device;
   void *symbol = oa_routine_symbol(routine, 0);
-  oa_service service;
-  const int failed = oa_service_begin(&service, routine, values);
+  oa_helper_call call;
+  const int failed = oa_helper_begin(&call, routine, values);
   if (failed) return failed;
   int status = 0;
   switch (routine->symbols[0]) {
@@ -88,25 +88,37 @@ static int run(const oa_routine *routine, oa_value *values, int device) {
       status = ((int (*)(const void *, const void *))symbol)(values[0].pointer, &values[1]);
       break;
   }
-  return oa_service_end(&service, values, status);
+  return oa_helper_end(&call, values, status);
 }
 
-#define ROUTINE(of, called, tokens, symbol, number) \
-  {.function = called, .record = tokens, .library = &of, .run = run, .symbols = {symbol, -1}, .count = number}
-static const oa_routine create = ROUTINE(maker, "maker.create", "device:device new:handle:Handle", CREATE, 2),
-                        create_other = ROUTINE(other, "other.create", "device:device new:handle:Handle", CREATE, 2),
-                        shape = ROUTINE(maker, "maker.shape", "new:shape:Shape", CREATE, 1),
-                        set = ROUTINE(maker, "maker.set", "object:handle:Handle integer:value:i32", SET, 2),
-                        get = ROUTINE(maker, "maker.get", "object:handle:Handle gives:value:i32", GET, 2),
-                        reshape = ROUTINE(maker, "maker.reshape", "object:shape:Shape integer:value:i32", SET, 2),
-                        join = ROUTINE(maker, "maker.join", "object:shape:Shape holds:left:Shape holds:right:Shape",
-                                       SET, 3),
-                        destroy = {.function = "maker.destroy",
-                                   .record = "ended:handle:Handle",
-                                   .library = &maker,
-                                   .run = oa_service_destroy,
-                                   .symbols = {DESTROY, -1},
-                                   .count = 1};
+enum { HANDLE, SHAPE }; /* the places of the kinds */
+#define RECORD(...) ((const oa_role[]){__VA_ARGS__})
+#define ROUTINE(of, called, symbol, number, ...) \
+  {.function = called,                           \
+   .record = RECORD(__VA_ARGS__),                \
+   .library = &of,                               \
+   .run = run,                                   \
+   .symbols = {symbol, -1},                      \
+   .count = number}
+#define A_DEVICE {OA_ROLE_DEVICE, 1, "device", NULL}
+#define A_VALUE {OA_ROLE_INTEGER, 1, "value", NULL}
+#define AN_OBJECT(role, kind, name, class) {OA_ROLE_##role, kind, name, class}
+static const oa_routine
+    create = ROUTINE(maker, "maker.create", CREATE, 2, A_DEVICE, AN_OBJECT(NEW, HANDLE, "handle", "Handle")),
+    create_other = ROUTINE(other, "other.create", CREATE, 2, A_DEVICE, AN_OBJECT(NEW, HANDLE, "handle", "Handle")),
+    shape = ROUTINE(maker, "maker.shape", CREATE, 1, AN_OBJECT(NEW, SHAPE, "shape", "Shape")),
+    set = ROUTINE(maker, "maker.set", SET, 2, AN_OBJECT(OBJECT, HANDLE, "handle", "Handle"), A_VALUE),
+    get = ROUTINE(maker, "maker.get", GET, 2, AN_OBJECT(OBJECT, HANDLE, "handle", "Handle"),
+                  {OA_ROLE_GIVES, 1, "value", NULL}),
+    reshape = ROUTINE(maker, "maker.reshape", SET, 2, AN_OBJECT(OBJECT, SHAPE, "shape", "Shape"), A_VALUE),
+    join = ROUTINE(maker, "maker.join", SET, 3, AN_OBJECT(OBJECT, SHAPE, "shape", "Shape"),
+                   AN_OBJECT(HOLDS, SHAPE, "left", "Shape"), AN_OBJECT(HOLDS, SHAPE, "right", "Shape")),
+    destroy = {.function = "maker.destroy",
+               .record = RECORD(AN_OBJECT(ENDED, HANDLE, "handle", "Handle")),
+               .library = &maker,
+               .run = oa_helper_destroy,
+               .symbols = {DESTROY, -1},
+               .count = 1};
 
 static int made(const oa_routine *routine, int device, oa_object **object) {
   oa_value values[2] = {{.integer = device}};
@@ -167,6 +179,10 @@ static void one_at_a_time(int sim, int host) {
   CHECK_FAILS(set_to(&set, handle, 1), OA_ERROR_STALE, "maker.set: handle was destroyed");
   CHECK_FAILS(oa_object_query(handle, &info), OA_ERROR_STALE, "was destroyed");
   CHECK_OK(oa_object_destroy(handle)); /* again: fine */
+  for (int again = 0; again < 2; again++) {
+    CHECK_FAILS(oa_object_names(handle, NULL, NULL, NULL), OA_ERROR_STALE, "oa_object_names: object was destroyed");
+    CHECK_FAILS(oa_object_query(handle, &info), OA_ERROR_STALE, "oa_object_query: object was destroyed");
+  }
   CHECK_OK(oa_object_destroy(box));
   CHECK_OK(oa_object_destroy(foreign));
   CHECK(live == 0);
@@ -283,8 +299,7 @@ static void of_two_threads_that_want_each_others_object_one_is_refused(int sim) 
   pthread_t threads[2];
   CHECK_OK(made(&create, sim, &first));
   CHECK_OK(made(&create, sim, &second));
-  const oa_object_use one = {.name = "one", .name_length = 3, .handle = first},
-                      two = {.name = "two", .name_length = 3, .handle = second};
+  const oa_object_use one = {.name = "one", .handle = first}, two = {.name = "two", .handle = second};
   struct crossing crossings[] = {{one, two, &both, OA_OK}, {two, one, &both, OA_OK}};
   CHECK(!pthread_barrier_init(&both, NULL, 2));
   alarm(LIMIT);

@@ -198,6 +198,8 @@ static void bytes_that_the_host_may_write_come_from_the_host(void) {
   leave(b, OA_COMMIT);
   CHECK_OK(oa_update_to(&first, -1));
   oa_update_end(some);
+  CHECK_OK(peek(first.handle, &found)); /* brings the bytes up anew, as one update ended without oa_update_to */
+  CHECK(found == 5);
   const oa_counters before = counters(other);
   b = enter(other, &second, 1);
   CHECK_OK(peek(second.handle, &found));

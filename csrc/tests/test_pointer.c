@@ -284,6 +284,60 @@ static void an_array_whose_address_may_be_written_is_on_no_other_device(void) {
   check_empty();
 }
 
+/* -- layouts -- */
+
+static oa_pointer_layout layout_of(const oa_any *pointer) {
+  oa_pointer_layout layout = OA_SIZED(oa_pointer_layout);
+  CHECK_OK(oa_pointer_get_layout(pointer, &layout));
+  return layout;
+}
+
+static oa_any *view_of(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides) {
+  oa_any *view = NULL;
+  CHECK_OK(oa_pointer_view(pointer, offset, ndim, shape, strides, &view));
+  return view;
+}
+
+static void a_pointer_tells_how_its_array_lies(void) {
+  enum { M = 3, N = 5, LD = 7 };
+  float memory[N * LD] = {0}, spaced[4 * M * 2] = {0};
+  const int64_t shape[] = {M, N}, by_rows[] = {4 * LD, 4}, by_columns[] = {4, 4 * M}, square[] = {M, M},
+                flipped[] = {4, 4 * LD};
+  const int64_t odd[] = {4, M}, spread[] = {4 * 2 * M, 8}, vector_strides[] = {4 * LD}, uneven[] = {6};
+  const int64_t many[] = {1, 3, 1, 2, 2}, many_strides[] = {0, 4 * LD, 0, 8, -4};
+  oa_array lent[] = {{.data = memory, .shape = shape, .strides = by_rows, .ndim = 2, .dtype = OA_F32},
+                     {.data = spaced, .shape = odd, .strides = spread, .ndim = 2, .dtype = OA_F32},
+                     {.shape = shape, .ndim = 2, .dtype = OA_F32, .direction = OA_SCRATCH},
+                     {.shape = shape, .strides = by_columns, .ndim = 2, .dtype = OA_F32, .direction = OA_SCRATCH}};
+  oa_region *region = enter(one, lent, 4);
+  oa_pointer_layout l = layout_of(lent[0].handle);
+  CHECK(l.dtype == OA_F32 && l.ndim == 2 && l.shape[0] == M && l.shape[1] == N && l.strides[0] == 4 * LD);
+  CHECK(l.strides[1] == 4 && l.rows == M && l.columns == N && l.ld == 0 && l.ld_by_rows == LD && l.inc == 0);
+  CHECK(l.shape[2] == 0 && l.shape[7] == 0);
+  oa_any *transposed = view_of(lent[0].handle, 0, 2, square, flipped); /* of a square part: only the layout tells */
+  l = layout_of(transposed);
+  CHECK(l.rows == M && l.columns == M && l.ld == LD && l.ld_by_rows == 0);
+  l = layout_of(view_of(transposed, 0, 1, shape, vector_strides));
+  CHECK(l.ndim == 1 && l.rows == M && l.columns == 1 && l.inc == LD && l.ld == 0);
+  l = layout_of(view_of(transposed, 0, 1, shape, uneven));
+  CHECK(l.ndim == 1 && l.rows == M && l.inc == 0 && l.strides[0] == 6);
+  l = layout_of(view_of(lent[0].handle, 4, 5, many, many_strides));
+  CHECK(l.ndim == 5 && l.shape[1] == 3 && l.strides[1] == 4 * LD && l.strides[4] == -4 && l.rows == 0 && l.ld == 0);
+  l = layout_of(lent[1].handle);
+  if (lent[1].packed) /* the device has it in C order with no gaps */
+    CHECK(l.strides[0] == 4 * M && l.strides[1] == 4 && l.ld_by_rows == M);
+  else
+    CHECK(l.strides[0] == spread[0] && l.strides[1] == 8 && l.ld_by_rows == 0 && l.ld == 0);
+  l = layout_of(lent[2].handle);
+  CHECK(l.strides[0] == 4 * N && l.strides[1] == 4 && l.ld_by_rows == N);
+  l = layout_of(lent[3].handle);
+  CHECK(l.strides[0] == 4 && l.strides[1] == 4 * M && l.ld == M && l.ld_by_rows == 0);
+  leave(region, OA_COMMIT);
+  oa_pointer_layout stale = OA_SIZED(oa_pointer_layout);
+  CHECK_FAILS(oa_pointer_get_layout(transposed, &stale), OA_ERROR_STALE, "oa_pointer_get_layout: ");
+  check_empty();
+}
+
 int main(void) {
   const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
   CHECK_OK(oa_device_open("host", &host));
@@ -294,6 +348,7 @@ int main(void) {
     if (i) an_address_that_could_not_be_taken_leaves_the_array_unwritten();
     the_address_of_an_out_keeps_what_an_overlapping_argument_brought_up();
     an_out_inside_a_larger_array_is_written_by_what_fills_it();
+    a_pointer_tells_how_its_array_lies();
     a_smaller_assignment_leaves_the_rest();
     an_irregular_slice_of_a_matrix_with_gaps_is_assigned();
     threads_assign_to_disjoint_irregular_slices();

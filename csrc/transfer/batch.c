@@ -21,11 +21,12 @@ struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
                               .past_most = 64 << 20,
                               .past_threads = 6};
 
-void oa_transfer_quiesce(oa_device *device, void *stream) {
+bool oa_transfer_quiesce(oa_device *device, void *stream) {
   oa_saved_error first;
   oa_error_save(&first);
-  device->backend->stream_synchronize(device, stream);
+  const int status = device->backend->stream_synchronize(device, stream);
   oa_error_restore(&first);
+  return !status || oa_device_quiesce(device);
 }
 
 static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
@@ -65,9 +66,9 @@ bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64
   return part->lines > 0;
 }
 
-/* Copies bytes and leaves the written ones out of the caches. Up, the device reads a chunk next: it would have to fetch
- * cached bytes from this core, and this core would have to ask for them the next time. Down, an array that does not fit
- * the caches would be read from memory before it is written, and drive the blocks out of them. */
+/* Copies bytes and keeps the written ones out of the caches. Up, the device reads a chunk next: it would fetch cached
+ * bytes from this core, and this core would fetch them again the next time. Down, an array larger than the caches would
+ * be read from memory before it is written, and would push the blocks out of the caches. */
 static void copy_past(char *to, const char *from, size_t nbytes) {
 #ifdef __SSE2__
   size_t head = -(uintptr_t)to & 63;

@@ -1,12 +1,11 @@
 /* Large arrays: chunks through pinned blocks, filled and drained by several threads.
  *
- * A chunk is a section that passes through one block, as one copy of the device's. Its parts, `split` of them, are
- * filled or drained by whichever thread is free, so that the first chunk is soon on its way; then come those of the
- * next. Chunk n has entry n % RING. */
+ * A chunk is a section that passes through one block, as one copy of the device. Free threads fill or drain its `split`
+ * parts, so that the first chunk is soon on its way; the parts of the next chunk follow. Chunk n has entry n % RING. */
+#include "transfer/chunks.h"
 #include "base/threads.h"
 #include "base/under_way.h"
 #include "device/staging.h"
-#include "transfer/batch.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -15,14 +14,14 @@
 #include <time.h>
 
 typedef struct oa_chunk {
-  _Atomic int64_t turn; /* 2 n: n may have the entry; 2 n + 1: its parts may be worked on */
+  _Atomic int64_t turn; /* 2 n: chunk n may have the entry; 2 n + 1: threads may work on its parts */
   atomic_int left;      /* parts that are not done */
-  oa_block *block;      /* NULL: no block was free, its parts go the plain way */
-  int status;           /* of its copy down */
+  oa_block *block;      /* NULL: no block was free, and its parts travel the plain way */
+  int status;           /* status of its copy down */
 } oa_chunk;
 
 enum { RING = 64, AHEAD = 6 };
-enum { LITTLE = 16 << 10 }; /* bytes that go over the stack */
+enum { LITTLE = 16 << 10 }; /* the bytes of a copy through the stack */
 
 static oa_chunk *entry_of(const oa_batch *b, int64_t n) { return &b->ring[n % RING]; }
 
@@ -42,7 +41,7 @@ static bool stopped(const oa_batch *b) { return atomic_load_explicit(&b->stop, m
 
 /* -- the plain way: from and to memory that the backend does not know -- */
 
-/* The part of an irregular section that begins `at` bytes behind its start and goes over the stack. */
+/* Returns the part of an irregular section that begins at offset `at` and is copied through the stack. */
 static oa_section little_part(const oa_section *p, int64_t at) {
   return (oa_section){p->move, 0, p->offset + at, p->width - at < LITTLE ? p->width - at : LITTLE, 1};
 }
@@ -68,9 +67,10 @@ static int plain_up(const oa_batch *b, const oa_section *p) {
   return status;
 }
 
-/* Waits for a copy down that was issued with that status. Returns the first failure. */
+/* Waits for a copy down whose issue returned that status. Returns the first failure. */
 static int wait_after(const oa_batch *b, int status) {
   const int waited = b->device->backend->stream_synchronize(b->device, b->stream);
+  if (waited) oa_device_quiesce(b->device); /* nothing may write to the host's memory later */
   return status ? status : waited;
 }
 
@@ -86,8 +86,8 @@ static int plain_down(const oa_batch *b, const oa_section *p) {
   return status;
 }
 
-/* Once some bytes of an array are new the others should be too: a failed section is retried in the plain way before it
- * is given up, and the other sections go on unless the device is lost. */
+/* Once some bytes of an array are new, the others should be, too: a failed section is retried in the plain way before
+ * it is given up, and the other sections go on unless the device is lost. */
 void oa_chunks_retry_plain(oa_batch *b, const oa_section *p, int status) {
   if (status != OA_ERROR_LOST && (status = plain_down(b, p))) __atomic_store_n(&p->move->torn, true, __ATOMIC_RELAXED);
   if (status)
@@ -98,14 +98,14 @@ void oa_chunks_retry_plain(oa_batch *b, const oa_section *p, int status) {
 
 /* -- chunks -- */
 
-/* Sets *number to the next number of `most`. Returns false if none is left. */
+/* Sets *number to the next number below `most`. Returns false if none is left. */
 static bool next_number(oa_batch *b, int64_t most, int64_t *number) {
   *number = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed);
   return *number < most;
 }
 
 static oa_section chunk_at(const oa_batch *b, int64_t number) {
-  int low = 0, high = b->count; /* the last move that starts no later: a move without chunks starts with the next */
+  int low = 0, high = b->count; /* the last move that starts no later: one without chunks starts with the next */
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     if (b->moves[middle].first <= number)
@@ -122,7 +122,7 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Pauses between two looks at a value that another thread changes, which takes that thread as long as a copy. */
+/* Pauses between two reads of a value that another thread changes after about the time of a copy. */
 static void pause_a_while(int spins) {
   enum { SPINS = 1000, YIELDS = 5000 };
   if (spins < SPINS)
@@ -153,14 +153,17 @@ static void issue(oa_batch *b, int64_t n, enum oa_block_wait wait) {
   c->status = copy_chunk(b, c, &p);
   if (!c->status) c->status = oa_block_mark(b->device, c->block, b->stream);
   if (!c->status) return;
-  oa_transfer_quiesce(b->device, b->stream);
+  const bool over = oa_transfer_quiesce(b->device, b->stream);
   if (c->status == OA_ERROR_LOST) note_failure(b, c->status, true);
-  oa_block_return(b->device, c->block);
+  if (over)
+    oa_block_return(b->device, c->block);
+  else
+    oa_block_lose(b->device, c->block);
   c->block = NULL;
 }
 
-/* Returns once chunk n is on its way down, and some more behind it where blocks are free. One thread issues at a time;
- * a thread whose chunk is under way does not wait for it. */
+/* Returns once chunk n is on its way down, and some later ones if blocks are free. One thread issues at a time; a
+ * thread whose chunk is under way does not wait for it. */
 static void issue_to(oa_batch *b, int64_t n) {
   for (int spins = 0; atomic_exchange(&b->issuing, true); spins++) {
     if (atomic_load(&b->issued) > n) return;
@@ -174,12 +177,12 @@ static void issue_to(oa_batch *b, int64_t n) {
     else if (atomic_load(&c->turn) != 2 * i)
       break;
     issue(b, i, must ? OA_BLOCK_WAIT : OA_BLOCK_NOW);
-    if (!must && !c->block && !c->status) break; /* later, then */
+    if (!must && !c->block && !c->status) break; /* it is issued later */
   }
   atomic_store(&b->issuing, false);
 }
 
-/* Opens a chunk for all threads: done by the thread that takes its first part. */
+/* Opens a chunk for all threads. The thread that takes its first part calls this. */
 static void open_chunk(oa_batch *b, int64_t n) {
   oa_chunk *c = entry_of(b, n);
   if (b->up) {
@@ -194,15 +197,15 @@ static void open_chunk(oa_batch *b, int64_t n) {
   atomic_store_explicit(&c->turn, 2 * n + 1, memory_order_release);
 }
 
-/* Sends a chunk up, or returns its block: done by the thread that ends its last part. */
+/* Sends a chunk up, or returns its block. The thread that ends its last part calls this. */
 static void close_chunk(oa_batch *b, int64_t n, const oa_section *p) {
   oa_chunk *c = entry_of(b, n);
   if (b->up && c->block && !stopped(b)) {
     int status = copy_chunk(b, c, p);
-    const int returned = oa_block_return_after(b->device, c->block, b->stream); /* some of it may be under way */
+    const int returned = oa_block_return_after(b->device, c->block, b->stream); /* some of its copy may be under way */
     if (!status) status = returned;
     if (status) note_failure(b, status, true);
-  } else if (c->block) { /* if it couldn't be waited for, it stays busy until its event can */
+  } else if (c->block) { /* a block that can't be waited for stays busy until its event can */
     oa_block_return(b->device, c->block);
   }
   c->block = NULL;
@@ -212,7 +215,7 @@ static void close_chunk(oa_batch *b, int64_t n, const oa_section *p) {
 static void work_part(oa_batch *b, const oa_chunk *c, const oa_section *p, int64_t at) {
   char *memory = c->block ? (char *)c->block->memory + at : NULL;
   int status;
-  if (stopped(b)) return; /* but every chunk is opened and closed: others may be waiting for its block */
+  if (stopped(b)) return; /* every chunk is opened and closed all the same: other threads may wait for its block */
   if (!b->up && (!memory || c->status)) {
     oa_chunks_retry_plain(b, p, c->status);
   } else if (!b->up) {
@@ -225,13 +228,13 @@ static void work_part(oa_batch *b, const oa_chunk *c, const oa_section *p, int64
   }
 }
 
-/* One thread's share of a batch. */
+/* The share of one thread in a batch. */
 static void work(void *data) {
   oa_batch *b = data;
   const oa_backend *backend = b->device->backend;
   int64_t number, at;
   void *saved;
-  /* The device is current for all that the thread does, rather than for each call. */
+  /* The device is current for all of the thread's work, rather than for each call. */
   const bool entered = backend->enter && backend->enter(b->device, &saved) == OA_OK;
   while (next_number(b, b->chunks * b->split, &number)) {
     const int64_t n = number / b->split;
@@ -252,7 +255,7 @@ static void work(void *data) {
   if (entered) backend->leave(b->device, saved);
 }
 
-/* One thread's share where the device's memory is this process's and every operation is complete when it returns. */
+/* The share of one thread on a synchronous device in host memory: copies straight into it. */
 static void work_here(void *data) {
   oa_batch *b = data;
   int64_t number;
@@ -278,7 +281,7 @@ static void work_here(void *data) {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Cuts the large moves into chunks of at most so many bytes. */
+/* Cuts the large moves into chunks of at most chunk_bytes. */
 static void cut(oa_batch *b, int64_t chunk_bytes) {
   b->bytes = chunk_bytes;
   b->chunks = 0;
@@ -289,7 +292,7 @@ static void cut(oa_batch *b, int64_t chunk_bytes) {
   }
 }
 
-/* Returns the size of a chunk: several are under way while the first is being filled, and the last takes little of the
+/* Returns the size of a chunk: several are under way while the first is filled, and the last takes little of the
  * time. */
 static int64_t chunk_of(int64_t bytes) {
   enum { CHUNKS = 4, GRAIN = 4096 };
@@ -299,8 +302,8 @@ static int64_t chunk_of(int64_t bytes) {
                                          : wanted;
 }
 
-/* Returns how many threads fill or drain; past: chunks are written past the caches. Of whole lines a few threads then
- * fill as many bytes as the bus takes. More would keep the device from the memory: it would read at half its speed. */
+/* Returns how many threads fill or drain; past: stores to chunks bypass the caches. A few threads then fill whole lines
+ * as fast as the bus takes them. More threads saturate the memory and halve the speed of the device's reads. */
 static int64_t threads_for(const oa_batch *b, bool past) {
   const int64_t threads = oa_threads_count();
   for (int i = 0; i < b->count && past; i++)

@@ -1,4 +1,4 @@
-/* A move: one array's copy, as it was planned. */
+/* A move: the planned copy of one array. */
 #ifndef OA_MOVE_H
 #define OA_MOVE_H
 
@@ -13,40 +13,40 @@ typedef struct oa_shape {
   int64_t *shape, *strides;
 } oa_shape;
 
-/* The trace's own: nothing else reads it. */
+/* owned by the trace: nothing else reads it */
 typedef struct oa_move_trace {
   const char *why;
   uint64_t region, checksum;
-  bool is_copy; /* the host's bytes are not the array's own memory, but a copy */
+  bool is_copy; /* the host's bytes are a copy, not the array's own memory */
 } oa_move_trace;
 
 typedef struct oa_move {
-  void *host;                /* regular: the lowest byte; else the element at index 0 */
-  uint64_t address;          /* of the first line on the device */
-  oa_lines lines;            /* regular: on both sides (start is not used); else one line on the device */
-  const oa_shape *irregular; /* how the host has the array, if not as lines; NULL otherwise */
+  void *host;                /* regular: the lowest byte; otherwise the element at index 0 */
+  uint64_t address;          /* address of the first line */
+  oa_lines lines;            /* regular: on both sides (start is not used); otherwise one line on the device */
+  const oa_shape *irregular; /* the host's shape, if not lines; otherwise NULL */
   const char *name;          /* for messages; NULL: the array has no name */
-  const void *allocation;    /* identifies the allocation around address: a driver's copy must not cross into another */
-  int64_t padding;           /* bytes behind the only line that hold nothing, so that they may travel too */
-  bool in_place; /* address is pinned memory, which the device uses as it is; no call uses it at the moment */
+  const void *allocation;    /* the allocation around address: a driver's copy must not cross into another one */
+  int64_t padding;           /* unused bytes after the only line, which may be copied, too */
+  bool in_place;             /* address is pinned memory that the device uses directly; no call uses it at the moment */
   /* owned by transfer/ */
-  struct oa_block *block; /* returned once all that is staged in it is drained */
-  const char *staged;     /* where its bytes lie in a block */
-  int64_t first;          /* its first chunk's number in the batch */
-  int64_t drained;        /* bytes that reached the array; atomically */
+  struct oa_block *block; /* returned once everything staged in it is drained */
+  const char *staged;     /* the place of its bytes in a block */
+  int64_t first;          /* the number of its first chunk in the batch */
+  int64_t drained;        /* bytes that reached the array; atomic */
   bool direct, torn;
   oa_move_trace trace;
 } oa_move;
 
-/* Where the ways to travel meet, in bytes. One set for the process; tests change it. */
+/* The sizes at which one way to travel replaces another, in bytes. The process has one set; tests change it. */
 extern struct oa_tuning {
   int64_t small;                   /* arrays up to this size are packed */
-  int64_t alone_most;              /* a batch of fewer bytes has one thread: waking others takes longer */
-  int64_t chunk_least, chunk_most; /* of a large array; multiples of 16, at most OA_LARGE_BYTES */
-  int64_t part_least;              /* of a chunk, that a thread fills or drains */
-  int64_t past_least, past_most;   /* of what is packed, of a batch in chunks: goes up past the caches; more, down */
-  int64_t past_threads;            /* that fill chunks past the caches */
-  int64_t split_least;             /* from here on backends that copy by themselves use several threads */
+  int64_t alone_most;              /* one thread copies a batch of fewer bytes: waking others takes longer */
+  int64_t chunk_least, chunk_most; /* bytes of a chunk: multiples of 16, at most OA_LARGE_BYTES */
+  int64_t part_least;              /* the least bytes of a chunk that one thread fills or drains */
+  int64_t past_least, past_most;   /* stores bypass the caches: up from least on (chunks: to most), down above it */
+  int64_t past_threads;            /* the threads that fill chunks past the caches */
+  int64_t split_least;             /* from this size on, backends that copy by themselves use several threads */
 } oa_tuning;
 
 #endif

@@ -1,17 +1,17 @@
-/* Small arrays: packed into one pinned block, neighbours on the device as one copy. */
+/* Small arrays: packed into one pinned block; neighbours on the device are one copy. */
 #include "device/staging.h"
 #include "transfer/batch.h"
 
 typedef struct packing {
   oa_block *block;
   int64_t used;
-  /* the run that is being formed: bytes that lie in the block as they do on the device */
+  /* the run that is being formed: bytes in the same order in the block and on the device */
   uint64_t address;
   const void *allocation;
   int64_t at, bytes, padding;
 } packing;
 
-/* Copies lines between the device and the block, where they lie packed at that place. */
+/* Copies lines between the device and that offset of the block, where they are packed. */
 static int copy_packed(const oa_batch *b, const packing *k, uint64_t address, int64_t at, oa_lines lines) {
   return oa_batch_copy(b, address, lines.pitch, (char *)k->block->memory + at, lines.width, lines.width, lines.count,
                        true);
@@ -23,7 +23,7 @@ static int end_run(const oa_batch *b, packing *k) {
   return bytes ? copy_packed(b, k, k->address, k->at, (oa_lines){0, bytes, bytes, 1}) : OA_OK;
 }
 
-/* Ends the block's last run. Up, the block is returned, to be free again after its copies; down, the moves own it. */
+/* Ends the block's last run. Up, the block is returned, and is free again after its copies; down, the moves own it. */
 static int end_block(const oa_batch *b, packing *k) {
   int status = end_run(b, k);
   oa_block *block = k->block;
@@ -35,7 +35,7 @@ static int end_block(const oa_batch *b, packing *k) {
   return status ? status : returned;
 }
 
-/* Returns whether a move lies on the device right behind the run, and the block has room for it. */
+/* Returns whether a move starts on the device where the run ends, and the block has room for it. */
 static bool joins_run(const packing *k, const oa_move *move) {
   const int64_t behind = k->bytes + k->padding;
   return k->bytes && move->lines.count == 1 && move->allocation == k->allocation &&
@@ -43,7 +43,7 @@ static bool joins_run(const packing *k, const oa_move *move) {
          k->at + behind + oa_lines_bytes(move->lines) <= (int64_t)k->block->nbytes;
 }
 
-/* Begins a run with the move, in a new block if this one is full. Sets *at to its place; k->block is NULL if there is
+/* Begins a run with the move, in a new block if this one is full. Sets *at to its offset; k->block is NULL if there is
  * no pinned memory. */
 static int begin_run(const oa_batch *b, packing *k, oa_move *move, int64_t *at) {
   const int64_t bytes = oa_lines_bytes(move->lines);
@@ -66,7 +66,7 @@ static int begin_run(const oa_batch *b, packing *k, oa_move *move, int64_t *at) 
   return OA_OK;
 }
 
-/* Finds room for a move and fills it, or has the device fill it; leaves move->staged NULL if there is no pinned
+/* Finds room for a move and fills it, or has the device fill it; move->staged stays NULL if there is no pinned
  * memory. */
 static int pack(const oa_batch *b, packing *k, oa_move *move) {
   const int64_t bytes = oa_lines_bytes(move->lines);

@@ -1,17 +1,17 @@
-/* Runs a batch: pinned arrays go directly, small ones packed, large ones in chunks. After a failure it reports which
- * arrays are new, old and torn. */
+/* Runs a batch: pinned arrays are copied directly, small ones packed, large ones in chunks. After a failure it reports
+ * which arrays are new, old and torn. */
 #include "transfer/transfer.h"
 
 #include "base/under_way.h"
 #include "device/staging.h"
 #include "transfer/batch.h"
+#include "transfer/chunks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A batch is on the stack of the function that works it off, and so is its error's text, which is set only if it
- * fails. */
+/* The batch and its error's text, which is set only if it fails, are on the stack of the function that runs it. */
 static oa_batch batch_of(oa_device *device, void *stream, oa_move *moves, int count, bool up, oa_saved_error *error) {
   return (oa_batch){.device = device,
                     .stream = stream,
@@ -27,7 +27,7 @@ static int by_address(const void *a, const void *b) {
   return (x->address > y->address) - (x->address < y->address);
 }
 
-/* Sorts the moves, so that neighbours on the device come one after the other. */
+/* Sorts the moves, so that neighbours on the device follow each other. */
 static void sort(oa_move *moves, int count) {
   for (int i = 1; i < count; i++) {
     if (by_address(&moves[i - 1], &moves[i]) <= 0) continue;
@@ -36,7 +36,7 @@ static void sort(oa_move *moves, int count) {
   }
 }
 
-/* Copies an array that the device uses where it lies in pinned memory. */
+/* Copies an array that the device uses directly in pinned memory. */
 static void copy_in_place(oa_move *move, bool up) {
   const oa_section p = oa_section_whole(move);
   const oa_lines *l = &move->lines;
@@ -55,8 +55,8 @@ static bool is_pinned(oa_device *device, const oa_move *move) {
          device->backend->pinned(device, move->host, (size_t)oa_lines_span(move->lines));
 }
 
-/* Issues the copy of an array whose host memory is pinned. Returns whether all of it was issued; if not, the move goes
- * in chunks. */
+/* Issues the copy of an array in pinned host memory. Returns whether all of it was issued; if not, the move travels in
+ * chunks. */
 static bool copy_direct(const oa_batch *b, const oa_move *move) {
   const oa_lines l = move->lines;
   return oa_batch_copy(b, move->address, l.pitch, move->host, l.pitch, l.width, l.count, true) == OA_OK;
@@ -78,8 +78,8 @@ static void count_moves(const oa_batch *b) {
   atomic_fetch_add_explicit(b->up ? &counts->bytes_up : &counts->bytes_down, bytes, memory_order_relaxed);
 }
 
-/* Sends up all but the large moves; *direct: some of it from memory that must not change before the stream was waited
- * for. */
+/* Sends up all but the large moves; *direct: some bytes are read from memory that must not change before the stream was
+ * waited for. */
 static int send_small(oa_batch *b, bool *direct) {
   sort(b->moves, b->count);
   for (int i = 0; i < b->count; i++) {
@@ -92,7 +92,7 @@ static int send_small(oa_batch *b, bool *direct) {
   return oa_pack_small(b);
 }
 
-/* Does as oa_transfer_up_holding, with the device current. */
+/* Does as oa_transfer_up_holding. The device is current. */
 static int send_up(oa_batch *b) {
   oa_device *device = b->device;
   bool direct = false;
@@ -104,8 +104,8 @@ static int send_up(oa_batch *b) {
   }
   if (status) /* the caller may free the memory on another stream, or change the host's bytes */
     oa_transfer_quiesce(device, b->stream);
-  else if (direct)
-    status = device->backend->stream_synchronize(device, b->stream);
+  else if (direct && (status = device->backend->stream_synchronize(device, b->stream)))
+    oa_device_quiesce(device);
   if (!status) count_moves(b);
   return status;
 }
@@ -115,7 +115,7 @@ int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int 
   oa_saved_error error;
   oa_batch b = batch_of(device, stream, moves, count, true, &error);
   b.held = held;
-  void *saved = NULL; /* first, because pinned memory is gone with a context that other code reset */
+  void *saved = NULL; /* first, because pinned memory ends with a context that other code resets */
   int status = backend->enter ? backend->enter(device, &saved) : OA_OK;
   if (status) return status;
   b.under_way = oa_batch_under_way(OA_TRACE_UP, device, moves, count);
@@ -139,8 +139,8 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
   sort(moves, count);
   const int status = oa_pack_small(&b);
   if (status) {
-    oa_transfer_quiesce(device, stream);
-    oa_transfer_cancel(device, moves, count);
+    const bool waited = oa_transfer_quiesce(device, stream);
+    oa_transfer_cancel(device, moves, count, waited);
   }
   return status;
 }
@@ -154,7 +154,7 @@ static enum fate fate_of(const oa_move *move) {
   return move->torn || (move->drained && !is_new) ? TORN : is_new ? NEW : OLD;
 }
 
-/* Adds "; a, b: word" to the text, with the names of the moves that had that fate. Returns whether there are any. */
+/* Appends "; a, b: word" to the text, with the names of the moves of that fate. Returns whether there are any. */
 static bool name_moves(char *text, size_t size, const oa_move *moves, int count, enum fate fate, const char *word) {
   bool any = false;
   for (int i = 0; i < count; i++) {
@@ -168,8 +168,8 @@ static bool name_moves(char *text, size_t size, const oa_move *moves, int count,
   return any;
 }
 
-/* After a failure: returns status if all arrays are old or all are new, else OA_ERROR_TORN with a text that says what
- * became of each. */
+/* After a failure: returns status if all arrays are old or all are new, otherwise OA_ERROR_TORN with a text that lists
+ * each kind. */
 static int report_torn(const oa_batch *b, int status) {
   char text[768] = "";
   const bool torn = name_moves(text, sizeof text, b->moves, b->count, TORN, "torn, old bytes and new");
@@ -181,7 +181,7 @@ static int report_torn(const oa_batch *b, int status) {
   return oa_fail(OA_ERROR_TORN, "copying back failed%s; %s", text, first.text);
 }
 
-/* Drains what is staged, and issues the copies to pinned arrays. Returns whether there are any of these. */
+/* Drains the staged moves, and issues the copies to pinned arrays. Returns whether there are any of these. */
 static bool receive_small(const oa_batch *b) {
   const bool synchronous = b->device->backend->flags & OA_SYNCHRONOUS;
   bool direct = false;
@@ -199,7 +199,7 @@ static bool receive_small(const oa_batch *b) {
   return direct;
 }
 
-/* Waits for the copies to pinned arrays; those that failed are retried in the plain way. */
+/* Waits for the copies to pinned arrays; failed ones are retried in the plain way. */
 static void settle_direct(oa_batch *b) {
   const int status = b->device->backend->stream_synchronize(b->device, b->stream);
   for (int i = 0; i < b->count; i++) {
@@ -231,13 +231,17 @@ int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int coun
   } else {
     count_moves(&b);
   }
-  oa_transfer_cancel(device, moves, count);
+  oa_transfer_cancel(device, moves, count, true);
   return status;
 }
 
-void oa_transfer_cancel(oa_device *device, oa_move *moves, int count) {
+void oa_transfer_cancel(oa_device *device, oa_move *moves, int count, bool waited) {
+  bool over = waited || oa_device_quiesce(device);
   for (int i = 0; i < count; i++) {
-    if (moves[i].block) oa_block_return(device, moves[i].block);
+    if (moves[i].block && over)
+      oa_block_return(device, moves[i].block);
+    else if (moves[i].block)
+      oa_block_lose(device, moves[i].block);
     moves[i].block = NULL;
     moves[i].staged = NULL;
   }

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Four lanes, so that it runs at the speed of memory. Not for adversaries: it tells whether bytes are the same
- * again. */
+/* Four lanes, so that it runs at the speed of memory. It is no protection against adversaries: it tells whether two
+ * sets of bytes are equal. */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t size) {
   const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
   uint64_t lanes[4] = {sum, sum ^ odd, sum + odd, ~sum}, words[4];
   for (; size >= sizeof words; bytes += sizeof words, size -= sizeof words) {
     memcpy(words, bytes, sizeof words);
-    for (int i = 0; i < 4; i++) { /* the high bits come back down, or they would never reach the low ones */
+    for (int i = 0; i < 4; i++) { /* the high bits return to the low ones, which they would not reach otherwise */
       lanes[i] = (lanes[i] ^ words[i]) * odd;
       lanes[i] ^= lanes[i] >> 32;
     }

@@ -53,7 +53,7 @@ class Routines(SphinxDirective):
             self.env.note_dependency(str(path))
 
     def _entry(self, library: Library, group: Group) -> nodes.Node:
-        function, said = group[0]
+        _, said = group[0]
         content = addnodes.desc_content("", nodes.paragraph(said.summary, said.summary))
         if said.deprecated:
             text = f"Deprecated: {said.deprecated}"
@@ -64,7 +64,7 @@ class Routines(SphinxDirective):
         return entry
 
     def _head(self, library: Library, group: Group) -> addnodes.desc_signature:
-        """Returns the names of the routines with their parameters, as the target of links to each."""
+        """Return the names of the routines with their parameters, as the target of links to each."""
         names = [function.name for function, _ in group]
         shown = ", ".join(names) if len(names) < 3 else f"{names[0]}, … {names[-1]}"
         head = addnodes.desc_signature("", "", _toc_name=shown, _toc_parts=(library.name, names[0]))
@@ -145,22 +145,20 @@ class Constants(Routines):
     def _note(self, library: Library, vendor: str, name: str, anchor: str, term: nodes.Element) -> None:
         full = f"offload_args.{library.name}.{name}"
         python, standard = self.env.domains.python_domain, self.env.domains.standard_domain
-        if full not in python.objects:
-            python.note_object(full, "data", anchor, location=term)
-        if ("vendor", vendor) not in standard.objects:
-            standard.note_object("vendor", vendor, anchor, location=term)
+        if full not in python.objects:  # as an alias it can be referred to, and is not in the index of the search
+            python.note_object(full, "data", anchor, aliased=True, location=term)
+        if ("vendor-constant", vendor) not in standard.objects:
+            standard.note_object("vendor-constant", vendor, anchor, location=term)
 
 
 class Prototypes(Routines):
-    """The functions of a library's header in C: `{prototypes} cublas`."""
-
-    has_content = False
+    """The functions of a library's header in C: `{prototypes} cublas` with the titles of sections, one a line."""
 
     def run(self) -> list[nodes.Node]:
         library = libraries()[self.arguments[0]]
         self._depends_on(library)
         found: list[nodes.Node] = []
-        for title, functions in sections(library).items():
+        for title, functions in ((title, sections(library)[title]) for title in self.content):
             lines = [f"{prototype(library, one, device)};" for one in functions for device in forms(library, one)]
             text = "\n".join(lines)
             block = nodes.literal_block(text, text, language="text", classes=["prototypes"])
@@ -184,7 +182,7 @@ class LibraryVariables(SphinxDirective):
 
 
 def _paragraphs(text: str) -> Iterator[nodes.Node]:
-    """Yields a comment as paragraphs, and its programs as blocks."""
+    """Yield a comment as paragraphs, and its programs as blocks."""
     parts: list[list[str]] = [[]]
     for line in text.splitlines():
         is_program = line.startswith("  ")

@@ -7,22 +7,23 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import textwrap
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from sphinx.application import Sphinx
-from sphinx.util.inspect import stringify_signature
+from typing import TYPE_CHECKING, Any
 
 import offload_args
 from offload_args import errors
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 RAISED = re.compile(rf"(?<![`\w.])({'|'.join(errors.__all__)})\b")
 NAME = re.compile(r"(?:^|(?<=[.:] ))((?:\w+, )*\w+): ", re.MULTILINE)
 
 
 def _names(thing: Any) -> set[str]:
-    """Returns the names of a function's parameters, or a class's."""
+    """Return the names of a function's parameters, or a class's."""
     try:
         return set(inspect.signature(thing).parameters)
     except (TypeError, ValueError):
@@ -30,7 +31,7 @@ def _names(thing: Any) -> set[str]:
 
 
 def _linked(text: str) -> str:
-    """Returns a text with its code as reStructuredText has it, and with links to the package's exceptions."""
+    """Return a text with its code as reStructuredText has it, and with links to the package's exceptions."""
     pieces = re.split(r"(`+[^`]+`+)", text)
     for at, piece in enumerate(pieces):
         if piece.startswith("`"):
@@ -42,7 +43,7 @@ def _linked(text: str) -> str:
 
 
 def _parameters(paragraph: str, names: set[str]) -> list[str]:
-    """Returns a paragraph that says what parameters are as a list, one item each; [] if it says none."""
+    """Return a paragraph that says what parameters are as a list, one item each; [] if it says none."""
     starts = [one for one in NAME.finditer(paragraph) if set(one[1].split(", ")) <= names]
     if not starts or starts[0].start():
         return []
@@ -55,15 +56,41 @@ def _parameters(paragraph: str, names: set[str]) -> list[str]:
     return lines
 
 
+def _see_also(text: str) -> str:
+    """Return what a docstring's last line names, as links: functions, and a page of the guide."""
+    groups = text.removeprefix("See also:").strip().removesuffix(".").split(";")
+    pieces = []
+    for group in groups:
+        links = []
+        for name in (one.strip() for one in group.split(",")):
+            page = re.fullmatch(r"docs/(.*)\.md", name)
+            links.append(f":doc:`/{page[1]}`" if page else f":py:obj:`{name} <offload_args.{name}>`")
+        pieces.append(", ".join(links))
+    return f":See also: {'; '.join(pieces)}"
+
+
+def _program(paragraph: str) -> list[str]:
+    """Return an indented paragraph as a block, which is coloured if it is Python."""
+    try:
+        ast.parse(textwrap.dedent(paragraph))
+    except SyntaxError:
+        return ["::", "", *paragraph.splitlines(), ""]
+    return [".. code-block:: python", "", *paragraph.splitlines(), ""]
+
+
 def rewritten(lines: list[str], names: set[str]) -> list[str]:
-    """Returns a docstring's lines as reStructuredText; names: of the parameters."""
+    """Return a docstring's lines as reStructuredText; names: of the parameters."""
     found: list[str] = []
     text = re.sub(r"(?<=\S)\n(?=1\. )", "\n\n", "\n".join(lines).strip("\n"))  # a list
     for paragraph in re.split(r"\n\s*\n", text):
         if paragraph.startswith(" "):  # a program
-            found += ["::", "", *paragraph.splitlines(), ""]
+            found += _program(paragraph)
+        elif paragraph.startswith("See also: "):
+            found += [_see_also(" ".join(paragraph.split())), ""]
+        elif items := _parameters(paragraph, names):
+            found += [":Parameters:", *(f"  {item}" for item in items), ""]
         else:
-            found += [*(_parameters(paragraph, names) or _linked(paragraph).splitlines()), ""]
+            found += [*_linked(paragraph).splitlines(), ""]
     return found
 
 
@@ -74,7 +101,7 @@ _GIVEN = set(
 
 
 def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Rewrites what autodoc reads of an object of the package."""
+    """Rewrite what autodoc reads of an object of the package."""
     if lines and lines[0].startswith("Alias for field number"):  # a named tuple's field without a comment
         lines[:] = []
     if name.startswith("offload_args"):
@@ -82,9 +109,9 @@ def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: 
 
 
 @cache
-def _stub() -> dict[str, ast.AST]:
-    """Returns what _core.pyi declares, by name: functions, classes and methods of classes."""
-    tree = ast.parse(Path(offload_args.__file__).with_name("_core.pyi").read_text())
+def _declared(path: Path) -> dict[str, ast.AST]:
+    """Return what a source or stub declares, by name: functions, classes and methods of classes."""
+    tree = ast.parse(path.read_text())
     found: dict[str, ast.AST] = {}
     for one in tree.body:
         if isinstance(one, (ast.FunctionDef, ast.ClassDef)):
@@ -95,23 +122,12 @@ def _stub() -> dict[str, ast.AST]:
     return found
 
 
-def sign(
-    app: Sphinx, kind: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
-) -> tuple[str, str | None] | None:
-    """Returns the signature with types of what is written in C, from the stub of the extension."""
-    if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
-        return "", None
-    if kind == "class" and any(one.startswith("_") for one in _names(thing)):  # fields that are a dataclass's own
-        found = inspect.signature(thing)
-        public = [one for one in found.parameters.values() if not one.name.startswith("_")]
-        found = found.replace(parameters=public, return_annotation=inspect.Signature.empty)
-        return stringify_signature(found, unqualified_typehints=True), None
-    if getattr(thing, "__module__", None) != "offload_args._core" and not (
-        kind == "class" and any(one.__module__ == "offload_args._core" for one in thing.__mro__)
-    ):
+def typed(thing: Any, names: list[str]) -> tuple[str, str | None] | None:
+    """Return the signature of the first of these names with its types; None if the extension's stub has none."""
+    if getattr(thing, "__module__", None) != "offload_args._core":
         return None
-    names = [f"{one.__name__}.__init__" for one in thing.__mro__] if kind == "class" else [thing.__qualname__]
-    declared = next((_stub()[one] for one in names if one in _stub()), None)
+    stub = _declared(Path(offload_args.__file__).with_name("_core.pyi"))
+    declared = next((stub[one] for one in names if one in stub), None)
     if not isinstance(declared, ast.FunctionDef):
         return None
     arguments = declared.args
@@ -125,5 +141,25 @@ def sign(
             arguments.kwarg,
             arguments.defaults,
         )
-    gives = ast.unparse(declared.returns) if declared.returns and kind != "class" else None
-    return f"({ast.unparse(arguments)})", gives
+    returns = ast.unparse(declared.returns) if declared.returns and not isinstance(thing, type) else None
+    return f"({ast.unparse(arguments)})", returns
+
+
+def sign(
+    app: Sphinx, kind: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, str | None] | None:
+    """Return the signature with types of what is written in C, from the stub of the extension."""
+    if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
+        return "", None
+    if kind == "class" and any(one.startswith("_") for one in _names(thing)):  # fields that are a dataclass's own
+        from sphinx.util.inspect import stringify_signature  # tests read this file without Sphinx
+
+        found = inspect.signature(thing)
+        public = [one for one in found.parameters.values() if not one.name.startswith("_")]
+        found = found.replace(parameters=public, return_annotation=inspect.Signature.empty)
+        return stringify_signature(found, unqualified_typehints=True), None
+    if kind == "class":
+        owner = next((one for one in thing.__mro__ if one.__module__ == "offload_args._core"), thing)
+        signed = typed(owner, [f"{one.__name__}.__init__" for one in thing.__mro__])
+        return (signed[0], None) if signed else None
+    return typed(thing, [getattr(thing, "__qualname__", "")])

@@ -14,7 +14,7 @@ from pathlib import Path
 from _records import libraries
 
 from bindings.declarations import entries
-from bindings.emit.portable import portable_header
+from bindings.emit.blas_dispatch import portable_header
 
 INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
 # Those that a program includes; graph.h and routine.h serve the package's own extension.
@@ -24,7 +24,12 @@ HEADERS = {
     "offload_args.hpp": "The same for C++17: regions that end by themselves, failures as exceptions.",
     "offload_args/launch.h": "Kernels of the program's own: modules and launches.",
     "offload_args/kernel.h": "Kernels in C and C++ for the host, and one source for GPUs and the CPU.",
+    "offload_args/kernel_call.h": "A call of such a kernel; kernel.h includes it.",
+    "offload_args/kernel_elements.h": "Elements, shared memory and threads of such a kernel; kernel.h includes it.",
+    "offload_args/kernel_partitions.h": "Partitions: each thread's own elements; kernel.h includes it.",
     "offload_args/shim.h": "Calls of a library that offload_args does not know.",
+    "offload_args/chain.h": "Captured calls of a region, run again by one launch.",
+    "offload_args/accelerate.h": "Calls of BLAS of unmodified programs.",
     "offload_args/testing.h": "Simulated devices and failing calls, for tests.",
     "offload_args/python.h": "Extensions of Python in C, C++ and Cython.",
     "offload_args/pybind11.hpp": "Pointers as arguments of functions that pybind11 wraps.",
@@ -59,18 +64,18 @@ class Unit:
 
 
 def _text(comment: list[str]) -> str:
-    """Returns a comment's text without its marks."""
+    """Return a comment's text without its marks."""
     lines = [re.sub(r"^/\*|^ \*(?!/)", "", line) for line in comment]
     lines[-1] = re.sub(r" ?\*/$", "", lines[-1])
     return "\n".join(line.removeprefix(" ").rstrip() for line in lines).strip("\n")
 
 
 def is_cpp(name: str) -> bool:
-    return name.endswith((".hpp", "kernel.h"))
+    return name.endswith(".hpp") or "/kernel" in name
 
 
 def _without_bodies(code: list[str]) -> list[str]:
-    """Returns declarations of C++ without what functions do, and what classes have for themselves."""
+    """Return declarations of C++ without what functions do, and what classes have for themselves."""
     kept: list[str] = []
     hidden = ""
     for line in code:
@@ -90,7 +95,7 @@ def _without_bodies(code: list[str]) -> list[str]:
 
 
 def units(text: str, cpp: bool = False) -> Iterator[Unit]:
-    """Yields what a header has: first its own comment, then its declarations."""
+    """Yield what a header has: first its own comment, then its declarations."""
     unit, section = Unit(), ""
     comment: list[str] | None = None
     for line in [*text.splitlines(), ""]:
@@ -115,7 +120,7 @@ def units(text: str, cpp: bool = False) -> Iterator[Unit]:
 
 
 def _expanded(text: str) -> str:
-    """Returns a header with the lines that it makes from a .def file."""
+    """Return a header with the lines that it makes from a .def file."""
     listed = r'^#define (OA_\w+)\((.*)\) (.*)\n#include "offload_args/(\w+)\.def"\n#undef \1\n'
 
     def lines(found: re.Match[str]) -> str:
@@ -131,7 +136,7 @@ def _expanded(text: str) -> str:
 
 
 def header(name: str) -> list[Unit]:
-    """Returns what a public header has, by its name in an #include."""
+    """Return what a public header has, by its name in an #include."""
     text = portable_header(list(libraries().values())) if name == "offload_args_blas.h" else None
     found = list(units(_expanded(text or (INCLUDE / name).read_text()), is_cpp(name)))
     for one in found:
@@ -139,7 +144,7 @@ def header(name: str) -> list[Unit]:
             one.code.pop()
         one.code = _without_bodies(one.code)
         one.comment = "" if re.match(r"\[?cffi ", one.comment) else one.comment
-    return [one for one in found if one.section not in _HIDDEN and (one.comment or one.code and not is_cpp(name))]
+    return [one for one in found if one.section not in _HIDDEN and (one.comment or (one.code and not is_cpp(name)))]
 
 
 INDEX = """# The C API
@@ -157,7 +162,7 @@ One page a header. {{doc}}`/guide/embedding` shows how a program includes and li
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yields the name and the text of each page."""
+    """Yield the name and the text of each page."""
     names = {name: re.sub(r"\W", "-", Path(name).name) for name in HEADERS}
     listed = [f"- [{name}]({names[name]}.md): {text}" for name, text in HEADERS.items()]
     for name, library in libraries().items():

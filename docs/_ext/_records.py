@@ -1,7 +1,7 @@
 """The reference of the vendors' routines as data: its pages, and the entries of each, from the generator's records.
 
-A page has the families of one section of a roles file: those below a line `# -- level 2 ---`. Routines that differ in
-dtypes only share an entry.
+A page has the families of one section of a roles file, those below a line `# -- level 2 ---`, or a part of them.
+Routines that differ in dtypes only share an entry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Group = list[tuple[Function, Description]]
 
 @cache
 def libraries() -> dict[str, Library]:
-    """Returns every library that is bound, by name."""
+    """Return every library that is bound, by name."""
     return {one.name: one for one in roles.load()}
 
 
@@ -33,7 +33,7 @@ _read = cache(roles.read_roles)
 
 @cache
 def _headings(file: str) -> dict[str, str]:
-    """Returns the heading above each family of a roles file."""
+    """Return the heading above each family of a roles file."""
     found: dict[str, str] = {}
     heading = ""
     for line in (ROLES / f"{file}.toml").read_text().splitlines():
@@ -44,8 +44,62 @@ def _headings(file: str) -> dict[str, str]:
     return found
 
 
+# The subjects of headings that have too many functions for a page, each with the names that it takes, in this order.
+SUBJECTS = {
+    "Level 2": (("Level 2 on band and packed matrices", r"[sdcz][ghst][bp](mv|sv|r2?)(_|$)"),),
+    "Level 3": (("Level 3 on triangles", r"[sdcz](sy|he|tr)"),),
+    "Solvers in mixed precision": (("Least squares in mixed precision", r"\w+gels$"),),
+    "Lower and mixed precision": (("Vectors in lower and mixed precision", r"(\w*amax|\w*amin|[a-z]+)_ex$"),),
+    "Functions on arrays": (
+        ("Causal convolutions", r"\w*causal"),
+        ("Convolutions", r"\w*(conv|filter|im2col)"),
+        ("Normalization", r"\w*(norm|lrn)"),
+        ("Recurrent networks, attention, CTC loss", r"\w*(rnn|attn|ctc)"),
+    ),
+    "Settings, and what the library says of itself and of its objects": (
+        ("Settings of recurrent networks, attention, CTC loss", r"\w*(rnn|attn|ctc|seq_data)"),
+        ("Settings of convolutions", r"\w*conv(?!\w*_get_buffer)"),
+        ("Settings of normalization", r"\w*(norm|lrn|_bn_)"),
+        ("Settings of tensors and filters", r"\w*(tensor|filter|transform|reduction)"),
+    ),
+}
+# So many entries make a page of some 15,000 pixels; a heading with more is divided by subjects, then by forms.
+MOST = 24
+FORMS = {"": "", "_batched": ", batches", "_strided_batched": ", strided batches"}
+
+
+def _divided(library: Library, title: str, functions: list[Function]) -> Iterator[tuple[str, list[Function]]]:
+    """Yield a heading's functions as pages with their titles."""
+    if len(groups(library, functions)) <= MOST:
+        yield title, functions
+        return
+    found: dict[str, list[Function]] = {title: []}
+    for function in functions:
+        fitting = (subject for subject, names in SUBJECTS.get(title, ()) if re.match(names, function.name))
+        found.setdefault(next(fitting, title), []).append(function)
+    for subject, part in found.items():
+        if len(groups(library, part)) <= MOST:
+            yield subject, part
+            continue
+        for form, words in FORMS.items():
+            of_form = [function for function in part if (function.form if function.form in FORMS else "") == form]
+            yield subject + words, of_form
+
+
+@cache
+def _sections(name: str) -> dict[str, list[Function]]:
+    library = libraries()[name]
+    divided = (_divided(library, title, functions) for title, functions in headings(library).items())
+    return {title: functions for parts in divided for title, functions in parts if functions}
+
+
 def sections(library: Library) -> dict[str, list[Function]]:
-    """Returns the functions below each heading of a library's roles file, and of those that it extends."""
+    """Return the functions of each page of a library: those below a heading, or a part of them."""
+    return _sections(library.name)
+
+
+def headings(library: Library) -> dict[str, list[Function]]:
+    """Return the functions below each heading of a library's roles file, and of those that it extends."""
     files = [library.name, *_read(library.name).get("extends", [])]
     headings = {family: title for file in reversed(files) for family, title in _headings(file).items()}
     found: dict[str, list[Function]] = {title: [] for file in reversed(files) for title in _headings(file).values()}
@@ -55,7 +109,7 @@ def sections(library: Library) -> dict[str, list[Function]]:
 
 
 def constants(library: Library) -> dict[str, dict[str, tuple[str, int]]]:
-    """Returns the constants of a library's module, by the vendor's type and name: the name here, and the value."""
+    """Return the constants of a library's module, by the vendor's type and name: the name here, and the value."""
     types = {kind: dict(values) for kind, values in library.api["enums"].items()}
     for one in _read(library.name).get("enums", {}).values():
         types.setdefault(one["type"], {}).update(one.get("values", {}))
@@ -68,7 +122,7 @@ def constants(library: Library) -> dict[str, dict[str, tuple[str, int]]]:
 
 
 def vendor_names(library: Library, function: Function) -> Iterator[tuple[str, str]]:
-    """Yields the vendor's functions behind a routine, with a remark to each."""
+    """Yield the vendor's functions behind a routine, with a remark to each."""
     older = library.older
     is_old = older is not None and function.symbol in older.only
     yield function.symbol, f"in versions before {older.before} only" if older and is_old else ""
@@ -81,12 +135,12 @@ def vendor_names(library: Library, function: Function) -> Iterator[tuple[str, st
 
 
 def slug(title: str) -> str:
-    """Returns a title as the name of a file."""
+    """Return a title as the name of a file."""
     return re.sub(r"[^a-z0-9]+", "-", title.casefold()).strip("-")
 
 
 def groups(library: Library, functions: Iterable[Function]) -> list[Group]:
-    """Returns the functions, those that differ in dtypes only together."""
+    """Return the functions, those that differ in dtypes only together."""
     found: dict[tuple[object, ...], Group] = {}
     for function in functions:
         said = describe(library, function)
@@ -101,7 +155,7 @@ def groups(library: Library, functions: Iterable[Function]) -> list[Group]:
 
 
 def letters(group: Group) -> dict[tuple[str, ...], str]:
-    """Returns a letter for the dtypes, one a function, that stand at one place in a group's texts: T, R, U, V."""
+    """Return a letter for the dtypes, one a function, that stand at one place in a group's texts: T, R, U, V."""
     if len(group) == 1:
         return {}
     said = [one for _, one in group]
@@ -111,14 +165,14 @@ def letters(group: Group) -> dict[tuple[str, ...], str]:
 
 
 def joined(texts: tuple[str, ...], letters: dict[tuple[str, ...], str]) -> str:
-    """Returns texts that differ in dtypes only as one, with letters in their places."""
+    """Return texts that differ in dtypes only as one, with letters in their places."""
     columns = zip(*map(DTYPES.findall, texts), strict=True)
     words = iter([letters.get(column, " / ".join(dict.fromkeys(column))) for column in columns])
     return DTYPES.sub(lambda _: next(words), texts[0])
 
 
 def _linked(text: str) -> str:
-    """Returns a text with links to the exceptions that it names."""
+    """Return a text with links to the exceptions that it names."""
     return re.sub(rf"\b({'|'.join(errors.__all__)})\b", r"{py:exc}`~offload_args.\1`", text)
 
 
@@ -173,18 +227,34 @@ By their types in the header of {title}.
 ```{{vendor-constants}} {name}
 ```
 """
-HEADER = """# offload_args_{name}.h
+HEADER = """# offload_args_{name}.h{part}
 
 Each function returns an `oa_status`. Sizes are `int64_t`; numbers are passed by value, and results come through the
 last parameter. The forms that end in `_device` take numbers and results as device pointers.
 
 ```{{prototypes}} {name}
+{titles}
 ```
 """
+# So many functions make a page of prototypes.
+MOST_PROTOTYPES = 400
+
+
+def c_pages(library: Library) -> dict[str, list[str]]:
+    """Return the pages of a library's prototypes: their names, and the titles of the sections on each."""
+    found: dict[str, list[str]] = {}
+    count = MOST_PROTOTYPES
+    for title, functions in sections(library).items():
+        count += len(functions)
+        if count > MOST_PROTOTYPES:
+            found[f"c-{len(found) + 1}" if found else "c"] = []
+            count = len(functions)
+        found[list(found)[-1]].append(title)
+    return found
 
 
 def _classes(library: Library) -> Iterator[str]:
-    """Yields the entries of what a library's module has beside functions and constants."""
+    """Yield the entries of what a library's module has beside functions and constants."""
     for kind in library.object_kinds:
         made = f"a ``{kind.type}``, which ``{kind.destroy}`` ends."
         yield f".. py:class:: {kind.name}\n\n   A :py:class:`~offload_args.objects.LibraryObject`: {made}\n"
@@ -194,9 +264,9 @@ def _classes(library: Library) -> Iterator[str]:
 
 
 def _library_page(library: Library, has_guide: bool) -> str:
-    """Returns the page of a library: its sections, its constants and classes, and the functions that are not bound."""
+    """Return the page of a library: its sections, its constants and classes, and the functions that are not bound."""
     wide = sum(1 for one in library.functions if one.wide_symbol)
-    listed = [*map(slug, sections(library)), *(["constants"] if library.constants else []), "c"]
+    listed = [*map(slug, sections(library)), *(["constants"] if library.constants else []), *c_pages(library)]
     text = LIBRARY.format(
         name=library.name,
         title=library.title,
@@ -219,12 +289,14 @@ def _section_page(library: Library, title: str, functions: list[Function]) -> st
 
 
 def pages(guide: Path) -> Iterator[tuple[str, str]]:
-    """Yields the name and the text of each page; guide: the folder that may have a page on a library."""
+    """Yield the name and the text of each page; guide: the folder that may have a page on a library."""
     yield "libraries.md", LIBRARIES.format(pages="\n".join(f"{name}/index" for name in libraries()))
     for library in libraries().values():
         words = {"name": library.name, "title": library.title}
         yield f"{library.name}/index.md", _library_page(library, (guide / f"{library.name}.md").exists())
-        yield f"{library.name}/c.md", HEADER.format(**words)
+        for page, titles in c_pages(library).items():
+            part = f": {titles[0]}" if len(c_pages(library)) > 1 else ""
+            yield f"{library.name}/{page}.md", HEADER.format(**words, part=part, titles="\n".join(titles))
         if library.constants:
             yield f"{library.name}/constants.md", CONSTANTS.format(**words)
         for title, functions in sections(library).items():

@@ -15,8 +15,9 @@ from sphinx.errors import ExtensionError
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # The order of the pages; an example that is not here comes last.
 ORDER = (
-    "hello_gemv vendor_call power_iteration principal_components least_squares poisson_cg gaussian_process image_svd "
-    "vector_add relu_chain block_sum stencil mandelbrot lenet_digits matmul_cubin"
+    "hello_gemv vendor_call power_iteration principal_components least_squares poisson_cg implicit_heat "
+    "gaussian_process spectral_clustering image_svd vector_add relu_chain block_sum stencil mandelbrot lenet_digits "
+    "matmul_cubin"
 ).split()
 
 
@@ -55,6 +56,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         "notebook_extensions": set(),  # the programs read their command lines
         "download_all_examples": False,
         "default_thumb_file": str(Path(app.confdir) / "_static" / "program.svg"),
+        "remove_config_comments": True,
         "min_reported_time": float("inf"),
         "show_memory": False,
         "show_signature": False,

@@ -20,7 +20,7 @@ from sphinx.application import Sphinx  # noqa: E402
 
 
 def write_pages(app: Sphinx) -> None:
-    """Writes the generated pages: those that changed, so that only these are read again."""
+    """Write the generated pages: those that changed, so that only these are read again."""
     folder = Path(app.srcdir, "reference", "_generated")
     texts = {**dict(_records.pages(Path(app.srcdir, "guide"))), **dict(_headers.pages())}
     for path in folder.rglob("*.md"):
@@ -34,9 +34,11 @@ def write_pages(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Adds the directives and what autodoc needs."""
+    """Add the directives and what autodoc needs."""
     app.setup_extension("sphinx.ext.autodoc")
     app.add_object_type("vendor", "vendor", objname="vendor's function")
+    app.add_object_type("vendor-constant", "vendor-constant", objname="vendor's constant")
+    app.registry.domain_object_types["std"]["vendor-constant"].attrs["searchprio"] = 2  # below all others
     app.add_directive("routines", _directives.Routines)
     app.add_directive("vendor-constants", _directives.Constants)
     app.add_directive("prototypes", _directives.Prototypes)
@@ -47,4 +49,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", _docstrings.rewrite)
     app.connect("autodoc-process-signature", _docstrings.sign)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "2", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,10 +9,29 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 import numpy as np
 
 from offload_args import In, InOut, Scratch, offload_args
+
+
+def check(power: Any, A: np.ndarray, options: argparse.Namespace) -> float:
+    """Compare the extension with NumPy: for the matrix, and for its transpose, which has the same eigenvalue."""
+    n = len(A)
+    x, z, y = np.ones(n), np.ones(n), np.ones(n)
+    with offload_args(In(A), InOut(x), InOut(z), Scratch(n, A.dtype), device=options.device) as (dA, dx, dz, dy):
+        found = float(power.iterate(dA, dx, dy, options.steps))
+        power.iterate(dA.T, dz, dy, options.steps)
+    for matrix, vector in ((A.T, z), (A, x)):
+        y = np.ones(n)
+        for _ in range(options.steps):
+            y = matrix @ y
+            expected = float(np.linalg.norm(y))
+            y /= expected
+        np.testing.assert_allclose(vector, y, rtol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    return found
 
 
 def main() -> int:
@@ -28,18 +47,10 @@ def main() -> int:
     n = options.size
     i, j = np.indices((n, n))
     A = 1 / (1.0 + abs(i - j))
-    x = np.ones(n)
-    with offload_args(In(A), InOut(x), Scratch(n, A.dtype), device=options.device) as (dA, dx, dy):
-        found = power.iterate(n, dA, dx, dy, options.steps)
-    y = np.ones(n)
-    for _ in range(options.steps):
-        y = A @ y
-        expected = float(np.linalg.norm(y))
-        y /= expected
+    found = check(power, A, options)
     print(f"{found:.12f}")
-    print(f"NumPy: {expected:.12f}")
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(x, y, rtol=1e-9)
+    check(power, A * (1 + j / n), options)
+    check(power, np.asfortranarray(A * (1 + j / n)), options)
     return 0
 
 

@@ -1,9 +1,9 @@
-/* Reads arguments: NumPy arrays through __array_struct__, and the tuples that other arguments are resolved to. */
+/* Reads arguments: NumPy arrays through __array_struct__, and tuples that stand for other arguments. */
 #include "module.h"
 
 #include <string.h>
 
-/* NumPy's array interface, as its documentation gives it. */
+/* NumPy's array interface, as documented. */
 typedef struct {
   int two;
   int nd;
@@ -37,20 +37,20 @@ static int dtype_of(char kind, int itemsize) {
   return -1;
 }
 
-/* Returns the oa_dtype of an array whose dtype NumPy itself lacks, such as ml_dtypes' bfloat16; -1 if devices can't
- * hold it, or with an exception. */
+/* Returns the oa_dtype of an array with a dtype that NumPy itself lacks, such as ml_dtypes' bfloat16; -1 if devices
+ * can't hold it, or with an exception. */
 static int dtype_by_name(PyObject *array) {
   PyObject *dtype = attribute(array, python.dtype);
   PyObject *name = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "name");
   const char *text = name == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
-  int found = -1;
+  int number = -1;
 #define OA_DTYPE(name, type, nbytes, kind, its_text) \
-  if (text != NULL && kind == 0 && OA_##name != OA_ANY && strcmp(text, its_text) == 0) found = OA_##name;
+  if (text != NULL && kind == 0 && OA_##name != OA_ANY && strcmp(text, its_text) == 0) number = OA_##name;
 #include "offload_args/dtypes.def"
 #undef OA_DTYPE
   Py_XDECREF(name);
   Py_XDECREF(dtype);
-  return found;
+  return number;
 }
 
 int read_ndarray(Item *item, oa_array *array, int *flags) {
@@ -76,9 +76,9 @@ int read_ndarray(Item *item, oa_array *array, int *flags) {
 int read_tuple(Item *item, oa_array *array, int *device, oa_region_options *options) {
   PyObject *shape, *strides, *stream;
   unsigned long long address;
-  int found;
+  int number;
   if (!PyArg_ParseTuple(item->source, "iO!O!KiiO", &array->dtype, &PyTuple_Type, &shape, &PyTuple_Type, &strides,
-                        &address, &array->flags, &found, &stream))
+                        &address, &array->flags, &number, &stream))
     return -1;
   array->ndim = (int32_t)PyTuple_Size(shape);
   item->dims = PyMem_Calloc(2 * (size_t)array->ndim + 1, sizeof *item->dims);
@@ -91,7 +91,7 @@ int read_tuple(Item *item, oa_array *array, int *device, oa_region_options *opti
   array->shape = item->dims;
   array->strides = item->dims + array->ndim;
   array->data = (void *)(uintptr_t)address;
-  if (*device < 0 && found >= 0) *device = found;
+  if (*device < 0 && number >= 0) *device = number;
   if (stream != Py_None) {
     options->wait_stream = PyLong_AsVoidPtr(stream);
     if (PyErr_Occurred()) return -1;

@@ -1,4 +1,4 @@
-/* Functions on single arrays: update, whether they are lent, and their residency. */
+/* Functions on single arrays: updates, whether they are lent, and their residency. */
 #include "module.h"
 
 /* (array, device): calls an update function of the core with them. */
@@ -31,7 +31,7 @@ static void end_update(PyObject *capsule) {
   Py_END_ALLOW_THREADS
 }
 
-/* The update that this thread's call began. */
+/* The update that a call on this thread began. */
 static _Thread_local oa_writing *begun;
 static int begin_update(const oa_array *array, int device) { return oa_update_begin(array, device, &begun); }
 
@@ -46,30 +46,30 @@ static PyObject *update_begin(PyObject *Py_UNUSED(module), PyObject *arguments) 
   return capsule;
 }
 
-/* Asks something of an array with the lock of lent arrays held. */
+/* Asks a question about an array, with the lock of lent arrays held. */
 static PyObject *ask(PyObject *array, int (*question)(const Held *)) {
-  Held one = {0};
+  Held held = {0};
   Item item = {.source = Py_NewRef(array)};
   oa_array read = {0};
-  int flags, result = keep_alive(&one, array) < 0 ? -1 : read_ndarray(&item, &read, &flags);
+  int flags, result = keep_alive(&held, array) < 0 ? -1 : read_ndarray(&item, &read, &flags);
   if (result > 0) {
-    find_bytes(&one, &read);
+    find_bytes(&held, &read);
     lock_lent();
-    result = question(&one);
+    result = question(&held);
     unlock_lent();
   }
   release_item(&item);
-  release_one(&one);
+  release_one(&held);
   return result < 0 ? NULL : PyBool_FromLong(result);
 }
 
 /* (array) -> whether it is a lent array, or a part of one */
 static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, is_lent); }
 
-/* (array) -> the same; it is read-only then */
+/* (array) -> the same; the array is then read-only */
 static PyObject *lock_array(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, lock_if_lent); }
 
-/* (array, device): calls a residency function of the core, which needs the array's owner too. */
+/* (array, device): calls a residency function of the core, which also needs the array's owner. */
 static PyObject *reside(PyObject *arguments, int (*function)(const oa_array *, int)) {
   Item item = {0};
   Held held = {0};

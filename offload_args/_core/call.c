@@ -1,19 +1,7 @@
-/* offload_args.call: one function called in a region of its own, with the arrays among its arguments. */
-#include "region.h"
+/* offload_args.call: calls one function in a region of its own, with the arrays among its arguments. */
+#include "call.h"
 
 #include <string.h>
-
-/* How an argument reaches the function: unchanged, as a pointer, or not at all. */
-enum role { PASSED, LENT, OPTION };
-
-typedef struct {
-  PyObject *const *values; /* the positional arguments after the function, then the keyword arguments; borrowed */
-  PyObject *names;         /* of the keyword arguments; borrowed; NULL: there are none */
-  Py_ssize_t positional, count;
-  char *roles, few[32];
-  uint64_t reused; /* by position, and after find_lent() by place among those lent */
-  Options options;
-} Call;
 
 /* Takes the options out of the keyword arguments. Returns 0, or -1 with an exception. */
 static int take_options(Call *call) {
@@ -21,31 +9,34 @@ static int take_options(Call *call) {
     const int option = find_option(PyTuple_GetItem(call->names, i - call->positional), RESIDENT);
     if (option < 0) return -1;
     if (option == RESIDENT) continue; /* an argument of the function */
-    call->options.given[option] = Py_NewRef(call->values[i]);
+    call->options.values[option] = Py_NewRef(call->values[i]);
     call->roles[i] = OPTION;
   }
   return read_options(&call->options);
 }
 
-/* Returns 1 if call() lends an argument, otherwise 0; -1 with an exception. */
-static int is_lent_by_call(PyObject *argument) {
+int is_lent_by_call(PyObject *argument) {
   if (Py_TYPE(argument) == (PyTypeObject *)python.ndarray) return 1;
   if (PyFloat_CheckExact(argument) || PyLong_CheckExact(argument)) return 0;
-  PyObject *found = PyObject_CallFunctionObjArgs(python.is_array, argument, NULL);
-  Py_XDECREF(found);
-  return found == NULL ? -1 : found == Py_True;
+  PyObject *result = PyObject_CallFunctionObjArgs(python.is_array, argument, NULL);
+  Py_XDECREF(result);
+  return result == NULL ? -1 : result == Py_True;
 }
 
-/* Returns the arguments that are lent as a tuple, in their order; NULL with an exception. */
-static PyObject *find_lent(Call *call) {
-  Py_ssize_t count = 0, at = 0;
+/* Finds the role of each argument. Returns 0, or -1 with an exception. */
+static int find_roles(Call *call) {
   for (Py_ssize_t i = 0; i < call->count; i++) {
     const int lent = call->roles[i] == OPTION ? 0 : is_lent_by_call(call->values[i]);
-    if (lent < 0) return NULL;
+    if (lent < 0) return -1;
     if (lent) call->roles[i] = LENT;
-    count += lent;
   }
-  PyObject *lent = PyTuple_New(count); /* no other code runs before it is filled */
+  return 0;
+}
+
+PyObject *lent_of(Call *call) {
+  Py_ssize_t count = 0, at = 0;
+  for (Py_ssize_t i = 0; i < call->count; i++) count += call->roles[i] == LENT;
+  PyObject *lent = PyTuple_New(count); /* no other code runs before the tuple is filled */
   uint64_t reused = 0;
   for (Py_ssize_t i = 0; lent != NULL && i < call->count; i++) {
     if (call->roles[i] != LENT) continue;
@@ -57,7 +48,7 @@ static PyObject *find_lent(Call *call) {
 }
 
 /* Calls the function with pointers in place of the lent arguments. Returns its value; NULL with an exception. */
-static PyObject *call_with(const Call *call, PyObject *function, PyObject *pointers) {
+static PyObject *call_with(const Call *call, void *function, PyObject *pointers) {
   PyObject *result = NULL, *passed = PyTuple_New(call->positional), *keywords = NULL;
   Py_ssize_t next = 0;
   int failed = passed == NULL;
@@ -96,19 +87,19 @@ static void leave_raising(Region *self) {
   PyErr_Restore(type, newer, traceback);
 }
 
-/* Calls the function in a region that lends the arguments. Returns its value; NULL with an exception. */
-static PyObject *call_in_region(const Call *call, PyObject *function, PyObject *lent, Options *options) {
+PyObject *call_in_region(Call *call, PyObject *lent, Body *body, void *context) {
   PyObject *result = NULL, *none[2];
   Region *self = (Region *)region_new((PyTypeObject *)python.region, NULL, NULL);
   if (self == NULL) return NULL;
   atomic_store(&self->state, BUSY);
-  region_prepare(self, lent, options, none);
+  region_prepare(self, lent, &call->options, none);
   self->once = 1;
+  self->of_kernel = call->of_kernel;
   self->reused = call->reused;
   PyObject *pointers = region_enter_open(self);
   atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
   if (pointers != NULL) {
-    result = call_with(call, function, pointers);
+    result = body(call, context, pointers);
     if (result == NULL)
       leave_raising(self);
     else if (region_leave(self, NULL) < 0)
@@ -119,8 +110,8 @@ static PyObject *call_in_region(const Call *call, PyObject *function, PyObject *
   return result;
 }
 
-/* Returns 1 if a function belongs to cffi: it is a pointer of cffi's, or from a compiled cffi library; otherwise 0, or
- * -1 with an exception. Remembers the last static type that is not cffi's. */
+/* Returns 1 if a function belongs to cffi: it is a cffi pointer, or from a compiled cffi library. Otherwise returns 0,
+ * or -1 with an exception. Remembers the last static type that is not cffi's. */
 static int is_of_cffi(PyObject *function) {
   static _Atomic(PyTypeObject *) known;
   PyTypeObject *type = Py_TYPE(function);
@@ -132,49 +123,49 @@ static int is_of_cffi(PyObject *function) {
   if (type == atomic_load_explicit(&known, memory_order_relaxed)) return 0;
   PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
   if (module == NULL) return -1;
-  const int found = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_cffi_backend") == 0;
+  const int is_cffi = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_cffi_backend") == 0;
   Py_DECREF(module);
-  if (!found && !(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE))
+  if (!is_cffi && !(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE))
     atomic_store_explicit(&known, type, memory_order_relaxed);
-  return found;
+  return is_cffi;
 }
 
-/* Returns the function, or a callable that calls a function of cffi with pointers: a new reference; NULL with an
+/* Returns the function, or for a function of cffi a callable that calls it with pointers: a new reference; NULL with an
  * exception. */
 static PyObject *adapted(PyObject *function) {
   const int of_cffi = is_of_cffi(function);
   if (of_cffi <= 0) return of_cffi < 0 ? NULL : Py_NewRef(function);
   PyObject *module = PyImport_ImportModule("offload_args._cffi");
-  PyObject *found = module == NULL ? NULL : PyObject_CallMethod(module, "adapted", "O", function);
+  PyObject *callable = module == NULL ? NULL : PyObject_CallMethod(module, "adapted", "O", function);
   Py_XDECREF(module);
-  return found;
+  return callable;
 }
 
 /* Returns the positions of the arguments that the function is known to read many times, as bits. */
 static uint64_t find_reused(PyObject *function) {
-  PyObject *known = PyDict_GetItem(python.reused, function); /* NULL of what has no hash, too */
+  PyObject *known = PyDict_GetItem(python.reused, function); /* also NULL if it has no hash */
   return known == NULL ? 0 : PyLong_AsUnsignedLongLongMask(known);
 }
 
 /* (function, *arguments, **keywords) -> the function's value */
-static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count, PyObject *names) {
+static PyObject *call(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count, PyObject *names) {
   if (count < 1) {
     PyErr_SetString(PyExc_TypeError, "call() missing 1 required positional argument: 'function'");
     return NULL;
   }
-  Call made = {.values = given + 1, .names = names, .positional = count - 1};
-  made.count = made.positional + (names != NULL ? PyTuple_Size(names) : 0);
-  made.roles = made.count > (Py_ssize_t)sizeof made.few ? PyMem_Malloc((size_t)made.count) : made.few;
-  if (made.roles == NULL) return PyErr_NoMemory();
-  memset(made.roles, PASSED, (size_t)made.count);
-  made.reused = find_reused(given[0]);
-  PyObject *lent = take_options(&made) < 0 ? NULL : find_lent(&made);
-  PyObject *function = lent == NULL ? NULL : adapted(given[0]);
-  PyObject *result = function == NULL ? NULL : call_in_region(&made, function, lent, &made.options);
+  Call request = {.values = values + 1, .names = names, .positional = count - 1};
+  request.count = request.positional + (names != NULL ? PyTuple_Size(names) : 0);
+  request.roles = request.count > (Py_ssize_t)sizeof request.few ? PyMem_Malloc((size_t)request.count) : request.few;
+  if (request.roles == NULL) return PyErr_NoMemory();
+  memset(request.roles, PASSED, (size_t)request.count);
+  request.reused = find_reused(values[0]);
+  PyObject *lent = take_options(&request) < 0 || find_roles(&request) < 0 ? NULL : lent_of(&request);
+  PyObject *function = lent == NULL ? NULL : adapted(values[0]);
+  PyObject *result = function == NULL ? NULL : call_in_region(&request, lent, call_with, function);
   Py_XDECREF(function);
   Py_XDECREF(lent);
-  release_options(&made.options);
-  if (made.roles != made.few) PyMem_Free(made.roles);
+  release_options(&request.options);
+  if (request.roles != request.few) PyMem_Free(request.roles);
   return result;
 }
 

@@ -29,7 +29,7 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *argument) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromLong(count) : fail(status);
 }
 
-/* () -> a BackendInfo for each backend of this build, those of GPUs first */
+/* () -> a BackendInfo for each backend of this build, backends of GPUs first */
 static PyObject *backends(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   PyObject *list = PyList_New(0), *row;
   oa_backend_info info = OA_SIZED(oa_backend_info);

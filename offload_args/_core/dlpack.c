@@ -33,7 +33,7 @@ typedef struct DLManagedVersioned {
   DLTensor tensor;
 } DLManagedVersioned;
 
-/* The owner that both structures point to. */
+/* The owner to which both structures point. */
 typedef struct {
   void *keep;
   union {
@@ -51,7 +51,7 @@ static void shared_release(Shared *shared) {
 static void managed_delete(DLManaged *managed) { shared_release(managed->owner); }
 static void versioned_delete(DLManagedVersioned *managed) { shared_release(managed->owner); }
 
-/* Ends the export of a capsule that was never consumed; a consumed one has another name. */
+/* Ends the export of a capsule that was never consumed; a consumed capsule has another name. */
 static void capsule_delete(PyObject *capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor"))
     managed_delete(PyCapsule_GetPointer(capsule, "dltensor"));

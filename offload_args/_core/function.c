@@ -1,104 +1,17 @@
-/* The functions of vendor libraries: one builtin a routine, made when it is first asked for.
+/* The functions of vendor libraries: one builtin for each routine, made when its name is first used.
  *
- * A builtin reads its arguments by its routine's record, has the routine run, and returns the results. Wrong arguments
- * are explained in Python, by offload_args._explain. */
+ * A builtin reads its arguments by its routine's record, runs the routine, and returns the results. explain.c has
+ * offload_args._explain, in Python, explain wrong arguments. */
 #include "function.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM = 256 }; /* bytes of host memory for the parameters with a count, of one call */
-
-/* -- wrong arguments ----------------------------------------------------------------------------------------------- */
-/* Calls a function of offload_args._explain; steals arguments, which may be NULL with an exception set. */
-static PyObject *ask(const char *name, PyObject *arguments) {
-  PyObject *module = arguments == NULL ? NULL : PyImport_ImportModule("offload_args._explain");
-  PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, name);
-  PyObject *answer = function == NULL ? NULL : PyObject_CallObject(function, arguments);
-  Py_XDECREF(function);
-  Py_XDECREF(module);
-  Py_XDECREF(arguments);
-  return answer;
-}
-
-static PyObject *tuple_from(PyObject *const *values, Py_ssize_t count) {
-  PyObject *tuple = PyTuple_New(count);
-  for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) PyTuple_SetItem(tuple, i, Py_NewRef(values[i]));
-  return tuple;
-}
-
-/* Returns the values of a call in the order of its record as a new tuple, or NULL with an exception. */
-static PyObject *given(const Function *function, const Arguments *arguments) {
-  PyObject *values[MOST_VALUES];
-  memcpy(values, arguments->positional, (size_t)function->positional * sizeof *values);
-  const int with_result = function->has_result && arguments->result != NULL;
-  if (with_result) values[function->positional] = arguments->result;
-  return tuple_from(values, function->positional + with_result);
-}
-
-/* Returns whether the current exception may come from a wrong argument; 1 also without an exception. */
-static int is_of_argument(void) {
-  PyObject *error = PyErr_Occurred();
-  PyObject *kinds[] = {PyExc_AttributeError, PyExc_TypeError, PyExc_OverflowError, PyExc_ValueError};
-  for (size_t i = 0; error != NULL && i < sizeof kinds / sizeof *kinds; i++)
-    if (PyErr_ExceptionMatches(kinds[i])) return 1;
-  return error == NULL;
-}
-
-/* Raises what is wrong with the arguments, now that they could not be read; if none of them is to blame, the current
- * exception stays. on_device: scalars and results have to be on the device. Returns NULL. */
-static __attribute__((cold, noinline)) PyObject *explain(const Function *function, const Arguments *arguments,
-                                                         int on_device) {
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  if (!is_of_argument()) return NULL;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyObject *values = given(function, arguments);
-  const oa_routine *routine = function->routine;
-  char dtypes[MOST_VALUES];
-  for (int i = 0; i < function->count; i++) dtypes[i] = (char)arguments->parameters[i].dtype;
-  PyObject *none = ask(
-      "explain", values == NULL ? NULL
-                                : Py_BuildValue("(ssNNNy#)", routine->function, routine->record, values,
-                                                PyBool_FromLong(on_device), PyBool_FromLong(routine->has_device_form),
-                                                dtypes, (Py_ssize_t)function->count));
-  if (none == NULL) {
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return NULL;
-  }
-  Py_DECREF(none);
-  if (type != NULL)
-    PyErr_Restore(type, value, traceback);
-  else
-    PyErr_Format(PyExc_TypeError, "%s: an argument can't be read", routine->function);
-  return NULL;
-}
-
-PyObject *function_explain(const Function *function, const Arguments *arguments) {
-  return explain(function, arguments, 0);
-}
-
-/* Raises the TypeError of a call whose arguments do not fit the signature. Returns -1. */
-static __attribute__((cold, noinline)) int misfit(const Function *function, PyObject *const *values, Py_ssize_t count,
-                                                  PyObject *names) {
-  PyObject *keywords = PyDict_New(), *positional = tuple_from(values, count);
-  for (Py_ssize_t i = 0; keywords != NULL && names != NULL && i < PyTuple_Size(names); i++)
-    if (PyDict_SetItem(keywords, PyTuple_GetItem(names, i), values[count + i]) < 0) Py_CLEAR(keywords);
-  if (keywords == NULL || positional == NULL) {
-    Py_XDECREF(keywords);
-    Py_XDECREF(positional);
-    return -1;
-  }
-  PyObject *none = ask("misfit", Py_BuildValue("(sNN)", function->routine->doc, positional, keywords));
-  if (none != NULL) PyErr_Format(PyExc_TypeError, "%s: arguments do not fit", function->routine->function);
-  Py_XDECREF(none);
-  return -1;
-}
+enum { ROOM = 256 }; /* bytes of host memory, in one call, for the parameters with a count */
 
 /* -- which argument is which --------------------------------------------------------------------------------------- */
-/* Returns the place of a keyword's value, NULL for an unknown name. *index: the parameter's number, -1 of result and
+/* Returns the address of a keyword's value, NULL for an unknown name. *index: the parameter's number, -1 for result and
  * handle. */
 static PyObject **place_of(const Function *function, Arguments *arguments, PyObject *name, int *index) {
   for (*index = 0; *index < function->positional; ++*index)
@@ -110,11 +23,11 @@ static PyObject **place_of(const Function *function, Arguments *arguments, PyObj
   return NULL;
 }
 
-/* Finds the value of every parameter if the caller gave other arguments than exactly the positional ones. Returns 0, or
- * -1 with an exception. */
+/* Finds the value of every parameter if the caller passed anything other than exactly the positional arguments. Returns
+ * 0, or -1 with an exception. */
 int function_bind(const Function *function, Arguments *arguments, PyObject *const *values, Py_ssize_t count,
                   PyObject *names) {
-  if (count > function->positional) return misfit(function, values, count, names);
+  if (count > function->positional) return function_misfit(function, values, count, names);
   const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
   if (count == function->positional) {
     arguments->positional = values;
@@ -126,13 +39,13 @@ int function_bind(const Function *function, Arguments *arguments, PyObject *cons
   for (Py_ssize_t i = 0; i < named; i++) {
     int index;
     PyObject **place = place_of(function, arguments, PyTuple_GetItem(names, i), &index);
-    if (place == NULL || (index >= 0 && index < count)) return misfit(function, values, count, names);
+    if (place == NULL || (index >= 0 && index < count)) return function_misfit(function, values, count, names);
     *place = values[count + i];
   }
   for (Py_ssize_t i = count; i < function->positional; i++)
     if (arguments->room[i] == NULL) {
       if (function->parameters[i].kind != OUTPUT && function->parameters[i].kind != NEW_DEVICE)
-        return misfit(function, values, count, names);
+        return function_misfit(function, values, count, names);
       arguments->room[i] = Py_None;
     }
   if (arguments->result == Py_None) arguments->result = NULL;
@@ -183,7 +96,7 @@ static __attribute__((noinline)) int read_other_real(PyObject *object, double *n
   return *number == -1.0 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Reads a real number, of any type that has one. Returns 0, or -1 with or without an exception. */
+/* Reads a real number of any type. Returns 0, or -1 with or without an exception. */
 static inline int read_real(PyObject *object, double *number) {
   if (!PyFloat_CheckExact(object)) return read_other_real(object, number);
   *number = PyFloat_AsDouble(object);
@@ -205,7 +118,7 @@ static int read_complex(PyObject *object, double parts[2]) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Rounds a number. Returns 0, or -1 if only infinity is as large. */
+/* Rounds a number. Returns 0, or -1 if it would become infinite. */
 static inline int to_single(double number, float *single) {
   *single = (float)number;
   return __builtin_isinf(*single) && !__builtin_isinf(number) ? -1 : 0;
@@ -242,7 +155,7 @@ static int read_number(PyObject *object, int dtype, void *memory) {
 
 int function_read_number(PyObject *object, int dtype, void *memory) { return read_number(object, dtype, memory); }
 
-/* Reads as many numbers as the parameter has elements, from any iterable. Returns as read_number. */
+/* Reads the numbers of a parameter, as many as it has elements, from any iterable. Returns as read_number does. */
 static int read_numbers(PyObject *object, const Parameter *parameter, unsigned char *memory) {
   const int64_t itemsize = oa_itemsize(parameter->dtype);
   PyObject *numbers = PySequence_Tuple(object);
@@ -253,11 +166,11 @@ static int read_numbers(PyObject *object, const Parameter *parameter, unsigned c
   return status;
 }
 
-/* As read_list needs them. */
+/* For read_list. */
 static int read_one_enum(PyObject *object, int Py_UNUSED(dtype), void *memory) { return read_enum(object, memory); }
 static int read_one_size(PyObject *object, int Py_UNUSED(dtype), void *memory) { return read_integer(object, memory); }
 
-/* Reads a parameter that is a list, of pointers or of numbers. Returns as read_number. */
+/* Reads a parameter that is a list of pointers or numbers. Returns as read_number does. */
 static __attribute__((noinline)) int read_any_list(PyObject *object, const Parameter *parameter, List **lists,
                                                    oa_value *value) {
   switch (parameter->kind) {
@@ -275,8 +188,8 @@ static __attribute__((noinline)) int read_any_list(PyObject *object, const Param
 /* Reads a device array. Returns 0, or -1 without an exception. */
 static inline int read_array(PyObject *object, const Parameter *parameter, oa_value *value) {
   const Pointer *pointer = pointer_of(object);
-  if (__builtin_expect(pointer == NULL, 0)) return -1;
-  if (__builtin_expect(pointer->dtype != parameter->dtype, 0) && parameter->dtype != OA_ANY) return -1;
+  if (OA_UNLIKELY(pointer == NULL)) return -1;
+  if (OA_UNLIKELY(pointer->dtype != parameter->dtype) && parameter->dtype != OA_ANY) return -1;
   value->pointer = pointer->handle;
   return 0;
 }
@@ -285,13 +198,14 @@ int function_read_array(PyObject *object, const Parameter *parameter, oa_value *
   return read_array(object, parameter, value);
 }
 
-/* Reads an array that may be None. Returns as above. */
+/* Reads an array that may be None. Returns as read_array does. */
 static int read_optional(PyObject *object, const Parameter *parameter, oa_value *value) {
   value->pointer = NULL;
   return object == Py_None ? 0 : read_array(object, parameter, value);
 }
 
-/* Reads the device array of a scalar or result, which has as many elements as the parameter. Returns as above. */
+/* Reads the device array of a scalar or result, which has as many elements as the parameter. Returns as read_array
+ * does. */
 static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_value *value) {
   if (read_array(object, parameter, value) < 0) return -1;
   PyObject *shape = ((Pointer *)object)->shape;
@@ -304,7 +218,7 @@ static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_v
 typedef struct {
   _Alignas(16) unsigned char bytes[ROOM];
   size_t used;
-  List *lists; /* of the parameters that are lists */
+  List *lists; /* the lists among the parameters */
 } Room;
 
 /* Returns zeros for the parameter's elements: a vendor's function need not write all of its output. */
@@ -317,20 +231,20 @@ static void *take_room(Room *room, const Parameter *parameter) {
 
 enum read { WRONG = -1, ON_HOST, ON_DEVICE };
 
-/* After a wrong argument: ON_DEVICE, with no exception, if a later scalar or the result is on the device, for then the
- * other form was meant. */
+/* After a wrong argument: returns ON_DEVICE, without an exception, if a later scalar or the result is on the device,
+ * for then the other form was meant. */
 static __attribute__((cold, noinline)) enum read asks_for_device(const Function *function, const Arguments *arguments,
                                                                  int from) {
-  int found = arguments->result != NULL;
+  int on_device = arguments->result != NULL;
   for (int i = from; i < function->positional; i++)
-    found |= arguments->parameters[i].kind >= SCALAR && pointer_of(arguments->positional[i]) != NULL;
-  if (!found || !is_of_argument()) return WRONG;
+    on_device |= arguments->parameters[i].kind >= SCALAR && pointer_of(arguments->positional[i]) != NULL;
+  if (!on_device || !function_is_argument_error()) return WRONG;
   PyErr_Clear();
   return ON_DEVICE;
 }
 
-/* Reads every argument, scalars as numbers. ON_DEVICE if a scalar or result is on the device: the values are of no use
- * then. */
+/* Reads every argument, scalars as numbers. Returns ON_DEVICE if a scalar or result is on the device; the values are
+ * then useless. */
 static inline enum read read_on_host(const Function *function, const Arguments *arguments, oa_value *values,
                                      Room *room) {
   PyObject *const *objects = arguments->positional;
@@ -363,7 +277,7 @@ static inline enum read read_on_host(const Function *function, const Arguments *
         break;
       case SCALAR:
       case UPDATE:
-        if (__builtin_expect(pointer_of(object) != NULL, 0)) return ON_DEVICE;
+        if (OA_UNLIKELY(pointer_of(object) != NULL)) return ON_DEVICE;
         if (parameter->elements == 1) {
           wrong = read_number(object, parameter->dtype, values[i].bytes);
         } else {
@@ -378,20 +292,20 @@ static inline enum read read_on_host(const Function *function, const Arguments *
         memset(&values[i], 0, sizeof values[i]);
         if (parameter->elements > 1) values[i].pointer = take_room(room, parameter);
     }
-    if (__builtin_expect(wrong, 0)) return asks_for_device(function, arguments, i + 1);
+    if (OA_UNLIKELY(wrong)) return asks_for_device(function, arguments, i + 1);
   }
   return arguments->result != NULL ? ON_DEVICE : ON_HOST;
 }
 
 /* -- scalars on the device ----------------------------------------------------------------------------------------- */
-/* Has the routine run; a handle of the caller's own is in use for so long, and never while code of Python's runs.
- * Returns a status. Without the GIL. */
+/* Runs the routine. The caller's own handle is set only meanwhile, never while Python code runs. Returns a status.
+ * Without the GIL. */
 static inline int run(const Function *function, const Arguments *arguments, oa_value *values, int on_device) {
   const oa_routine *routine = function->routine;
-  if (__builtin_expect(arguments->strides != NULL, 0))
+  if (OA_UNLIKELY(arguments->strides != NULL))
     return oa_routine_repeat(routine, values, on_device, arguments->times, arguments->strides, arguments->lists,
                              arguments->names);
-  if (__builtin_expect(arguments->own_handle == NULL, 1)) return routine->run(routine, values, on_device);
+  if (OA_LIKELY(arguments->own_handle == NULL)) return routine->run(routine, values, on_device);
   int status = oa_use_handle(function->library, arguments->own_handle);
   if (status != OA_OK) return status;
   status = routine->run(routine, values, on_device);
@@ -403,8 +317,8 @@ int function_run(const Function *function, const Arguments *arguments, oa_value 
   return run(function, arguments, values, 0);
 }
 
-/* Copies a host number to a device scalar. Under memory pressure collects garbage and retries once. Returns a status,
- * or -1 with an exception. */
+/* Copies a host number to a device scalar. Under memory pressure it collects garbage and retries once. Returns a
+ * status, or -1 with an exception. */
 static int stage(const void *anchor, const void *number, int dtype, oa_any **staged) {
   int status;
   Py_BEGIN_ALLOW_THREADS status = oa_stage(anchor, number, dtype, staged);
@@ -418,8 +332,8 @@ static int stage(const void *anchor, const void *number, int dtype, oa_any **sta
   return status;
 }
 
-/* Reads every argument as the form with scalars on the device has them. hosted[i]: the number of a scalar on the host,
- * NULL of others. -1, with or without an exception. */
+/* Reads every argument for the form with scalars on the device. hosted[i]: the number of a scalar on the host,
+ * otherwise NULL. Returns -1, with or without an exception, for a wrong argument. */
 static int read_on_device(const Function *function, const Arguments *arguments, oa_value *values, const void **hosted,
                           oa_value *numbers, Room *room) {
   for (int i = 0; i < function->count; i++) {
@@ -491,7 +405,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   int count = 0, status = OA_OK;
   if (!function->routine->has_device_form || read_on_device(function, arguments, values, hosted, numbers, &room) < 0) {
     release_lists(room.lists);
-    return explain(function, arguments, 1);
+    return function_explain(function, arguments, 1);
   }
   const void *anchor = anchor_of(function, values, hosted);
   for (int i = 0; i < function->count && status == OA_OK; i++) {
@@ -499,7 +413,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
     status = stage(anchor, hosted[i], arguments->parameters[i].dtype, &staged[count]);
     if (status == OA_OK) values[i].pointer = staged[count++];
   }
-  if (status == OA_ERROR_STALE) /* the anchor is: the routine, which refuses it, says which argument it is */
+  if (status == OA_ERROR_STALE) /* the anchor is stale: the routine, which refuses it, names the argument */
     for (int i = 0; i < function->count; i++)
       if (hosted[i] != NULL) values[i].pointer = (void *)anchor;
   if (status == OA_OK || status == OA_ERROR_STALE) {
@@ -572,10 +486,10 @@ static PyObject *outputs_from(const Function *function, const Parameter *paramet
   for (int i = 0; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &parameters[i];
     if (parameter->kind != UPDATE && parameter->kind != OUTPUT) continue;
-    PyObject *one = parameter->elements == 1 ? function_number(parameter, values[i].bytes)
-                                             : numbers_from(parameter, values[i].pointer);
-    if (one == NULL || PyList_Append(list, one) < 0) Py_CLEAR(list);
-    Py_XDECREF(one);
+    PyObject *number = parameter->elements == 1 ? function_number(parameter, values[i].bytes)
+                                                : numbers_from(parameter, values[i].pointer);
+    if (number == NULL || PyList_Append(list, number) < 0) Py_CLEAR(list);
+    Py_XDECREF(number);
   }
   PyObject *tuple = list == NULL ? NULL : PyList_AsTuple(list);
   Py_XDECREF(list);
@@ -590,31 +504,31 @@ static inline PyObject *call_known(const Function *function, const Arguments *ar
   room.used = 0;
   room.lists = NULL;
   const enum read read = read_on_host(function, arguments, values, &room);
-  if (__builtin_expect(read != ON_HOST, 0)) {
+  if (OA_UNLIKELY(read != ON_HOST)) {
     release_lists(room.lists);
-    return read == ON_DEVICE ? call_on_device(function, arguments) : explain(function, arguments, 0);
+    return read == ON_DEVICE ? call_on_device(function, arguments) : function_explain(function, arguments, 0);
   }
   Py_BEGIN_ALLOW_THREADS status = run(function, arguments, values, 0);
-  Py_END_ALLOW_THREADS if (__builtin_expect(status != OA_OK, 0)) fail(status);
-  if (__builtin_expect(room.lists != NULL, 0)) release_lists(room.lists);
-  if (__builtin_expect(status != OA_OK, 0)) return NULL;
+  Py_END_ALLOW_THREADS if (OA_UNLIKELY(status != OA_OK)) fail(status);
+  if (OA_UNLIKELY(room.lists != NULL)) release_lists(room.lists);
+  if (OA_UNLIKELY(status != OA_OK)) return NULL;
   if (function->has_result)
     return function_number(&arguments->parameters[function->positional], values[function->positional].bytes);
   if (function->has_outputs) return outputs_from(function, arguments->parameters, values);
   Py_RETURN_NONE;
 }
 
-/* Reads a constant that stands for a dtype, or a dtype of NumPy's. Returns 0, or -1 with or without an exception. */
+/* Reads a constant that stands for a dtype, or a NumPy dtype. Returns 0, or -1 with or without an exception. */
 static int read_type(const Function *function, int place, PyObject *object, int64_t *code) {
   if (PyIndex_Check(object)) return read_enum(object, code);
-  PyObject *answer = ask("dtype_code", Py_BuildValue("(O)", object));
+  PyObject *answer = function_ask("dtype_code", Py_BuildValue("(O)", object));
   const long dtype = answer == NULL ? -1 : PyLong_AsLong(answer);
   Py_XDECREF(answer);
   const oa_typed *typed = function->routine->typed;
   while (typed->place != place) typed++; /* each TYPE has its entry */
-  for (const oa_code_dtype *one = typed->codes; dtype > OA_ANY && one->name != NULL; one++) {
-    *code = one->code;
-    if (one->dtype == dtype) return 0;
+  for (const oa_code_dtype *entry = typed->codes; dtype > OA_ANY && entry->name != NULL; entry++) {
+    *code = entry->code;
+    if (entry->dtype == dtype) return 0;
   }
   return -1;
 }
@@ -626,10 +540,10 @@ int function_find_dtypes(const Function *function, Arguments *arguments, Paramet
   for (int i = 0; i < function->positional; i++) {
     if (parameters[i].kind != TYPE) continue;
     if (read_type(function, i, arguments->positional[i], &values[i].integer) < 0) {
-      if (!is_of_argument()) return -1;
+      if (!function_is_argument_error()) return -1;
       PyErr_Clear();
-      Py_XDECREF(ask("refuse_type", Py_BuildValue("(sOO)", function->routine->function, parameters[i].name,
-                                                  arguments->positional[i])));
+      Py_XDECREF(function_ask("refuse_type", Py_BuildValue("(sOO)", function->routine->function, parameters[i].name,
+                                                           arguments->positional[i])));
       return -1;
     }
     parameters[i].code = (int)values[i].integer;
@@ -650,37 +564,46 @@ static __attribute__((noinline)) PyObject *call_typed(const Function *function, 
 }
 
 static inline PyObject *call_with(const Function *function, Arguments *arguments) {
-  if (__builtin_expect(function->routine->typed_count, 0)) return call_typed(function, arguments);
+  if (OA_UNLIKELY(function->routine->typed_count)) return call_typed(function, arguments);
   return call_known(function, arguments);
 }
 
 int function_find_handle(const Function *function, Arguments *arguments) {
-  PyObject *address = ask("handle_address", Py_BuildValue("(sO)", function->routine->function, arguments->handle));
+  PyObject *address =
+      function_ask("handle_address", Py_BuildValue("(sO)", function->routine->function, arguments->handle));
   if (address == NULL) return -1;
   arguments->own_handle = PyLong_AsVoidPtr(address);
   Py_DECREF(address);
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Calls with a handle of the caller's own, on whose stream the call goes. */
+/* Calls with the caller's own handle, on whose stream the call goes. */
 static __attribute__((noinline)) PyObject *call_with_handle(const Function *function, Arguments *arguments) {
   return function_find_handle(function, arguments) < 0 ? NULL : call_with(function, arguments);
 }
 
-static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-  const Function *function = *(Function **)PyModule_GetState(self);
+static inline PyObject *call_function(const Function *function, PyObject *const *values, Py_ssize_t count,
+                                      PyObject *names) {
   Arguments arguments;
   arguments.parameters = function->parameters;
   arguments.result = arguments.handle = NULL;
   arguments.own_handle = NULL;
   arguments.strides = NULL;
-  if (__builtin_expect(count == function->positional && names == NULL, 1)) {
+  if (OA_LIKELY(count == function->positional && names == NULL)) {
     arguments.positional = values;
     return call_with(function, &arguments);
   }
   if (function_bind(function, &arguments, values, count, names) < 0) return NULL;
   if (arguments.handle != NULL) return call_with_handle(function, &arguments);
   return call_with(function, &arguments);
+}
+
+static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+  return call_function(*(Function **)PyModule_GetState(self), values, count, names);
+}
+
+PyObject *function_call(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+  return call_function(function, values, count, names);
 }
 
 /* -- making one ---------------------------------------------------------------------------------------------------- */
@@ -692,8 +615,8 @@ static void function_free(void *module) {
   PyMem_Free(function);
 }
 
-/* A builtin's self is a module, which has nothing but its Function: so that the builtin counts as a function of a
- * module, is shown as one, and is pickled by its name. */
+/* The type of a builtin's self: a module that has only its Function. So the builtin counts as a function of a module,
+ * is shown as one, and is pickled by its name. */
 static struct PyModuleDef carrier = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._core.routine",
                                      .m_size = sizeof(Function *), .m_free = function_free};
 
@@ -704,111 +627,36 @@ const Function *function_of(PyObject *object) {
              : NULL;
 }
 
-static int dtype_named(const char *name, size_t length) {
-  static const char *const names[] = {
-#define OA_DTYPE(name, type, nbytes, kind, text) #type,
-#include "offload_args/dtypes.def"
-#undef OA_DTYPE
-  };
-  for (int i = 0; i < OA_DTYPE_COUNT; i++)
-    if (strlen(names[i]) == length && strncmp(names[i], name, length) == 0) return i;
-  return -1;
-}
-
-static int kind_named(const char *name, size_t length) {
-  static const struct {
-    const char *name;
-    enum kind kind;
-  } kinds[] = {{"enum*", ENUMS},
-               {"size*", SIZES},
-               {"scalar*", SCALARS},
-               {"value", VALUE},
-               {"enum", ENUM},
-               {"size", SIZE},
-               {"in", ARRAY},
-               {"out", ARRAY},
-               {"inout", ARRAY},
-               {"in?", OPTIONAL},
-               {"out?", OPTIONAL},
-               {"inout?", OPTIONAL},
-               {"in*", POINTERS},
-               {"out*", POINTERS},
-               {"inout*", POINTERS},
-               {"scalar", SCALAR},
-               {"result", RESULT},
-               {"update", UPDATE},
-               {"output", OUTPUT},
-               {"integer", INTEGER},
-               {"object", OBJECT},
-               {"ended", OBJECT},
-               {"object?", OBJECT_OR_NONE},
-               {"holds", HELD},
-               {"integers", INTEGERS},
-               {"gives_list", GIVEN_LIST},
-               {"text", TEXT},
-               {"new", NEW},
-               {"device", NEW_DEVICE},
-               {"gives", GIVEN},
-               {"native_stream", SET_STREAM},
-               {"type", TYPE},
-               {"keeps", KEPT},
-               {"struct", STRUCT},
-               {"host_in", HOST_ARRAY},
-               {"host_out", HOST_ARRAY}};
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (strlen(kinds[i].name) == length && strncmp(kinds[i].name, name, length) == 0) return (int)kinds[i].kind;
-  return -1;
-}
-
-/* Reads one token of a record, such as "scalar:alpha:f32". Returns 0, or -1 with or without an exception. */
-static int read_token(const char *token, size_t length, Parameter *parameter) {
-  const char *end = token + length, *fields[4] = {token};
-  size_t lengths[4] = {0};
-  int count = 0;
-  for (const char *at = token; count < 4; at++)
-    if (at == end || *at == ':') {
-      lengths[count] = (size_t)(at - fields[count]);
-      if (++count < 4) fields[count] = at + 1;
-      if (at == end) break;
-    }
-  const int kind = kind_named(fields[0], lengths[0]);
-  if (kind < 0 || count < 2) return -1;
-  parameter->kind = (enum kind)kind;
-  parameter->dtype = count > 2 ? dtype_named(fields[2], lengths[2]) : OA_ANY;
-  parameter->is_index = kind == RESULT && parameter->dtype == OA_I32;
-  if (parameter->dtype < 0 && kind >= FIRST_OF_SERVICES && lengths[2] < sizeof parameter->more) {
-    parameter->dtype = OA_ANY;
-    memcpy(parameter->more, fields[2], lengths[2]);
-  }
-  parameter->elements = count > 3 ? (int)strtol(fields[3], NULL, 10) : 1;
-  PyObject *name = PyUnicode_FromStringAndSize(fields[1], (Py_ssize_t)lengths[1]);
-  if (name != NULL) PyUnicode_InternInPlace(&name);
-  parameter->name = name;
-  return name == NULL ? -1 : 0;
-}
-
 /* Fills a function's parameters from its routine's record. Returns 0, or -1 with or without an exception. */
 static int read_record(Function *function) {
+  static const enum kind kinds[] = {
+#define OA_ROLE(name, text, kind) kind,
+#include "offload_args/roles.def"
+#undef OA_ROLE
+  };
+  const oa_routine *routine = function->routine;
   int64_t room = 0;
-  for (const char *at = function->routine->record; *at;) {
-    const size_t length = strcspn(at, " ");
-    Parameter *parameter = &function->parameters[function->count];
-    if (function->count == function->routine->count || read_token(at, length, parameter) < 0) return -1;
-    if (parameter->dtype < 0) { /* the name of the TYPE that says it */
-      if (function->routine->typed_count == 0) return -1;
-      parameter->dtype = OA_ANY;
-    }
+  for (int i = 0; i < routine->count; i++) {
+    const oa_role *role = &routine->record[i];
+    const enum kind kind = kinds[role->role];
+    Parameter *parameter = &function->parameters[i];
+    parameter->role = role;
+    parameter->kind = kind;
+    parameter->dtype = (unsigned char)routine->dtypes[i];
+    parameter->is_index = kind == RESULT && parameter->dtype == OA_I32;
+    parameter->elements = kind < FIRST_OF_HELPERS || kind == GIVEN_LIST ? role->count : 1;
+    parameter->more = kind < FIRST_OF_HELPERS || role->more == NULL ? "" : role->more;
+    parameter->name = PyUnicode_InternFromString(role->name);
+    if (parameter->name == NULL) return -1;
     function->count++;
-    function->has_result = parameter->kind == RESULT || parameter->kind == VALUE;
-    function->has_outputs |= parameter->kind == UPDATE || parameter->kind == OUTPUT;
+    function->has_result = kind == RESULT || kind == VALUE;
+    function->has_outputs |= kind == UPDATE || kind == OUTPUT;
     const int64_t itemsize = parameter->dtype == OA_ANY ? (int64_t)sizeof(oa_value) : oa_itemsize(parameter->dtype);
-    function->is_service |= parameter->kind >= FIRST_OF_SERVICES;
-    function->positional += parameter->kind != RESULT && parameter->kind != VALUE && parameter->kind != GIVEN &&
-                            parameter->kind != GIVEN_LIST && parameter->kind != NEW;
-    if (parameter->elements > 1 && parameter->kind != GIVEN_LIST) room += (itemsize * parameter->elements + 15) & ~15;
-    at += length + (at[length] == ' ');
+    function->is_helper |= kind >= FIRST_OF_HELPERS;
+    function->positional += kind != RESULT && kind != VALUE && kind != GIVEN && kind != GIVEN_LIST && kind != NEW;
+    if (parameter->elements > 1 && kind != GIVEN_LIST) room += (itemsize * parameter->elements + 15) & ~15;
   }
-  return function->count == function->routine->count && room <= ROOM ? 0 : -1;
+  return room <= ROOM ? 0 : -1;
 }
 
 /* Returns a new function, or NULL with an exception. */
@@ -825,12 +673,12 @@ static Function *function_from(const oa_routine *routine, const char *library, c
   function->has_handle = handle != NULL && handle < signature_end;
   snprintf(function->library, sizeof function->library, "%s", library);
   if (count <= MOST_VALUES && read_record(function) == 0) {
-    void (*called)(void) = (void (*)(void))(function->is_service ? service_call : call);
+    void (*called)(void) = (void (*)(void))(function->is_helper ? helper_call : call);
     function->method = (PyMethodDef){name, (PyCFunction)called, METH_FASTCALL | METH_KEYWORDS, routine->doc};
     return function;
   }
   if (!PyErr_Occurred())
-    PyErr_Format(PyExc_SystemError, "%s: its record \"%s\" can't be read", routine->function, routine->record);
+    PyErr_Format(PyExc_SystemError, "%s: it takes more than a call has room for", routine->function);
   for (int i = 0; i < function->count; i++) Py_XDECREF(function->parameters[i].name);
   PyMem_Free(function);
   return NULL;
@@ -843,14 +691,14 @@ static PyObject *make_function(PyObject *Py_UNUSED(module), PyObject *arguments)
   if (!PyArg_ParseTuple(arguments, "ssU", &library, &name, &home)) return NULL;
   const oa_routine *routine = oa_routine_find(library, name);
   if (routine == NULL) Py_RETURN_NONE;
-  PyObject *self = PyModule_Create(&carrier), *made = NULL;
+  PyObject *self = PyModule_Create(&carrier), *builtin = NULL;
   Function *function = self == NULL ? NULL : function_from(routine, library, strchr(routine->function, '.') + 1);
   if (function != NULL) {
     *(Function **)PyModule_GetState(self) = function;
-    made = PyCFunction_NewEx(&function->method, self, home);
+    builtin = PyCFunction_NewEx(&function->method, self, home);
   }
   Py_XDECREF(self);
-  return made;
+  return builtin;
 }
 
 /* (library) -> the names of its routines, as a list */
@@ -872,37 +720,35 @@ static PyObject *routine_names(PyObject *Py_UNUSED(module), PyObject *argument) 
   return names;
 }
 
-/* (library, name) -> that routine's record; "" if there is none */
+/* (library, name) -> that routine's record: (role, name, dtype, more, count) for each value; () if there is no such
+ * routine */
 static PyObject *routine_record(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *library, *name;
   if (!PyArg_ParseTuple(arguments, "ss", &library, &name)) return NULL;
-  const oa_routine *routine = oa_routine_find(library, name);
-  return PyUnicode_FromString(routine == NULL ? "" : routine->record);
+  return function_record(oa_routine_find(library, name));
 }
 
-/* (library, name, values: the enums at their places, and anything elsewhere) -> the dtype of each value in such a call:
- * its number; OA_ANY of enums and sizes */
+/* (library, name, values: the enums at their indices, and anything elsewhere) -> the dtype of each value in such a
+ * call: its number; OA_ANY for enums and sizes */
 static PyObject *routine_dtypes(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *library, *name;
-  PyObject *given;
+  PyObject *tuple;
   oa_value values[MOST_VALUES];
   unsigned char dtypes[MOST_VALUES];
-  if (!PyArg_ParseTuple(arguments, "ssO!", &library, &name, &PyTuple_Type, &given)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "ssO!", &library, &name, &PyTuple_Type, &tuple)) return NULL;
   const oa_routine *routine = oa_routine_find(library, name);
   if (routine == NULL) return fail(OA_ERROR_ARGUMENT);
   memset(values, 0, sizeof values);
-  for (Py_ssize_t i = 0; i < PyTuple_Size(given) && i < MOST_VALUES; i++)
-    if (PyLong_Check(PyTuple_GetItem(given, i)) && read_enum(PyTuple_GetItem(given, i), &values[i].integer) < 0)
+  for (Py_ssize_t i = 0; i < PyTuple_Size(tuple) && i < MOST_VALUES; i++)
+    if (PyLong_Check(PyTuple_GetItem(tuple, i)) && read_enum(PyTuple_GetItem(tuple, i), &values[i].integer) < 0)
       PyErr_Clear();
   const int status = oa_routine_dtypes(routine, values, dtypes);
   return status == OA_OK ? PyBytes_FromStringAndSize((const char *)dtypes, routine->count) : fail(status);
 }
 
-/* Reads the step of one array of a repeated call: a stride, or a list of DevicePtrs, whose handles go into new memory.
- * Returns 0, or -1 with an exception. */
-static int read_step(PyObject *object, int64_t times, int64_t *stride, const void *const **list) {
-  if (!PyList_Check(object)) return read_integer(object, stride);
-  if (PyList_Size(object) != times) {
+/* Reads the handles of a tuple of DevicePtrs into new memory. Returns 0, or -1 with an exception. */
+static int read_handles(PyObject *pointers, int64_t times, const void *const **list) {
+  if (PyTuple_Size(pointers) != times) {
     PyErr_Format(PyExc_TypeError, "repeat: needs as many pointers as calls");
     return -1;
   }
@@ -913,15 +759,26 @@ static int read_step(PyObject *object, int64_t times, int64_t *stride, const voi
   }
   *list = handles;
   for (int64_t i = 0; i < times; i++) {
-    const Pointer *pointer = as_pointer(PyList_GetItem(object, (Py_ssize_t)i));
+    const Pointer *pointer = as_pointer(PyTuple_GetItem(pointers, (Py_ssize_t)i));
     if (pointer == NULL) return -1;
     handles[i] = pointer->handle;
   }
   return 0;
 }
 
-/* (function, times, steps, names, *arguments): oa_routine_repeat; steps: a tuple with a stride for each array of the
- * function, or a list of the DevicePtrs that it is in turn, which the caller keeps. All arguments are positional. */
+/* Reads the step of one array of a repeated call: a stride, or a list of DevicePtrs, whose handles go into new memory.
+ * Returns 0, or -1 with an exception. */
+static int read_step(PyObject *object, int64_t times, int64_t *stride, const void *const **list) {
+  if (!PyList_Check(object) && !PyTuple_Check(object)) return read_integer(object, stride);
+  PyObject *pointers = PySequence_Tuple(object); /* the caller keeps the pointers alive */
+  const int status = pointers == NULL ? -1 : read_handles(pointers, times, list);
+  Py_XDECREF(pointers);
+  return status;
+}
+
+/* (function, times, steps, names, *arguments): calls oa_routine_repeat. steps: a tuple with, for each array of the
+ * function, a stride, or a list or tuple of its DevicePtrs, which the caller keeps alive. All arguments are
+ * positional. */
 static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count) {
   const Function *function = count < 4 ? NULL : function_of(values[0]);
   PyObject *done = NULL;
@@ -931,7 +788,7 @@ static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py
   const void *const *lists[MOST_VALUES] = {NULL};
   int arrays = 0, wrong = 0;
   for (int i = 0; i < function->count; i++) arrays += function->parameters[i].kind == ARRAY;
-  if (function->is_service || PyTuple_Size(values[2]) != arrays || count - 4 != function->positional)
+  if (function->is_helper || PyTuple_Size(values[2]) != arrays || count - 4 != function->positional)
     return PyErr_Format(PyExc_TypeError, "repeat: %s has %d arrays and %d arguments", function->routine->function,
                         arrays, function->positional);
   Arguments arguments = {
@@ -945,7 +802,13 @@ static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py
   return done;
 }
 
+/* (1: calls of this thread are only checked) -> the number of calls checked since this was switched on */
+static PyObject *only_check(PyObject *Py_UNUSED(module), PyObject *on) {
+  return PyLong_FromLong(oa_only_check(on == Py_True));
+}
+
 static PyMethodDef functions[] = {
+    {"only_check", only_check, METH_O, NULL},
     {"function", make_function, METH_VARARGS, NULL},
     {"routine_names", routine_names, METH_O, NULL},
     {"record", routine_record, METH_VARARGS, NULL},

@@ -16,7 +16,7 @@ static int read_tensor(PyObject *facts, oa_graph_tensor *tensor) {
 }
 
 /* (function, library, names, plan, tensors, pointers, workspace): executes a plan. names: a tuple as oa_graph_names;
- * tensors: a tuple of facts; pointers: of those that are not on the host */
+ * tensors: a tuple of facts; pointers: of the device tensors */
 static PyObject *graph_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *function, *library;
   PyObject *names, *plan, *facts, *pointers;
@@ -30,16 +30,17 @@ static PyObject *graph_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
                         &n.pointers, &n.workspace, &n.type_of_ids, &n.type_of_pointers))
     return NULL;
   const Object *object = object_from(plan);
-  const Py_ssize_t count = PyTuple_Size(facts), given = PyTuple_Size(pointers);
-  if (object == NULL || count > MOST_TENSORS || given > count)
+  const Py_ssize_t count = PyTuple_Size(facts), pointer_count = PyTuple_Size(pointers);
+  if (object == NULL || count > MOST_TENSORS || pointer_count > count)
     return PyErr_Format(PyExc_TypeError, "%s: needs a plan, and at most %d tensors", function, MOST_TENSORS);
   Py_ssize_t needed = 0;
   for (Py_ssize_t i = 0; i < count; i++) {
     if (read_tensor(PyTuple_GetItem(facts, i), &tensors[i]) < 0) return NULL;
     needed += tensors[i].access != 0;
   }
-  if (given != needed) return PyErr_Format(PyExc_TypeError, "%s: needs %zd pointers, got %zd", function, needed, given);
-  for (Py_ssize_t i = 0; i < given; i++) {
+  if (pointer_count != needed)
+    return PyErr_Format(PyExc_TypeError, "%s: needs %zd pointers, got %zd", function, needed, pointer_count);
+  for (Py_ssize_t i = 0; i < pointer_count; i++) {
     const Pointer *pointer = as_pointer(PyTuple_GetItem(pointers, i));
     if (pointer == NULL) return NULL;
     handles[i] = pointer->handle;

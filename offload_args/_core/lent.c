@@ -1,5 +1,4 @@
-/* Lent arrays: they are read-only to the host and kept alive, and the ends of owners with resident memory are
- * watched. */
+/* Lent arrays are read-only to the host and kept alive. The ends of owners with resident memory are watched. */
 #include "module.h"
 
 #include <pthread.h>
@@ -8,14 +7,14 @@
 static PyObject *name_owndata;
 
 /* -- lent arrays are read-only to the host ------------------------------------------------------------------------- */
-/* `locked` and `owners` have an entry for each time that an array is lent, by the array's address and by its owner's. A
- * mutex guards them, not the GIL. The mutex is recursive, because garbage that is collected while it is held may end a
- * region. */
+/* `locked` and `owners` have an entry for each time that an array is lent, by the addresses of the array and of its
+ * owner. A mutex guards them, not the GIL. The mutex is recursive, because a garbage collection while it is held may
+ * end a region. */
 enum { BUCKETS = 4096 };
 static Held *locked[BUCKETS], *owners[BUCKETS];
-static unsigned long changes; /* of the two so far */
-/* A list of the arrays that are lent no longer and still read-only: NumPy refuses to set a view's flag while the array
- * that it views is read-only. */
+static unsigned long changes; /* number of changes of the two tables so far */
+/* A list of arrays that are no longer lent, but still read-only: NumPy refuses to set a view's flag while its base
+ * array is read-only. */
 static PyObject *deferred;
 static pthread_mutex_t locked_mutex;
 
@@ -40,9 +39,9 @@ static PyObject *owner_of(const Held *held) { return held->root != NULL ? held->
 static Held **bucket_of(Held **table, const PyObject *array) { return &table[((uintptr_t)array >> 4) % BUCKETS]; }
 
 /* Returns 1 if this very array is lent, and the host could write it before (writeable: 1) or could not (0). */
-static int is_locked(const Held *one, int writeable) {
-  for (const Held *held = *bucket_of(locked, one->array); held != NULL; held = held->next)
-    if (held->array == one->array && held->writeable == writeable) return 1;
+static int is_locked(const Held *array_held, int writeable) {
+  for (const Held *held = *bucket_of(locked, array_held->array); held != NULL; held = held->next)
+    if (held->array == array_held->array && held->writeable == writeable) return 1;
   return 0;
 }
 
@@ -52,9 +51,9 @@ static int owner_is_locked(const PyObject *owner) {
   return 0;
 }
 
-/* Returns 1 if the two may have an element in common: arrays of different columns of one matrix have none. */
+/* Returns 1 if the two may share an element: arrays of different columns of one matrix do not. */
 static int may_share(PyObject *a, PyObject *b) {
-  Py_INCREF(a);                           /* it may be lent no longer, once garbage is collected */
+  Py_INCREF(a);                           /* its region may end when garbage is collected */
   PyObject *work = PyLong_FromLong(1000); /* NumPy returns True if it would need more steps than these */
   PyObject *shared = work == NULL ? NULL : PyObject_CallFunctionObjArgs(python.may_share, a, b, work, NULL);
   const int none = shared == Py_False;
@@ -65,18 +64,24 @@ static int may_share(PyObject *a, PyObject *b) {
   return !none;
 }
 
-/* Compares bytes and not bases: NumPy records the owner of a view's memory as its base, not the view that it was taken
- * of. A part with no elements counts as lent. Returns 0 if the host is known to have made the array read-only
+int held_meet(const Held *a, const Held *b) {
+  if (a->array == NULL || b->array == NULL || a->low >= b->high || b->low >= a->high) return 0;
+  return (!a->gaps && !b->gaps) || may_share(a->array, b->array);
+}
+
+/* Compares bytes and not bases: NumPy records the owner of a view's memory as its base, not the view from which it was
+ * taken. A part with no elements counts as lent. Returns 0 if the host is known to have made the array read-only
  * itself. */
-int is_lent(const Held *one) {
-  if (is_locked(one, 0)) return 0;
-  Held **bucket = bucket_of(owners, owner_of(one));
+int is_lent(const Held *part) {
+  if (is_locked(part, 0)) return 0;
+  Held **bucket = bucket_of(owners, owner_of(part));
   for (const Held *held = *bucket, *next; held != NULL; held = next) {
     const unsigned long before = changes;
     next = held->next_of_owner;
-    if (owner_of(held) != owner_of(one) || !held->writeable || held->low > one->low || one->high > held->high) continue;
-    if (!held->gaps || one->low == one->high || may_share(held->array, one->array)) return 1;
-    if (changes != before) next = *bucket; /* garbage that was collected meanwhile ended a region */
+    if (owner_of(held) != owner_of(part) || !held->writeable || held->low > part->low || part->high > held->high)
+      continue;
+    if (!held->gaps || part->low == part->high || may_share(held->array, part->array)) return 1;
+    if (changes != before) next = *bucket; /* a garbage collection meanwhile ended a region */
   }
   return 0;
 }
@@ -103,7 +108,7 @@ static void count_out(Held *held) {
   changes++;
 }
 
-/* Sets the flag. Returns 0, or -1 with no exception if NumPy refuses. */
+/* Sets the flag. Returns 0, or -1 without an exception if NumPy refuses. */
 static int set_writeable(PyObject *array, int writeable) {
   PyObject *result = PyObject_CallFunctionObjArgs(python.setflags, array, writeable ? Py_True : Py_False, NULL);
   Py_XDECREF(result);
@@ -117,24 +122,24 @@ static int is_ndarray(PyObject *object) {
          PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)python.ndarray);
 }
 
-int lock_if_lent(const Held *one) {
-  const int lent = is_lent(one);
-  if (lent) set_writeable(one->array, 0);
-  for (Held *held = *bucket_of(locked, one->array); held != NULL; held = held->next)
-    if (held->array == one->array) held->reopened = 0;
+int lock_if_lent(const Held *part) {
+  const int lent = is_lent(part);
+  if (lent) set_writeable(part->array, 0);
+  for (Held *held = *bucket_of(locked, part->array); held != NULL; held = held->next)
+    if (held->array == part->array) held->reopened = 0;
   return lent;
 }
 
-/* Returns the entry of the same array that came next after this one, or NULL. */
-static Held *newer_than(const Held *one) {
+/* Returns the next newer entry of the same array, or NULL. */
+static Held *newer_than(const Held *entry) {
   Held *newer = NULL;
-  for (Held *held = *bucket_of(locked, one->array); held != one; held = held->next)
-    if (held->array == one->array) newer = held;
+  for (Held *held = *bucket_of(locked, entry->array); held != entry; held = held->next)
+    if (held->array == entry->array) newer = held;
   return newer;
 }
 
-/* Takes out an entry of an array that stays lent, and was writeable all the same: it is so again, once those that came
- * later are out, too. */
+/* Takes out an entry of an array that stays lent but was writeable all the same. It is writeable again once the newer
+ * entries are out, too. */
 static void reopen(Held *held, Held *newer) {
   if (newer != NULL)
     newer->reopened = 1;
@@ -142,9 +147,9 @@ static void reopen(Held *held, Held *newer) {
     set_writeable(held->array, 1);
 }
 
-/* Returns the last array in the chain of a view's bases, or NULL if the array is not a view. *memory becomes the
- * base of that last array: None if it owns its memory, NULL after a failure. Both are new references; no exception
- * is set. */
+/* Returns the last array in the chain of a view's bases, or NULL if the array is not a view. *memory becomes the base
+ * of that last array: None if it owns its memory, NULL after a failure. Both are new references; no exception is
+ * set. */
 static PyObject *root_of(PyObject *array, PyObject **memory) {
   PyObject *root = NULL, *base = attribute(array, python.base);
   while (base != NULL && is_ndarray(base)) {
@@ -163,9 +168,9 @@ static Py_ssize_t deferred_index(PyObject *array) {
   return -1;
 }
 
-/* Asking before any array is held tells a view that the host made read-only from one whose base is being lent beside
- * it. NumPy does not tell the former from a view that was taken of an array already lent. So where an outer region
- * lends the memory, a read-only view counts as the latter, unless it was lent with that region or before. */
+/* Asking before any array is held distinguishes a view that the host made read-only from one whose base is lent beside
+ * it. NumPy does not distinguish the former from a view that was taken of a lent array. So if an outer region lends the
+ * memory, a read-only view counts as the latter, unless it was lent with that region or before. */
 int was_writeable(const Held *held, int flag) {
   return flag || is_locked(held, 1) || deferred_index(held->array) >= 0 || is_lent(held);
 }
@@ -180,8 +185,8 @@ void hold(Held *held, int flag) {
   if (flag) set_writeable(held->array, 0);
 }
 
-/* Makes deferred arrays writeable where NumPy permits it now. Drops the others if their owner is not lent any longer:
- * the host made that owner read-only itself. */
+/* Makes deferred arrays writeable if NumPy now permits it. Drops the others if their owner is no longer lent: the host
+ * made that owner read-only itself. */
 static void restore_deferred(void) {
   for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
     PyObject *array = PyList_GetItem(deferred, i);
@@ -213,7 +218,7 @@ int keep_alive(Held *held, PyObject *array) {
   PyObject *memory;
   Py_buffer buffer;
   held->root = root_of(array, &memory);
-  if (memory != NULL && memory != Py_None) { /* NumPy asks the same before it sets the flag */
+  if (memory != NULL && memory != Py_None) { /* NumPy checks the same before it sets the flag */
     held->kept_writeable = PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0;
     if (held->kept_writeable)
       PyErr_Clear();
@@ -252,7 +257,7 @@ static PyObject *owner_gone(PyObject *key, PyObject *dead) {
   void *owner = PyLong_AsVoidPtr(key);
   if (PyDict_GetItemWithError(watched, key) == dead) PyDict_DelItem(watched, key);
   PyErr_Clear();
-  Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner); /* fails in a forked child only, where nothing is resident */
+  Py_BEGIN_ALLOW_THREADS oa_owner_gone(owner); /* fails only in a forked child, where nothing is resident */
   Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 

@@ -38,21 +38,30 @@ static void postpone_exception(char *text, size_t size) {
   Py_XDECREF(traceback);
 }
 
-int load_library(const char *name, char *text, size_t size) {
+/* Writes the function's text for the name to text. Returns OA_OK, or OA_ERROR_LIBRARY after an exception. */
+static int ask(PyObject *function, const char *name, char *text, size_t size) {
   const PyGILState_STATE state = PyGILState_Ensure();
-  PyObject *failure = PyObject_CallFunction(python.load, "s", name);
-  const char *said = failure == NULL ? NULL : PyUnicode_AsUTF8AndSize(failure, NULL);
+  PyObject *answer = PyObject_CallFunction(function, "s", name);
+  const char *said = answer == NULL ? NULL : PyUnicode_AsUTF8AndSize(answer, NULL);
+  const int status = said == NULL ? OA_ERROR_LIBRARY : OA_OK;
   if (said == NULL)
     postpone_exception(text, size);
   else
     snprintf(text, size, "%s", said);
-  Py_XDECREF(failure);
+  Py_XDECREF(answer);
   PyGILState_Release(state);
-  return text[0] == '\0' ? OA_OK : OA_ERROR_LIBRARY;
+  return status;
 }
 
-/* (library, path as bytes, shared) -> "" once it is loaded from there, or, shared, taken from what that loaded module
- * is linked with; else why not. */
+int load_library(const char *name, char *text, size_t size) {
+  const int status = ask(python.load, name, text, size);
+  return text[0] == '\0' ? status : OA_ERROR_LIBRARY;
+}
+
+int find_driver(const char *backend, char *text, size_t size) { return ask(python.find_driver, backend, text, size); }
+
+/* (library, path as bytes, shared) -> "" once it is loaded from there, or with shared, taken from the libraries with
+ * which that loaded module is linked; otherwise the reason why not. */
 static PyObject *library_open(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *library, *path;
   int shared, status;
@@ -72,7 +81,7 @@ static PyObject *library_double(PyObject *Py_UNUSED(module), PyObject *arguments
   Py_RETURN_NONE;
 }
 
-/* (library) -> the absolute path that it was loaded from, and its version; ("", "") unless it is loaded */
+/* (library) -> the absolute path from which it was loaded, and its version; ("", "") unless it is loaded */
 static PyObject *library_loaded(PyObject *Py_UNUSED(module), PyObject *argument) {
   const char *library = PyUnicode_AsUTF8AndSize(argument, NULL);
   char version[256] = "";

@@ -1,7 +1,7 @@
-/* Arguments that are lists, of device pointers or of numbers. */
+/* Arguments that are lists of device pointers or of numbers. */
 #include "module.h"
 
-/* Returns a new list with room for as many bytes, the first of *lists; NULL with an exception. */
+/* Returns a new list with room for that many bytes, the first of *lists; NULL with an exception. */
 static List *add_list(List **lists, size_t bytes, oa_value *value) {
   List *list = PyMem_Malloc(sizeof *list + bytes);
   if (list == NULL) return (List *)PyErr_NoMemory();
@@ -30,7 +30,7 @@ int read_pointers(PyObject *object, int dtype, List **lists, oa_value *value) {
     return pointer->dtype == dtype ? read_axis(pointer, lists, value) : -1;
   }
   if (!PyList_Check(object) && !PyTuple_Check(object)) return -1;
-  PyObject *objects = PySequence_Tuple(object); /* the caller's own may change meanwhile */
+  PyObject *objects = PySequence_Tuple(object); /* the caller's own sequence may change meanwhile */
   const Py_ssize_t count = objects == NULL ? 0 : PyTuple_Size(objects);
   List *list = objects == NULL ? NULL : add_list(lists, (size_t)count * sizeof *list->at, value);
   if (list == NULL) {
@@ -40,9 +40,9 @@ int read_pointers(PyObject *object, int dtype, List **lists, oa_value *value) {
   list->objects = objects;
   list->pointers = (oa_pointer_list){.at = list->at, .count = count};
   for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject *one = PyTuple_GetItem(objects, i);
-    if (!PyObject_TypeCheck(one, pointer_type) || ((const Pointer *)one)->dtype != dtype) return -1;
-    list->at[i] = ((const Pointer *)one)->handle;
+    PyObject *item = PyTuple_GetItem(objects, i);
+    if (!PyObject_TypeCheck(item, pointer_type) || ((const Pointer *)item)->dtype != dtype) return -1;
+    list->at[i] = ((const Pointer *)item)->handle;
   }
   return 0;
 }

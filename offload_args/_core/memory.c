@@ -1,7 +1,7 @@
 /* Pinned memory: allocates it as buffers. */
 #include "module.h"
 
-/* A buffer that frees its own memory. No Python code runs then, in which a signal handler might raise. */
+/* A buffer that frees its own memory. No Python code runs then, so no signal handler can raise. */
 typedef struct {
   PyObject_HEAD int device;
   void *memory;
@@ -40,8 +40,8 @@ static PyType_Spec pinned_spec = {
 
 static PyTypeObject *pinned_type;
 
-/* (device, nbytes) -> a writable buffer. Under memory pressure collects garbage and retries once, as entering a region
- * does. */
+/* (device, nbytes) -> a writable buffer. Under memory pressure it collects garbage and retries once, as entering a
+ * region does. */
 static PyObject *pinned(PyObject *Py_UNUSED(module), PyObject *arguments) {
   int device, status;
   long long nbytes;

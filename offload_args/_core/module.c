@@ -2,7 +2,7 @@
  * resource and recording it.
  *
  * It reads NumPy arrays through __array_struct__ and enters regions with them; makes DevicePtrs; makes lent arrays
- * read-only and writeable again. Entering and leaving are each one C function, so that no signal handler runs in
+ * read-only and writeable again. Entering and leaving are one C function each, so that no signal handler runs in
  * between. It uses no part of NumPy's C API, and compiles for the stable ABI. */
 #include "module.h"
 
@@ -24,12 +24,12 @@ PyObject *fail(int status) {
   return NULL;
 }
 
-void report(PyObject *where) {
+void report(PyObject *context) {
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
     PyErr_Clear();
     PyErr_SetInterrupt();
   } else {
-    PyErr_WriteUnraisable(where);
+    PyErr_WriteUnraisable(context);
   }
 }
 
@@ -53,7 +53,7 @@ int read_integers(PyObject *tuple, int64_t *values) {
   return 0;
 }
 
-/* An attribute, and the place to put it. */
+/* An attribute, and the address for it. */
 typedef struct {
   const char *name;
   PyObject **place;
@@ -71,6 +71,7 @@ static PyObject *status_name(PyObject *Py_UNUSED(module), PyObject *argument) {
 
 static PyObject *after_fork(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   trace_after_fork();
+  open_after_fork();
   lent_after_fork();
   Py_RETURN_NONE;
 }
@@ -80,7 +81,7 @@ static PyObject *at_exit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothin
   Py_RETURN_NONE;
 }
 
-/* Reads attributes of an object into places that hold them until the process ends. Returns 0, or -1 with an
+/* Reads attributes of an object into addresses that hold them until the process ends. Returns 0, or -1 with an
  * exception. */
 static int read_attributes(PyObject *object, const Attribute *attributes) {
   for (; attributes->name != NULL; attributes++)
@@ -95,11 +96,13 @@ static int read_module(const char *name, const Attribute *attributes) {
   return status;
 }
 
-/* (pointer, declared, errors, resolve, refuse, is_array, load, default_device, region, device, read_options): struct
- * python says what each is. */
+/* (pointer, declared, errors, resolve, refuse, is_array, load, default_device, region, device, read_options, inside,
+ * collected, enter_context, guarding, find_driver): struct python describes each one. */
 static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"pointer", "declared",       "errors", "resolve", "refuse",       "is_array",
-                          "load",    "default_device", "region", "device",  "read_options", NULL};
+  static char *names[] = {"pointer",      "declared", "errors",         "resolve",       "refuse",
+                          "is_array",     "load",     "default_device", "region",        "device",
+                          "read_options", "inside",   "collected",      "enter_context", "guarding",
+                          "find_driver",  NULL};
   static const Attribute of_numpy[] = {{"ndarray", &python.ndarray},
                                        {"bool_", &python.numpy_bool},
                                        {"may_share_memory", &python.may_share},
@@ -108,14 +111,20 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
   static const Attribute of_ndarray[] = {{"base", &python.base},         {"flags", &python.flags},
                                          {"dtype", &python.dtype},       {"__array_struct__", &python.array_struct},
                                          {"setflags", &python.setflags}, {NULL, NULL}};
-  static const Attribute of_errors[] = {
-      {"raise_status", &python.raise_status},          {"ArgumentError", &python.argument_error},
-      {"RegionError", &python.region_error},           {"PerformanceWarning", &python.packed_warning},
-      {"UnwrittenWarning", &python.unwritten_warning}, {NULL, NULL}};
+  static const Attribute of_errors[] = {{"raise_status", &python.raise_status},
+                                        {"ArgumentError", &python.argument_error},
+                                        {"RegionError", &python.region_error},
+                                        {"PerformanceWarning", &python.packed_warning},
+                                        {"UnwrittenWarning", &python.unwritten_warning},
+                                        {"DiscardedWarning", &python.discarded_warning},
+                                        {"GuardError", &python.guard_error},
+                                        {NULL, NULL}};
   PyObject *declared, *errors;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOOOOO", names, &python.pointer, &PyTuple_Type,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OO!OOOOOOOOOOOOOO", names, &python.pointer, &PyTuple_Type,
                                    &declared, &errors, &python.resolve, &python.refuse, &python.is_array, &python.load,
-                                   &python.default_device, &python.region, &python.device, &python.read_options) ||
+                                   &python.default_device, &python.region, &python.device, &python.read_options,
+                                   &python.inside, &python.collected, &python.enter_context, &python.guarding,
+                                   &python.find_driver) ||
       read_module("numpy", of_numpy) < 0 ||
       read_module("gc", (Attribute[]){{"collect", &python.collect}, {NULL, NULL}}) < 0 ||
       read_attributes(python.ndarray, of_ndarray) < 0 || read_attributes(errors, of_errors) < 0)
@@ -125,10 +134,12 @@ static PyObject *setup(PyObject *Py_UNUSED(module), PyObject *arguments, PyObjec
     if (python.declared[direction] == NULL) return NULL;
     Py_INCREF(python.declared[direction]);
   }
-  PyObject *held[] = {python.pointer, python.resolve,        python.refuse, python.is_array,    python.load,
-                      python.region,  python.default_device, python.device, python.read_options};
+  PyObject *held[] = {python.pointer,   python.resolve,        python.refuse,   python.is_array,     python.load,
+                      python.region,    python.default_device, python.device,   python.read_options, python.inside,
+                      python.collected, python.enter_context,  python.guarding, python.find_driver};
   for (size_t i = 0; i < sizeof held / sizeof *held; i++) Py_INCREF(held[i]); /* until the process ends */
   oa_library_set_loader(load_library);
+  oa_driver_set_finder(find_driver);
   Py_RETURN_NONE;
 }
 
@@ -144,23 +155,20 @@ static PyMethodDef functions[] = {
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._core", .m_size = -1,
                                         .m_methods = functions};
 
-static int add_version(PyObject *module) {
-  char text[32];
-  snprintf(text, sizeof text, "%d.%d.%d", OA_VERSION / 10000, OA_VERSION / 100 % 100, OA_VERSION % 100);
-  return PyModule_AddStringConstant(module, "VERSION", text);
-}
-
 PyMODINIT_FUNC PyInit__core(void) {
+  if (oa_check_version(OA_VERSION)) return PyErr_Format(PyExc_ImportError, "%s", oa_last_error());
   PyObject *module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
 #ifdef Py_GIL_DISABLED
   PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
 #endif
-  if (start_lent() < 0 || add_pointer(module) < 0 || add_portable(module) < 0 || add_region(module) < 0 ||
-      add_call(module) < 0 || add_array(module) < 0 || add_dlpack(module) < 0 || add_library(module) < 0 ||
-      add_function(module) < 0 || add_products(module) < 0 || add_object(module) < 0 || add_graph(module) < 0 ||
-      add_kernel(module) < 0 || add_memory(module) < 0 || add_device(module) < 0 || add_trace(module) < 0 ||
-      add_version(module) < 0 || add_numbers(module) < 0 || add_records(module) < 0 || add_c_api(module) < 0)
+  if (start_lent() < 0 || add_pointer(module) < 0 || add_geometry(module) < 0 || add_region(module) < 0 ||
+      add_open(module) < 0 || add_guard(module) < 0 || add_chain(module) < 0 || add_call(module) < 0 ||
+      add_array(module) < 0 || add_dlpack(module) < 0 || add_library(module) < 0 || add_function(module) < 0 ||
+      add_blas(module) < 0 || add_object(module) < 0 || add_graph(module) < 0 || add_kernel(module) < 0 ||
+      add_launch(module) < 0 || add_memory(module) < 0 || add_device(module) < 0 || add_trace(module) < 0 ||
+      add_accelerate(module) < 0 || PyModule_AddStringConstant(module, "VERSION", OA_PACKAGE_VERSION) < 0 ||
+      add_numbers(module) < 0 || add_records(module) < 0 || add_c_api(module) < 0)
     Py_CLEAR(module);
   return module;
 }

@@ -22,31 +22,39 @@
 #pragma GCC visibility push(hidden)
 
 /* -- module.c ------------------------------------------------------------------------------------------------------ */
-/* The objects of Python that C uses. setup() fills it, once; all references are held until the process ends. */
+/* The Python objects that C uses. setup() fills it, once; all references are held until the process ends. */
 struct python {
   PyObject *ndarray;
   PyObject *numpy_bool;
   PyObject *may_share;       /* numpy.may_share_memory */
   PyObject *complexfloating; /* the type of NumPy's complex scalars: their __float__ drops the imaginary part */
-  /* Of ndarray: a subclass may have others by these names, so ndarray's own are called. */
+  /* Of ndarray: a subclass may define other attributes by these names, so ndarray's own are called. */
   PyObject *base, *flags, *dtype, *array_struct, *setflags;
   PyObject *pointer;     /* DevicePtr */
   PyObject *declared[5]; /* by oa_direction: NULL, In, Out, InOut, Scratch */
-  /* (argument, position, device) -> ndarray | tuple: of an argument that is not a plain ndarray; read_tuple() */
+  /* (argument, position, device) -> ndarray | tuple: for an argument that is not a plain ndarray; read_tuple() */
   PyObject *resolve;
-  PyObject *is_array;       /* (argument) -> whether call() lends it */
-  PyObject *refuse;         /* (array, position or name of the argument): raises DTypeError */
-  PyObject *region;         /* offload_args */
-  PyObject *device;         /* Device */
-  PyObject *read_options;   /* (device, stream, on_error) -> (number or -1, stream's handle or None, keep on error) */
-  PyObject *load;           /* (library's name) -> "", or why the library can't be loaded */
-  PyObject *default_device; /* () -> device number */
-  PyObject *raise_status;   /* (status): raises */
-  PyObject *argument_error; /* ArgumentError */
-  PyObject *region_error;   /* RegionError */
-  PyObject *packed_warning; /* PerformanceWarning */
+  PyObject *is_array;     /* (argument) -> whether call() lends it */
+  PyObject *refuse;       /* (array, position or name of the argument): raises DTypeError */
+  PyObject *region;       /* offload_args */
+  PyObject *device;       /* Device */
+  PyObject *read_options; /* (device, stream, on_error) -> (number or -1, stream's handle or None, keep on error) */
+  PyObject *load;         /* (library's name) -> "", or the reason why the library can't be loaded */
+  /* (backend's name) -> a line for each place: the path of its driver, or the reason why there is none */
+  PyObject *find_driver;
+  PyObject *default_device;    /* () -> device number */
+  PyObject *raise_status;      /* (status): raises */
+  PyObject *argument_error;    /* ArgumentError */
+  PyObject *region_error;      /* RegionError */
+  PyObject *packed_warning;    /* PerformanceWarning */
   PyObject *unwritten_warning; /* UnwrittenWarning */
-  PyObject *collect;           /* gc.collect: PyGC_Collect does nothing where automatic collection is off */
+  PyObject *discarded_warning; /* DiscardedWarning */
+  PyObject *guarding;          /* (region) -> (its line, a name for each argument), all as bytes */
+  PyObject *guard_error;       /* GuardError */
+  PyObject *inside;            /* (outer region, position): warns of a region that open() entered inside another one */
+  PyObject *collected;         /* ((code, line) or None): warns of a region that was collected while it was open */
+  PyObject *enter_context;     /* the code of ExitStack.enter_context */
+  PyObject *collect;           /* gc.collect: PyGC_Collect does nothing if automatic collection is off */
   PyObject *entering;          /* while traced: (region) -> (tag, a name for each argument as bytes) */
   PyObject *left;              /* while traced: (tag) */
   PyObject *reused;            /* {function: positions of arguments that it reads many times, as bits} */
@@ -58,8 +66,8 @@ extern atomic_int leaving_process; /* 1 once the interpreter ends: the driver ma
 /* Raises the exception of a failed call of the core. Returns NULL. */
 PyObject *fail(int status);
 
-/* Reports an exception that can't be raised here as unraisable. Sends Ctrl-C again, to be raised where it can. */
-void report(PyObject *where);
+/* Reports an exception that can't be raised here as unraisable. Sends Ctrl-C again, to be raised later. */
+void report(PyObject *context);
 
 /* Returns an integer as PyLong_AsLong() does. */
 int as_int(PyObject *object);
@@ -71,24 +79,34 @@ PyObject *tuple_of(int count, const int64_t *values);
 int read_integers(PyObject *tuple, int64_t *values);
 
 /* -- pointer.c ----------------------------------------------------------------------------------------------------- */
-/* The layout of an array as BLAS needs it. */
+/* The layout of an array for BLAS. */
 typedef struct {
-  int dimensions;        /* 1 to 3; 0 of other arrays, of which no more is known */
+  int dimensions;        /* 1 to 3; 0 for other arrays, whose other fields are not set */
   int uneven;            /* 1: the stride is not a whole number of elements */
-  int64_t rows, columns; /* of a matrix, and of each of a batch */
+  int64_t rows, columns; /* of a matrix, and of each matrix of a batch */
   int64_t ld[2];         /* its leading dimension by columns and by rows; 0 if it does not have that order */
-  int64_t count, stride; /* of a vector's elements, or of the matrices of a batch; 1 and 0 of one matrix */
+  int64_t count, stride; /* of a vector's elements, or of the matrices of a batch; 1 and 0 for one matrix */
 } Geometry;
 
 typedef struct {
   PyObject_HEAD PyObject *shape, *strides, *dtype_code, *device;
   oa_any *handle;
   int dtype, device_number;           /* an oa_dtype; dtype_code and device are the same as objects */
-  _Atomic(Geometry *) geometry;       /* made when it is first asked for */
-  _Atomic(PyObject *) geometry_tuple; /* likewise */
+  _Atomic(Geometry *) geometry;       /* made at first need */
+  _Atomic(PyObject *) geometry_tuple; /* made at first need */
   _Atomic(void *) keep;               /* an export of the memory: it lives as long as this object */
-  int owned;                          /* 1: a view, whose slot goes with this object */
+  int owned;                          /* 1: a view, whose slot is freed with this object */
+  /* Not 0: kernels, which get an address and no strides, refuse the pointer. ITS_OWN: because of its own strides.
+   * AS_LENT: because of the strides with which the array was lent, although it may be packed on the device; slices
+   * inherit it from their pointer. */
+  int strided;
 } Pointer;
+
+enum { ITS_OWN = 1, AS_LENT };
+
+/* Returns 0 if the elements are contiguous in some order of their axes, or are rows of contiguous elements with gaps
+ * between them, which a leading dimension describes; 1 if they are strided or reversed. */
+int is_strided(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize);
 
 extern PyTypeObject *pointer_type;
 
@@ -99,7 +117,8 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
 /* Returns the object as a Pointer; NULL with TypeError if it is not one. */
 Pointer *as_pointer(PyObject *object);
 
-/* Returns the object as a Pointer, NULL without an exception if it is none. Of most scalars it asks no base. */
+/* Returns the object as a Pointer, NULL without an exception if it is not one. For most scalars it does not look at the
+ * base class. */
 static inline Pointer *pointer_of(PyObject *object) {
   if (Py_TYPE(object) == (PyTypeObject *)python.pointer) return (Pointer *)object;
   if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return NULL;
@@ -111,29 +130,32 @@ int export_memory(Pointer *pointer, uint64_t *value, void **keep);
 
 int add_pointer(PyObject *module);
 
-/* -- portable.c ---------------------------------------------------------------------------------------------------- */
-/* Returns a pointer's geometry, found at first need; NULL with an exception. */
+/* -- geometry.c ---------------------------------------------------------------------------------------------------- */
+/* Returns a pointer's geometry, computed at first need; NULL with an exception. */
 const Geometry *pointer_geometry(Pointer *pointer);
 
-int add_portable(PyObject *module);
+int add_geometry(PyObject *module);
+
+/* Returns an array's geometry as a tuple, made at first need; borrowed. NULL with an exception. */
+PyObject *pointer_geometry_tuple(Pointer *self);
 
 /* -- lists.c ------------------------------------------------------------------------------------------------------- */
-/* The pointers that one argument of a call was read into, until the call ends. */
+/* The pointers that were read from one argument of a call, until the call ends. */
 typedef struct List {
   struct List *next;
   PyObject *objects; /* a tuple of the pointers, which keeps them alive; NULL: the caller's argument does */
-  union {            /* the value that the routine gets */
+  union {            /* the value for the routine */
     oa_pointer_list pointers;
     oa_number_list numbers;
   };
   const void *at[]; /* the pointers or numbers */
 } List;
 
-/* Reads the device pointers of one argument: a list or tuple of DevicePtrs, or one DevicePtr with an axis more. Adds
- * to *lists. Returns 0, or -1 with or without an exception. */
+/* Reads the device pointers of one argument: a list or tuple of DevicePtrs, or one DevicePtr with an additional axis.
+ * Adds to *lists. Returns 0, or -1 with or without an exception. */
 int read_pointers(PyObject *object, int dtype, List **lists, oa_value *value);
 /* Reads integers, or numbers of a dtype other than OA_ANY, from a list, a tuple or any other sequence. read_one reads
- * one of them into so many bytes of memory. Returns as above. */
+ * one of them into itemsize bytes of memory. Returns as read_pointers does. */
 int read_list(PyObject *object, size_t itemsize, int (*read_one)(PyObject *object, int dtype, void *memory), int dtype,
               List **lists, oa_value *value);
 void release_lists(List *lists);
@@ -142,7 +164,7 @@ void release_lists(List *lists);
 enum { ARRAY_ALIGNED = 0x100, ARRAY_NATIVE = 0x200, ARRAY_WRITEABLE = 0x400 };
 /* One argument, until oa_region_enter has returned. */
 typedef struct {
-  PyObject *source;  /* the ndarray or the tuple that the argument was resolved to */
+  PyObject *source;  /* the ndarray, or the tuple that stands for the argument */
   PyObject *capsule; /* of an ndarray's interface */
   int64_t *dims;     /* the shape and strides of a tuple */
   int flags;         /* of an ndarray's interface */
@@ -168,16 +190,20 @@ typedef struct Held {
   PyObject *array, *root;     /* strong references: the array, and the array that owns its memory */
   PyObject *weak, *weak_root; /* weak references: they make ndarray.resize refuse */
   uintptr_t low, high;        /* the interval of the array's bytes, gaps included */
-  int gaps;                   /* 1: there may be some */
-  PyObject *owner;            /* of memory that may become resident: root, or array if that is NULL; borrowed */
+  int gaps;                   /* 1: there may be gaps */
+  PyObject *owner;            /* of memory that may become resident: root, or array if root is NULL; borrowed */
   struct Held *next;          /* in its bucket of `locked` */
   struct Held *next_of_owner, **place_of_owner; /* in its bucket of `owners` */
   int counted;                                  /* 1: in both tables */
   int writeable;                                /* 1: the host could write the array before it was lent */
-  int reopened;       /* 1: it was lent before, and a block of update had it writeable again */
-  int unaligned;      /* 1: the elements do not begin at multiples of their size */
+  int reopened;                                 /* 1: it was lent before, and an update block made it writeable again */
+  int unaligned;                                /* 1: the elements do not start at multiples of their size */
   int kept_writeable; /* 1: NumPy could never set the flag again, because the memory's owner does not permit writes */
 } Held;
+
+/* Destroys objects of libraries that were collected while a stream was captured, if that can be by now. */
+int objects_are_left(void);
+void destroy_left_objects(void);
 
 /* Lock and unlock the mutex of lent arrays. The GIL is released while the lock is waited for. */
 void lock_lent(void);
@@ -193,13 +219,15 @@ void find_bytes(Held *held, const oa_array *array);
  * exception. */
 int name_owner(Held *held, oa_array *array);
 
-/* Returns 1 if all bytes of the array belong to one that is lent and that the host could write before. Needs the
- * lock. */
-int is_lent(const Held *one);
-int lock_if_lent(const Held *one); /* makes it read-only if it is; returns what is_lent does */
+/* Returns 1 if the two may share an element. Needs the lock. */
+int held_meet(const Held *a, const Held *b);
+
+/* Returns 1 if all bytes of the array belong to a lent array that the host could write before. Needs the lock. */
+int is_lent(const Held *part);
+int lock_if_lent(const Held *part); /* makes the array read-only if it is lent; returns as is_lent does */
 
 /* Returns 1 if the host could write an array before it was lent. flag: 1 if the host can write it now. Needs the lock.
- * Ask for all arguments of an enter before the first one is held. */
+ * To be called for all arguments of an entry before the first one is held. */
 int was_writeable(const Held *held, int flag);
 
 /* Makes the array read-only while it is held. flag: 1 if the host can write it now. Needs the lock. */
@@ -227,19 +255,30 @@ void trace_after_fork(void);
 
 /* The core's oa_library_loader (library.c). It is in C, so that it catches any exception of the search. */
 int load_library(const char *name, char *text, size_t size);
+/* The core's finder of drivers (library.c). */
+int find_driver(const char *backend, char *text, size_t size);
 
 int add_function(PyObject *module);
-int add_products(PyObject *module);
+int add_blas(PyObject *module);
 int add_object(PyObject *module);
 int add_graph(PyObject *module);
 int add_region(PyObject *module);
+int add_guard(PyObject *module);
+int add_chain(PyObject *module);
+/* Raises GuardError if a thread that Python does not know touched an array that this thread lent, and this thread does
+ * not know yet. Returns 0, or -1 with the exception. */
+int raise_touch(void);
+int add_open(PyObject *module);
+void open_after_fork(void); /* empties the list of open regions, which belong to the parent, in a forked child */
 int add_call(PyObject *module);
 int add_array(PyObject *module);
 int add_dlpack(PyObject *module);
 int add_library(PyObject *module);
 int add_kernel(PyObject *module);
+int add_launch(PyObject *module);
 int add_memory(PyObject *module);
 int add_device(PyObject *module);
+int add_accelerate(PyObject *module);
 int add_trace(PyObject *module);
 int add_c_api(PyObject *module);
 

@@ -1,4 +1,4 @@
-/* The core's numbers as Python has them: read from the headers, so that no number stands in Python a second time. */
+/* The core's numbers for Python, read from the headers, so that no number exists twice. */
 #include "module.h"
 
 #include "offload_args/launch.h"
@@ -76,7 +76,7 @@ static PyObject *tuple_of_texts(const char *const *texts, int count) {
   return table;
 }
 
-/* Takes the reference to value, which may be NULL after a failure. */
+/* Takes over the reference to value, which may be NULL after a failure. */
 static int add(PyObject *module, const char *name, PyObject *value) {
   const int status = value == NULL ? -1 : PyModule_AddObjectRef(module, name, value);
   Py_XDECREF(value);

@@ -1,4 +1,4 @@
-/* Objects that libraries made: handles, descriptors. offload_args.objects has their classes. */
+/* Objects that libraries made, such as handles and descriptors. offload_args.objects has their classes. */
 #include "function.h"
 
 static PyTypeObject *object_type;
@@ -15,7 +15,39 @@ PyObject *object_ask(const char *name, PyObject *arguments) {
 
 Object *object_from(PyObject *object) { return PyObject_TypeCheck(object, object_type) ? (Object *)object : NULL; }
 
+/* The core's object of one that was collected while it could not be destroyed, as a stream was being captured. */
+typedef struct Left {
+  struct Left *next;
+  oa_object *handle;
+  PyObject *stream; /* the caller's, which the object has; NULL: none */
+} Left;
+static _Atomic(Left *) left; /* taken as a whole */
+
+static void keep_left(Left *entry) {
+  entry->next = atomic_load(&left);
+  while (!atomic_compare_exchange_weak(&left, &entry->next, entry)) continue;
+}
+
+int objects_are_left(void) { return atomic_load_explicit(&left, memory_order_relaxed) != NULL; }
+
+void destroy_left_objects(void) {
+  Left *list = atomic_exchange(&left, NULL);
+  while (list != NULL) {
+    Left *entry = list;
+    int status;
+    list = entry->next;
+    Py_BEGIN_ALLOW_THREADS status = oa_object_destroy(entry->handle);
+    Py_END_ALLOW_THREADS if (status == OA_ERROR_CAPTURE) {
+      keep_left(entry);
+      continue;
+    }
+    Py_XDECREF(entry->stream);
+    PyMem_Free(entry);
+  }
+}
+
 Object *object_new(const char *library, const char *kind) {
+  if (objects_are_left()) destroy_left_objects();
   PyObject *type = object_ask("class_of", Py_BuildValue("(ss)", library, kind));
   if (type == NULL) return NULL;
   Object *self = (Object *)((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, 0);
@@ -26,13 +58,11 @@ Object *object_new(const char *library, const char *kind) {
 static int object_traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(((Object *)object)->stream);
-  Py_VISIT(((Object *)object)->kept);
   return 0;
 }
 
 static int object_clear(PyObject *object) {
   Py_CLEAR(((Object *)object)->stream);
-  Py_CLEAR(((Object *)object)->kept);
   return 0;
 }
 
@@ -41,11 +71,16 @@ static void object_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   if (self->handle != NULL && !leaving_process) {
-    Py_BEGIN_ALLOW_THREADS oa_object_destroy(self->handle);
-    Py_END_ALLOW_THREADS
+    int status;
+    Py_BEGIN_ALLOW_THREADS status = oa_object_destroy(self->handle);
+    Py_END_ALLOW_THREADS Left *entry = status == OA_ERROR_CAPTURE ? PyMem_Malloc(sizeof *entry) : NULL;
+    if (entry != NULL) { /* without memory it is never destroyed */
+      *entry = (Left){.handle = self->handle, .stream = self->stream};
+      self->stream = NULL;
+      keep_left(entry);
+    }
   }
   Py_CLEAR(self->stream);
-  Py_CLEAR(self->kept);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -105,7 +140,7 @@ static PyObject *object_destroy(PyObject *Py_UNUSED(module), PyObject *argument)
   Py_RETURN_NONE;
 }
 
-/* (object) -> the caller's own stream that it has, or None */
+/* (object) -> the caller's own stream of the object, or None */
 static PyObject *object_stream(PyObject *Py_UNUSED(module), PyObject *argument) {
   const Object *self = as_object(argument);
   return self == NULL ? NULL : Py_NewRef(self->stream != NULL ? self->stream : Py_None);

@@ -18,7 +18,7 @@ static void pointer_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   if (!leaving_process) {
     void *keep = atomic_load(&self->keep);
-    if (self->owned) oa_pointer_release(self->handle); /* does nothing once it is stale */
+    if (self->owned) oa_pointer_release(self->handle); /* does nothing if the handle is stale */
     if (keep != NULL) oa_export_release(keep);
   }
   Py_XDECREF(self->shape);
@@ -38,10 +38,10 @@ static PyObject *pointer_address(PyObject *object, void *Py_UNUSED(closure)) {
   Py_END_ALLOW_THREADS return status == OA_OK ? PyLong_FromUnsignedLongLong(value) : fail(status);
 }
 
-/* Calls _missing() for an attribute that does not exist. A __getattr__ would slow down the attributes that do exist. */
+/* Calls _missing() for an attribute that does not exist. A __getattr__ would slow down existing attributes. */
 static PyObject *pointer_attribute(PyObject *object, PyObject *name) {
-  PyObject *found = PyObject_GenericGetAttr(object, name);
-  if (found != NULL || name == name_missing || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  PyObject *attribute = PyObject_GenericGetAttr(object, name);
+  if (attribute != NULL || name == name_missing || !PyErr_ExceptionMatches(PyExc_AttributeError)) return attribute;
   PyErr_Clear();
   return PyObject_CallMethodObjArgs(object, name_missing, name, NULL);
 }
@@ -104,6 +104,31 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   return (PyObject *)self;
 }
 
+/* Decides as oa_region_enter decides which arrays to pack: those that are not lines, are reversed, or have gaps along
+ * every axis. */
+int is_strided(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
+  int order[64], axes = 0, named = 0;
+  for (int i = 0; i < ndim; i++)
+    if (shape[i] == 0) return 0;
+  for (int i = 0; i < ndim; i++) {
+    named |= ndim > 1 && strides[i] == itemsize; /* also with one element: a matrix of one column is a matrix */
+    if (shape[i] == 1) continue;
+    if (strides[i] <= 0 || strides[i] % itemsize) return 1;
+    int at = axes++; /* by stride, the smallest first */
+    for (; at > 0 && strides[order[at - 1]] > strides[i]; at--) order[at] = order[at - 1];
+    order[at] = i;
+  }
+  int64_t next = itemsize; /* the stride of an axis without a gap */
+  int gaps = 0;
+  for (int k = 0; k < axes; k++) {
+    const int64_t stride = strides[order[k]];
+    if (stride < next) return 1; /* indices share elements */
+    gaps += stride > next;
+    next = stride * shape[order[k]];
+  }
+  return gaps > 1 || (axes > 0 && strides[order[0]] != itemsize && !named);
+}
+
 /* -- functions on pointers ----------------------------------------------------------------------------------------- */
 Pointer *as_pointer(PyObject *object) {
   if (PyObject_TypeCheck(object, pointer_type)) return (Pointer *)object;
@@ -129,7 +154,13 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   oa_any *handle = NULL;
   int status = oa_pointer_view(pointer->handle, offset, ndim, dims, dims + 64, &handle);
   if (status != OA_OK) return fail(status);
-  return pointer_new(handle, pointer->dtype, pointer->device_number, Py_NewRef(shape), Py_NewRef(strides), 1);
+  PyObject *pointer_to_part =
+      pointer_new(handle, pointer->dtype, pointer->device_number, Py_NewRef(shape), Py_NewRef(strides), 1);
+  if (pointer_to_part != NULL)
+    ((Pointer *)pointer_to_part)->strided = pointer->strided == AS_LENT                                      ? AS_LENT
+                                            : is_strided(ndim, dims, dims + 64, oa_itemsize(pointer->dtype)) ? ITS_OWN
+                                                                                                             : 0;
+  return pointer_to_part;
 }
 
 /* (pointer) -> its handle, such as an `oa_f32 *`, as an int */
@@ -159,7 +190,7 @@ int export_memory(Pointer *pointer, uint64_t *value, void **keep) {
   Py_END_ALLOW_THREADS return status;
 }
 
-/* (pointer) -> address of memory that lives at least as long as the DevicePtr */
+/* (pointer) -> the address of memory that lives at least as long as the DevicePtr */
 static PyObject *export(PyObject *Py_UNUSED(module), PyObject *object) {
   Pointer *pointer = as_pointer(object);
   uint64_t value = 0;
@@ -199,7 +230,7 @@ static int read_dims(const Pointer *pointer, int64_t *shape, int64_t *strides) {
   return read_integers(pointer->shape, shape) < 0 || read_integers(pointer->strides, strides) < 0 ? -1 : 0;
 }
 
-/* (pointer, array): calls a function of the core that reads or writes the array; it has the pointer's dtype. */
+/* (pointer, array): calls a function of the core that reads or writes the array, which has the pointer's dtype. */
 static PyObject *with_array(PyObject *arguments,
                             int (*function)(const Pointer *, void *, int, const int64_t *, const int64_t *)) {
   PyObject *object;

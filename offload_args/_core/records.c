@@ -1,7 +1,7 @@
-/* Records: structures of the core as named tuples, each by one table of its fields.
+/* Records: structures of the core as named tuples, each from one table of its fields.
  *
- * The tables are the only list of the fields; the stub _core.pyi repeats them for static checkers, and a test
- * compares. */
+ * The tables are the only list of the fields; the stub _core.pyi repeats them for static checkers, and a test compares
+ * the two. */
 #include "module.h"
 
 #include <stddef.h>
@@ -87,7 +87,7 @@ static const Field pointer_info[] = {
     POINTER(borrowed, "the device memory is the caller's own"),
     POINTER(escaped, "its address was given away"),
     FIELD(oa_pointer_info, nbytes, "from the first byte to the last, gaps included"),
-    POINTER(scratch, "no host array stands behind it"),
+    POINTER(scratch, "it has no host array"),
     POINTER(valid, "the device has its bytes"),
     POINTER(written, "it was written since it was lent"),
 };
@@ -122,9 +122,9 @@ static struct {
   PyTypeObject *type; /* a subclass of tuple, made by collections.namedtuple */
 } records[] = {
     [RECORD_BACKEND_INFO] = RECORD("BackendInfo", "_core", "One kind of device of this build.", backend_info),
-    [RECORD_DEVICE_INFO] = RECORD("DeviceInfo", "_core", "What a device is, and its memory now.", device_info),
+    [RECORD_DEVICE_INFO] = RECORD("DeviceInfo", "_core", "A device, and its memory now.", device_info),
     [RECORD_COUNTERS] = RECORD("Counters", "devices",
-                               "What a device has done so far in this process, and what is live on it now.", counters),
+                               "The work of a device in this process so far, and its live objects now.", counters),
     [RECORD_RESIDENCY] = RECORD("ResidencyFields", "_core", "The fields of devices.Residency.", residency),
     [RECORD_POINTER_INFO] = RECORD("PointerInfo", "_core", "The state of a pointer's bytes.", pointer_info),
     [RECORD_TRACE_EVENT] = RECORD("TraceEvent", "_core", "An event as the core recorded it.", trace_event),
@@ -157,14 +157,14 @@ PyObject *record_new(int record, const void *structure) {
   PyTypeObject *type = records[record].type;
   const int count = records[record].count;
   PyObject *values[MOST_FIELDS];
-  int made = 0;
-  while (made < count && (values[made] = value_of(&records[record].fields[made], structure)) != NULL) made++;
-  PyObject *tuple = made < count ? NULL : ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, count);
-  for (int i = 0; i < made; i++) {
+  int filled = 0;
+  while (filled < count && (values[filled] = value_of(&records[record].fields[filled], structure)) != NULL) filled++;
+  PyObject *tuple = filled < count ? NULL : ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, count);
+  for (int i = 0; i < filled; i++) {
     if (tuple == NULL)
       Py_DECREF(values[i]);
     else
-      PyTuple_SetItem(tuple, i, values[i]); /* can't fail: the tuple is new and as long */
+      PyTuple_SetItem(tuple, i, values[i]); /* can't fail: the tuple is new and long enough */
   }
   return tuple;
 }

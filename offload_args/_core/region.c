@@ -2,6 +2,7 @@
  * acquiring a resource and recording it. */
 #include "region.h"
 
+#include <errno.h>
 #include <string.h>
 
 static PyObject *name_array, *name_add_note;
@@ -10,6 +11,7 @@ static atomic_int default_device = -1;
 static PyMemberDef region_members[] = {
     {"_arguments", T_OBJECT_EX, offsetof(Region, arguments), READONLY, NULL},
     {"_device", T_INT, offsetof(Region, device), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Region, weak_references), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -48,8 +50,8 @@ static int refuse_busy(int state) {
   return -1;
 }
 
-/* Makes a closed region busy: until its state is set again, no other code changes it, whatever code of the user runs
- * meanwhile (an argument's export, a filter of warnings, a finalizer). Returns 0, or -1 with RegionError. */
+/* Makes a closed region busy: until its state is set again, no other code changes it, whatever user code runs meanwhile
+ * (an argument's export, a filter of warnings, a finalizer). Returns 0, or -1 with RegionError. */
 static int make_busy(Region *self) {
   int state = CLOSED;
   return atomic_compare_exchange_strong(&self->state, &state, BUSY) ? 0 : refuse_busy(state);
@@ -64,11 +66,12 @@ void region_prepare(Region *self, PyObject *arguments, Options *options, PyObjec
   self->device = options->device;
   self->keep_on_error = options->keep_on_error;
   self->resident = options->resident;
+  self->guard = options->guard;
 }
 
 static int region_init(PyObject *object, PyObject *arguments, PyObject *keywords) {
   Region *self = (Region *)object;
-  Options options = {.given = {NULL}};
+  Options options = {.values = {NULL}};
   PyObject *name, *value, *old[2] = {NULL, NULL};
   Py_ssize_t at = 0;
   int failed = 0;
@@ -78,7 +81,7 @@ static int region_init(PyObject *object, PyObject *arguments, PyObject *keywords
     if (option == OPTIONS)
       PyErr_Format(PyExc_TypeError, "offload_args.__init__() got an unexpected keyword argument '%U'", name);
     else if (option >= 0)
-      options.given[option] = Py_NewRef(value);
+      options.values[option] = Py_NewRef(value);
   }
   failed = failed || read_options(&options) < 0 || make_busy(self) < 0;
   if (!failed) {
@@ -104,20 +107,37 @@ static void trace_left(Region *self) {
   PyErr_Restore(type, value, traceback);
 }
 
+/* Asks for the names of the arrays and for the line, for reports of guarded touches. Returns the object that owns them,
+ * or NULL with an exception. *names has to be freed in either case. */
+static PyObject *guard_entering(Region *self, oa_region_options *options, const char ***names) {
+  PyObject *each, *tuple = PyObject_CallFunctionObjArgs(python.guarding, (PyObject *)self, NULL);
+  *names = PyMem_Calloc((size_t)self->count + 1, sizeof **names);
+  if (*names == NULL && tuple != NULL) PyErr_NoMemory();
+  if (*names == NULL || tuple == NULL || !PyArg_ParseTuple(tuple, "yO!", &options->place, &PyTuple_Type, &each)) {
+    Py_XDECREF(tuple);
+    return NULL;
+  }
+  for (Py_ssize_t i = 0; i < self->count && i < PyTuple_Size(each); i++)
+    if (((*names)[i] = PyBytes_AsString(PyTuple_GetItem(each, i))) == NULL) PyErr_Clear();
+  options->names = *names;
+  options->guard = 1;
+  return tuple;
+}
+
 /* Asks the trace for the region's tag and the names of its arrays. Returns the object that owns the names, or NULL if a
  * signal handler raised meanwhile. */
 static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_options *options) {
-  PyObject *names = NULL, *found = PyObject_CallFunctionObjArgs(python.entering, (PyObject *)self, NULL);
-  if (found == NULL || !PyArg_ParseTuple(found, "LO!", &self->tag, &PyTuple_Type, &names)) {
-    Py_XDECREF(found);
+  PyObject *names = NULL, *tuple = PyObject_CallFunctionObjArgs(python.entering, (PyObject *)self, NULL);
+  if (tuple == NULL || !PyArg_ParseTuple(tuple, "LO!", &self->tag, &PyTuple_Type, &names)) {
+    Py_XDECREF(tuple);
     return NULL;
   }
   options->tag = self->tag;
   for (Py_ssize_t i = 0; i < self->count && i < PyTuple_Size(names); i++) {
     arrays[i].name = PyBytes_AsString(PyTuple_GetItem(names, i));
-    if (arrays[i].name == NULL) PyErr_Clear(); /* the core says "argument 1" then */
+    if (arrays[i].name == NULL) PyErr_Clear(); /* the core then says "argument 1" */
   }
-  return found;
+  return tuple;
 }
 
 static PyObject *take_pointers(Region *self) {
@@ -128,13 +148,14 @@ static PyObject *take_pointers(Region *self) {
   return pointers;
 }
 
-/* Ends the open region: its pointers die, and its arrays are released. Returns the first failure's status, with that
- * exception. */
+/* Ends the open region: its pointers become stale, and its arrays are released. Returns the first failure's status,
+ * with that exception. */
 static int region_end(Region *self, int outcome, int *warnings) {
   int status, waited, refused;
   oa_region *region = self->region;
   Py_BEGIN_ALLOW_THREADS status = oa_region_finish(region, outcome, warnings);
-  refused = status == OA_ERROR_ARGUMENT; /* C code began a call in this thread, and has not ended it */
+  /* C code began a call in this thread and has not ended it, or a captured stream would have to be waited for. */
+  refused = status == OA_ERROR_ARGUMENT || status == OA_ERROR_CAPTURE;
   if (refused) {
     waited = 1;
   } else if (status == OA_OK) {
@@ -158,6 +179,7 @@ static int region_end(Region *self, int outcome, int *warnings) {
     atomic_store(&self->state, OPEN);
     return status;
   }
+  unlist_open(self);
   Held *held = self->held;
   self->held = NULL;
   self->region = NULL;
@@ -169,21 +191,77 @@ static int region_end(Region *self, int outcome, int *warnings) {
   return status;
 }
 
-/* Discards a region that was entered and never left, with a warning. */
+/* A region of the core whose object is gone, and that could not be ended because a stream was being captured. */
+typedef struct Left {
+  struct Left *next;
+  oa_region *region;
+  Held *held;
+  Py_ssize_t count;
+} Left;
+static Left *left; /* under lock_lent */
+static atomic_int left_count;
+
+/* Keeps the region of an object that is being freed, to end it later. Without memory it stays open. */
+static void leave_later(Region *self) {
+  Left *kept = PyMem_Malloc(sizeof *kept);
+  if (kept == NULL) return;
+  *kept = (Left){left, self->region, self->held, self->count};
+  unlist_open(self);
+  self->region = NULL;
+  self->held = NULL;
+  atomic_store(&self->state, CLOSED);
+  Py_XDECREF(take_pointers(self));
+  lock_lent();
+  kept->next = left;
+  left = kept;
+  unlock_lent();
+  atomic_fetch_add(&left_count, 1);
+}
+
+/* Discards the kept regions that can end by now. */
+static void end_left(void) {
+  lock_lent();
+  Left *list = left;
+  left = NULL;
+  unlock_lent();
+  while (list != NULL) {
+    Left *kept = list;
+    int status;
+    list = kept->next;
+    Py_BEGIN_ALLOW_THREADS status = oa_region_finish(kept->region, OA_DISCARD, NULL);
+    if (status != OA_ERROR_CAPTURE) oa_region_wait(kept->region);
+    Py_END_ALLOW_THREADS if (status == OA_ERROR_CAPTURE) {
+      lock_lent();
+      kept->next = left;
+      left = kept;
+      unlock_lent();
+      continue;
+    }
+    release_held(kept->held, kept->count);
+    PyMem_Free(kept);
+    atomic_fetch_sub(&left_count, 1);
+  }
+}
+
+/* Discards a region that was entered and never left, with a warning of a class that Python shows by default. */
 static void region_finalize(PyObject *object) {
   Region *self = (Region *)object;
   int open = OPEN;
   if (leaving_process || !atomic_compare_exchange_strong(&self->state, &open, BUSY)) return;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
+  PyObject *of = open_place(object, NULL); /* it is no longer known once the region has ended */
   int status = region_end(self, OA_DISCARD, NULL);
-  if (status == OA_ERROR_FORKED) PyErr_Clear();   /* the parent's region */
-  PyObject *its_type, *its_value, *its_traceback; /* of its end */
+  if (status == OA_ERROR_FORKED) PyErr_Clear(); /* the parent's region */
+  if (status == OA_ERROR_CAPTURE && self->region != NULL) leave_later(self);
+  PyObject *its_type, *its_value, *its_traceback; /* of the region's end */
   PyErr_Fetch(&its_type, &its_value, &its_traceback);
-  if (status == OA_OK &&
-      PyErr_WarnEx(PyExc_ResourceWarning,
-                   "offload_args: a region was never left; what it wrote is lost: use `with`, or close()", 1) < 0)
-    report(NULL);
+  if (status == OA_OK) {
+    PyObject *none = PyObject_CallFunctionObjArgs(python.collected, of, NULL);
+    if (none == NULL) report(NULL);
+    Py_XDECREF(none);
+  }
+  Py_XDECREF(of);
   PyErr_Restore(its_type, its_value, its_traceback);
   if (PyErr_Occurred()) report(NULL);
   PyErr_Restore(type, value, traceback);
@@ -194,18 +272,18 @@ static void region_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   region_finalize(object);
+  if (self->weak_references != NULL) PyObject_ClearWeakRefs(object);
   Py_XDECREF(self->arguments);
   Py_XDECREF(self->stream);
   Py_XDECREF(self->pointers);
+  Py_XDECREF(self->weak);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
 
 enum { FEW = 8 };
 
-/* Sets item->source to the argument's ndarray, or to a tuple for read_tuple(), and sets the array's direction. Returns
- * 0, or -1 with an exception. */
-static int resolve_argument(PyObject *argument, Py_ssize_t index, int device, Item *item, oa_array *array) {
+int resolve_argument(PyObject *argument, Py_ssize_t index, int device, Item *item, oa_array *array) {
   PyObject *type = (PyObject *)Py_TYPE(argument);
   for (int direction = OA_IN; direction <= OA_SCRATCH; direction++)
     if (type == python.declared[direction]) array->direction = direction;
@@ -238,7 +316,7 @@ static int read_arguments(Region *self, Item *items, oa_array *arrays, Held *hel
   }
   Py_ssize_t refused = -1;
   int result = 1;
-  lock_lent(); /* reading and clearing all flags is one step */
+  lock_lent(); /* reads and clears all flags in one step */
   for (Py_ssize_t i = 0; i < count && result > 0; i++) {
     if (held[i].array == NULL) continue;
     result = read_ndarray(&items[i], &arrays[i], &items[i].flags);
@@ -274,7 +352,7 @@ static int find_device(int *device) {
   return 0;
 }
 
-/* Returns the strides of a C-order array with no gaps; NULL with an exception. */
+/* Returns the strides of a C-order array without gaps; NULL with an exception. */
 static PyObject *packed_strides(const oa_array *array) {
   int64_t strides[64], stride = oa_itemsize(array->dtype);
   for (int i = array->ndim - 1; i >= 0; i--) {
@@ -284,14 +362,15 @@ static PyObject *packed_strides(const oa_array *array) {
   return tuple_of(array->ndim, strides);
 }
 
-/* Warns of an array that is packed on its way. Returns 0, or -1 with an exception. */
+/* Warns of an array that is packed for the copy. Returns 0, or -1 with an exception. */
 static int warn_packed(const Region *self, const oa_array *array, const Held *held, Py_ssize_t position) {
+  if (self->of_kernel && is_strided(array->ndim, array->shape, array->strides, oa_itemsize(array->dtype))) return 0;
   if (held->unaligned && held->low < held->high)
     return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
                             "offload_args: argument %zd is not aligned to its items of %lld bytes: it is packed into "
                             "aligned memory on its way; lend an aligned copy, such as x.copy(), to avoid that",
                             position, (long long)oa_itemsize(array->dtype));
-  if (array->packed && array->direction != OA_SCRATCH)
+  if (array->packed)
     return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
                             "offload_args: argument %zd is strided in a way that devices' libraries can't take: it is "
                             "packed on its way; lend a contiguous array to avoid that",
@@ -304,10 +383,12 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, const Held 
   PyObject *pointers = PyTuple_New(self->count);
   for (Py_ssize_t i = 0; pointers != NULL && i < self->count; i++) {
     const oa_array *array = &arrays[i];
-    int packed = array->packed || array->direction == OA_SCRATCH;
-    PyObject *strides = packed ? packed_strides(array) : tuple_of(array->ndim, array->strides);
+    PyObject *strides = array->packed ? packed_strides(array) : tuple_of(array->ndim, array->strides);
     PyObject *pointer =
         pointer_new(array->handle, array->dtype, device, tuple_of(array->ndim, array->shape), strides, 0);
+    if (pointer != NULL && array->direction != OA_SCRATCH)
+      ((Pointer *)pointer)->strided =
+          is_strided(array->ndim, array->shape, array->strides, oa_itemsize(array->dtype)) ? AS_LENT : 0;
     if (pointer == NULL || PyTuple_SetItem(pointers, i, pointer) < 0) Py_CLEAR(pointers);
   }
   for (Py_ssize_t i = 0; pointers != NULL && i < self->count;
@@ -316,9 +397,9 @@ static PyObject *make_pointers(Region *self, const oa_array *arrays, const Held 
   return pointers;
 }
 
-/* Enters the region in the core. Under memory pressure collects garbage, which may hold regions that were never left
- * and exports in reference cycles, and retries once. Device memory is allocated here and nowhere else, except for
- * device scalars. Returns 0, or -1 with an exception. */
+/* Enters the region in the core. Under memory pressure it collects garbage, which may hold regions that were never left
+ * and exports in reference cycles, and retries once. Device memory is allocated only here, except for device scalars.
+ * Returns 0, or -1 with an exception. */
 static int enter_core(Region *self, int device, const oa_region_options *options, oa_array *arrays) {
   const int count = (int)self->count;
   int status;
@@ -338,7 +419,8 @@ PyObject *region_enter_open(Region *self) {
   Item few_items[FEW], *items = few_items;
   oa_array few_arrays[FEW], *arrays = few_arrays;
   oa_region_options options = OA_SIZED(oa_region_options, .single_use = self->once);
-  PyObject *pointers = NULL, *names = NULL;
+  PyObject *pointers = NULL, *names = NULL, *guarded = NULL;
+  const char **guard_names = NULL;
   int device = self->device, entered = 0;
   if (self->arguments == NULL) {
     PyErr_SetString(python.region_error, "offload_args: this region was never initialised: call its __init__ first");
@@ -363,8 +445,11 @@ PyObject *region_enter_open(Region *self) {
     if (PyErr_Occurred()) goto done;
     options.has_stream = 1;
   }
-  if (__builtin_expect(atomic_load_explicit(&tracing, memory_order_relaxed), 0) &&
+  if (OA_UNLIKELY(atomic_load_explicit(&tracing, memory_order_relaxed)) &&
       (names = trace_entering(self, arrays, &options)) == NULL)
+    goto done;
+  if (OA_UNLIKELY(self->guard || oa_guard_is_default()) &&
+      (guarded = guard_entering(self, &options, &guard_names)) == NULL)
     goto done;
   if (read_arguments(self, items, arrays, held, &device, &options) < 0 || find_device(&device) < 0) goto done;
   if (self->resident || oa_residency_current() == OA_RESIDENCY_AUTO)
@@ -380,12 +465,15 @@ PyObject *region_enter_open(Region *self) {
 
 done:
   Py_XDECREF(names);
+  Py_XDECREF(guarded);
+  PyMem_Free(guard_names);
   for (size_t i = 0; i < count; i++) release_item(&items[i]);
   if (items != few_items) PyMem_Free(items);
   if (arrays != few_arrays) PyMem_Free(arrays);
   if (pointers != NULL) {
     self->held = held;
     self->pointers = Py_NewRef(pointers);
+    self->on = device;
     return pointers;
   }
   if (entered) {
@@ -401,13 +489,32 @@ done:
   return NULL;
 }
 
-static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+/* Enters the region for a block or for open(). Returns the tuple of its pointers; NULL with an exception. */
+static PyObject *enter_as(PyObject *object, int by_open) {
   Region *self = (Region *)object;
   if (make_busy(self) < 0) return NULL;
+  if (atomic_load_explicit(&left_count, memory_order_relaxed)) end_left();
+  if (objects_are_left()) destroy_left_objects();
   PyObject *pointers = region_enter_open(self);
-  atomic_store(&self->state, pointers != NULL ? OPEN : CLOSED);
-  return pointers;
+  if (pointers == NULL) {
+    atomic_store(&self->state, CLOSED);
+    return NULL;
+  }
+  if (list_open(self, by_open) == 0 && (!by_open || warn_inside(self) == 0)) {
+    atomic_store(&self->state, OPEN);
+    return pointers;
+  }
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (region_end(self, OA_DISCARD, NULL) != OA_OK || PyErr_Occurred()) report(object);
+  PyErr_Restore(type, value, traceback);
+  Py_DECREF(pointers);
+  return NULL;
 }
+
+static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) { return enter_as(object, 0); }
+
+static PyObject *region_open(PyObject *object, PyObject *Py_UNUSED(nothing)) { return enter_as(object, 1); }
 
 /* Adds the current exception as a note to that of the body, and clears it. */
 static void add_note(PyObject *body) {
@@ -430,11 +537,11 @@ static void add_note(PyObject *body) {
   Py_XDECREF(traceback);
 }
 
-/* Adds the names of the lost results as a note to the exception of the body. Keeps the current exception. */
-static void note_discarded(PyObject *body) {
+/* Adds a note to the exception of the body. Keeps the current exception. */
+static void add_text(PyObject *body, const char *text) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  PyObject *note = PyUnicode_FromFormat("offload_args: %s", oa_last_warning());
+  PyObject *note = PyUnicode_FromFormat("offload_args: %s", text);
   PyObject *none = note == NULL ? NULL : PyObject_CallMethodObjArgs(body, name_add_note, note, NULL);
   if (none == NULL) PyErr_Clear();
   Py_XDECREF(none);
@@ -442,29 +549,61 @@ static void note_discarded(PyObject *body) {
   PyErr_Restore(type, value, traceback);
 }
 
+/* Returns whether the exception may be that of a system call that got guarded memory: of those, the kernel answers
+ * EFAULT, and no fault is seen. ndarray.tofile keeps no errno. */
+static int is_bad_address(PyObject *body) {
+  if (!PyErr_GivenExceptionMatches(body, PyExc_OSError)) return 0;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *code = PyObject_GetAttrString(body, "errno");
+  const int found = code != NULL && (code == Py_None || (PyLong_Check(code) && PyLong_AsLong(code) == EFAULT));
+  Py_XDECREF(code);
+  PyErr_Restore(type, value, traceback);
+  return found;
+}
+
+/* Returns 1 if the exception tells no person anything, so that its notes are not read either: the end of a cancelled
+ * task, or of the program. */
+static int is_silent(PyObject *body) {
+  return !PyErr_GivenExceptionMatches(body, PyExc_Exception) &&
+         !PyErr_GivenExceptionMatches(body, PyExc_KeyboardInterrupt);
+}
+
 int region_leave(Region *self, PyObject *body) {
   int state = OPEN, warnings = 0;
+  /* A generator is closed because its caller needs no more of it: nothing failed. */
+  if (body != NULL && PyErr_GivenExceptionMatches(body, PyExc_GeneratorExit)) body = NULL;
   if (!atomic_compare_exchange_strong(&self->state, &state, BUSY))
     return state == CLOSED ? 0 : refuse_busy(state); /* closed: left before */
   int status = region_end(self, body == NULL ? OA_COMMIT : self->keep_on_error ? OA_KEEP : OA_DISCARD, &warnings);
-  if (body != NULL && warnings > 0) note_discarded(body);
+  if (body != NULL && warnings > 0) add_text(body, oa_last_warning());
+  if (body != NULL && OA_UNLIKELY(self->guard || oa_guard_is_default()) && is_bad_address(body))
+    add_text(body,
+             "the region guards its arrays (guard=True), and a system call can't read or write one that is newer on "
+             "the device: if it was given one, use its pointer's to_host(), or call it after update(x) or the region");
+  if (status == OA_OK && !PyErr_Occurred() && raise_touch() < 0) {
+    if (body == NULL) return -1;
+    add_note(body);
+  }
   if (status != OA_OK) {
     if (body == NULL) return -1;
     add_note(body);
-  } else if (PyErr_Occurred()) { /* a signal handler raised it while the trace took note */
+  } else if (PyErr_Occurred()) { /* a signal handler raised it during the trace's note */
     return -1;
-  } else if (warnings > 0 && body == NULL &&
-             PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) {
-    return -1;
+  } else if (warnings > 0 && body == NULL) {
+    if (PyErr_WarnEx(python.unwritten_warning, oa_last_warning(), self->stacklevel) < 0) return -1;
+  } else if (warnings > 0 && is_silent(body)) {
+    if (PyErr_WarnFormat(python.discarded_warning, self->stacklevel, "offload_args: %s", oa_last_warning()) < 0)
+      add_note(body); /* the exception of the body comes first, even if warnings are errors */
   }
   const char *warning = body != NULL ? NULL : oa_take_warning();
   return warning != NULL ? PyErr_WarnEx(python.packed_warning, warning, self->stacklevel) : 0;
 }
 
 /* (type, exception, traceback): leaves the region, as `with` asks. */
-static PyObject *region_exit(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+static PyObject *region_exit(PyObject *object, PyObject *const *values, Py_ssize_t count) {
   if (count != 3) return PyErr_Format(PyExc_TypeError, "__exit__() takes exactly 3 arguments (%zd given)", count);
-  if (region_leave((Region *)object, given[0] == Py_None ? NULL : given[1]) < 0) return NULL;
+  if (region_leave((Region *)object, values[0] == Py_None ? NULL : values[1]) < 0) return NULL;
   Py_RETURN_FALSE;
 }
 
@@ -500,15 +639,22 @@ static PyObject *region_stream(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   return NULL;
 }
 
+/* Static checkers know the types of a region's pointers; at run time all regions have one class. */
+static PyObject *region_class(PyObject *type, PyObject *Py_UNUSED(types)) { return Py_NewRef(type); }
+
 static PyMethodDef region_methods[] = {
+    {"__class_getitem__", region_class, METH_O | METH_CLASS,
+     "offload_args[types]: the class itself; for static checkers"},
     {"__enter__", region_enter, METH_NOARGS,
      "Enter the region and return a tuple with one DevicePtr per argument. Nothing moves yet."},
     {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL,
      "Leave the region: results come down, unless the body raised."},
-    {"open", region_enter, METH_NOARGS,
+    {"open", region_open, METH_NOARGS,
      "Enter the region, as `with` does, and return a tuple with one DevicePtr per argument.\n\n"
      "This is for code without a block, such as the cells of a notebook. close() or discard() ends the region. An open "
-     "region that is garbage-collected is discarded with a ResourceWarning.\n\n"
+     "region that is garbage-collected is discarded with a DiscardedWarning. A region that lends memory which another "
+     "one lends that open() entered in this thread and left open is inside that one, and warns "
+     "(NestedRegionWarning).\n\n"
      "Raises RegionError if the region is open already, and the errors of entering."},
     {"close", region_close, METH_NOARGS,
      "Leave the region as the end of a `with` block does: results come down, and its pointers die.\n\n"
@@ -516,7 +662,10 @@ static PyMethodDef region_methods[] = {
     {"discard", region_discard, METH_NOARGS,
      "Leave the region as a `with` block does that raises: nothing comes down, and its pointers die.\n\n"
      "Does nothing if the region is not open. `on_error` does not count. Raises the errors of the device."},
+    {"_around", open_around, METH_NOARGS, NULL},
+    {"_place", open_place, METH_NOARGS, NULL},
     {"_pointers", region_pointers, METH_NOARGS, NULL},
+    {"_capture", region_capture, METH_NOARGS, NULL},
     {"_calls_to", region_stream, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -531,7 +680,7 @@ static PyType_Slot region_slots[] = {
     {Py_tp_members, region_members},
     {Py_tp_methods, region_methods},
     {Py_tp_doc,
-     "Region(*arrays, device=None, stream=None, on_error='discard', resident=False)\n--\n\n"
+     "Region(*arrays, device=None, stream=None, on_error='discard', resident=False, guard=False)\n--\n\n"
      "Hold one region of the core and its arrays."},
     {0, NULL},
 };

@@ -5,7 +5,7 @@
 
 atomic_int tracing;
 
-/* (listening, flags, entering, left): turns the trace on or off; while it is on, the two functions are called when a
+/* (listening, flags, entering, left): turns the trace on or off. While it is on, the two functions are called when a
  * region is entered and left. flags is a sum of oa_trace_flags; 0: the core records no events. */
 static PyObject *trace_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
   int listening, flags;
@@ -13,7 +13,7 @@ static PyObject *trace_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
   if (!PyArg_ParseTuple(arguments, "piOO", &listening, &flags, &entering, &left)) return NULL;
   const int status = oa_trace_set(flags);
   if (status != OA_OK) return fail(status);
-  if (python.entering == NULL) { /* they never change again, as another thread may be calling them */
+  if (python.entering == NULL) { /* set once, as another thread may be calling them */
     python.entering = Py_NewRef(entering);
     python.left = Py_NewRef(left);
   }
@@ -21,7 +21,7 @@ static PyObject *trace_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
-/* () -> (events, how many were lost so far) */
+/* () -> (events, the number of lost events so far) */
 static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   enum { AT_ONCE = 64 };
   oa_trace_event events[AT_ONCE];
@@ -43,19 +43,19 @@ static PyObject *trace_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(not
   return list == NULL ? NULL : Py_BuildValue("NL", list, (long long)lost);
 }
 
-/* () -> the copies and waits that are under way: (begun in ns, bytes, bytes done, kind, device's number, name) */
+/* () -> the copies and waits that are under way: (begun in ns, bytes, copied bytes, kind, device's number, name) */
 static PyObject *trace_under_way(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   enum { MOST = 64 };
-  oa_under_way found[MOST];
+  oa_under_way pending[MOST];
   int count;
-  const int status = oa_trace_under_way(found, MOST, &count);
+  const int status = oa_trace_under_way(pending, MOST, &count);
   if (status != OA_OK) return fail(status);
   PyObject *list = PyList_New(0);
   for (int i = 0; list != NULL && i < count; i++) {
-    const oa_under_way *one = &found[i];
-    PyObject *name = PyUnicode_DecodeUTF8(one->name, (Py_ssize_t)strlen(one->name), "replace");
-    PyObject *entry = Py_BuildValue("(LLLiiN)", (long long)one->begun, (long long)one->nbytes, (long long)one->done,
-                                    one->kind, one->device, name);
+    const oa_under_way *item = &pending[i];
+    PyObject *name = PyUnicode_DecodeUTF8(item->name, (Py_ssize_t)strlen(item->name), "replace");
+    PyObject *entry = Py_BuildValue("(LLLiiN)", (long long)item->begun, (long long)item->nbytes, (long long)item->done,
+                                    item->kind, item->device, name);
     if (entry == NULL || PyList_Append(list, entry) < 0) Py_CLEAR(list);
     Py_XDECREF(entry);
   }

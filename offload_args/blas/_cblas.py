@@ -1,13 +1,14 @@
 """Makes functions that CBLAS lacks of those that it has, each repeated over the lines of matrices as one call.
 
-Matrices lie in column-major order. Every function checks all that its callers pass before anything is written.
+Matrices are in column-major order. Every function checks all that its callers pass before anything is written.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core import repeat
+from ..errors import AliasError
 from ..pointers import DevicePtr
 from ._names import named
 
@@ -50,44 +51,116 @@ def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
     return call
 
 
+class _Columns(NamedTuple):
+    """The columns of a matrix, or one vector again and again, as repeat() takes them."""
+
+    name: str
+    first: Any  # the pointer of the first one
+    inc: int
+    step: int  # to the next one
+
+
+class _InPlace:
+    """Tells which operand is C itself, before sums and products write there."""
+
+    def __init__(self, cblas: Any, letter: str) -> None:
+        self.plain = cblas.ColMajor, cblas.NoTrans
+        self.gbmv, self.copy = getattr(cblas, f"{letter}gbmv"), getattr(cblas, f"{letter}copy")
+
+    def scale(self, m: int, n: int, one: _Columns, beta: float, C: _Columns) -> None:
+        """Set C to beta C, 0 or 1, where `one` is checked and not read: AliasError if they have a common element."""
+        rest = m, m, 0, 0, 0.0, one.first, abs(one.inc), one.first, one.inc, beta, C.first, C.inc
+        repeat(self.gbmv, n, (one.step, one.step, C.step), one.name * 2 + C.name, *self.plain, *rest)
+
+    def overlaps(self, m: int, n: int, one: _Columns, C: _Columns) -> bool:
+        """Return whether an operand has an element of C; nothing changes."""
+        try:
+            self.scale(m, n, one, 1.0, C)
+        except AliasError:
+            return True
+        return False
+
+    def is_whole(self, m: int, n: int, one: _Columns, C: _Columns) -> bool:
+        """Return whether an operand that overlaps C has the same element at each place; nothing changes."""
+        try:
+            repeat(self.copy, n, (one.step, C.step), one.name + C.name, m, one.first, one.inc, C.first, C.inc)
+        except AliasError:
+            return False
+        return True
+
+
 def geam(cblas: Any, letter: str) -> Callable[..., None]:
     """Make cuBLAS's geam of axpy, and of OpenBLAS's axpyc where it conjugates."""
-    axpy, gbmv, plain = getattr(cblas, f"{letter}axpy"), getattr(cblas, f"{letter}gbmv"), cblas.NoTrans
+    axpy, gbmv, scal = (getattr(cblas, f"{letter}{name}") for name in ("axpy", "gbmv", "scal"))
+    plain, known = cblas.NoTrans, _InPlace(cblas, letter)
     adding = {plain: axpy, cblas.Trans: axpy, cblas.ConjTrans: getattr(cblas, f"{letter}axpyc", axpy)}
+
+    def add(m: int, n: int, op: int, factor: Any, one: _Columns, C: _Columns) -> None:
+        if isinstance(factor, DevicePtr) or factor:
+            repeat(adding[op], n, (one.step, C.step), one.name + C.name, m, factor, one.first, one.inc, C.first, 1)
+
+    def in_place(m: int, n: int, C: _Columns, *sides: tuple[int, Any, _Columns]) -> bool:
+        """Sum where A or B is C; sides: the operation, factor and columns of both. Return False if neither is."""
+        inside = [side for side in sides if known.overlaps(m, n, side[2], C)]
+        if not all(op == plain and known.is_whole(m, n, one, C) for op, _, one in inside):
+            return False
+        if len(inside) == 2:
+            values = [one.to_host().item() if isinstance(one, DevicePtr) else one for _, one, _ in sides]
+            repeat(scal, n, (C.step,), C.name, m, sum(values), C.first, 1)
+            return True
+        ((_, factor, _),), (outside,) = inside, [side for side in sides if side is not inside[0]]
+        if isinstance(factor, DevicePtr) or factor:
+            repeat(scal, n, (C.step,), C.name, m, factor, C.first, 1)
+        else:  # NaN does not count
+            known.scale(m, n, outside[2], 0.0, C)
+        add(m, n, *outside, C)
+        return True
 
     def call(op_a: int, op_b: int, m: int, n: int, *rest: Any) -> None:
         alpha, A, lda, beta, B, ldb, C, ldc = rest
-        add_a, add_b = adding[op_a], adding[op_b]
-        # Of a column of op(A): how far its elements are apart, and how far it is from the next.
-        inc_a, step_a = (1, lda) if op_a == plain else (lda, 1)
-        inc_b, step_b = (1, ldb) if op_b == plain else (ldb, 1)
+        of_a = _Columns("A", A, 1, lda) if op_a == plain else _Columns("A", A, lda, 1)
+        of_b = _Columns("B", B, 1, ldb) if op_b == plain else _Columns("B", B, ldb, 1)
+        of_c = _Columns("C", C, 1, ldc)
         # no sum: is there such a function, and is alpha a number of its dtype?
-        named(add_a, {"x": "A", "y": "C"}, 0, alpha, A, 1, C, 1)
-        named(add_b, {"x": "B", "y": "C", "alpha": "beta"}, 0, beta, B, 1, C, 1)
+        named(adding[op_a], {"x": "A", "y": "C"}, 0, alpha, A, 1, C, 1)
+        named(adding[op_b], {"x": "B", "y": "C", "alpha": "beta"}, 0, beta, B, 1, C, 1)
         # C = 0 diag(B) A + 0 C makes C zero: A and B are checked and not read.
-        zero = (cblas.ColMajor, plain, m, m, 0, 0, 0.0, B, inc_b, A, inc_a, 0.0, C, 1)
-        repeat(gbmv, n, (step_b, step_a, ldc), "BAC", *zero)
-        if isinstance(alpha, DevicePtr) or alpha:
-            repeat(add_a, n, (step_a, ldc), "AC", m, alpha, A, inc_a, C, 1)
-        if isinstance(beta, DevicePtr) or beta:
-            repeat(add_b, n, (step_b, ldc), "BC", m, beta, B, inc_b, C, 1)
+        zero = (cblas.ColMajor, plain, m, m, 0, 0, 0.0, B, of_b.inc, A, of_a.inc, 0.0, C, 1)
+        try:
+            repeat(gbmv, n, (of_b.step, of_a.step, ldc), "BAC", *zero)
+        except AliasError:
+            if in_place(m, n, of_c, (op_a, alpha, of_a), (op_b, beta, of_b)):
+                return
+            raise
+        add(m, n, op_a, alpha, of_a, of_c)
+        add(m, n, op_b, beta, of_b, of_c)
 
     return call
 
 
 def dgmm(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's dgmm of gbmv, whose band is the diagonal, or of gemv, whose matrix is one column."""
-    gbmv, gemv, first = (
-        getattr(cblas, f"{letter}gbmv"),
-        getattr(cblas, f"{letter}gemv"),
-        (cblas.ColMajor, cblas.NoTrans),
-    )
+    """Make cuBLAS's dgmm of gbmv, whose band is the diagonal, or of gemv, whose matrix is one column.
+
+    Where A is C, of tbmv, which multiplies a vector by a triangular band in place.
+    """
+    gbmv, gemv, tbmv = (getattr(cblas, f"{letter}{name}") for name in ("gbmv", "gemv", "tbmv"))
+    first, known = (cblas.ColMajor, cblas.NoTrans), _InPlace(cblas, letter)
+    triangle = cblas.ColMajor, cblas.Upper, cblas.NoTrans, cblas.NonUnit
 
     def call(side: int, m: int, n: int, A: Any, lda: int, x: Any, incx: int, C: Any, ldc: int) -> None:
-        if side == cblas.Left:
-            inc = -1 if incx < 0 else 1  # backwards, as x
-            repeat(gbmv, n, (0, lda, ldc), "xAC", *first, m, m, 0, 0, 1.0, x, abs(incx), A, inc, 0.0, C, inc)
-        else:
-            repeat(gemv, n, (lda, incx, ldc), "AxC", *first, m, 1, 1.0, A, max(m, 1), x, 1, 0.0, C, 1)
+        inc = -1 if incx < 0 else 1  # backwards, as x
+        try:
+            if side == cblas.Left:
+                repeat(gbmv, n, (0, lda, ldc), "xAC", *first, m, m, 0, 0, 1.0, x, abs(incx), A, inc, 0.0, C, inc)
+            else:
+                repeat(gemv, n, (lda, incx, ldc), "AxC", *first, m, 1, 1.0, A, max(m, 1), x, 1, 0.0, C, 1)
+        except AliasError:
+            columns = _Columns("A", A, 1, lda), _Columns("C", C, 1, ldc)
+            if not (known.overlaps(m, n, *columns) and known.is_whole(m, n, *columns)):
+                raise
+            if side == cblas.Left:
+                repeat(tbmv, n, (0, ldc), "xC", *triangle, m, 0, x, abs(incx), C, inc)
+            else:
+                repeat(tbmv, m, (0, 1), "xC", *triangle, n, 0, x, abs(incx), C, inc * ldc)
 
     return call

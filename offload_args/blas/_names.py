@@ -23,7 +23,7 @@ def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -
 
 
 def note_names(error: OffloadError, callers: dict[str, str]) -> None:
-    """Note on an error of a library's function what the caller calls the operands that it names."""
+    """Note on an error of a library's function the caller's names of its operands."""
     words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
     text = ", and ".join(f"its {theirs} is {ours}" for theirs, ours in callers.items() if theirs in words)
     if text:

@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from .. import _core
-from .._portable import Adapter, adapter_of
+from .._adapters import Adapter, adapter_of
 from ..devices import by_number
 from ..errors import DTypeError, LibraryError
-from . import _cblas
+from . import _cblas, _rocblas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Entry", "Enums", "vendor_of"]
+__all__ = ["Entry", "Enums", "InNewPlace", "vendor_of"]
 
 
 class Enums(NamedTuple):
@@ -35,6 +35,16 @@ class Entry(NamedTuple):
     call: Any  # in column-major order, with arguments in the reference's order; None if there is no such function
     by_rows: Any  # the same in row-major order; None if the library has only one order
     enums: Enums
+
+
+class InNewPlace:
+    """A trmm with an operand for its result, in the form of the reference, which writes B."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> None:
+        self.function(*arguments, *arguments[-2:])
 
 
 class _Vendor(Adapter):
@@ -90,7 +100,7 @@ class _CBLAS(_Vendor):
             made = getattr(_cblas, name[1:])(self.functions, name[0])
             return Entry(made, None, self.enums(conjugates=conjugates))
         found, _, enums = super().entry(routine, name, conjugates=conjugates)
-        if not _core.record(self.module, name).startswith("enum:order "):
+        if not any(row[:2] == ("enum", "order") for row in _core.record(self.module, name)):
             return Entry(found, None, enums)
         return Entry(partial(found, self.functions.ColMajor), partial(found, self.functions.RowMajor), enums)
 
@@ -111,7 +121,7 @@ class _CuBLAS(_Vendor):
         found, _, enums = super().entry(routine, name, conjugates=conjugates)
         if types:
             found = self._of_types(found, *types)
-        return Entry(_in_place(found) if routine == "trmm" else found, None, enums)
+        return Entry(InNewPlace(found) if routine == "trmm" else found, None, enums)
 
     def _of_types(self, gemm_ex: Callable[..., None], a: str, c: str, sums: str) -> Callable[..., None]:
         """Give gemm_ex, or its strided form, the arguments of gemm: the dtypes of A and B, and of C, are set."""
@@ -130,7 +140,7 @@ class _CuBLAS(_Vendor):
 
 
 class _RocBLAS(_CuBLAS):
-    """rocBLAS: its functions are those of cuBLAS, under other names of constants."""
+    """rocBLAS: its functions are like cuBLAS's; its constants have other names."""
 
     module = "rocblas"
     backend = "hip"
@@ -142,28 +152,20 @@ class _RocBLAS(_CuBLAS):
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
         if " " in name:
             raise _no_narrow(routine, "rocBLAS here", name)
-        return super().entry(routine, name, conjugates=conjugates)
+        entry = super().entry(routine, name, conjugates=conjugates)
+        return entry._replace(call=_rocblas.rotmg(entry.call)) if routine == "rotmg" else entry
 
 
 _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _RocBLAS, _CBLAS)
 
 
 def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
-    """The error for a product of dtypes, of which `name` has the names, that a library lacks."""
+    """Return the error for a product of dtypes, of which `name` has the names, that a library lacks."""
     narrow = name.split()[1]
     return DTypeError(
         f"blas.{routine}: A needs float32 or a wider dtype, for {library} has no product of {narrow} matrices; convert "
         f"them on the host: A.astype(numpy.float32)"
     )
-
-
-def _in_place(trmm: Callable[..., None]) -> Callable[..., None]:
-    """Give a trmm with an operand for its result the form of the reference, which writes B."""
-
-    def call(*arguments: Any) -> None:
-        trmm(*arguments, *arguments[-2:])
-
-    return call
 
 
 def vendor_of(device: int) -> _Vendor:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from .._core import layout
-from .._portable import need_pointer
+from .._operands import need_pointer
 from ..errors import ArgumentError, ArgumentTypeError, OffloadError
+from ..pointers import DevicePtr
+from ._plans import planned
 from ._refusals import note_exchange
-from ._routine import WRONG, Routine
+from ._routine import WRONG, Routine, Scalar
 from .gemm import arranged
 from .level3 import triangular
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ._routine import Pointer, Scalar
 
 __all__ = ["gemm_batched", "trsm_batched"]
 
@@ -23,7 +21,7 @@ _GEMM = Routine("gemm_batched", " ".join(f"{t}gemm_batched" for t in "sdcz"), "A
 _TRSM = Routine("trsm_batched", " ".join(f"{t}trsm_batched" for t in "sdcz"), "A2 B2", "side uplo trans diag")
 
 
-def _read(routine: Routine, given: tuple[Sequence[Pointer], ...], *options: str) -> tuple[Any, ...]:
+def _read(routine: Routine, given: tuple[Sequence[DevicePtr], ...], *options: str) -> tuple[Any, ...]:
     """Return the operands as lists of one length, the vendor's function, and the geometry of each list's matrices.
 
     The last operand is written, and says how many there are; another list of one pointer serves for all.
@@ -57,7 +55,7 @@ def _read(routine: Routine, given: tuple[Sequence[Pointer], ...], *options: str)
     return lists, entry, *geometries
 
 
-def _geometry(routine: Routine, first: Pointer, pointer: Pointer) -> Any:
+def _geometry(routine: Routine, first: DevicePtr, pointer: DevicePtr) -> Any:
     """Return the geometry of a matrix of first's dtype; None of anything else."""
     try:
         return layout("22", routine, first, pointer)[2]
@@ -65,22 +63,44 @@ def _geometry(routine: Routine, first: Pointer, pointer: Pointer) -> Any:
         return None
 
 
+@planned(
+    _GEMM,
+    "alpha ~A:mk/km@trans_a ~B:kn/nk@trans_b beta C:mn",
+    "m n k/n m k",
+    "trans_a!A trans_b!B",
+    turned="alpha B A beta C",
+    lists=True,
+    names_turned={"A": "B", "B": "A"},
+)
 def gemm_batched(
     alpha: Scalar,
-    A: Sequence[Pointer],
-    B: Sequence[Pointer],
+    A: Sequence[DevicePtr],
+    B: Sequence[DevicePtr],
     beta: Scalar,
-    C: Sequence[Pointer],
+    C: Sequence[DevicePtr],
     *,
     trans_a: str = "N",
     trans_b: str = "N",
 ) -> None:
     """Set C[i] to alpha op(A[i]) op(B[i]) + beta C[i] for every i; op(A) is A, A^T or A^H for "N", "T" or "C".
 
-    A, B and C are lists of pointers, C of as many as there are products, A and B too or of one for all. Each C[i] has
-    shape (m, n), each op(A[i]) (m, k) and each op(B[i]) (k, n), and those of one list have one order and leading
-    dimension; the lists' orders may differ, except that a complex operand with "C" needs the order of C. It is one
-    call of the library.
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A, B: lists of as many matrices as C has, or of one for all; op(A[i]) has shape (m, k), op(B[i]) (k, n).
+    beta: as alpha; with the number 0, C is not read.
+    C: list of matrices of shape (m, n), written.
+    trans_a, trans_b: op(A) and op(B): "N" for the matrix as it is, "T" for its transpose, "C" for its conjugate
+    transpose.
+
+    The matrices of one list have one order and leading dimension; the lists' orders may differ, except that a complex
+    operand with "C" needs the order of C. It is one call of the library.
+
+        A, B, C = np.arange(12.0).reshape(2, 2, 3), np.ones((3, 2)), np.empty((2, 2, 2))
+        with offload_args(A, B, C) as (dA, dB, dC):
+            blas.gemm_batched(1.0, [dA[0], dA[1]], [dB], 0.0, [dC[0], dC[1]])
+        print(C[:, :, 0].tolist())  # [[3.0, 12.0], [21.0, 30.0]]
+
+    See also: blas.gemm, blas.gemm_strided_batched, blas.trsm_batched; cublas.dgemm_batched, rocblas.dgemm_batched;
+    docs/guide/blas.md.
     """
     lists, entry, *geometries = _read(_GEMM, (A, B, C), trans_a, trans_b)
     if entry is None:
@@ -97,10 +117,11 @@ def gemm_batched(
         raise
 
 
+@planned(_TRSM, "alpha ~A:mm/nn@side B:mn", "m n/n m", "side^ uplo^A trans!A diag", lists=True)
 def trsm_batched(
     alpha: Scalar,
-    A: Sequence[Pointer],
-    B: Sequence[Pointer],
+    A: Sequence[DevicePtr],
+    B: Sequence[DevicePtr],
     *,
     side: str = "L",
     uplo: str = "U",
@@ -109,9 +130,23 @@ def trsm_batched(
 ) -> None:
     """Solve op(A[i]) X = alpha B[i] (side "L") or X op(A[i]) = alpha B[i] ("R") for every i and set B[i] to X.
 
-    A and B are lists of pointers, B of as many as there are systems, A too or of one for all. Shapes and options are
-    trsm's, and those of one list have one shape, order and leading dimension. It is one call of the library. Nothing
-    checks that the matrices can be inverted.
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A: list of triangular matrices, as many as B has, or of one for all.
+    B: list of matrices, read and written.
+    side: where op(A[i]) stands: "L" left of B[i], "R" right of it.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+
+    Shapes are trsm's. The matrices of one list have one shape, order and leading dimension. It is one call of the
+    library. Nothing checks that the matrices can be inverted.
+
+        A, B = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([[[4.0], [8.0]], [[8.0], [8.0]]])
+        with offload_args(A, B) as (dA, dB):
+            blas.trsm_batched(1.0, [dA], [dB[0], dB[1]])
+        print(B[:, :, 0].tolist())  # [[1.0, 2.0], [3.0, 2.0]]
+
+    See also: blas.trsm, blas.gemm_batched; cublas.dtrsm_batched, rocblas.dtrsm_batched; docs/guide/blas.md.
     """
     options = side, uplo, trans, diag
     (of_A, of_B), entry, *geometries = _read(_TRSM, (A, B), *options)

@@ -6,16 +6,17 @@ from functools import cache
 from itertools import product as pairs
 from typing import TYPE_CHECKING, Any, Final
 
+from .._operands import misfit
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
-from ._refusals import inexpressible, misfit, note_exchange
-from ._routine import Routine, level3, native
+from ._plans import planned
+from ._refusals import inexpressible, note_exchange
+from ._routine import Routine, Scalar, level3
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._routine import Pointer, Scalar
     from ._vendors import Enums
 
 __all__ = ["GEMM", "arranged", "gemm", "gemm_strided_batched"]
@@ -29,18 +30,21 @@ _STRIDED = {
 }
 
 
-def _forms(name: str) -> list[Routine]:
-    """Return the routines of batches by the dimensions of A and B, for native()."""
-    return [_STRIDED[name, a, b] for a, b in pairs((2, 3), (2, 3))]
+# A C in C order is computed as its transpose, B^T A^T.
+_ARGUMENTS: Final = "alpha ~A:mk/km@trans_a ~B:kn/nk@trans_b beta C:mn"
+_SIZES: Final = "m n k/n m k"
+_OPTIONS: Final = "trans_a!A trans_b!B"
+_TURNED: Final = "alpha B A beta C"
+_NAMES_TURNED: Final = {"A": "B", "B": "A"}
 
 
 def arranged(
-    name: str, enums: Enums, trans_a: str, trans_b: str, *operands: tuple[Pointer, Sequence[int]]
+    name: str, enums: Enums, trans_a: str, trans_b: str, *operands: tuple[DevicePtr, Sequence[int]]
 ) -> tuple[Any, ...]:
     """Return (transposed, m, n, k, op of A, ld of A, op of B, ld of B, ld of C) of a product, in column-major order.
 
     operands: A, B and C, each with its geometry. The product is computed as it is written, or transposed as a whole for
-    a C in C order: then, for the library, what lies in C order is the transpose that is wanted. An operand in the other
+    a C in C order: then, for the library, a matrix in C order is the transpose that is wanted. An operand in the other
     order than C has its operation flipped.
     """
     (A, (rows_a, columns_a, *a)), (B, (rows_b, columns_b, *b)), (C, (m, n, *c)) = operands
@@ -49,11 +53,11 @@ def arranged(
     if m_a != m:
         needed = (m, k) if trans_a == "N" else (k, m)
         reason = f'for C of shape {C._shape} and trans_a="{trans_a}"'
-        raise misfit(name, "A", A, (*A._shape[:-2], *needed), reason)
+        raise misfit(f"blas.{name}", "A", A, (*A._shape[:-2], *needed), reason)
     if k_b != k or n_b != n:
         needed = (k, n) if trans_b == "N" else (n, k)
         reason = f'for C of shape {C._shape}, A of shape {A._shape}, trans_a="{trans_a}" and trans_b="{trans_b}"'
-        raise misfit(name, "B", B, (*B._shape[:-2], *needed), reason)
+        raise misfit(f"blas.{name}", "B", B, (*B._shape[:-2], *needed), reason)
     for t in (0, 1):
         op_a, lda = (enums.op[0][trans_a], a[t]) if a[t] else (enums.op[1][trans_a], a[1 - t])
         op_b, ldb = (enums.op[0][trans_b], b[t]) if b[t] else (enums.op[1][trans_b], b[1 - t])
@@ -62,18 +66,41 @@ def arranged(
     raise inexpressible(name, "a conjugate transposed operand needs the order of C", A=A, B=B, C=C)
 
 
-@native("gemm", GEMM, *_forms("gemm"), note=note_exchange)
+@planned(
+    GEMM,
+    _ARGUMENTS,
+    _SIZES,
+    _OPTIONS,
+    strided=_STRIDED["gemm", 3, 3],
+    turned=_TURNED,
+    names_turned=_NAMES_TURNED,
+)
 @level3
 def gemm(
-    alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, trans_a: str = "N", trans_b: str = "N"
+    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, trans_a: str = "N", trans_b: str = "N"
 ) -> None:
     """Set C to alpha op(A) op(B) + beta C; op(A) is A, A^T or A^H for trans_a "N", "T" or "C", and so for B.
 
-    C has shape (m, n), op(A) (m, k) and op(B) (k, n). Orders may be mixed, except that a complex matrix with "C" needs
-    the order of C. With a C of three dimensions it is gemm_strided_batched.
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A: matrix; op(A) has shape (m, k).
+    B: matrix; op(B) has shape (k, n).
+    beta: as alpha; with the number 0, C is not read.
+    C: matrix of shape (m, n), written; of three dimensions for gemm_strided_batched.
+    trans_a, trans_b: op(A) and op(B): "N" for the matrix as it is, "T" for its transpose, "C" for its conjugate
+    transpose.
+
+    Orders may be mixed, except that a complex matrix with "C" needs the order of C.
 
     On GPUs A and B may be of float16 or bfloat16, with a C of the same dtype or of float32, or of int8 with a C of
     int32. Products are summed in float32 or int32, and alpha and beta are numbers of that dtype.
+
+        A, B, C = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.ones((3, 4)), np.empty((2, 4))
+        with offload_args(A, B, C) as (dA, dB, dC):
+            blas.gemm(1.0, dA, dB, 0.0, dC)
+        print(C[:, 0])  # [ 6. 15.]
+
+    See also: blas.gemv, blas.gemm_strided_batched, blas.gemm_batched, blas.syrk, blas.symm; cblas.dgemm, cublas.dgemm,
+    rocblas.dgemm; docs/guide/blas.md.
     """
     try:
         _multiply("gemm", alpha, A, B, beta, C, trans_a, trans_b)
@@ -82,16 +109,39 @@ def gemm(
         raise
 
 
-@native("gemm", None, *_forms("gemm_strided_batched"), note=note_exchange)
+@planned(
+    None,
+    _ARGUMENTS,
+    _SIZES,
+    _OPTIONS,
+    strided=_STRIDED["gemm_strided_batched", 3, 3],
+    turned=_TURNED,
+    names_turned=_NAMES_TURNED,
+)
 @level3
 def gemm_strided_batched(
-    alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, trans_a: str = "N", trans_b: str = "N"
+    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, trans_a: str = "N", trans_b: str = "N"
 ) -> None:
     """Set C[i] to alpha op(A[i]) op(B[i]) + beta C[i] for every i; op(A) is A, A^T or A^H for "N", "T" or "C".
 
-    C has shape (batch, m, n), op(A) (batch, m, k) and op(B) (batch, k, n); as in numpy.matmul an A or B of shape
-    (1, ...), or of two dimensions, serves for all. Each matrix of an operand has the same order; orders may be mixed,
-    except that a complex operand with "C" needs the order of C. Dtypes are gemm's. It is one call of the library.
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A: op(A) has shape (batch, m, k); as in numpy.matmul one of shape (1, ...), or of two dimensions, serves for all.
+    B: op(B) has shape (batch, k, n), and serves for all likewise.
+    beta: as alpha; with the number 0, C is not read.
+    C: shape (batch, m, n), written.
+    trans_a, trans_b: op(A) and op(B): "N" for the matrix as it is, "T" for its transpose, "C" for its conjugate
+    transpose.
+
+    Each matrix of an operand has the same order; orders may be mixed, except that a complex operand with "C" needs the
+    order of C. Dtypes are gemm's. It is one call of the library.
+
+        A, B, C = np.arange(12.0).reshape(2, 2, 3), np.ones((3, 2)), np.empty((2, 2, 2))
+        with offload_args(A, B, C) as (dA, dB, dC):
+            blas.gemm_strided_batched(1.0, dA, dB, 0.0, dC)
+        print(C[:, :, 0].tolist())  # [[3.0, 12.0], [21.0, 30.0]]
+
+    See also: blas.gemm, blas.gemm_batched; cublas.dgemm_strided_batched, rocblas.dgemm_strided_batched;
+    docs/guide/blas.md.
     """
     try:
         _multiply("gemm_strided_batched", alpha, A, B, beta, C, trans_a, trans_b)
@@ -101,9 +151,9 @@ def gemm_strided_batched(
 
 
 def _multiply(
-    name: str, alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, trans_a: str, trans_b: str
+    name: str, alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, trans_a: str, trans_b: str
 ) -> None:
-    """Compute a product of any dtypes; raise what is wrong with its operands."""
+    """Compute a product of any dtypes; raise an error for wrong operands."""
     entry, a, b, c = _read(name, A, B, C, trans_a, trans_b)
     enums = entry.enums
     found = arranged(name, enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))
@@ -123,7 +173,7 @@ def _multiply(
         entry.call(op_a, op_b, m, n, k, alpha, A, lda, next_a, B, ldb, next_b, beta, C, ldc, next_c, batch)
 
 
-def _read(name: str, A: Pointer, B: Pointer, C: Pointer, trans_a: str, trans_b: str) -> tuple[Any, ...]:
+def _read(name: str, A: DevicePtr, B: DevicePtr, C: DevicePtr, trans_a: str, trans_b: str) -> tuple[Any, ...]:
     """Do as Routine.read for operands of any dtypes."""
     if _is_narrow(A):
         return _read_narrow(name, A, B, C, trans_a, trans_b)
@@ -133,14 +183,14 @@ def _read(name: str, A: Pointer, B: Pointer, C: Pointer, trans_a: str, trans_b: 
     return _STRIDED[name, of_a, of_b].read((A, B, C), trans_a, trans_b)
 
 
-def _stride(name: str, operand: str, pointer: Pointer, batch: int, count: int = 1, stride: int = 0) -> int:
+def _stride(name: str, operand: str, pointer: DevicePtr, batch: int, count: int = 1, stride: int = 0) -> int:
     """Return how far the matrices of an operand are apart; 0 of one for all."""
     if count not in (1, batch):
         reason = f"for a C of {batch} matrices, or one for all"
-        raise misfit(name, operand, pointer, (batch, *pointer._shape[1:]), reason)
+        raise misfit(f"blas.{name}", operand, pointer, (batch, *pointer._shape[1:]), reason)
     if stride is None or stride < 0:
         raise ArgumentError(
-            f"blas.{name}: {operand} has strides {pointer._strides}, needs its matrices one behind the other; copy it "
+            f"blas.{name}: {operand} has strides {pointer._strides}, needs its matrices one after the other; copy it "
             f"on the host: numpy.ascontiguousarray({operand})"
         )
     return stride
@@ -155,7 +205,7 @@ _NARROW: Final = {
 }
 
 
-def _is_narrow(A: Pointer) -> bool:
+def _is_narrow(A: DevicePtr) -> bool:
     return isinstance(A, DevicePtr) and DTYPE_NAMES[A._dtype_code] in _NARROW
 
 
@@ -167,7 +217,7 @@ def _narrow(name: str, operands: str, a: str, results: tuple[str, ...], taken: t
     return Routine(name, functions, operands, "trans_a trans_b" if "A" in operands else "")
 
 
-def _read_narrow(name: str, A: Pointer, B: Pointer, C: Pointer, *options: str) -> tuple[Any, ...]:
+def _read_narrow(name: str, A: DevicePtr, B: DevicePtr, C: DevicePtr, *options: str) -> tuple[Any, ...]:
     """Do as Routine.read for narrow A and B."""
     of_a, of_b = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B))
     of_c = 3 if name != "gemm" or 3 in (of_a, of_b, len(getattr(C, "_shape", ()))) else 2

@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from .._core import layout
-from .._portable import contiguous
+from .._operands import contiguous, is_complex, misfit
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
+from ._forward import COPY
 from ._names import named
-from ._refusals import misfit
-from ._routine import WRONG, Routine, is_complex
+from ._plans import planned
+from ._routine import WRONG, Routine, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._routine import Pointer, Scalar
 
 _AXPY = Routine("axpy", "saxpy daxpy caxpy zaxpy", "x1 y1")
 _SCAL = Routine("scal", "sscal dscal cscal zscal", "x1")
 _SCAL_REAL = Routine("scal", "sscal dscal csscal zdscal", "x1")
-_COPY = Routine("copy", "scopy dcopy ccopy zcopy", "x1 y1")
 _SWAP = Routine("swap", "sswap dswap cswap zswap", "x1 y1")
 _DOT = Routine("dot", "sdot ddot - -", "x1 y1")
 _DOTU = Routine("dotu", "sdot ddot cdotu zdotu", "x1 y1")
@@ -34,8 +33,11 @@ _ROTG = Routine("rotg", "srotg drotg crotg zrotg", "a0 b0 s0")
 _ROTM = Routine("rotm", "srotm drotm - -", "x1 y1")
 _ROTMG = Routine("rotmg", "srotmg drotmg - -", "d10 d20 x10 y10 param1")
 
+# The vendors' names of rotmg's operands.
+_NAMES = {"b1": "x1", "b2": "y1", "P": "param"}
 
-def _two(routine: Routine, x: Pointer, y: Pointer) -> tuple[Any, int, int, int]:
+
+def _two(routine: Routine, x: DevicePtr, y: DevicePtr) -> tuple[Any, int, int, int]:
     """Return the vendor's function, the size of x and y, and their increments."""
     try:
         (call, _, _), (n, incx), (size, incy) = layout("11", routine, x, y)
@@ -43,86 +45,189 @@ def _two(routine: Routine, x: Pointer, y: Pointer) -> tuple[Any, int, int, int]:
         routine.explain((x, y))
         raise
     if size != n:
-        raise misfit(routine.name, "y", y, (n,), "as x has")
+        raise misfit(f"blas.{routine.name}", "y", y, (n,), "as x has")
     return call, n, incx, incy
 
 
-def axpy(alpha: Scalar, x: Pointer, y: Pointer) -> None:
-    """Add alpha x to y; both of shape (n,)."""
+@planned(_AXPY, "alpha x:n y:n", "n")
+def axpy(alpha: Scalar, x: DevicePtr, y: DevicePtr) -> None:
+    """Add alpha x to y.
+
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    x: vector of shape (n,).
+    y: vector of shape (n,), read and written.
+
+        x, y = np.array([1.0, 2.0, 3.0]), np.ones(3)
+        with offload_args(x, y) as (dx, dy):
+            blas.axpy(2.0, dx, dy)
+        print(y)  # [3. 5. 7.]
+
+    See also: blas.scal, blas.copy, blas.geam; cblas.daxpy, cublas.daxpy, rocblas.daxpy; docs/guide/blas.md.
+    """
     call, n, incx, incy = _two(_AXPY, x, y)
     call(n, alpha, x, incx, y, incy)
 
 
-def scal(alpha: Scalar, x: Pointer) -> None:
-    """Multiply x, of shape (n,), by alpha; a DevicePtr for alpha has x's dtype, or the real one of its precision."""
+@planned(_SCAL, "alpha:same x:n", "n", absolute=True)
+def scal(alpha: Scalar, x: DevicePtr) -> None:
+    """Multiply x by alpha.
+
+    alpha: a number, or a 0-d DevicePtr of x's dtype or of the real one of its precision.
+    x: vector of shape (n,), read and written.
+
+        x = np.array([1.0, 2.0, 3.0])
+        with offload_args(x) as (dx,):
+            blas.scal(2.0, dx)
+        print(x)  # [2. 4. 6.]
+
+    See also: blas.axpy, blas.dgmm; cblas.dscal, cublas.dscal, rocblas.dscal; docs/guide/blas.md.
+    """
     is_real = isinstance(alpha, DevicePtr) and not is_complex(alpha._dtype_code)
     (call, _, _), (n, inc) = (_SCAL_REAL if is_real else _SCAL).read((x,))
     call(n, alpha, x, abs(inc))  # BLAS does nothing for a negative increment; the order does not matter here
 
 
-def copy(x: Pointer, y: Pointer) -> None:
-    """Copy x to y; both of shape (n,)."""
-    call, n, incx, incy = _two(_COPY, x, y)
+@planned(COPY, "x:n y:n", "n")
+def copy(x: DevicePtr, y: DevicePtr) -> None:
+    """Copy x to y.
+
+    x: vector of shape (n,).
+    y: vector of shape (n,), written.
+
+        x, y = np.array([1.0, 2.0, 3.0]), np.empty(3)
+        with offload_args(x, y) as (dx, dy):
+            blas.copy(dx, dy)
+        print(y)  # [1. 2. 3.]
+
+    See also: blas.swap, blas.axpy, blas.geam; cblas.dcopy, cublas.dcopy, rocblas.dcopy; docs/guide/blas.md.
+    """
+    call, n, incx, incy = _two(COPY, x, y)
     call(n, x, incx, y, incy)
 
 
-def swap(x: Pointer, y: Pointer) -> None:
-    """Exchange the values of x and y; both of shape (n,)."""
+@planned(_SWAP, "x:n y:n", "n")
+def swap(x: DevicePtr, y: DevicePtr) -> None:
+    """Exchange the values of x and y.
+
+    x, y: vectors of shape (n,), read and written.
+
+        x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+        with offload_args(x, y) as (dx, dy):
+            blas.swap(dx, dy)
+        print(x, y)  # [3. 4.] [1. 2.]
+
+    See also: blas.copy, blas.rot; cblas.dswap, cublas.dswap, rocblas.dswap; docs/guide/blas.md.
+    """
     call, n, incx, incy = _two(_SWAP, x, y)
     call(n, x, incx, y, incy)
 
 
 @overload
-def dot(x: Pointer, y: Pointer, *, result: None = None) -> float: ...
+def dot(x: DevicePtr, y: DevicePtr, *, result: None = None) -> float: ...
 @overload
-def dot(x: Pointer, y: Pointer, *, result: Pointer) -> None: ...
-def dot(x: Pointer, y: Pointer, *, result: Pointer | None = None) -> float | None:
-    """Return the sum of x y, both of shape (n,) and real; or write it to `result`, a 0-d DevicePtr, and return None."""
+def dot(x: DevicePtr, y: DevicePtr, *, result: DevicePtr) -> None: ...
+@planned(_DOT, "x:n y:n", "n")
+def dot(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> float | None:
+    """Return the sum of x y, for real dtypes.
+
+    x, y: vectors of shape (n,).
+    result: a 0-d DevicePtr of that dtype to write the number to. None: return it, which waits for it.
+
+        x, y = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])
+        with offload_args(x, y) as (dx, dy):
+            print(blas.dot(dx, dy))  # 32.0
+
+    See also: blas.dotu, blas.dotc, blas.nrm2, blas.gemv; cblas.ddot, cublas.ddot, rocblas.ddot; docs/guide/blas.md.
+    """
     call, n, incx, incy = _two(_DOT, x, y)
     return call(n, x, incx, y, incy, result=result)  # type: ignore[no-any-return]
 
 
 @overload
-def dotu(x: Pointer, y: Pointer, *, result: None = None) -> complex: ...
+def dotu(x: DevicePtr, y: DevicePtr, *, result: None = None) -> complex: ...
 @overload
-def dotu(x: Pointer, y: Pointer, *, result: Pointer) -> None: ...
-def dotu(x: Pointer, y: Pointer, *, result: Pointer | None = None) -> complex | None:
-    """Return the sum of x y, both of shape (n,); or write it to `result`, a 0-d DevicePtr, and return None."""
+def dotu(x: DevicePtr, y: DevicePtr, *, result: DevicePtr) -> None: ...
+@planned(_DOTU, "x:n y:n", "n")
+def dotu(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> complex | None:
+    """Return the sum of x y; no operand is conjugated.
+
+    x, y: vectors of shape (n,).
+    result: a 0-d DevicePtr of that dtype to write the number to. None: return it, which waits for it.
+
+        x, y = np.array([1 + 2j, 3]), np.array([2j, 1])
+        with offload_args(x, y) as (dx, dy):
+            print(blas.dotu(dx, dy))  # (-1+2j)
+
+    See also: blas.dotc, blas.dot; cblas.zdotu, cublas.zdotu, rocblas.zdotu; docs/guide/blas.md.
+    """
     call, n, incx, incy = _two(_DOTU, x, y)
     return call(n, x, incx, y, incy, result=result)  # type: ignore[no-any-return]
 
 
 @overload
-def dotc(x: Pointer, y: Pointer, *, result: None = None) -> complex: ...
+def dotc(x: DevicePtr, y: DevicePtr, *, result: None = None) -> complex: ...
 @overload
-def dotc(x: Pointer, y: Pointer, *, result: Pointer) -> None: ...
-def dotc(x: Pointer, y: Pointer, *, result: Pointer | None = None) -> complex | None:
-    """Return the sum of conj(x) y, both of shape (n,); or write it to `result`, a 0-d DevicePtr, and return None."""
+def dotc(x: DevicePtr, y: DevicePtr, *, result: DevicePtr) -> None: ...
+@planned(_DOTC, "x:n y:n", "n")
+def dotc(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> complex | None:
+    """Return the sum of conj(x) y.
+
+    x, y: vectors of shape (n,).
+    result: a 0-d DevicePtr of that dtype to write the number to. None: return it, which waits for it.
+
+        x, y = np.array([1 + 2j, 3]), np.array([2j, 1])
+        with offload_args(x, y) as (dx, dy):
+            print(blas.dotc(dx, dy))  # (7+2j)
+
+    See also: blas.dotu, blas.dot; cblas.zdotc, cublas.zdotc, rocblas.zdotc; docs/guide/blas.md.
+    """
     call, n, incx, incy = _two(_DOTC, x, y)
     return call(n, x, incx, y, incy, result=result)  # type: ignore[no-any-return]
 
 
 @overload
-def nrm2(x: Pointer, *, result: None = None) -> float: ...
+def nrm2(x: DevicePtr, *, result: None = None) -> float: ...
 @overload
-def nrm2(x: Pointer, *, result: Pointer) -> None: ...
-def nrm2(x: Pointer, *, result: Pointer | None = None) -> float | None:
-    """Return the Euclidean norm of x, of shape (n,); or write it to `result`, a real 0-d DevicePtr, and return None."""
+def nrm2(x: DevicePtr, *, result: DevicePtr) -> None: ...
+@planned(_NRM2, "x:n", "n", absolute=True)
+def nrm2(x: DevicePtr, *, result: DevicePtr | None = None) -> float | None:
+    """Return the Euclidean norm of x.
+
+    x: vector of shape (n,).
+    result: a 0-d DevicePtr of the real dtype to write the number to. None: return it, which waits for it.
+
+        x = np.array([3.0, -4.0])
+        with offload_args(x) as (dx,):
+            print(round(blas.nrm2(dx), 6))  # 5.0
+
+    See also: blas.asum, blas.iamax, blas.dot; cblas.dnrm2, cublas.dnrm2, rocblas.dnrm2; docs/guide/blas.md.
+    """
     (call, _, _), (n, inc) = _NRM2.read((x,))
     return call(n, x, abs(inc), result=result)  # type: ignore[no-any-return]
 
 
 @overload
-def asum(x: Pointer, *, result: None = None) -> float: ...
+def asum(x: DevicePtr, *, result: None = None) -> float: ...
 @overload
-def asum(x: Pointer, *, result: Pointer) -> None: ...
-def asum(x: Pointer, *, result: Pointer | None = None) -> float | None:
-    """Return the sum of abs(x.real) + abs(x.imag), of shape (n,); or write it to `result`, a real 0-d DevicePtr."""
+def asum(x: DevicePtr, *, result: DevicePtr) -> None: ...
+@planned(_ASUM, "x:n", "n", absolute=True)
+def asum(x: DevicePtr, *, result: DevicePtr | None = None) -> float | None:
+    """Return the sum of abs(x.real) + abs(x.imag).
+
+    x: vector of shape (n,).
+    result: a 0-d DevicePtr of the real dtype to write the number to. None: return it, which waits for it.
+
+        x = np.array([3.0, -4.0])
+        with offload_args(x) as (dx,):
+            print(blas.asum(dx))  # 7.0
+
+    See also: blas.nrm2, blas.iamax; cblas.dasum, cublas.dasum, rocblas.dasum; docs/guide/blas.md.
+    """
     (call, _, _), (n, inc) = _ASUM.read((x,))
     return call(n, x, abs(inc), result=result)  # type: ignore[no-any-return]
 
 
-def _extreme(routine: Routine, x: Pointer) -> int:
+def _extreme(routine: Routine, x: DevicePtr) -> int:
     (call, _, enums), (n, inc) = routine.read((x,))
     if not n:
         raise ArgumentError(f"blas.{routine.name}: x has shape (0,), needs at least one element")
@@ -133,42 +238,94 @@ def _extreme(routine: Routine, x: Pointer) -> int:
     return call(n, x, inc) - enums.base  # type: ignore[no-any-return]
 
 
-def iamax(x: Pointer) -> int:
+@planned(_IAMAX, "x:n", "n")
+def iamax(x: DevicePtr) -> int:
     """Return the index, from 0 as in NumPy on every device, of the first greatest abs(x.real) + abs(x.imag).
 
-    x has shape (n,), n at least 1, and a positive stride. There is no `result=`: vendors count from 0 or from 1.
+    x: vector of shape (n,), n at least 1, with a positive stride.
+
+    There is no `result=`: vendors count from 0 or from 1.
+
+        x = np.array([1.0, -5.0, 3.0])
+        with offload_args(x) as (dx,):
+            print(blas.iamax(dx))  # 1
+
+    See also: blas.iamin, blas.asum, blas.nrm2; cblas.idamax, cublas.idamax, rocblas.idamax; docs/guide/blas.md.
     """
     return _extreme(_IAMAX, x)
 
 
-def iamin(x: Pointer) -> int:
+@planned(_IAMIN, "x:n", "n")
+def iamin(x: DevicePtr) -> int:
     """Return the index, from 0 as in NumPy on every device, of the first smallest abs(x.real) + abs(x.imag).
 
-    x has shape (n,), n at least 1, and a positive stride. There is no `result=`: vendors count from 0 or from 1.
+    x: vector of shape (n,), n at least 1, with a positive stride.
+
+    There is no `result=`: vendors count from 0 or from 1.
+
+        x = np.array([1.0, -5.0, 3.0])
+        with offload_args(x) as (dx,):
+            print(blas.iamin(dx))  # 0
+
+    See also: blas.iamax, blas.asum, blas.nrm2; cblas.idamin, cublas.idamin, rocblas.idamin; docs/guide/blas.md.
     """
     return _extreme(_IAMIN, x)
 
 
-def rot(x: Pointer, y: Pointer, c: Scalar, s: Scalar) -> None:
-    """Rotate the plane of x and y: x, y become c x + s y, c y - s x; both of shape (n,), c and s real."""
+@planned(_ROT, "x:n y:n c s", "n")
+def rot(x: DevicePtr, y: DevicePtr, c: Scalar, s: Scalar) -> None:
+    """Rotate the plane of x and y: x, y become c x + s y, c y - s x.
+
+    x, y: vectors of shape (n,), read and written.
+    c, s: real numbers, or 0-d DevicePtrs of the real dtype.
+
+        x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+        with offload_args(x, y) as (dx, dy):
+            blas.rot(dx, dy, 0.0, 1.0)
+        print(x, y)  # [3. 4.] [-1. -2.]
+
+    See also: blas.rotg, blas.rotm; cblas.drot, cublas.drot, rocblas.drot; docs/guide/blas.md.
+    """
     call, n, incx, incy = _two(_ROT, x, y)
     call(n, x, incx, y, incy, c, s)
 
 
-def rotg(a: Pointer, b: Pointer, c: Pointer, s: Pointer) -> None:
+@planned(_ROTG, "a:1 b:1 c:any s:1", "")
+def rotg(a: DevicePtr, b: DevicePtr, c: DevicePtr, s: DevicePtr) -> None:
     """Write the rotation that makes (a, b) to (r, 0): c a + s b becomes r, c b - conj(s) a becomes 0.
 
-    All are DevicePtrs of one element. c is real and s has the dtype of a and b; both are only written. a becomes r, and
-    for real dtypes b becomes z, from which c and s can be computed again. `rot` takes a c and s that are real.
+    a: DevicePtr of one element; becomes r.
+    b: DevicePtr of one element of a's dtype. For real dtypes it becomes z, from which c and s can be computed again.
+    c: DevicePtr of one element of the real dtype; is only written.
+    s: DevicePtr of one element of a's dtype; is only written.
+
+    `rot` takes a c and s that are real.
+
+        a, b, c, s = np.array([3.0]), np.array([4.0]), np.empty(1), np.empty(1)
+        with offload_args(a, b, c, s) as (da, db, dc, ds):
+            blas.rotg(da, db, dc, ds)
+        print(a.round(6), c.round(6), s.round(6))  # [5.] [0.6] [0.8]
+
+    See also: blas.rot, blas.rotmg; cblas.drotg, cublas.drotg, rocblas.drotg; docs/guide/blas.md.
     """
     entry, *_ = _ROTG.read((a, b, s))
     entry.call(a, b, c, s)
 
 
-def rotm(x: Pointer, y: Pointer, param: Sequence[float] | Pointer) -> None:
-    """Multiply H by the rows x and y, of shape (n,) and real; H is made from `param` as in the reference BLAS.
+@planned(_ROTM, "x:n y:n param:5?", "n")
+def rotm(x: DevicePtr, y: DevicePtr, param: Sequence[float] | DevicePtr) -> None:
+    """Multiply H by the rows x and y, for real dtypes.
 
-    param: flag, h11, h21, h12, h22, as five numbers or as a contiguous DevicePtr of shape (5,); rotmg makes it.
+    x, y: vectors of shape (n,), read and written.
+    param: flag, h11, h21, h12, h22, as five numbers or as a contiguous DevicePtr of shape (5,); rotmg makes it. H is
+    made from it as in the reference BLAS.
+
+        x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+        with offload_args(x, y) as (dx, dy):
+            blas.rotm(dx, dy, (-1.0, 1.0, 0.0, 2.0, 1.0))  # H is [[1, 2], [0, 1]]
+        print(x, y)  # [ 7. 10.] [3. 4.]
+
+    See also: blas.rotmg, blas.rot; cblas.drotm, cublas.drotm, rocblas.drotm; docs/guide/blas.md.
     """
     call, n, incx, incy = _two(_ROTM, x, y)
     if isinstance(param, DevicePtr):
@@ -176,12 +333,22 @@ def rotm(x: Pointer, y: Pointer, param: Sequence[float] | Pointer) -> None:
     call(n, x, incx, y, incy, param)
 
 
-def rotmg(d1: Pointer, d2: Pointer, x1: Pointer, y1: Pointer, param: Pointer) -> None:
+@planned(_ROTMG, "d1:1 d2:1 x1:1 y1:1 param:5", "", names=_NAMES)
+def rotmg(d1: DevicePtr, d2: DevicePtr, x1: DevicePtr, y1: DevicePtr, param: DevicePtr) -> None:
     """Write the modified rotation H that makes (sqrt(d1) x1, sqrt(d2) y1) to (r, 0), for real dtypes, to `param`.
 
-    d1, d2 and x1 are read and updated, y1 is read; all are DevicePtrs of one element. param is a contiguous DevicePtr
-    of shape (5,). An element of H that the flag implies may be left as it was: see the reference BLAS.
+    d1, d2, x1: DevicePtrs of one element, read and updated.
+    y1: DevicePtr of one element.
+    param: contiguous DevicePtr of shape (5,), written: flag, h11, h21, h12, h22. An element of H that the flag implies
+    may be left as it was: see the reference BLAS.
+
+        d1, d2, x1, y1, param = np.ones(1), np.ones(1), np.array([4.0]), np.array([2.0]), np.zeros(5)
+        with offload_args(d1, d2, x1, y1, param) as pointers:
+            blas.rotmg(*pointers)
+        print(x1.round(6), param[2:4].round(6))  # [5.] [-0.5  0.5]
+
+    See also: blas.rotm, blas.rotg; cblas.drotmg, cublas.drotmg, rocblas.drotmg; docs/guide/blas.md.
     """
     entry, *_ = _ROTMG.read((d1, d2, x1, y1, param))
     contiguous("blas.rotmg", "param", param, 5, "for a flag and H")
-    named(entry.call, {"b1": "x1", "b2": "y1", "P": "param"}, d1, d2, x1, y1, param)
+    named(entry.call, _NAMES, d1, d2, x1, y1, param)

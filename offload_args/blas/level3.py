@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._operands import need_shape
 from ..errors import ArgumentError
+from ..pointers import DevicePtr
 from ._names import named
-from ._refusals import check_shape, inexpressible
-from ._routine import Routine, level3
+from ._plans import planned
+from ._refusals import inexpressible
+from ._routine import Routine, Scalar, level3
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._routine import Pointer, Scalar
     from ._vendors import Entry
 
 __all__ = ["HEMM", "HER2K", "HERK", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM"]
@@ -30,14 +32,14 @@ TRSM = Routine("trsm", "strsm dtrsm ctrsm ztrsm", "A2 B2", "side uplo trans diag
 
 
 def _symmetric_matrix(
-    routine: Routine, alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, side: str, uplo: str
+    routine: Routine, alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, side: str, uplo: str
 ) -> None:
     entry, (rows, columns, *a), (rows_b, columns_b, *b), (m, n, *c) = routine.read((A, B, C), side, uplo)
     call, _, enums = entry
     order = m if side == "L" else n
     if not (rows == columns == order and rows_b == m and columns_b == n):
-        check_shape(routine.name, "A", A, (order, order), f'for C of shape ({m}, {n}) and side="{side}"')
-        check_shape(routine.name, "B", B, (m, n), "as C has")
+        need_shape(f"blas.{routine.name}", "A", A, (order, order), f'for C of shape ({m}, {n}) and side="{side}"')
+        need_shape(f"blas.{routine.name}", "B", B, (m, n), "as C has")
     conjugates = routine is HEMM and enums.conjugates  # then A in another order than C's is conj(A), not A
     for t in (0, 1):
         at, ldb, ldc = t if a[t] else 1 - t, b[t], c[t]
@@ -50,28 +52,62 @@ def _symmetric_matrix(
     raise inexpressible(routine.name, rule, A=A, B=B, C=C)
 
 
+@planned(SYMM, "alpha ~A:mm/nn@side B:mn beta C:mn", "m n/n m", "side^ uplo^A")
 @level3
-def symm(alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, side: str = "L", uplo: str = "U") -> None:
+def symm(
+    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, side: str = "L", uplo: str = "U"
+) -> None:
     """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a symmetric A.
 
-    B and C have shape (m, n) and one order; A has shape (m, m) for "L" or (n, n) for "R", in any order, and its upper
-    ("U") or lower ("L") triangle is read.
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A: matrix of shape (m, m) for side "L", (n, n) for "R"; one triangle of it is read.
+    B: matrix of shape (m, n).
+    beta: as alpha; with the number 0, C is not read.
+    C: matrix of shape (m, n), written.
+    side: where A stands: "L" left of B, "R" right of it.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+
+    A may have another order than B and C, which have one order.
+
+        A, B, C = np.array([[2.0, 1.0], [9.0, 3.0]]), np.ones((2, 3)), np.empty((2, 3))
+        with offload_args(A, B, C) as (dA, dB, dC):
+            blas.symm(1.0, dA, dB, 0.0, dC)  # the 9 is not read
+        print(C[:, 0])  # [3. 4.]
+
+    See also: blas.hemm, blas.symv, blas.gemm; cblas.dsymm, cublas.dsymm, rocblas.dsymm; docs/guide/blas.md.
     """
     _symmetric_matrix(SYMM, alpha, A, B, beta, C, side, uplo)
 
 
+@planned(HEMM, "alpha ~A:mm/nn@side B:mn beta C:mn", "m n/n m", "side^ uplo^A", hermitian="one order")
 @level3
-def hemm(alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, side: str = "L", uplo: str = "U") -> None:
+def hemm(
+    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, side: str = "L", uplo: str = "U"
+) -> None:
     """Set C to alpha A B + beta C (side "L") or alpha B A + beta C ("R") for a Hermitian A.
 
-    B and C have shape (m, n); A has shape (m, m) for "L" or (n, n) for "R", and its upper ("U") or lower ("L")
-    triangle is read. All have one order. For real dtypes it is symm.
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A: matrix of shape (m, m) for side "L", (n, n) for "R"; one triangle of it is read.
+    B: matrix of shape (m, n).
+    beta: as alpha; with the number 0, C is not read.
+    C: matrix of shape (m, n), written.
+    side: where A stands: "L" left of B, "R" right of it.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+
+    All have one order. For real dtypes it is symm.
+
+        A, B, C = np.array([[2, 1j], [-1j, 3]]), np.ones((2, 3), complex), np.empty((2, 3), complex)
+        with offload_args(A, B, C) as (dA, dB, dC):
+            blas.hemm(1.0, dA, dB, 0.0, dC)
+        print(C[:, 0])  # [2.+1.j 3.-1.j]
+
+    See also: blas.symm, blas.hemv, blas.gemm; cblas.zhemm, cublas.zhemm, rocblas.zhemm; docs/guide/blas.md.
     """
     _symmetric_matrix(HEMM, alpha, A, B, beta, C, side, uplo)
 
 
 def _rank_k(
-    routine: Routine, alpha: Scalar, operands: tuple[Pointer, ...], beta: Scalar, C: Pointer, uplo: str, trans: str
+    routine: Routine, alpha: Scalar, operands: tuple[DevicePtr, ...], beta: Scalar, C: DevicePtr, uplo: str, trans: str
 ) -> None:
     """Update a triangle of C by A, or by A and B."""
     entry, *sizes, (n, columns, *c) = routine.read((*operands, C), uplo, trans)
@@ -84,10 +120,10 @@ def _rank_k(
         )
     n_a, k = sizes[0][:2] if trans == "N" else sizes[0][1::-1]
     if columns != n or n_a != n or sizes[-1][:2] != sizes[0][:2]:
-        check_shape(routine.name, "C", C, (n, n), "as a square matrix")
+        need_shape(f"blas.{routine.name}", "C", C, (n, n), "as a square matrix")
         needed = (n, k) if trans == "N" else (k, n)
-        check_shape(routine.name, "A", operands[0], needed, f'for C of shape ({n}, {n}) and trans="{trans}"')
-        check_shape(routine.name, "B", operands[-1], needed, "as A has")
+        need_shape(f"blas.{routine.name}", "A", operands[0], needed, f'for C of shape ({n}, {n}) and trans="{trans}"')
+        need_shape(f"blas.{routine.name}", "B", operands[-1], needed, "as A has")
     for t in (0, 1):
         leads, at = [one[2 + t] for one in sizes], t if c[t] else 1 - t
         if not (all(leads) and c[at]) or (hermitian and at != t):
@@ -104,60 +140,117 @@ def _rank_k(
     raise inexpressible(routine.name, rule, **read, C=C)
 
 
+@planned(SYRK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^")
 @level3
-def syrk(alpha: Scalar, A: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N") -> None:
+def syrk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str = "U", trans: str = "N") -> None:
     """Set a triangle of C to alpha A A^T + beta C (trans "N") or alpha A^T A + beta C ("T").
 
-    C has shape (n, n), and its upper ("U") or lower ("L") triangle is read and written; A has shape (n, k), or (k, n)
-    for "T", in any order. For real dtypes "C" is "T".
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A: matrix of shape (n, k) for trans "N", (k, n) for "T".
+    beta: as alpha; with the number 0, C is not read.
+    C: matrix of shape (n, n); one triangle is written.
+    uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
+    trans: "N" or "T", as the sum above says; for real dtypes "C" is "T".
+
+    A and C may have different orders.
+
+        A, C = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.zeros((2, 2))
+        with offload_args(A, C) as (dA, dC):
+            blas.syrk(1.0, dA, 0.0, dC)
+        print(C.tolist())  # [[14.0, 32.0], [0.0, 77.0]]
+
+    See also: blas.syr2k, blas.herk, blas.syr, blas.gemm; cblas.dsyrk, cublas.dsyrk, rocblas.dsyrk; docs/guide/blas.md.
     """
     _rank_k(SYRK, alpha, (A,), beta, C, uplo, trans)
 
 
+@planned(HERK, "alpha A:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="one order")
 @level3
-def herk(alpha: Scalar, A: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N") -> None:
+def herk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str = "U", trans: str = "N") -> None:
     """Set a triangle of C to alpha A A^H + beta C (trans "N") or alpha A^H A + beta C ("C"), alpha and beta real.
 
-    C has shape (n, n), and its upper ("U") or lower ("L") triangle is read and written; A has shape (n, k), or (k, n)
-    for "C", and C's order. For real dtypes it is syrk.
+    alpha: a real number, or a 0-d DevicePtr of the real dtype.
+    A: matrix of shape (n, k) for trans "N", (k, n) for "C".
+    beta: a real number, or a 0-d DevicePtr of the real dtype; with the number 0, C is not read.
+    C: matrix of shape (n, n); one triangle is written.
+    uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
+    trans: "N" or "C", as the sum above says.
+
+    A and C have one order. For real dtypes it is syrk.
+
+        A, C = np.array([[1 + 1j, 2, 1], [1, 1j, 1]]), np.zeros((2, 2), complex)
+        with offload_args(A, C) as (dA, dC):
+            blas.herk(1.0, dA, 0.0, dC)
+        print(C[0, 1], C[1, 1].real)  # (2-1j) 3.0
+
+    See also: blas.her2k, blas.syrk, blas.her, blas.gemm; cblas.zherk, cublas.zherk, rocblas.zherk; docs/guide/blas.md.
     """
     _rank_k(HERK, alpha, (A,), beta, C, uplo, trans)
 
 
+@planned(SYR2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^")
 @level3
 def syr2k(
-    alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N"
+    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str = "U", trans: str = "N"
 ) -> None:
     """Set a triangle of C to alpha (A B^T + B A^T) + beta C (trans "N") or alpha (A^T B + B^T A) + beta C ("T").
 
-    C has shape (n, n), and its upper ("U") or lower ("L") triangle is read and written; A and B have shape (n, k), or
-    (k, n) for "T", and one order. For real dtypes "C" is "T".
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A, B: matrices of shape (n, k) for trans "N", (k, n) for "T".
+    beta: as alpha; with the number 0, C is not read.
+    C: matrix of shape (n, n); one triangle is written.
+    uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
+    trans: "N" or "T", as the sum above says; for real dtypes "C" is "T".
+
+    A and B have one order; C may have another.
+
+        A, B, C = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.ones((2, 3)), np.zeros((2, 2))
+        with offload_args(A, B, C) as (dA, dB, dC):
+            blas.syr2k(1.0, dA, dB, 0.0, dC)
+        print(C.tolist())  # [[12.0, 21.0], [0.0, 30.0]]
+
+    See also: blas.syrk, blas.her2k, blas.syr2, blas.gemm; cblas.dsyr2k, cublas.dsyr2k, rocblas.dsyr2k;
+    docs/guide/blas.md.
     """
     _rank_k(SYR2K, alpha, (A, B), beta, C, uplo, trans)
 
 
+@planned(HER2K, "alpha A:nk/kn@trans B:nk/kn@trans beta ~C:nn", "n k", "uplo^C trans^", hermitian="columns")
 @level3
 def her2k(
-    alpha: Scalar, A: Pointer, B: Pointer, beta: Scalar, C: Pointer, *, uplo: str = "U", trans: str = "N"
+    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str = "U", trans: str = "N"
 ) -> None:
     """Set a triangle of C to alpha A B^H + conj(alpha) B A^H + beta C, or alpha A^H B + conj(alpha) B^H A + beta C.
 
-    The first is trans "N", the second "C". C has shape (n, n), and its upper ("U") or lower ("L") triangle is read and
-    written; A and B have shape (n, k), or (k, n) for "C"; all have one order. beta is real. For real dtypes it is
-    syr2k.
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A, B: matrices of shape (n, k) for trans "N", (k, n) for "C".
+    beta: a real number, or a 0-d DevicePtr of the real dtype; with the number 0, C is not read.
+    C: matrix of shape (n, n); one triangle is written.
+    uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
+    trans: "N" or "C", as the sum above says.
+
+    The first is trans "N", the second "C". All matrices have one order. For real dtypes it is syr2k.
+
+        A, B, C = np.array([[1, 1], [2, 0j]]), np.array([[1j, 1], [1, 1]]), np.zeros((2, 2), complex)
+        with offload_args(A, B, C) as (dA, dB, dC):
+            blas.her2k(1.0, dA, dB, 0.0, dC)
+        print(C[0, 1])  # (2+2j)
+
+    See also: blas.herk, blas.syr2k, blas.her2, blas.gemm; cblas.zher2k, cublas.zher2k, rocblas.zher2k;
+    docs/guide/blas.md.
     """
     _rank_k(HER2K, alpha, (A, B), beta, C, uplo, trans)
 
 
 def triangular(
-    entry: Entry, routine: Routine, A: Pointer, a: Sequence[int], B: Pointer, b: Sequence[int], *options: str
+    entry: Entry, routine: Routine, A: DevicePtr, a: Sequence[int], B: DevicePtr, b: Sequence[int], *options: str
 ) -> tuple[list[Any], int, int, int, int]:
     """Return the arguments of trmm and trsm: side, triangle, operation and diagonal; m, n, ld of A, ld of B."""
     side, uplo, trans, diag = options
     (rows, columns, *leads_a), (m, n, *leads_b), enums = a, b, entry.enums
     order = m if side == "L" else n
     if not rows == columns == order:
-        check_shape(routine.name, "A", A, (order, order), f'for B of shape ({m}, {n}) and side="{side}"')
+        need_shape(f"blas.{routine.name}", "A", A, (order, order), f'for B of shape ({m}, {n}) and side="{side}"')
     for t in (0, 1):
         at, ldb = t if leads_a[t] else 1 - t, leads_b[t]
         op = enums.op[at != t][trans]
@@ -168,17 +261,18 @@ def triangular(
     raise inexpressible(routine.name, 'a complex A with trans="C" needs the order of B', A=A, B=B)
 
 
-def _triangular_matrix(routine: Routine, alpha: Scalar, A: Pointer, B: Pointer, *options: str) -> None:
+def _triangular_matrix(routine: Routine, alpha: Scalar, A: DevicePtr, B: DevicePtr, *options: str) -> None:
     entry, a, b = routine.read((A, B), *options)
     chosen, m, n, lda, ldb = triangular(entry, routine, A, a, B, b, *options)
     entry.call(*chosen, m, n, alpha, A, lda, B, ldb)
 
 
+@planned(TRMM, "alpha ~A:mm/nn@side B:mn", "m n/n m", "side^ uplo^A trans!A diag")
 @level3
 def trmm(
     alpha: Scalar,
-    A: Pointer,
-    B: Pointer,
+    A: DevicePtr,
+    B: DevicePtr,
     *,
     side: str = "L",
     uplo: str = "U",
@@ -187,18 +281,32 @@ def trmm(
 ) -> None:
     """Set B to alpha op(A) B (side "L") or alpha B op(A) ("R") for a triangular A.
 
-    op(A) is A, A^T or A^H for trans "N", "T" or "C". B has shape (m, n); A has shape (m, m) for "L" or (n, n) for "R",
-    and its upper ("U") or lower ("L") triangle is read, without the diagonal, which counts as ones, if diag is "U".
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A: triangular matrix of shape (m, m) for side "L", (n, n) for "R"; its other triangle is not read.
+    B: matrix of shape (m, n), read and written.
+    side: where op(A) stands: "L" left of B, "R" right of it.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+
     Orders may be mixed, except that a complex A with "C" needs the order of B.
+
+        A, B = np.array([[1.0, 2.0], [9.0, 4.0]]), np.ones((2, 3))
+        with offload_args(A, B) as (dA, dB):
+            blas.trmm(1.0, dA, dB)  # the 9 is not read
+        print(B.tolist())  # [[3.0, 3.0, 3.0], [4.0, 4.0, 4.0]]
+
+    See also: blas.trsm, blas.trmv, blas.gemm; cblas.dtrmm, cublas.dtrmm, rocblas.dtrmm; docs/guide/blas.md.
     """
     _triangular_matrix(TRMM, alpha, A, B, side, uplo, trans, diag)
 
 
+@planned(TRSM, "alpha ~A:mm/nn@side B:mn", "m n/n m", "side^ uplo^A trans!A diag")
 @level3
 def trsm(
     alpha: Scalar,
-    A: Pointer,
-    B: Pointer,
+    A: DevicePtr,
+    B: DevicePtr,
     *,
     side: str = "L",
     uplo: str = "U",
@@ -207,8 +315,22 @@ def trsm(
 ) -> None:
     """Solve op(A) X = alpha B (side "L") or X op(A) = alpha B ("R") for a triangular A and set B to X.
 
-    op(A) is A, A^T or A^H for trans "N", "T" or "C". B has shape (m, n); A has shape (m, m) for "L" or (n, n) for "R",
-    and its upper ("U") or lower ("L") triangle is read, without the diagonal, which counts as ones, if diag is "U".
-    Orders may be mixed, except that a complex A with "C" needs the order of B. Nothing checks that A can be inverted.
+    alpha: a number, or a 0-d DevicePtr of the operands' dtype.
+    A: triangular matrix of shape (m, m) for side "L", (n, n) for "R"; its other triangle is not read.
+    B: matrix of shape (m, n), read and written.
+    side: where op(A) stands: "L" left of B, "R" right of it.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+
+    Orders may be mixed, except that a complex A with "C" needs the order of B. Nothing checks that A can be inverted;
+    lapack.trtrs does.
+
+        A, B = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([[4.0, 8.0, 2.0], [8.0, 8.0, 0.0]])
+        with offload_args(A, B) as (dA, dB):
+            blas.trsm(1.0, dA, dB)  # the 9 is not read
+        print(B.tolist())  # [[1.0, 3.0, 1.0], [2.0, 2.0, 0.0]]
+
+    See also: blas.trmm, blas.trsv, blas.trsm_batched; cblas.dtrsm, cublas.dtrsm, rocblas.dtrsm; docs/guide/blas.md.
     """
     _triangular_matrix(TRSM, alpha, A, B, side, uplo, trans, diag)

@@ -7,7 +7,8 @@ import shlex
 
 HELP = "say how a C program is compiled and linked with the C library"
 DESCRIPTION = """Print the options for a compiler, or the folders for a build system. Without options, print all of the
-folders."""
+folders. A single folder or file is printed as it is. Other words are quoted for the shell: where a path has spaces,
+`eval "cc program.c $(python -m offload_args config --cflags --libs)"`."""
 
 PLACES = {
     "include": "the folder of the headers",
@@ -20,6 +21,7 @@ PLACES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cflags", action="store_true", help="the options for the compiler")
     parser.add_argument("--libs", action="store_true", help="the options for the linker")
+    parser.add_argument("--fortran", action="store_true", help="the file of the module for Fortran")
     for name, words in PLACES.items():
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=words)
 
@@ -28,9 +30,15 @@ def run(options: argparse.Namespace) -> int:
     from .. import embedding
 
     places = {name: getattr(embedding, f"get_{name}")() for name in PLACES}
+    asked = [place for name, place in places.items() if getattr(options, name)]
+    if options.fortran:
+        asked.append(embedding.get_fortran_module())
+    if len(asked) == 1 and not (options.cflags or options.libs):
+        print(asked[0])  # as it is, for "$(...)"
+        return 0
     words = embedding.cflags() if options.cflags else []
     words += embedding.libs() if options.libs else []
-    words += [place for name, place in places.items() if getattr(options, name)]
+    words += asked
     if words:
         print(shlex.join(words))
     else:

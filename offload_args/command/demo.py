@@ -27,7 +27,9 @@ def _count(text: str) -> int:
 
 def _picture(text: str) -> str:
     if find_spec("matplotlib") is None:
-        raise argparse.ArgumentTypeError("needs matplotlib: pip install 'offload-args[demo]'")
+        raise argparse.ArgumentTypeError(
+            "needs matplotlib: pip install 'offload-args[demo]' or, in a checkout, '.[demo]'"
+        )
     return text
 
 
@@ -74,7 +76,11 @@ def run(options: argparse.Namespace) -> int:
     print(f"up          {copies_up} copy, {bytes_up:,} bytes: the data")
     print(f"down        {copies_down} copy, {bytes_down:,} bytes: the components")
     if options.plot:
-        draw(components, eigenvalues, options.plot)
+        try:
+            draw(components, eigenvalues, options.plot)
+        except (OSError, ValueError) as error:  # ValueError: of a format that is not known
+            print(f"demo: {options.plot} can't be written: {error}", file=sys.stderr)
+            return 2
         print(f"drawn       {options.plot}")
     if errors.max() > TOLERANCE:
         print(f"FAILED: the largest relative error is {errors.max():.1e}, above {TOLERANCE:.0e}", file=sys.stderr)

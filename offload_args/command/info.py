@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
+import platform
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from .. import Device, __version__, libraries
@@ -12,12 +16,13 @@ from ..kernels.compilers import VENDORS
 from ..kernels.rtc import Vendor
 
 HELP = "say which devices, libraries and compilers are here, and where each was found"
-DESCRIPTION = """Print the devices with their memory and drivers, the vendors' libraries with their paths and versions,
-and the compilers of kernels. If one is not here, say which places were tried."""
+DESCRIPTION = """Print a line for each device, vendor's library and compiler of kernels, with its version, or with the
+remedy if it is not here."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("--verbose", action="store_true", help="add paths, and the places that were tried")
+    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -29,7 +34,8 @@ def _device(device: Device) -> dict[str, Any]:
         "memory_total": memory.total,
         "driver_version": device.driver_version,
         "driver": libraries.driver(device.backend),
-        "compute_capability": ".".join(map(str, device.compute_capability)),
+        # AMD's model names the processor that code is for, such as gfx90a.
+        "compute_capability": "" if device.backend == "hip" else ".".join(map(str, device.compute_capability)),
     }
 
 
@@ -56,9 +62,18 @@ def _compiler(vendor: Vendor) -> dict[str, Any]:
         return {"name": vendor.title, "error": " ".join(str(error).split())}
 
 
+def _installed(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def collect() -> dict[str, Any]:
-    """Collect the version, the devices, the libraries and the compilers of kernels, with paths and versions."""
+    """Collect the versions of the package and of Python's, the devices, the libraries and the compilers of kernels."""
     found: dict[str, Any] = {"offload_args": __version__}
+    found["python"] = f"{platform.python_implementation()} {platform.python_version()}"
+    found["packages"] = {name: _installed(name) for name in ("NumPy", "SciPy")}
     try:
         found["devices"] = [_device(device) for device in Device.all()]
         found["default"] = Device.default().name
@@ -67,9 +82,67 @@ def collect() -> dict[str, Any]:
         found["devices_error"] = str(error)
     there = {device["name"].partition(":")[0] for device in found["devices"]}
     found["absent"] = {backend: _absent(backend) for backend in ("cuda", "hip") if backend not in there}
+    found["simulated"] = _device(Device("sim:0"))
     found["libraries"] = [_library(name) for name in libraries.NAMES]
     found["compilers"] = [_compiler(vendor) for vendor in VENDORS.values()]
     return found
+
+
+def _device_line(device: dict[str, Any], verbose: bool) -> str:
+    total = device["memory_total"] / 2**30
+    free = device["memory_free"] / 2**30
+    details = f"{device['model']}, {f'{free:.1f} of {total:.1f} GiB free' if total else 'memory not known'}"
+    if device["driver_version"]:
+        details += f", driver {device['driver_version']}"
+        details += f", compute capability {device['compute_capability']}" * bool(device["compute_capability"])
+        details += f", {device['driver']}" * bool(verbose and device["driver"])
+    return details
+
+
+def _library_line(library: dict[str, Any], verbose: bool) -> str:
+    name = library["name"]
+    if "error" in library:
+        error: str = library["error"]
+        if verbose:
+            return error
+        remedy, _, tried = error.partition(" Tried: ")
+        return (
+            f"{name}: not loaded: {tried}" if libraries.chosen(name) else remedy.partition(", or set OFFLOAD_ARGS_")[0]
+        )
+    version = library["version"] or "not said"
+    if verbose:
+        return f"{name}: {library['path']}, version {version}, found by {library['found']}"
+    number = re.match(r"\S*( \S*)??\d\S*", version)  # OpenBLAS's options follow its number
+    return f"{name}: version {number[0] if number else version}, found by {library['found']}"
+
+
+def _compiler_line(compiler: dict[str, Any], verbose: bool) -> str:
+    if "error" in compiler:
+        error: str = compiler["error"]
+        whole = verbose or libraries.chosen(compiler["name"])
+        reason = error.removeprefix("Kernel.compile: ")
+        return error if whole else re.split(r" \((?!in a checkout)|, or set OFFLOAD_ARGS_", reason)[0]
+    return f"{compiler['version']}: {compiler['path']}" if verbose else str(compiler["version"])
+
+
+def lines(found: dict[str, Any], verbose: bool) -> Iterator[str]:
+    """Give a line for each thing; verbose: with paths, and the places that were tried."""
+    yield f"offload_args {found['offload_args']}"
+    packages = [f"{name} {version}" if version else f"no {name}" for name, version in found["packages"].items()]
+    yield ", ".join([found["python"], *packages])
+    for device in found["devices"]:
+        default = " (default)" if device["name"] == found.get("default") else ""
+        yield f"device {device['name']}{default}: {_device_line(device, verbose)}"
+    simulated = found["simulated"]
+    yield f"device {simulated['name']}: {_device_line(simulated, verbose)}; never the default"
+    if "devices_error" in found:
+        yield f"devices: {found['devices_error']}"
+    for backend, why in found["absent"].items():
+        yield f"no device {backend}: {why if verbose else why.partition(' (')[0]}"
+    yield from (f"library {_library_line(library, verbose)}" for library in found["libraries"])
+    yield from (f"compiler {_compiler_line(compiler, verbose)}" for compiler in found["compilers"])
+    if not verbose:
+        yield "--verbose adds paths, and the places that were tried"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,27 +150,6 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found, indent=2))
         return 0
-    print(f"offload_args {found['offload_args']}")
-    for device in found["devices"]:
-        total = device["memory_total"] / 2**30
-        free = device["memory_free"] / 2**30
-        details = f"{device['model']}, {f'{free:.1f} of {total:.1f} GiB free' if total else 'memory not known'}"
-        if device["driver_version"]:
-            details += f", driver {device['driver_version']}, compute capability {device['compute_capability']}"
-            details += f", {device['driver']}" * bool(device["driver"])
-        default = " (default)" if device["name"] == found.get("default") else ""
-        print(f"device {device['name']}{default}: {details}")
-    if "devices_error" in found:
-        print(f"devices: {found['devices_error']}")
-    for backend, why in found["absent"].items():
-        print(f"no device {backend}: {why}")
-    for one in found["libraries"]:
-        if "error" in one:
-            print(f"library {one['error']}")
-        else:
-            print(
-                f"library {one['name']}: {one['path']}, version {one['version'] or 'not said'}, found by {one['found']}"
-            )
-    for one in found["compilers"]:
-        print(f"compiler {one['error'] if 'error' in one else one['version'] + ': ' + one['path']}")
+    for line in lines(found, options.verbose):
+        print(" ".join(line.split()))
     return 0

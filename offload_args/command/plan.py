@@ -1,9 +1,14 @@
-"""`python -m offload_args plan`: how long a product of matrices would take here, on each device and with NumPy."""
+"""`python -m offload_args plan`: how long a product of matrices would take here, on each device and with NumPy.
+
+With a script in place of the sizes: which of its calls of BLAS a GPU would make faster.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -15,12 +20,17 @@ from numpy.typing import NDArray
 from .. import Device, In, Out, Scratch, __version__, blas, offload_args
 from ..display import size_text, text_table, time_text
 from ..errors import OffloadError
+from ..running import run_to_end, say
+from ..scripts import accelerate
 from .arguments import device
+from .script import script_of
 
-HELP = "estimate a product of matrices on each device, with and without copies"
-DESCRIPTION = """Estimate how long C = A B takes here, where A is M x K and B is K x N: on each device, with and without
-the copies of A, B and C, and with NumPy. It measures for a few seconds. A product that would take longer is
-extrapolated from a smaller one, and marked with ~."""
+HELP = "estimate a product of matrices on each device, or the seconds that a GPU would save in a script"
+DESCRIPTION = """With a script: run it as it is, count its calls of BLAS and LAPACK, and say on stderr which ones a GPU
+would make faster, on which lines, and how much that would save. Nothing is offloaded and no GPU is needed: rates of a
+GPU of today are assumed. Options of the script come after --. With M, N and K: estimate how long C = A B takes here,
+where A is M x K and B is K x N: on each device, with and without the copies of A, B and C, and with NumPy. It measures
+for a few seconds. A product that would take longer is extrapolated from a smaller one, and marked with ~."""
 
 DTYPES = ("f4", "f8", "c8", "c16")
 MOST = 2**31 - 1
@@ -42,9 +52,13 @@ def _extent(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("m", type=_extent, metavar="M", help="rows of A and C")
-    parser.add_argument("n", type=_extent, metavar="N", help="columns of B and C")
-    parser.add_argument("k", type=_extent, metavar="K", help="columns of A, rows of B")
+    parser.add_argument("-m", dest="module", action="store_true", help="the script is a module's name")
+    parser.add_argument(
+        "given",
+        nargs="+",
+        metavar="M N K | SCRIPT ...",
+        help="rows of A and C, columns of B and C, columns of A and rows of B; or a script with its arguments",
+    )
     parser.add_argument("--dtype", choices=DTYPES, default="f4", help="of all three (%(default)s)")
     parser.add_argument(
         "--device", type=device, action="append", metavar="D", help="only this one; may be given several times"
@@ -215,7 +229,7 @@ def _host_memory() -> int:
 def _on(where: Device, shape: Shape, dtype: np.dtype[Any]) -> Estimate:
     nbytes = _size(shape) * dtype.itemsize
     memory = where.memory
-    free = _host_memory() - nbytes  # the arrays themselves lie there, too
+    free = _host_memory() - nbytes  # the arrays themselves are there, too
     if where.is_gpu:
         free = memory.free if memory.total else nbytes  # the driver may not say
     found = Estimate(where.name, where.model, nbytes, max(free, 0))
@@ -296,8 +310,36 @@ def _row(one: dict[str, Any], work: int) -> tuple[str, ...]:
     return one["name"], one["model"], product, *copies, about + time_text(one["total"]), measured
 
 
+def _plan_script(options: argparse.Namespace) -> int:
+    script, *arguments = options.given
+    run_script = script_of(script, arguments, options.module)
+    if run_script is None:
+        print(f"plan: no file {script}", file=sys.stderr)
+        return 2
+    process, stderr = os.getpid(), sys.stderr
+    on = accelerate(only_count=True)
+    status = run_to_end(run_script, on.stop)
+    if os.getpid() == process:  # and no child that the script forked
+        text = on.report.as_json() if options.json else f"\n-- offload_args plan\n{on.report}"
+        say(text, stderr)
+    return status
+
+
+def _shape_of(given: Sequence[str]) -> Shape:
+    """Read M, N and K; leaves as argparse does if they are none."""
+    try:
+        m, n, k = (_extent(one) for one in given)
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        text = str(error) if isinstance(error, argparse.ArgumentTypeError) else f"needs M, N and K, got {len(given)}"
+        print(f"plan: {text}; or a script", file=sys.stderr)
+        raise SystemExit(2) from None
+    return m, n, k
+
+
 def run(options: argparse.Namespace) -> int:
-    shape, dtype = (options.m, options.n, options.k), np.dtype(options.dtype)
+    if options.module or not options.given[0].lstrip("-").isdigit():
+        return _plan_script(options)
+    shape, dtype = _shape_of(options.given), np.dtype(options.dtype)
     found = estimate(shape, dtype, options.device or Device.all())
     if options.json:
         print(json.dumps(found, indent=2))
@@ -309,5 +351,5 @@ def run(options: argparse.Namespace) -> int:
     print(*text_table([header, *rows]), sep="\n")
     print("", *found["advice"], sep="\n")
     if any("~" in cell for row in rows for cell in row):
-        print("\n~: extrapolated from what was measured")
+        print("\n~: extrapolated from measured sizes")
     return 0

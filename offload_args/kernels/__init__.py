@@ -5,14 +5,17 @@
     vadd = Module.load("vadd.ptx").kernel("vadd", In[np.float32], In[np.float32], Out[np.float32], np.int32)
     offload(vadd, a, b, c, n)
 
-These names are also those of the package itself: Kernel, Module, Shared, launch, offload, offload_unsafe. The others
-are partitions, and `include`. docs/guide/kernels.md explains them.
+The package itself has these names, too: Kernel, Module, Shared, kernel, launch, offload, offload_unsafe. The others
+are partitions, words of kernels in Python, and `include`. docs/guide/kernels.md explains them.
 """
 
 from .compilers import include
-from .kernel import Kernel, Shared, launch, offload, offload_unsafe
+from .kernel_type import Kernel
+from .launches import launch, offload, offload_unsafe
 from .module import Module
 from .partitions import GridStride1D, Linear1D, Linear2D, PerBlock, RowBlocks, Rows, Tiles
+from .python import PythonKernel, atomic_add, atomic_max, atomic_min, here, kernel
+from .shared import Shared
 
 __all__ = [
     "GridStride1D",
@@ -21,11 +24,17 @@ __all__ = [
     "Linear2D",
     "Module",
     "PerBlock",
+    "PythonKernel",
     "RowBlocks",
     "Rows",
     "Shared",
     "Tiles",
+    "atomic_add",
+    "atomic_max",
+    "atomic_min",
+    "here",
     "include",
+    "kernel",
     "launch",
     "offload",
     "offload_unsafe",

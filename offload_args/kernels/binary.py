@@ -10,19 +10,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from .. import _core
 from ..errors import ModuleError
-from . import cubin, fatbin, hsaco, ptx, shared_object
-from .facts import KernelFacts
+from . import cubin, fatbin, ptx, shared_object
+from .elf import Elf
+from .facts import KernelFacts, ParameterFacts
+from .types import types_in
 
 __all__ = ["Image", "read"]
 
 Format = Literal["PTX", "cubin", "fatbin", "HSACO", "bundle of HSACOs", "shared object"]
 _CUDA_MACHINE, _AMD_MACHINE = 190, 224
+_BUNDLE: Final = b"__CLANG_OFFLOAD_BUNDLE__"
+_COMPRESSED_BUNDLE: Final = b"CCOB"
+_DYNAMIC_SYMBOLS: Final = 11
 
 
 @dataclass(frozen=True)
 class Image:
-    """A module's bytes, and what they say."""
+    """A module's bytes, and their metadata."""
 
     name: str  #: for messages
     data: bytes = field(repr=False)
@@ -31,14 +37,30 @@ class Image:
     target: str  #: the processor that it was made for: "sm_90"
     kernels: dict[str, KernelFacts]
     whole: bool  #: False: it is compressed, and may have any kernels
+    log: str = ""  #: the compiler's warnings, where Kernel.compile made it
+    symbols: dict[str, str] = field(default_factory=dict)  #: of kernels whose names in the source are other ones
+
+
+def _read_hsaco(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
+    """Return the targets and the kernels of an HSACO, or of a bundle of them."""
+    kernels: dict[str, KernelFacts] = {}
+    targets = []
+    for start, nbytes, target, rows in _core.hsaco_read(name.encode("utf-8", "replace").decode(), data):
+        targets.append(target or "an AMD GPU")
+        types = types_in(name, Elf(name, data[start : start + nbytes]), (_DYNAMIC_SYMBOLS,))
+        for kernel, shared_bytes, registers, most_threads, parameters in rows:
+            places = tuple(ParameterFacts(*row) for row in parameters)
+            facts = KernelFacts(kernel, places, shared_bytes, registers, most_threads, types.get(kernel))
+            kernels.setdefault(kernel, facts)
+    return ", ".join(dict.fromkeys(targets)), kernels
 
 
 _READERS: Final[dict[Format, tuple[str, Callable[[str, bytes], tuple[str, dict[str, KernelFacts]]]]]] = {
     "PTX": ("cuda", ptx.read),
     "cubin": ("cuda", cubin.read),
     "fatbin": ("cuda", fatbin.read),
-    "HSACO": ("hip", hsaco.read),
-    "bundle of HSACOs": ("hip", hsaco.read_bundle),
+    "HSACO": ("hip", _read_hsaco),
+    "bundle of HSACOs": ("hip", _read_hsaco),
     "shared object": ("host", shared_object.read),
 }
 
@@ -49,9 +71,9 @@ def _format_of(name: str, data: bytes) -> Format:
         return "cubin" if machine == _CUDA_MACHINE else "HSACO" if machine == _AMD_MACHINE else "shared object"
     if data.startswith(fatbin.MAGIC):
         return "fatbin"
-    if data.startswith(hsaco.BUNDLE):
+    if data.startswith(_BUNDLE):
         return "bundle of HSACOs"
-    if data.startswith(hsaco.COMPRESSED):
+    if data.startswith(_COMPRESSED_BUNDLE):
         raise ModuleError(f"{name}: the bundle is compressed; build it with --no-offload-compress")
     if b".version" in data[:65536]:
         return "PTX"

@@ -2,45 +2,109 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from .. import _core
+from ..cache import find, key_of, store
 from ..devices import Device
-from ..errors import LibraryError, ModuleError
+from ..display import shown
+from ..errors import ArgumentError, ArgumentTypeError, LibraryError, ModuleError
 from .binary import Image, read
-from .cache import find, key_of, store
+from .dependencies import Files, command_line, environment, file_mark, listed_by, processor, scanned
 from .rtc import HIPRTC, NVRTC, RefusedError, Vendor
 
-__all__ = ["VENDORS", "compiled", "include", "processor_of"]
+__all__ = ["VENDORS", "Program", "Target", "compiled", "include", "named_target", "program_of", "target_of"]
 
-# Without contraction, results are those of NumPy, also on processors that multiply and add in one step.
+# Without contraction, results equal NumPy's, also on processors that multiply and add in one step.
 _HOST_OPTIONS: Final = ("-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC")
 _GPU_OPTIONS: Final = ("--std=c++17",)
+# Options by which a compiler makes something else than a module, or writes it elsewhere; with what the package does.
+_WRONG_OPTIONS: Final = {
+    re.compile(r"-(?:E|S|c|fsyntax-only|###|-help|-version)"): "by which no module is made",
+    re.compile(r"-M.*"): "by which headers are listed, as the package does already",
+    re.compile(r"-o(?!pt-info).*|--output.*"): "which names a place for the module: Kernel.save writes it to a file",
+}
+_STANDARD: Final = re.compile("--?std\\b")
 _MOST_LOG: Final = 4000  # characters
 
 #: The compilers of GPUs, by backend.
 VENDORS: Final = {"cuda": NVRTC, "hip": HIPRTC}
+_PROCESSORS: Final = {"cuda": re.compile(r"sm_\d+[af]?"), "hip": re.compile(r"gfx[0-9a-f]+(:\w+[+-])*")}
+
+
+class Target(NamedTuple):
+    """Name the processor that a source is compiled for."""
+
+    backend: str
+    processor: str  #: of a GPU, as its compiler has it: "sm_90", "gfx90a"; "" of other devices
+
+
+@dataclass(frozen=True)
+class Program:
+    """A source with the inputs of its compilation."""
+
+    name: str  #: of the kernel
+    source: str
+    options: tuple[str, ...]
+    expressions: tuple[str, ...] = ()  #: names of kernels that are not plain ones: instances of templates
+
+
+class _Made(NamedTuple):
+    """A module that a compiler made."""
+
+    data: bytes
+    log: str  #: its warnings
+    symbols: dict[str, str]  #: of the kernels that have expressions
+
+    def packed(self) -> bytes:
+        words = json.dumps({"log": self.log, "symbols": self.symbols}).encode()
+        body = len(words).to_bytes(8, "little") + words + self.data
+        return key_of(body).encode() + body
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> _Made | None:
+        """Return the packed parts, or None for a damaged file."""
+        if len(data) < 72 or key_of(data[64:]).encode() != data[:64]:
+            return None
+        end = 72 + int.from_bytes(data[64:72], "little")
+        return cls(data[end:], **json.loads(data[72:end]))
 
 
 def include() -> str:
-    """Return the folder of the headers that kernels in C include: `cc -I$(python -m offload_args.kernels)`."""
+    """Return the folder of the headers that kernels in C include: `cc -I$(python -m offload_args.kernels)`.
+
+        print(os.path.isfile(os.path.join(kernels.include(), "offload_args", "kernel.h")))  # True
+
+    See also: Kernel, Module; docs/guide/kernels.md.
+    """
     return os.path.join(os.path.dirname(_core.__file__), "include")
 
 
-@cache
-def _headers() -> bytes:
-    """Return the text of all that kernels may include of this package."""
-    return Path(include(), "offload_args", "kernel.h").read_bytes()
+_CUDA_C: Final = re.compile(r"\b(__global__|__device__|threadIdx|blockIdx|blockDim|hipLaunchKernelGGL)\b")
+
+
+def _advice(source: str) -> str:
+    """Return advice for a source for the CPU that is written for GPUs alone; "" for others."""
+    found = _CUDA_C.search(source)
+    if found is None:
+        return ""
+    return (
+        f"The source is CUDA C or HIP ({found[0]}), which the compiler of host and sim does not know: begin the kernel "
+        "with OA_KERNEL of <offload_args/kernel.h>, which suits all devices, or compile it for a GPU, as "
+        'device="cuda:0"\n'
+    )
 
 
 def _refusal(name: str, compiler: str, log: str) -> ModuleError:
@@ -52,70 +116,197 @@ def _refusal(name: str, compiler: str, log: str) -> ModuleError:
 
 
 def _host_compiler() -> list[str]:
-    if given := os.environ.get("CXX"):
-        return shlex.split(given)
+    if given := os.environ.get("CXX", "").strip():
+        try:
+            return shlex.split(given)
+        except ValueError as error:
+            raise LibraryError(f"Kernel.compile: CXX={given} can't be read: {error}") from None
     found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if found is None:
         raise LibraryError("Kernel.compile: there is no C++ compiler (c++, g++, clang++); install one or set CXX")
     return [found]
 
 
-@cache
-def _version(*command: str) -> str:
-    """Return what a compiler says of itself."""
+def _run(command: Sequence[str], source: str = "") -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+        return subprocess.run(command, input=source.encode(), capture_output=True, check=False)
     except OSError as error:
-        raise LibraryError(f"Kernel.compile: {shlex.join(command)} can't be run: {error}") from None
+        raise LibraryError(f"Kernel.compile: {command[0]} can't be run: {error.strerror}; see CXX") from None
 
 
-def _by_host(name: str, source: str, options: Sequence[str], command: Sequence[str]) -> bytes:
+@cache
+def _version(command: tuple[str, ...], *_: str) -> str:
+    """Return a compiler's own description; the further arguments are the inputs that it depends on."""
+    return _run([*command, "--version"]).stdout.decode(errors="replace")
+
+
+def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | None]:
     with tempfile.TemporaryDirectory(prefix="offload_args") as folder:
-        made = os.path.join(folder, "kernel.so")
-        given = [*command, *_HOST_OPTIONS, f"-I{include()}", *options, "-x", "c++", "-", "-o", made]
-        done = subprocess.run(given, input=source.encode(), capture_output=True, check=False)
-        if done.returncode:
-            raise _refusal(name, command[0], done.stderr.decode(errors="replace"))
-        return Path(made).read_bytes()
+        made, rule = os.path.join(folder, "kernel.so"), os.path.join(folder, "kernel.d")
+        options = (*_HOST_OPTIONS, f"-I{include()}", *program.options)
+        # Options follow the source, as libraries among them are searched for what stands before them.
+        given = [*_HOST_OPTIONS, f"-I{include()}", "-MD", "-MF", rule, "-x", "c++", "-", "-x", "none", *program.options]
+        done = _run([*command, *given, "-o", made], program.source)
+        log = done.stderr.decode(errors="replace")
+        if done.returncode or not os.path.exists(made):
+            end = "it wrote no output" if not done.returncode else f"it ended with status {done.returncode}"
+            raise _refusal(program.name, command[0], _advice(program.source) + (log.strip() or end))
+        files = None
+        if os.path.exists(rule):
+            files = listed_by(command, options, program.source, Path(rule).read_text(errors="surrogateescape"))
+        return _Made(Path(made).read_bytes(), log, {}), files
 
 
 # -- all ---------------------------------------------------------------------------------------------------------------
 
 
-def processor_of(device: Device) -> str:
-    """Return the processor of a GPU as its compiler has it: "sm_90", "gfx90a"; "" of other devices."""
+def target_of(device: Device) -> Target:
+    """Return the target for which a source is compiled to run on a device."""
     info = device._info
     if info.backend == "cuda":
-        return f"sm_{info.compute_major}{info.compute_minor}"
+        return Target("cuda", f"sm_{info.compute_major}{info.compute_minor}")
     named = re.search(r"\((gfx\w+)[\w:+-]*\)$", info.model) if info.backend == "hip" else None
-    return named[1] if named else ""
+    return Target(info.backend if info.backend in VENDORS else "host", named[1] if named else "")
 
 
-def _by_vendor(name: str, source: str, options: Sequence[str], vendor: Vendor) -> bytes:
+def named_target(name: str) -> Target:
+    """Return a processor of GPUs by its name."""
+    _check_text("target", name)
+    for backend, pattern in _PROCESSORS.items():
+        if pattern.fullmatch(name):
+            return Target(backend, name)
+    raise ArgumentError(
+        f'Kernel.compile: target needs a processor of NVIDIA GPUs ("sm_90") or of AMD GPUs ("gfx90a"), got {name!r}'
+    )
+
+
+def _check_text(what: str, given: object, errors: str = "strict") -> None:
+    """Refuse options that can't be passed to compilers as text."""
+    if not isinstance(given, str):
+        raise ArgumentTypeError(f"Kernel.compile: {what} needs a string, got {shown(given)}")
     try:
-        return vendor.compile(name, source, options)
+        given.encode(errors=errors)
+        at, why = given.find("\0"), "the end of a string in C"
+    except UnicodeEncodeError as error:
+        at, why = error.start, "half of a character; decode it anew"
+    if at >= 0:
+        raise ArgumentError(f"Kernel.compile: {what} has {given[at]!r} at index {at}, {why}")
+
+
+def program_of(source: str, name: str, options: Sequence[str]) -> Program:
+    """Return the arguments of Kernel.compile. Raises ArgumentError for an argument that no compiler takes."""
+    _check_text("source", source)
+    _check_text("name", name)
+    if isinstance(options, str) or not isinstance(options, Sequence):
+        raise ArgumentTypeError(f"Kernel.compile: options needs a list of strings, got {shown(options)}")
+    for i, option in enumerate(options):
+        _check_text(f"options[{i}]", option, "surrogateescape")  # names of files have any bytes
+        if why := next((why for pattern, why in _WRONG_OPTIONS.items() if pattern.fullmatch(option)), ""):
+            raise ArgumentError(f"Kernel.compile: options[{i}] is {option!r}, {why}; leave it out")
+    is_plain = re.fullmatch(r"\w*", name) is not None
+    return Program(name, source, tuple(options), () if is_plain else (name,))
+
+
+def _by_vendor(program: Program, options: Sequence[str], vendor: Vendor) -> _Made:
+    try:
+        data, log, symbols = vendor.compile(program.name, program.source, options, program.expressions)
     except RefusedError as refused:
-        raise _refusal(name, vendor.version(), str(refused)) from None
+        raise _refusal(program.name, vendor.version(), str(refused)) from None
+    return _Made(data, log, dict(zip(program.expressions, symbols, strict=True)))
 
 
-def compiled(name: str, source: str, options: Sequence[str], device: Device) -> Image:
-    """Return the module that a device's compiler makes of a source, from the cache if it is there.
+def _kept(key: str | None) -> _Made | None:
+    data = find(key) if key is not None else None
+    return _Made.unpacked(data) if data is not None else None
+
+
+def _with_types(program: Program) -> Program:
+    """Return a program that puts the types of its kernel into the module, where kernel.h does not."""
+    if program.expressions or "__global__" not in program.source:
+        return program
+    if not re.search(rf"\b{re.escape(program.name)}\s*\(", program.source):
+        return program
+    added = f"#include <offload_args/kernel_types.h>\nOA_KERNEL_TYPES({program.name}, {program.name})"
+    return replace(program, source=f"{program.source}\n{added}\n")
+
+
+def _alias(expression: str) -> str:
+    """Return the name of an instance of a template in a shared object: scale_float of "scale<float>"."""
+    return re.sub(r"\W+", "_", expression).strip("_")
+
+
+def _with_instances(program: Program) -> Program:
+    """Return a program that makes the instances of templates, for the host's compiler."""
+    added = ""
+    for expression in program.expressions:
+        head, bracket, rest = expression.partition("<")
+        added += f"OA_INSTANCE({_alias(expression)}, {head.strip()}_in{bracket}{rest})\n"
+    return replace(program, source=f"{program.source}\n{added}") if added else program
+
+
+def _from_vendor(program: Program, target: Target, vendor: Vendor) -> _Made:
+    # A cubin: drivers that are older than NVRTC take it, and would refuse its PTX. Without a processor, which HIP may
+    # not tell, hiprtc asks it for the current device's.
+    processor = [f"{vendor.architecture}={target.processor}"] if target.processor else []
+    standard = () if any(map(_STANDARD.match, program.options)) else _GPU_OPTIONS
+    options = (*processor, *standard, *program.options, f"-I{include()}")
+    begun = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    files = scanned(program.source, options)
+    first = key_of(vendor.version(), file_mark(vendor.path()), *environment(), program.source, *program.expressions)
+    key = files.key(key_of(first, *options)) if files is not None else None
+    made = _kept(key)
+    if made is None:
+        made = _by_vendor(program, options, vendor)
+        if key is not None and files is not None and not files.changed_since(begun):
+            store(key, made.packed())
+    return made
+
+
+def _from_host(program: Program) -> _Made:
+    command = _host_compiler()
+    identity = command_line(command)
+    version = _version(tuple(command), identity, *environment())
+    parts = (
+        identity,
+        version,
+        processor(),
+        *environment(),
+        include(),
+        program.source,
+        *_HOST_OPTIONS,
+        *program.options,
+    )
+    first = key_of(*parts)
+    if (listed := find(first)) is not None:  # the names of the files that it read
+        try:
+            files = Files(**json.loads(listed))
+            if (made := _kept(files.key(first))) is not None:
+                return made
+        except (ValueError, TypeError):
+            pass  # a damaged file
+    begun = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    made, read_files = _by_host(program, command)
+    if read_files is not None and not read_files.changed_since(begun) and (key := read_files.key(first)) is not None:
+        store(key, made.packed())
+        store(first, json.dumps(asdict(read_files)).encode())
+    return made
+
+
+def compiled(program: Program, target: Target) -> Image:
+    """Return the module that a target's compiler makes of a source, from the cache if it is there.
 
     Raises ModuleError with the compiler's log, LibraryError if there is no compiler.
     """
-    vendor = VENDORS.get(device._info.backend)
-    if vendor is not None:  # a cubin: drivers that are older than NVRTC take it, and would refuse its PTX
-        processor = processor_of(device)  # "" if HIP does not tell: then hiprtc asks it for the current device's
-        options = (*([f"{vendor.architecture}={processor}"] if processor else []), *_GPU_OPTIONS, *options)
-        key = key_of(vendor.version(), str(device._info.driver_version), source, _headers(), *options)
-        options = (*options, f"-I{include()}")
+    vendor = VENDORS.get(target.backend)
+    if vendor is None:
+        made = _from_host(_with_instances(program))
+        made = made._replace(symbols={name: _alias(name) for name in program.expressions})
     else:
-        command = _host_compiler()
-        key = key_of(shlex.join(command), _version(*command), source, _headers(), *_HOST_OPTIONS, *options)
-    kept = find(key)
-    if kept is not None:
-        with contextlib.suppress(ModuleError):  # a damaged file
-            return read(name, kept)
-    made = _by_vendor(name, source, options, vendor) if vendor else _by_host(name, source, options, command)
-    store(key, made)
-    return read(name, made)
+        typed = _with_types(program)
+        try:
+            made = _from_vendor(typed, target, vendor)
+        except ModuleError:  # a kernel's name may be overloaded, and then has no one type
+            if typed == program:
+                raise
+            made = _from_vendor(program, target, vendor)
+    return replace(read(program.name, made.data), log=made.log, symbols=made.symbols)

@@ -13,10 +13,12 @@ from typing import Final
 from ..errors import ModuleError
 from .elf import Elf
 from .facts import KernelFacts, ParameterFacts
+from .types import types_in
 
 __all__ = ["read"]
 
 _MACHINE: Final = 190
+_SYMBOLS: Final = 2  # a section's type
 _RELOCATABLE: Final = 1  # an ELF file's type, of nvcc -rdc=true
 _SIZED: Final = 4
 _PARAMETER, _PARAMETER_2, _PARAMETER_BYTES, _MOST_THREADS, _REGISTERS = 0x17, 0x45, 0x19, 0x05, 0x2F
@@ -35,7 +37,7 @@ def _attributes(name: str, section: str, contents: memoryview) -> Iterator[tuple
         at += _ATTRIBUTE.size
         end = at + value if form == _SIZED else at
         if end > len(contents):
-            raise ModuleError(f"{name}: the cubin is damaged: an attribute of {section} is longer than it")
+            raise ModuleError(f"{name}: the cubin is damaged: an attribute extends past the end of {section}")
         yield number, value, contents[at:end]
         at = end
 
@@ -107,14 +109,15 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
     reserved = _RESERVED_BYTES if ".nv.shared.reserved.0" in sizes else 0
     kernels: dict[str, KernelFacts] = {}
     others = _device_functions(elf)
-    left = len(data)  # sections may lie over each other: no more bytes are read than there are
+    types = types_in(name, elf, (_SYMBOLS,))
+    left = len(data)  # sections may overlap: no more bytes are read than there are
     for section in elf.sections:
         kernel = section.name.removeprefix(".nv.info.")
         if kernel == section.name or f".text.{kernel}" not in sizes or kernel in others:
             continue
         left -= section.nbytes
         if left < 0:
-            raise ModuleError(f"{name}: the cubin is damaged: its sections lie over each other")
+            raise ModuleError(f"{name}: the cubin is damaged: its sections overlap")
         facts = _kernel(name, kernel, section.name, elf.contents(section))
         kernels[kernel] = KernelFacts(
             kernel,
@@ -122,5 +125,6 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
             shared_bytes=max(0, sizes.get(f".nv.shared.{kernel}", 0) - reserved),
             registers=registers.get(kernel),
             most_threads=facts.most_threads,
+            types=types.get(kernel),
         )
     return f"sm_{target}{' (not linked)' if elf.type == _RELOCATABLE else ''}", kernels

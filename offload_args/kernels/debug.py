@@ -1,26 +1,28 @@
 """Kernels that check each access: the source is compiled with bounds, and each launch has a record of its own.
 
 A kernel's arrays then have bounds (OA_DEBUG of kernel.h). The first access beyond them is written to the record, and
-reads or writes other memory. The record is one more argument of the kernel; `launch` reads it when the kernel is done.
+reads or writes other memory. The record is one more argument of the kernel; it is read when the kernel is done.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NoReturn, Protocol, final
+from typing import Any, Final
 
 import numpy as np
 
 from .. import _core
 from ..arguments import InOut
-from ..errors import ArgumentError, ExtentError
+from ..errors import ArgumentError, BackendError, ExtentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from .signature import Formal
 
-__all__ = ["OPTION", "DebugLauncher", "with_record"]
+__all__ = ["OPTION", "has_bounds", "launch_with_record", "record_kernel"]
 
 OPTION: Final = "-DOA_DEBUG=1"
+_EXCEPTION: Final = -2  # in place of the number of an argument
+_ASSERTION: Final = -3
+_lost: Final[list[Any]] = []  # records that are kept for good
 
 # As oa::Record of kernel.h. The sizes of the arguments follow it.
 _RECORD: Final = np.dtype(
@@ -34,14 +36,20 @@ _RECORD: Final = np.dtype(
         ("index", np.int64),
         ("size", np.int64),
         ("unused_too", np.int64),
-        ("zeros_and_sink", np.uint8, 64),
+        ("zeros", np.uint8, 256),
+        ("sink", np.uint8, 256),
     ]
 )
 
 
-def with_record(source: str, name: str, count: int) -> str:
-    """Return a source with the kernel that makes arguments with bounds, for compilers of GPUs."""
-    if not re.search(rf"\bOA_(BLOCK_)?KERNEL\(\s*{re.escape(name)}\s*,", source):
+def has_bounds(source: str, name: str) -> bool:
+    """Tell whether a source has the kernel in the form whose arrays can have bounds."""
+    return re.search(rf"\bOA_(BLOCK_)?KERNEL\(\s*{re.escape(name)}\s*,", source) is not None
+
+
+def record_kernel(source: str, name: str, count: int) -> str:
+    """Return the text to add for compilers of GPUs: a kernel that makes arguments with bounds."""
+    if not has_bounds(source, name):
         raise ArgumentError(
             f"Kernel.compile: debug=True needs a kernel that OA_KERNEL({name}, ...) or OA_BLOCK_KERNEL({name}, ...) "
             "begins: only its arrays know their bounds"
@@ -49,7 +57,7 @@ def with_record(source: str, name: str, count: int) -> str:
     arguments = [f"oa::Argument<decltype(&{name}_in), {i}>" for i in range(count)]
     parameters = "".join(f"{argument}::type a{i}, " for i, argument in enumerate(arguments))
     values = "".join(f", {argument}::given(a{i}, {i}, record)" for i, argument in enumerate(arguments))
-    return f"{source}\nOA_DEBUG_KERNEL({name}, ({parameters}oa::Record *record), (oa::Here{{record}}{values}))\n"
+    return f"\nOA_DEBUG_KERNEL({name}, ({parameters}oa::Record *record), (oa::Here{{record}}{values}))\n"
 
 
 def _span(pointer: DevicePtr[Any]) -> int:
@@ -60,49 +68,52 @@ def _span(pointer: DevicePtr[Any]) -> int:
     return 1 + sum((n - 1) * abs(step) for n, step in steps) // pointer.dtype.itemsize
 
 
-class Checked(Protocol):
-    """A kernel whose launches have a record."""
+def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, arguments: tuple[Any, ...]) -> None:
+    """Launch a kernel that checks each access as a launcher launches the one without checks, and wait for it.
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def _own(self) -> tuple[Formal, ...]: ...
-    def _misfit(self, arguments: tuple[object, ...]) -> NoReturn: ...
+    checked: takes the arguments, which are known to fit, and a record. Raises ExtentError for the first access out of
+    bounds.
+    """
+    device = next(one.device for one in arguments if isinstance(one, DevicePtr))
+    sizes = [_span(one) if isinstance(one, DevicePtr) else 0 for one in arguments]
+    record = np.concatenate([np.zeros(_RECORD.itemsize, np.uint8), np.array(sizes, np.int64).view(np.uint8)])
+    launch = _core.launcher_of(launcher, checked)
+    if device.is_gpu:
+        with offload_args(InOut(record), device=device) as (on_device,):
+            launch(*arguments, on_device)
+    else:
+        try:
+            launch(*arguments, record.ctypes.data)
+        except BaseException:
+            _lost.append(record)  # the kernel may run yet: the wait for it may be what failed
+            raise
+    found = record[: _RECORD.itemsize].view(_RECORD)[0]
+    if found["found"] and found["argument"] == _EXCEPTION:
+        raise BackendError(_thrown(checked.name, found))
+    if found["found"] and found["argument"] == _ASSERTION:
+        raise AssertionError(_asserted(checked.name, found))
+    if found["found"]:
+        raise ExtentError(_text(checked, found))
 
 
-@final
-class DebugLauncher:
-    """Launch a kernel that checks each access with a grid and block: call it with the kernel's arguments."""
+def _asserted(name: str, found: Any) -> str:
+    thread, block = (tuple(map(int, found[what])) for what in ("thread", "block"))
+    return f"{name}: thread {thread} of block {block}: the assert in line {int(found['index'])} does not hold"
 
-    __slots__ = ("_launcher", "kernel")
 
-    def __init__(self, kernel: Checked, launcher: _core.Launcher) -> None:
-        self.kernel = kernel
-        self._launcher = launcher
+def _thrown(name: str, found: Any) -> str:
+    thread, block = (tuple(map(int, found[what])) for what in ("thread", "block"))
+    text = bytes(found["sink"]).partition(b"\0")[0].decode(errors="replace")
+    return f"{name}: thread {thread} of block {block} threw a C++ exception: {text}"
 
-    def __call__(self, *arguments: Any) -> None:
-        count = len(self.kernel._own)
-        if len(arguments) != count:
-            self.kernel._misfit(arguments)
-        sizes = [_span(one) if isinstance(one, DevicePtr) else 0 for one in arguments]
-        record = np.concatenate([np.zeros(_RECORD.itemsize, np.uint8), np.array(sizes, np.int64).view(np.uint8)])
-        pointer = next((one for one in arguments if isinstance(one, DevicePtr)), None)
-        if pointer is None:
-            return self._launcher(*arguments, None)  # raises
-        with offload_args(InOut(record), device=pointer.device) as (on_device,):
-            self._launcher(*arguments, on_device)
-        found = record[: _RECORD.itemsize].view(_RECORD)[0]
-        if found["found"]:
-            raise ExtentError(self._text(found))
 
-    def _text(self, found: Any) -> str:
-        thread, block = (tuple(map(int, found[what])) for what in ("thread", "block"))
-        where = f"{self.kernel.name}: thread {thread} of block {block}"
-        argument, index, size = int(found["argument"]), int(found["index"]), int(found["size"])
-        what = "the dynamic shared memory" if argument < 0 else self.kernel._own[argument].name
-        if found["in_slice"]:
-            what = f"a slice of {what}"
-        return f"{where} reads or writes element {index} of {what}, which has {size}: check the index before"
-
-    def __repr__(self) -> str:
-        return f"{self._launcher!r}, each access checked"
+def _text(kernel: Any, found: Any) -> str:
+    thread, block = (tuple(map(int, found[what])) for what in ("thread", "block"))
+    argument, index, size = int(found["argument"]), int(found["index"]), int(found["size"])
+    what = "the dynamic shared memory" if argument < 0 else kernel._formals[argument].name
+    if found["in_slice"]:
+        what = f"a slice of {what}"
+    return (
+        f"{kernel.name}: thread {thread} of block {block} reads or writes element {index} of {what}, which has {size}: "
+        "check the index before"
+    )

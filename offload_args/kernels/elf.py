@@ -1,4 +1,4 @@
-"""ELF files of 64 bits, little-endian: sections and symbols, each checked to lie in the file."""
+"""ELF files of 64 bits, little-endian: sections and symbols, each checked to be inside the file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Symbol:
 
 
 class Elf:
-    """The header and sections of a file. Raises ModuleError if something lies outside its bytes."""
+    """The header and sections of a file. Raises ModuleError if a part is outside its bytes."""
 
     def __init__(self, name: str, data: bytes) -> None:
         self._name = name

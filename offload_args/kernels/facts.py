@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .types import ParameterType
+
 __all__ = ["KernelFacts", "ParameterFacts"]
 
 
@@ -22,13 +24,14 @@ class ParameterFacts:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """One kernel. None stands for what the module does not say."""
+    """One kernel. None stands for a fact that the module does not state."""
 
     name: str
     parameters: tuple[ParameterFacts, ...] | None = None
     shared_bytes: int | None = None  #: of a block, that the kernel itself declares
     registers: int | None = None  #: of a thread
     most_threads: int | None = None  #: of a block
+    types: tuple[ParameterType, ...] | None = None  #: of the parameters, as the source has them
 
     def __str__(self) -> str:
         parts = ["parameters not known" if self.parameters is None else ", ".join(map(str, self.parameters))]

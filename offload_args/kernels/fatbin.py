@@ -1,4 +1,4 @@
-"""The kernels of a fatbin: cubins and PTX for several GPUs, one behind the other."""
+"""The kernels of a fatbin: cubins and PTX for several GPUs, one after the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_ENTRIES: Final = 4096
 
 
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
-    """Return the targets and the kernels; of entries that are compressed only the targets.
+    """Return the targets and the kernels; a compressed entry gives its target alone.
 
     Raises ModuleError for a file that is damaged.
     """
@@ -39,7 +39,7 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
         kind, _, header, payload, compressed, _, _, _, target = _ENTRY.unpack_from(data, at)
         start = at + header
         if header < _ENTRY_BYTES or start + payload > end:
-            raise ModuleError(f"{name}: the fatbin is damaged: an entry is longer than it")
+            raise ModuleError(f"{name}: the fatbin is damaged: an entry extends past the end of the file")
         targets.append(f"{'compute' if kind == _PTX else 'sm'}_{target}{' (compressed)' if compressed else ''}")
         if kind in _READERS and not compressed:
             for one in _READERS[kind](name, data[start : start + payload])[1].values():

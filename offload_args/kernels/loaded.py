@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from .. import _core
+from ..arguments import DeviceMemory, InOut
 from ..devices import Device, by_number
-from ..errors import WrongDeviceError
+from ..errors import SignatureError, WrongDeviceError
+from ..pointers import DevicePtr
+from ..regions import offload_args
 from .binary import Image
-from .compilers import VENDORS, compiled, processor_of
+from .compilers import VENDORS, Program, Target, compiled, target_of
 
 __all__ = ["Loaded", "Source"]
 
@@ -18,10 +25,23 @@ __all__ = ["Loaded", "Source"]
 class Loaded:
     """The handles of a module, one for each device on which one of its kernels was launched."""
 
-    def __init__(self, image: Image) -> None:
-        self.image = image
+    def __init__(self, image: Image | None) -> None:
+        self._image = image
         self._lock = threading.Lock()
         self._handles: dict[int, int] = {}
+        self._regions: list[offload_args] = []  # one a variable
+        self.variables: dict[str, DevicePtr[Any]] = {}  #: as they were declared last
+
+    @property
+    def image(self) -> Image:
+        """The bytes of the module."""
+        assert self._image is not None
+        return self._image
+
+    @property
+    def name(self) -> str:
+        """The module's name, for messages."""
+        return self.image.name
 
     def image_for(self, device: Device) -> Image:
         """Return the bytes that a device loads. Raises WrongDeviceError if there are none for it."""
@@ -54,14 +74,40 @@ class Loaded:
                 handle = self._handles[number] = _core.module_load(number, image.name, image.data)
         return handle
 
+    def symbol(self, number: int, name: str) -> str:
+        """Return the name that a kernel has in the module for a device."""
+        return self.image_for(by_number(number)).symbols.get(name, name)
+
+    def variable(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], device: Device) -> DevicePtr[Any]:
+        """Return the pointer to a variable on a device, which lives as long as the module is loaded there."""
+        handle = self.handle(device.number)
+        address, nbytes = _core.module_variable(handle, self.symbol(device.number, name))
+        declared = math.prod(shape) * dtype.itemsize
+        if declared != nbytes:
+            raise SignatureError(
+                f"{name}: {dtype} of shape {shape} has {declared} bytes; the module's variable has {nbytes}"
+            )
+        region = offload_args(InOut(DeviceMemory(dtype, shape, address, device.number)), device=device)
+        (pointer,) = region.open()
+        _core.module_use(handle, _core.handle(pointer))
+        self._regions.append(region)
+        self.variables[name] = pointer
+        return pointer
+
+    def _close(self) -> None:
+        while self._regions:
+            self._regions.pop().close()
+
     def unload(self) -> None:
         """Unload the module everywhere; it waits for those devices."""
         with self._lock:
+            self._close()
             while self._handles:
                 _core.module_unload(self._handles.popitem()[1])
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
+            self._close()
             while self._handles:
                 _core.module_unload(self._handles.popitem()[1])
 
@@ -69,10 +115,22 @@ class Loaded:
 class Source(Loaded):
     """A module as source, which is compiled for each kind of device on which it is used."""
 
-    def __init__(self, name: str, source: str, options: Sequence[str], device: Device) -> None:
-        self._name, self._source, self._options = name, source, tuple(options)
-        self._images: dict[str, Image] = {}  # by processor
-        super().__init__(self.image_for(device))
+    def __init__(self, program: Program, target: Target, *, for_gpus: str = "") -> None:
+        """for_gpus: text at the source's end, for compilers of GPUs alone."""
+        self._program, self._target, self._for_gpus = program, target, for_gpus
+        self._images: dict[Target, Image] = {}
+        self.checked: Source | None = None  #: the same with a check of each access, which launches use on the CPU
+        self.always_checked = False  #: on GPUs, too
+        super().__init__(None)
+
+    @property
+    def image(self) -> Image:
+        """The module for the target that was asked for; compiles it if needed."""
+        return self._compiled(self._target)
+
+    @property
+    def name(self) -> str:
+        return self._program.name
 
     def suits(self, device: Device) -> bool:
         return device._info.backend in VENDORS or bool(device._info.flags & _core.OA_DEVICE_HOST_CALLS)
@@ -80,13 +138,28 @@ class Source(Loaded):
     def default_device(self) -> Device:
         return Device.default()
 
+    def variable(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], device: Device) -> DevicePtr[Any]:
+        if self.checked is None or (device.is_gpu and not self.always_checked):
+            return super().variable(name, dtype, shape, device)
+        self.variables[name] = pointer = self.checked.variable(name, dtype, shape, device)
+        return pointer
+
+    def unload(self) -> None:
+        if self.checked is not None:
+            self.checked.unload()
+        super().unload()
+
     def image_for(self, device: Device) -> Image:
         if not self.suits(device):
             raise WrongDeviceError(
-                f"{self._name}: Kernel.compile has no compiler for {device}; compile it elsewhere, and use Module.load"
+                f"{self._program.name}: Kernel.compile has no compiler for {device}; compile it elsewhere, and use "
+                "Module.load"
             )
-        kind = processor_of(device)
-        image = self._images.get(kind)
+        return self._compiled(target_of(device))
+
+    def _compiled(self, target: Target) -> Image:
+        image = self._images.get(target)
         if image is None:
-            image = self._images[kind] = compiled(self._name, self._source, self._options, device)
+            text = self._program.source + (self._for_gpus if target.backend in VENDORS else "")
+            image = self._images[target] = compiled(replace(self._program, source=text), target)
         return image

@@ -9,25 +9,41 @@ from typing import Any, final, overload
 from ..errors import ArgumentTypeError, ModuleError, SignatureError
 from .binary import read
 from .facts import KernelFacts
-from .kernel import Kernel
+from .kernel_type import Kernel
 from .loaded import Loaded
 from .undeclared import UndeclaredKernel
+from .variables import Variables
 
 __all__ = ["Module"]
 
 
 @final
-class Module:
-    """Hold the kernels of one file. Made by Module.load; each device loads it at its first launch there."""
+class Module(Variables):
+    """Hold the kernels of one file. Made by Module.load; each device loads it at its first launch there.
 
-    __slots__ = ("_loaded",)
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_KERNEL(add, oa::In<float> x, oa::InOut<float> y, int n) {
+          for (auto one : y.mine(oa::Linear1D(n), here)) *one += x[one.index()];
+        }'''
+        types = [In[np.float32], InOut[np.float32], np.int32]
+        Kernel.compile(source, "add", types, device="host").save("add.so")
+        add = Module.load("add.so").kernel("add", *types)
+        x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+        offload(add, x, y, 3, device="host")
+        print(y)  # [1. 2. 3.]
+
+    See also: Kernel, offload, launch; docs/guide/kernels.md.
+    """
+
+    __slots__ = ()
 
     def __init__(self, loaded: Loaded) -> None:
         if not isinstance(loaded, Loaded):
             raise ArgumentTypeError(
                 f"Module: modules are read by Module.load(path or bytes), got {type(loaded).__name__}"
             )
-        self._loaded = loaded
+        super().__init__(loaded)
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, name: str = "") -> Module:
@@ -49,11 +65,6 @@ class Module:
         else:
             raise ArgumentTypeError(f"Module.load: source needs a path or bytes, got {type(source).__name__}")
         return cls(Loaded(read(name, data)))
-
-    @property
-    def name(self) -> str:
-        """The file's name, or that given."""
-        return self._loaded.image.name
 
     @property
     def format(self) -> str:
@@ -91,16 +102,12 @@ class Module:
             near = difflib.get_close_matches(name, known, 1)
             listed = f"did you mean {near[0]}?" if near else f"it has {', '.join(list(known)[:8]) or 'none'}"
             raise ModuleError(f"{self.name}: there is no kernel {name!r}; {listed}")
-        if signature:
-            return Kernel(self._loaded, name, signature)
         facts = known.get(name)
+        if signature:
+            return Kernel(self._loaded, name, signature, facts)
         if facts is None or facts.parameters is None:
             raise SignatureError(f"{name}: {self.name} says nothing of its parameters; declare them all")
         return UndeclaredKernel(self._loaded, facts)
-
-    def unload(self) -> None:
-        """Free the module on every device; waits for them. Its kernels can't be launched any more."""
-        self._loaded.unload()
 
     def __repr__(self) -> str:
         lines = [f"Module({self.name}: {self.format} for {self.target})"]

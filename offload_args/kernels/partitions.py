@@ -1,7 +1,7 @@
 """Partitions: which thread or block owns which elements, as oa:: of kernel.h has them.
 
-A signature has them beside the arrays that they divide: `Out[np.float32].by(Tiles(16, 16))`. They say nothing of sizes:
-those are the array's. A matrix's rows are those in memory, so the rows of a matrix in Fortran order are its columns. A
+A signature has them beside the arrays that they divide: `Out[np.float32].by(Tiles(16, 16))`. They take their sizes from
+the array. A matrix's rows are its lines in memory, so the rows of a matrix in Fortran order are its columns. A
 matrix of one row or column has both orders, and NumPy gives it any strides: a division by rows then covers either
 reading. One by rows and columns would need a grid of size * size, so it takes the strides of C order, and no others.
 """
@@ -28,12 +28,12 @@ __all__ = [
     "Rows",
     "Tiles",
     "check",
-    "good_block",
-    "needed_grid",
+    "default_threads",
 ]
 
 _NAMES: Final = ("", "elements", "rows", "columns")  # by the extent's number, which _core knows, too
 _SIZE, _ROWS, _COLUMNS = 1, 2, 3
+_THREADS: Final = 256  # of a block; benchmarks/block_size.py measures it
 _STRIDED_BLOCKS: Final = 8  # for each multiprocessor
 _STRIDED_SIZE: Final = 4096  # elements of a thread on the CPU, at least
 _WARP: Final = 32
@@ -47,10 +47,11 @@ class Need(NamedTuple):
     extent: int = 0  #: of the array, to be divided: _SIZE, _ROWS or _COLUMNS; 0: any grid will do
     each: int = 1  #: of these belong to one thread, or to one block
     by_block: int = 0  #: 1: to a block
+    exact: int = 0  #: 1: each block writes an element of its own, so that more blocks would write after the array
 
 
 class Geometry(NamedTuple):
-    """State the shape of an array, and its strides; None: those of C order."""
+    """State the shape of an array, and its strides; None: C order."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
@@ -63,6 +64,11 @@ class Limits(Protocol):
     def good_threads(self) -> int: ...
     @property
     def multiprocessors(self) -> int: ...
+
+
+def default_threads(limits: Limits) -> int:
+    """Return the threads of a block where nothing else says how many."""
+    return min(_THREADS, limits.good_threads)
 
 
 @dataclass(frozen=True)
@@ -84,16 +90,19 @@ class Partition:
                 raise ArgumentError(f"{name} needs 1 or more, got {shown(value)}")
 
     def along(self) -> tuple[Need, Need]:
-        """Return what a grid needs along x and y."""
+        """Return the blocks that a grid needs along x and y."""
         return self.needs
 
     def block(self, limits: Limits, on_cpu: bool) -> Three:
         """Return a block that suits the partition on a device."""
-        return limits.good_threads, 1, 1
+        return default_threads(limits), 1, 1
 
-    def grid(self, size: int, block: Three, limits: Limits, on_cpu: bool) -> Three:
-        """Return a good grid where any covers all; size: of the array."""
-        return 1, 1, 1
+    def blocks(self, limits: Limits, on_cpu: bool) -> tuple[int, int]:
+        """Return a good number of blocks where any covers all: one for so many elements of each thread, and the most.
+
+        (1, 0): the partition itself says how many.
+        """
+        return 1, 0
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(str(getattr(self, field.name)) for field in fields(self))})"
@@ -101,57 +110,148 @@ class Partition:
 
 @dataclass(frozen=True, repr=False)
 class Linear1D(Partition):
-    """Give element i to thread i along x."""
+    """Give element i to thread i along x.
+
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_KERNEL(add, oa::In<float> x, oa::InOut<float> y, int n) {
+          for (auto one : y.mine(oa::Linear1D(n), here)) *one += x[one.index()];
+        }'''
+        types = [In[np.float32], InOut[np.float32].by(kernels.Linear1D()), np.int32]
+        add = Kernel.compile(source, "add", types)
+        x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+        offload(add, x, y, 3)
+        print(y)  # [1. 2. 3.]
+
+    See also: kernels.GridStride1D, kernels.Linear2D, Kernel; docs/guide/kernels.md.
+    """
 
     needs = (Need(_SIZE), Need())
 
 
 @dataclass(frozen=True, repr=False)
 class GridStride1D(Partition):
-    """Have the threads along x share the elements."""
+    """Have the threads along x share the elements.
+
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_KERNEL(scale, oa::InOut<float> x, float by, int n) {
+          for (auto one : x.mine(oa::GridStride1D(n), here)) *one *= by;
+        }'''
+        types = [InOut[np.float32].by(kernels.GridStride1D()), np.float32, np.int32]
+        scale = Kernel.compile(source, "scale", types)
+        x = np.ones(1000, np.float32)
+        offload(scale, x, 2.0, x.size, grid=4, block=8)  # any grid covers all
+        print(x.sum())  # 2000.0
+
+    See also: kernels.Linear1D, Kernel; docs/guide/kernels.md.
+    """
 
     needs = (Need(), Need())
 
     def block(self, limits: Limits, on_cpu: bool) -> Three:
-        return 1 if on_cpu else limits.good_threads, 1, 1
+        return 1 if on_cpu else default_threads(limits), 1, 1
 
-    def grid(self, size: int, block: Three, limits: Limits, on_cpu: bool) -> Three:
+    def blocks(self, limits: Limits, on_cpu: bool) -> tuple[int, int]:
         each, most = (_STRIDED_SIZE, 4) if on_cpu else (1, _STRIDED_BLOCKS)
-        return max(1, min(-(-size // (each * block[0])), most * limits.multiprocessors)), 1, 1
+        return each, most * limits.multiprocessors
 
 
 @dataclass(frozen=True, repr=False)
 class Linear2D(Partition):
-    """Give element (row, column) to the thread of that place along y and x."""
+    """Give element (row, column) to the thread of that place along y and x.
+
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_KERNEL(table, oa::Out<int> x, int rows, int columns) {
+          for (auto one : x.mine(oa::Linear2D(rows, columns), here)) *one = 10 * one.row() + one.column();
+        }'''
+        types = [Out[np.int32].by(kernels.Linear2D()), np.int32, np.int32]
+        table = Kernel.compile(source, "table", types)
+        x = np.zeros((2, 3), np.int32)
+        offload(table, x, *x.shape)
+        print(x.tolist())  # [[0, 1, 2], [10, 11, 12]]
+
+    See also: kernels.Tiles, kernels.Rows, Kernel; docs/guide/kernels.md.
+    """
 
     needs = (Need(_COLUMNS), Need(_ROWS))
 
     def block(self, limits: Limits, on_cpu: bool) -> Three:
-        if on_cpu or limits.good_threads < _WARP:
-            return limits.good_threads, 1, 1
-        return _WARP, limits.good_threads // _WARP, 1
+        threads = default_threads(limits)
+        return (threads, 1, 1) if on_cpu or threads < _WARP else (_WARP, threads // _WARP, 1)
 
 
 @dataclass(frozen=True, repr=False)
 class PerBlock(Partition):
-    """Give element i to the first thread of block i along x."""
+    """Give element i to the first thread of block i along x. The grid has as many blocks as there are elements.
 
-    needs = (Need(_SIZE, 1, 1), Need())
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y) {
+          const auto part = here.shared<float>();  // the block's
+          here.phase([&](const oa::Here &here) { part[here.thread()] = x[here.index()]; });
+          here.phase([&](const oa::Here &here) {
+            for (auto one : y.mine(oa::PerBlock(), here)) {
+              *one = 0;
+              for (long long i = 0; i < part.size(); i++) *one += part[i];
+            }
+          });
+        }'''
+        types = [In[np.float32], Out[np.float32].by(kernels.PerBlock())]
+        sums = Kernel.compile(source, "sums", types)
+        x, y = np.arange(8, dtype=np.float32), np.zeros(2, np.float32)
+        offload(sums, x, y, block=4, shared_bytes=Shared[np.float32](4))
+        print(y)  # [ 6. 22.]
+
+    See also: kernels.RowBlocks, Shared, Kernel; docs/guide/kernels.md.
+    """
+
+    needs = (Need(_SIZE, 1, 1, 1), Need())
 
 
 @dataclass(frozen=True, repr=False)
 class Rows(Partition):
-    """Give row i of a matrix to thread i along x."""
+    """Give row i of a matrix to thread i along x.
+
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_KERNEL(running, oa::InOut<float> x, int rows, int columns) {
+          for (auto row : x.slices(oa::Rows(rows, columns), here))
+            for (long long j = 1; j < row.size(); j++) row[j] += row[j - 1];
+        }'''
+        types = [InOut[np.float32].by(kernels.Rows()), np.int32, np.int32]
+        running = Kernel.compile(source, "running", types)
+        x = np.ones((2, 3), np.float32)
+        offload(running, x, *x.shape)
+        print(x.tolist())  # [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]
+
+    See also: kernels.RowBlocks, kernels.Linear2D, Kernel; docs/guide/kernels.md.
+    """
 
     needs = (Need(_ROWS), Need())
 
     def block(self, limits: Limits, on_cpu: bool) -> Three:
-        return 1 if on_cpu else limits.good_threads, 1, 1
+        return 1 if on_cpu else default_threads(limits), 1, 1
 
 
 @dataclass(frozen=True, repr=False)
 class RowBlocks(Partition):
-    """Give rows i * height to (i + 1) * height - 1 of a matrix to block i along x, whose threads share them."""
+    """Give rows i * height to (i + 1) * height - 1 of a matrix to block i along x, whose threads share them.
+
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_KERNEL(number, oa::Out<int> x, int rows, int columns) {
+          for (auto one : x.mine(oa::RowBlocks<2>(rows, columns), here)) *one = one.row() / 2;
+        }'''
+        types = [Out[np.int32].by(kernels.RowBlocks(2)), np.int32, np.int32]
+        number = Kernel.compile(source, "number", types)
+        x = np.zeros((5, 3), np.int32)
+        offload(number, x, *x.shape)
+        print(x[:, 0])  # [0 0 1 1 2]
+
+    See also: kernels.Rows, kernels.Tiles, Kernel; docs/guide/kernels.md.
+    """
 
     height: int
 
@@ -159,12 +259,27 @@ class RowBlocks(Partition):
         return Need(_ROWS, self.height, 1), Need()
 
     def block(self, limits: Limits, on_cpu: bool) -> Three:
-        return 1 if on_cpu else limits.good_threads, 1, 1
+        return 1 if on_cpu else default_threads(limits), 1, 1
 
 
 @dataclass(frozen=True, repr=False)
 class Tiles(Partition):
-    """Give each tile of a matrix to the block of its place along y and x, whose threads share it."""
+    """Give each tile of a matrix to the block of its place along y and x, whose threads share it.
+
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_KERNEL(transpose, oa::In<float> a, oa::Out<float> b, int rows, int columns) {
+          for (auto one : b.mine(oa::Tiles<16, 16>(rows, columns), here))
+            *one = a[one.column() * rows + one.row()];
+        }'''
+        types = [In[np.float32], Out[np.float32].by(kernels.Tiles(16, 16)), np.int32, np.int32]
+        transpose = Kernel.compile(source, "transpose", types)
+        a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((3, 2), np.float32)
+        offload(transpose, a, b, *b.shape)
+        print(b.tolist())  # [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+
+    See also: kernels.Linear2D, kernels.RowBlocks, Kernel; docs/guide/kernels.md.
+    """
 
     height: int
     width: int
@@ -175,12 +290,13 @@ class Tiles(Partition):
     def block(self, limits: Limits, on_cpu: bool) -> Three:
         if on_cpu:
             return 1, 1, 1
-        x = min(self.width, limits.good_threads)
-        return x, max(1, min(self.height, limits.good_threads // x)), 1
+        threads = default_threads(limits)
+        x = min(self.width, threads)
+        return x, max(1, min(self.height, threads // x)), 1
 
 
 def _extent(what: str, partition: Partition, kind: int, given: Geometry) -> int:
-    """Return what a partition divides of an array."""
+    """Return the part of an array that a partition divides."""
     shape = given.shape
     if kind == _SIZE:
         return math.prod(shape)
@@ -206,40 +322,30 @@ def _extent(what: str, partition: Partition, kind: int, given: Geometry) -> int:
 def _needed(what: str, partition: Partition, given: Geometry, block: Three) -> list[int]:
     """Return how many blocks a partition needs along x and y."""
     needed = []
-    for axis, (kind, each, by_block) in enumerate(partition.along()):
+    for axis, (kind, each, by_block, _) in enumerate(partition.along()):
         units = -(-_extent(what, partition, kind, given) // each) if kind else 1
         needed.append(max(1, units if by_block else -(-units // block[axis])))
     return needed
 
 
-def good_block(partitions: list[Partition], limits: Limits, on_cpu: bool) -> Three:
-    """Return a block that suits a kernel with these partitions: that of the first."""
-    return partitions[0].block(limits, on_cpu)
-
-
-def needed_grid(divided: list[tuple[str, Partition, Geometry]], block: Three, limits: Limits, on_cpu: bool) -> Three:
-    """Return the smallest grid that gives each element an owner.
-
-    divided: what to call an argument, its partition, and the array's shape. Raises CoverageError if an array has
-    another number of dimensions than its partition.
-    """
-    x = y = 1
-    for what, partition, given in divided:
-        needed = _needed(what, partition, given, block)
-        good = partition.grid(math.prod(given.shape), block, limits, on_cpu)
-        x, y = max(x, needed[0], good[0]), max(y, needed[1], good[1])
-    return x, y, 1
-
-
 def check(what: str, partition: Partition, given: Geometry, grid: Three, block: Three) -> None:
-    """Raise CoverageError if a grid leaves elements of an array without an owner. It is checked in C first."""
-    for axis, (kind, each, by_block) in enumerate(partition.along()):
+    """Raise CoverageError if a grid leaves elements of an array without an owner. It is checked in C first.
+
+    grid[0] is 0 where no grid was chosen, as the partition can't divide the array.
+    """
+    for axis, (kind, each, by_block, exact) in enumerate(partition.along()):
         extent = _extent(what, partition, kind, given) if kind else 0
         owners = grid[axis] * (1 if by_block else block[axis])
-        if -(-extent // each) > owners:
+        if grid[0] and -(-extent // each) > owners:
             reached = min(extent, owners * each)
             raise CoverageError(
                 f"{what}: {partition}: a grid of {grid} with blocks of {block} reaches {reached} of {extent} "
                 f"{_NAMES[kind]}; it needs {_needed(what, partition, given, block)[axis]} blocks along {'xy'[axis]}, "
                 "or leave grid to launch and offload"
+            )
+        if exact and extent < owners:
+            raise CoverageError(
+                f"{what}: {partition}: a grid of {grid} has {owners} blocks along {'xy'[axis]}, each of which writes "
+                f"an element, and the array has {extent}: launch as many blocks as it has elements, or declare it "
+                "without by and give the partition its size in the source, as oa::PerBlock(n)"
             )

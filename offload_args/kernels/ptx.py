@@ -7,6 +7,7 @@ from typing import Final
 
 from ..errors import ModuleError
 from .facts import KernelFacts, ParameterFacts
+from .types import ParameterType, types_of
 
 __all__ = ["read"]
 
@@ -20,6 +21,9 @@ _PARAMETER: Final = re.compile(
     r"(?P<name>[\w$%]+)\s*(?:\[\s*(?P<count>\d{1,6})\s*\])?\s*"
 )
 _THREADS: Final = re.compile(r"\.(?:maxntid|reqntid)\s+(\d{1,5})(?:\s*,\s*(\d{1,5}))?(?:\s*,\s*(\d{1,5}))?")
+_TYPES: Final = re.compile(
+    r"\.b8\s+oa_types_([\w$%]+)\s*\[\s*(\d{1,6})\s*\]\s*=\s*\{(\s*\d{1,3}(?:\s*,\s*\d{1,3})*)\s*\}"
+)
 _MOST_BYTES: Final = 1 << 16
 
 
@@ -43,6 +47,18 @@ def _parameters(module: str, kernel: str, text: str) -> tuple[ParameterFacts, ..
     return tuple(found)
 
 
+def _types(name: str, text: str) -> dict[str, tuple[ParameterType, ...]]:
+    """Return the types by kernel of variables that kernel_types.h makes. Zeros at their ends are left out."""
+    found = {}
+    for match in _TYPES.finditer(text):
+        kernel, count = match[1], int(match[2])
+        if count > _MOST_BYTES:
+            raise ModuleError(f"{name}: kernel {kernel}: its table of types has {count} bytes")
+        raw = bytes(int(one) & 255 for one in match[3].split(","))
+        found[kernel] = types_of(name, kernel, raw[:count].ljust(count, b"\0"))
+    return found
+
+
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
     """Return the target ("sm_90") and the kernels. Raises ModuleError for text that is not PTX, or cut short."""
     try:
@@ -55,6 +71,7 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
     if not _VERSION.search(text) or (target := _TARGET.search(text)) is None:
         raise ModuleError(f"{name}: PTX begins with .version and .target; this text lacks one of them")
     kernels: dict[str, KernelFacts] = {}
+    types = _types(name, text)
     for entry in _ENTRY.finditer(text):
         kernel, start, end = entry[1], entry.end(), entry.end()
         if text[start : start + 1] == "(":
@@ -67,5 +84,5 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
         threads = _THREADS.search(text, end, max(body, end))
         most = int(threads[1]) * int(threads[2] or 1) * int(threads[3] or 1) if threads else None
         parameters = _parameters(name, kernel, text[start : end - 1] if end > start else "")
-        kernels[kernel] = KernelFacts(kernel, parameters, most_threads=most)
+        kernels[kernel] = KernelFacts(kernel, parameters, most_threads=most, types=types.get(kernel))
     return target[1], kernels

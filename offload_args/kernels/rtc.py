@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import LibraryError
+from ..libraries import rocm_files
 
 __all__ = ["HIPRTC", "NVRTC", "RefusedError", "Vendor"]
 
@@ -27,6 +29,15 @@ def _override(name: str) -> str:
     return path
 
 
+_NEEDED: Final = ("Version", "CreateProgram", "CompileProgram", "GetProgramLog", "DestroyProgram")
+
+
+def _lacks(library: ctypes.CDLL, prefix: str, code: str) -> str:
+    """Return the features that a compiler has and the library lacks; "" if it is one."""
+    names = [prefix + name for name in (*_NEEDED, f"Get{code}", f"Get{code}Size")]
+    return next((f"{library._name} has no {name}" for name in names if not hasattr(library, name)), "")
+
+
 @cache
 def _load_nvrtc() -> ctypes.CDLL:
     try:
@@ -34,57 +45,52 @@ def _load_nvrtc() -> ctypes.CDLL:
             # NVRTC opens this one by its name alone, and NVIDIA's wheels of 13.0 don't say where it is.
             for beside in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")):
                 ctypes.CDLL(str(beside))
-            return ctypes.CDLL(path)
-        from cuda.pathfinder import load_nvidia_dynamic_lib
+        else:
+            from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        return ctypes.CDLL(load_nvidia_dynamic_lib("nvrtc").abs_path)
+            path = load_nvidia_dynamic_lib("nvrtc").abs_path
+        library = ctypes.CDLL(path)
+        if lacks := _lacks(library, "nvrtc", "CUBIN"):
+            raise OSError(f"{lacks}: it is another library, or NVRTC before CUDA 11.1")
+        return library
     except (ImportError, OSError, RuntimeError) as error:
         raise LibraryError(
-            "Kernel.compile: NVRTC was not found; pip install 'offload-args[cuda13]', or cuda12 for an older driver "
+            "Kernel.compile: NVRTC was not found; pip install 'offload-args[cuda13]' (in a checkout '.[cuda13]'), or "
+            "cuda12 for an older driver "
             f"({type(error).__name__}: {error})"
         ) from None
 
 
-def _hiprtc_places() -> Iterator[str]:
-    """Yield paths and names of hiprtc: ROCm's folders, its packages for Python, and what the system looks up.
-
-    Before ROCm 6, and in Debian, the runtime has it.
-    """
-    for library in ("libhiprtc", "libamdhip64"):
-        names = [f"{library}.so{version}" for version in ("", ".7", ".6", ".5")]
-        for root in (os.environ.get("ROCM_PATH", ""), "/opt/rocm"):
-            yield from (os.path.join(root, "lib", name) for name in names if os.path.isabs(root))
-        try:
-            from rocm.bindings.util.paths import get_library_path
-
-            yield os.fsdecode(get_library_path(library.removeprefix("lib")))
-        except (ImportError, OSError, RuntimeError):
-            pass  # hip-python is not installed
-        yield from names
+def _hiprtc_places(tried: list[str]) -> Iterator[str]:
+    """Yield paths and names of hiprtc. Before ROCm 6, and in Debian, HIP's runtime has it."""
+    for library in ("hiprtc", "amdhip64"):
+        yield from rocm_files(library, tried)
 
 
 @cache
 def _load_hiprtc() -> ctypes.CDLL:
     faults: list[str] = []
+    tried: list[str] = []
     try:
         given = _override("hiprtc")
     except OSError as error:
         raise LibraryError(f"Kernel.compile: {error}") from None
-    for place in [given] if given else _hiprtc_places():
+    for place in [given] if given else _hiprtc_places(tried):
         try:
             library = ctypes.CDLL(place)
         except OSError as error:
             if given or os.path.exists(place):  # it is there, and something that it needs is not
                 faults.append(str(error))
             continue
-        if hasattr(library, "hiprtcCreateProgram"):
+        lacks = _lacks(library, "hiprtc", "Code")
+        if not lacks:
             return library
-        faults.append(f"{place} has no hiprtcCreateProgram")
+        faults.append(lacks)
     raise LibraryError(
-        "Kernel.compile: hiprtc was not found (libhiprtc.so or libamdhip64.so, .7, .6 or .5, in ROCM_PATH, /opt/rocm, "
-        f"packages of this Python, and where the system looks{''.join('; ' + fault for fault in faults[:2])}). Install "
-        "ROCm; or pip install 'offload-args[rocm]', which finds ROCm's packages for Python; or set OFFLOAD_ARGS_HIPRTC "
-        "to its path. Only Kernel.compile needs it: Module.load takes an HSACO that hipcc or clang has compiled"
+        "Kernel.compile: hiprtc was not found; install ROCm, or pip install 'offload-args[rocm]' (in a checkout "
+        "'.[rocm]'), or set OFFLOAD_ARGS_HIPRTC to its path. Only Kernel.compile needs it: Module.load takes an HSACO "
+        f"that hipcc or clang has compiled. {''.join(fault + '; ' for fault in faults[:2])}"
+        f"tried {given or '; '.join(dict.fromkeys(tried))}"
     )
 
 
@@ -100,7 +106,10 @@ class Vendor:
     load: Callable[[], ctypes.CDLL]
 
     def _call(self, function: str, *arguments: object) -> int:
-        return int(getattr(self.load(), self.prefix + function)(*arguments))
+        called = getattr(self.load(), self.prefix + function, None)
+        if called is None:
+            raise LibraryError(f"Kernel.compile: {self.version()} ({self.path()}) has no {self.prefix}{function}")
+        return int(called(*arguments))
 
     def version(self) -> str:
         major, minor = ctypes.c_int(), ctypes.c_int()
@@ -116,21 +125,41 @@ class Vendor:
             paths = {line.split(maxsplit=5)[5].strip() for line in maps if name in line}
         return min(paths, default=name)
 
-    def compile(self, name: str, source: str, options: Sequence[str]) -> bytes:
-        """Return the module that a source makes. Raises RefusedError with the log, LibraryError without a compiler."""
+    def compile(
+        self, name: str, source: str, options: Sequence[str], expressions: Sequence[str] = ()
+    ) -> tuple[bytes, str, list[str]]:
+        """Return the module that a source makes, the log, and the symbols that kernels named by expressions have.
+
+        Raises RefusedError with the log, LibraryError without a compiler.
+        """
         program = ctypes.c_void_p()
         given = [os.fsencode(option) for option in options]
         texts = (ctypes.c_char_p * len(given))(*given)
-        file = f"{name}{self.suffix}".encode()
+        file = f"{re.sub(r'[^0-9A-Za-z_]+', '_', name)}{self.suffix}".encode()
         code = self._call("CreateProgram", ctypes.byref(program), source.encode(), file, 0, None, None)
         if code:
             raise LibraryError(f"Kernel.compile: {self.prefix}CreateProgram of {name} returned {code}")
         try:
-            if self._call("CompileProgram", program, len(given), texts):
-                raise RefusedError(self._text("GetProgramLog", program).rstrip(b"\0").decode(errors="replace"))
-            return self._text(f"Get{self.code}", program)
+            for expression in expressions:
+                if code := self._call("AddNameExpression", program, expression.encode()):
+                    raise LibraryError(
+                        f"Kernel.compile: {self.prefix}AddNameExpression of {expression} returned {code}"
+                    )
+            code = self._call("CompileProgram", program, len(given), texts)
+            log = self._text("GetProgramLog", program).rstrip(b"\0").decode(errors="replace")
+            if code:
+                raise RefusedError(log or f"{self.prefix}CompileProgram returned {code}")
+            symbols = [self._symbol(program, expression) for expression in expressions]
+            return self._text(f"Get{self.code}", program), log, symbols
         finally:
             self._call("DestroyProgram", ctypes.byref(program))
+
+    def _symbol(self, program: ctypes.c_void_p, expression: str) -> str:
+        found = ctypes.c_char_p()
+        code = self._call("GetLoweredName", program, expression.encode(), ctypes.byref(found))
+        if code or not found.value:
+            raise LibraryError(f"Kernel.compile: {self.prefix}GetLoweredName of {expression} returned {code}")
+        return found.value.decode()
 
     def _text(self, function: str, program: ctypes.c_void_p) -> bytes:
         """Return the log or the result of a program."""

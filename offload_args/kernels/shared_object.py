@@ -9,6 +9,7 @@ from typing import Final
 from ..errors import ModuleError
 from .elf import Elf, Symbol
 from .facts import KernelFacts, ParameterFacts
+from .types import types_in
 
 __all__ = ["read"]
 
@@ -53,11 +54,14 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
         for symbol in elf.symbols(table)
         if symbol.section
     }
+    types = types_in(name, elf, (_DYNAMIC_SYMBOLS,))
     kernels = {}
     for symbol in symbols:
         if symbol.startswith(_KERNEL):
             kernel = symbol.removeprefix(_KERNEL)
             kernels[kernel] = KernelFacts(
-                kernel, _parameters(name, elf, kernel, symbols.get(_PARAMETERS + kernel)), shared_bytes=None
+                kernel,
+                _parameters(name, elf, kernel, symbols.get(_PARAMETERS + kernel)),
+                types=types.get(kernel),
             )
     return machine, kernels

@@ -1,7 +1,8 @@
-"""The signature of a kernel: what each parameter is, and where it lies among the arguments."""
+"""The signature of a kernel: the kind of each parameter, and its place among the arguments."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +16,7 @@ from ..dtypes import code_of
 from ..errors import SignatureError
 from .facts import KernelFacts, ParameterFacts
 from .partitions import Partition
+from .types import ParameterType
 
 __all__ = ["Formal", "formals_of"]
 
@@ -42,7 +44,8 @@ class Formal:
 
 
 def _struct_alignment(what: str, dtype: np.dtype[Any]) -> int:
-    """Return how C aligns a struct or its field. Refuse what devices can't hold, and what C would lay out otherwise."""
+    """Return how C aligns a struct or its field. Refuse dtypes that devices can't hold, or that C would lay out
+    otherwise."""
     if dtype.subdtype is not None:
         return _struct_alignment(what, dtype.subdtype[0])
     if dtype.fields is None:
@@ -51,6 +54,10 @@ def _struct_alignment(what: str, dtype: np.dtype[Any]) -> int:
         return dtype.alignment
     fields = [(_struct_alignment(what, field), offset) for field, offset, *_ in dtype.fields.values()]
     alignment = max((least for least, _ in fields), default=1)
+    ends = sorted((offset, offset + field.itemsize, name) for name, (field, offset, *_) in dtype.fields.items())
+    for (_, end, before), (offset, _, after) in itertools.pairwise(ends):
+        if end > offset:
+            raise SignatureError(f"{what} has fields that overlap, {before!r} and {after!r}: give each its own bytes")
     if dtype.itemsize % alignment or any(offset % least for least, offset in fields):
         raise SignatureError(f"{what} is not laid out as in C: make its dtype with np.dtype(..., align=True)")
     return alignment
@@ -88,6 +95,18 @@ def _check_facts(what: str, formal: Formal, facts: ParameterFacts) -> None:
         raise SignatureError(
             f"{what} is declared as {formal.text}, a {declared} of {formal.nbytes} bytes; the module says: {facts}"
         )
+
+
+def _check_type(what: str, formal: Formal, found: ParameterType) -> None:
+    if found.suits(formal.access, formal.dtype):
+        return
+    remedy = "declare it as the source has it"
+    if formal.access == _core.OA_READ and found.suits(_core.OA_READ_WRITE, formal.dtype):
+        remedy = f"make it const {found}" if str(found).endswith("*") else "make it oa::In in the source"
+        remedy += ", or declare InOut"
+    elif formal.access == _core.OA_OVERWRITE and found.suits(_core.OA_READ_WRITE, formal.dtype):
+        remedy = "the kernel reads it: declare InOut"
+    raise SignatureError(f"{what} is declared as {formal.text}, and the source has {found}: {remedy}")
 
 
 def _place(what: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, facts: ParameterFacts | None) -> int:
@@ -150,12 +169,15 @@ def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | No
         raise SignatureError(
             f"{kernel}: the signature has {len(signature)} parameters, the module's kernel {len(known)}: {facts}"
         )
+    types = facts.types if facts is not None and facts.types is not None else ()
     formals: list[Formal] = []
     end = 0
     for i, declared in enumerate(signature):
         name = f"argument {i + 1}"
         formals.append(_formal(f"{kernel}: {name}", name, declared, end, known[i] if known is not None else None))
         end = formals[-1].offset + formals[-1].nbytes
+        if i < len(types):  # the record of debug=True has none
+            _check_type(f"{kernel}: {name}", formals[-1], types[i])
     if not any(formal.access for formal in formals):
         raise SignatureError(f"{kernel}: a kernel needs a pointer parameter: without one it has no effect")
     if len(formals) > _core.OA_MOST_PARAMETERS or end > _core.OA_MOST_PARAMETER_BYTES:

@@ -7,11 +7,12 @@ from typing import Any, final
 
 import numpy as np
 
+from .._core import launch
 from ..arguments import In, InOut, Out, Scratch
 from ..errors import ArgumentTypeError
 from ..pointers import DevicePtr
 from .facts import KernelFacts
-from .kernel import Kernel
+from .kernel_type import Kernel
 from .loaded import Loaded
 
 __all__ = ["UndeclaredKernel"]
@@ -21,10 +22,12 @@ _LENT = (DevicePtr, np.ndarray, In, Out, InOut, Scratch)
 
 @final
 class UndeclaredKernel:
-    """Launch a kernel by what its module proves: `vadd[grid, block](da, db, dc, np.int32(n))`.
+    """Launch a kernel by the facts that its module proves: `vadd(da, db, dc, np.int32(n))`, or `vadd[grid,
+    block](...)`.
 
-    Every pointer counts as read and written. Values need a NumPy type, as np.int32(5): the module knows their sizes
-    only. `launch` and `offload` take it, too. Made by Module.kernel without a signature.
+    Every pointer counts as read and written, unless the module says that it is only read. Values need a NumPy
+    type, as np.int32(5): the module knows their sizes only. `launch` and `offload` take it, too. Made by Module.kernel
+    without a signature.
 
     A call raises SignatureError if the module contradicts the arguments.
     """
@@ -42,18 +45,22 @@ class UndeclaredKernel:
         signature = tuple(self._declaration(i, one) for i, one in enumerate(arguments, 1))
         kernel = self._declared.get(signature)
         if kernel is None:
-            kernel = self._declared[signature] = Kernel(self._loaded, self.name, signature)
+            kernel = self._declared[signature] = Kernel(self._loaded, self.name, signature, self.facts)
         return kernel
 
     def _declaration(self, position: int, given: object) -> Any:
+        types = self.facts.types or ()
         if isinstance(given, _LENT) or hasattr(given, "__cuda_array_interface__"):
-            return InOut
+            return In if position <= len(types) and types[position - 1].is_read_only else InOut
         if isinstance(given, np.generic):
             return given.dtype
         raise ArgumentTypeError(
             f"{self.name}: argument {position}: without a signature a value needs a NumPy type, such as np.int32(5); "
             f"got {type(given).__name__}"
         )
+
+    def __call__(self, *arguments: Any, **shape: Any) -> None:
+        launch(self, *arguments, **shape)
 
     def __getitem__(self, key: object) -> UndeclaredLauncher:
         return UndeclaredLauncher(self, key)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._portable import missing
+from ..display import missing
 from .cholesky import posv, potrf, potrs, trtrs
 from .lu import gesv, getrf, getrs
 from .qr import gels, geqrf, ormqr

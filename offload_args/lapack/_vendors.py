@@ -1,6 +1,6 @@
 """How portable LAPACK calls each vendor's library: one adapter a library.
 
-Matrices lie in column-major order. Each function returns LAPACK's info, of which a negative one is a fault of this
+Matrices are in column-major order. Each function returns LAPACK's info; a negative one is a fault of this
 package. Workspaces are taken here where the library does not take them itself.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from .. import _core
-from .._portable import Adapter, adapter_of
+from .._adapters import Adapter, adapter_of
 from ..arguments import Out, Scratch
 from ..blas._names import note_names
 from ..devices import by_number
@@ -23,7 +23,6 @@ from ..regions import offload_args
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._operands import Pointer
 
 __all__ = ["vendor_of"]
 
@@ -49,7 +48,7 @@ class _Vendor(Adapter):
         """Return the value of one of the library's constants."""
         return getattr(self.functions, names[key])  # type: ignore[no-any-return]
 
-    def call(self, name: str, A: Pointer, *arguments: Any) -> int:
+    def call(self, name: str, A: DevicePtr, *arguments: Any) -> int:
         """Call a function whose info comes back."""
         try:
             return self.run(name, A, *arguments)
@@ -57,30 +56,30 @@ class _Vendor(Adapter):
             note_names(error, self.names)
             raise
 
-    def run(self, name: str, A: Pointer, *arguments: Any) -> int:
+    def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
         raise NotImplementedError
 
-    def potrf(self, t: str, uplo: str, n: int, A: Pointer, lda: int) -> int:
+    def potrf(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> int:
         return self.call(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda)
 
-    def getrf(self, t: str, m: int, n: int, A: Pointer, lda: int, ipiv: Pointer) -> int:
+    def getrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
         return self.call(f"{t}getrf", A, m, n, A, lda, ipiv)
 
-    def getrs(self, t: str, trans: str, n: int, nrhs: int, A: Pointer, lda: int, *rest: Any) -> int:
+    def getrs(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         """rest: ipiv, B, ldb."""
         return self.call(f"{t}getrs", A, self.value(self.op, trans), n, nrhs, A, lda, *rest)
 
-    def geqrf(self, t: str, m: int, n: int, A: Pointer, lda: int, tau: Pointer) -> int:
+    def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         raise NotImplementedError
 
-    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: Pointer, *rest: Any) -> int:
+    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
         """rest: lda, tau, C, ldc."""
         raise NotImplementedError
 
-    def syevd(self, t: str, jobz: str, uplo: str, n: int, A: Pointer, lda: int, w: Pointer) -> int:
+    def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         raise NotImplementedError
 
-    def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: Pointer, lda: int, *rest: Any) -> int:
+    def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         """rest: s, U, ldu, VT, ldvt."""
         raise NotImplementedError
 
@@ -101,26 +100,28 @@ class _LAPACKE(_Vendor):
     jobz: ClassVar = {"N": "JOB_N", "V": "JOB_V", "A": "JOB_A", "S": "JOB_S"}
     names: ClassVar = {"a": "A", "b": "B", "c": "C", "u": "U", "vt": "VT"}
 
-    def run(self, name: str, A: Pointer, *arguments: Any) -> int:
+    def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
         info: int = getattr(self.functions, name)(self.functions.COL_MAJOR, *arguments)
         return info
 
-    def with_work(self, name: str, A: Pointer, arguments: Sequence[Any], *work: tuple[int, Any], sized: int = 3) -> int:
-        """Call a function with workspaces behind its arguments; sized: so many of them are followed by their size."""
+    def with_work(
+        self, name: str, A: DevicePtr, arguments: Sequence[Any], *work: tuple[int, Any], sized: int = 3
+    ) -> int:
+        """Call a function with workspaces after its arguments; sized: so many of them are followed by their size."""
         scratches = [Scratch((size,), dtype) for size, dtype in work]
         with offload_args(*scratches, device=A.device) as pointers:
             pairs = zip(pointers, work, strict=True)
             given = [part for at, (one, (size, _)) in enumerate(pairs) for part in (one, size)[: 1 + (at < sized)]]
             return self.call(name, A, *arguments, *given)
 
-    def geqrf(self, t: str, m: int, n: int, A: Pointer, lda: int, tau: Pointer) -> int:
+    def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         return self.with_work(f"{t}geqrf", A, (m, n, A, lda, tau), (n * _BLOCK, A.dtype))
 
-    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: Pointer, *rest: Any) -> int:
+    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
         arguments = self.value(self.side, side), self.value(self.op, trans), m, n, k, A, *rest
         return self.with_work(_q(t, "mqr"), A, arguments, ((n if side == "L" else m) * _BLOCK + _TRIANGLES, A.dtype))
 
-    def syevd(self, t: str, jobz: str, uplo: str, n: int, A: Pointer, lda: int, w: Pointer) -> int:
+    def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         arguments = self.value(self.jobz, jobz), self.value(self.uplo, uplo), n, A, lda, w
         blocks, vectors = n * (_BLOCK + 2), jobz == "V"
         integers = (3 + 5 * n if vectors else 1, np.int32)
@@ -132,7 +133,7 @@ class _LAPACKE(_Vendor):
         work = (1 + blocks + (n * n if vectors else 0), A.dtype)
         return self.with_work(f"{t}heevd", A, arguments, work, reals, integers)
 
-    def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: Pointer, lda: int, *rest: Any) -> int:
+    def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         arguments = *(self.value(self.jobz, one) for one in jobs), m, n, A, lda, *rest
         less = min(m, n)
         work = [(less * less + 8 * less + (m + n) * (_BLOCK + 1), A.dtype)]
@@ -154,7 +155,7 @@ class _CuSOLVER(_Vendor):
     names: ClassVar = {"W": "w", "S": "s", "TAU": "tau"}
     needs_tall = True
 
-    def run(self, name: str, A: Pointer, *arguments: Any) -> int:
+    def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
         # Work of other packages may be on a stream that this call does not wait for: they have the address.
         if any(isinstance(one, DevicePtr) and _core.query(one).escaped for one in arguments):
             _core.device_synchronize(A._device)
@@ -163,25 +164,25 @@ class _CuSOLVER(_Vendor):
             getattr(self.functions, name)(*arguments, dinfo)
         return int(info[0])
 
-    def geqrf(self, t: str, m: int, n: int, A: Pointer, lda: int, tau: Pointer) -> int:
+    def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         return self.call(f"{t}geqrf", A, m, n, A, lda, tau)
 
-    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: Pointer, *rest: Any) -> int:
+    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
         chosen = self.value(self.side, side), self.value(self.op, trans)
         return self.call(_q(t, "mqr"), A, *chosen, m, n, k, A, *rest)
 
-    def syevd(self, t: str, jobz: str, uplo: str, n: int, A: Pointer, lda: int, w: Pointer) -> int:
+    def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         chosen = self.value(self.jobz, jobz), self.value(self.uplo, uplo)
         return self.call(f"{t}{'sy' if t in 'sd' else 'he'}evd", A, *chosen, n, A, lda, w)
 
-    def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: Pointer, lda: int, *rest: Any) -> int:
+    def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         return self.call(f"{t}gesvd", A, *(self.value(self.jobs, one) for one in jobs), m, n, A, lda, *rest)
 
 
 _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuSOLVER, _LAPACKE)
 
 
-def vendor_of(name: str, pointer: Pointer) -> _Vendor:
+def vendor_of(name: str, pointer: DevicePtr) -> _Vendor:
     """Return the adapter of the library that runs on the pointer's device.
 
     Raises LibraryError if there is none.
@@ -191,4 +192,4 @@ def vendor_of(name: str, pointer: Pointer) -> _Vendor:
         return found
     info = by_number(pointer._device)._info
     later = "rocSOLVER comes later" if info.backend == "hip" else "no library of this build has it"
-    raise LibraryError(f'lapack.{name}: there is no LAPACK on {info.name}: {later}; open the region with device="host"')
+    raise LibraryError(f'{name}: there is no LAPACK on {info.name}: {later}; open the region with device="host"')

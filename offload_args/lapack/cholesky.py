@@ -6,31 +6,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._operands import letter_of, need_option, square
 from ..blas.level3 import trsm
 from ..errors import ArgumentError
-from ._operands import as_columns, columns, factored, letter_of, need_solvable, option, refuse, square
+from ..pointers import DevicePtr
+from ._checks import as_columns, columns, factored, need_solvable, refuse
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
-    from ._operands import Columns, Matrix, Pointer
+    from .._operands import Matrix
+    from ._checks import Columns
 
 __all__ = ["check_orders", "posv", "potrf", "potrs", "solve_triangular", "trtrs"]
 
 
-def potrf(A: Pointer, *, uplo: str = "U") -> None:
+def potrf(A: DevicePtr, *, uplo: str = "U") -> None:
     """Factor a Hermitian positive definite A by Cholesky: A = U^H U for uplo "U", L L^H for "L".
 
-    A has shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is left alone.
+    A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is left
+    alone.
+    uplo: the triangle: "U", the upper one, or "L", the lower one.
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite.
-    Source: LAPACK, xPOTRF.
+        A = np.array([[4.0, 2.0], [2.0, 5.0]])
+        with offload_args(A) as (dA,):
+            lapack.potrf(dA)
+        print(np.triu(A).round(6).tolist())  # [[2.0, 1.0], [0.0, 2.0]]
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite. Source: LAPACK, xPOTRF.
+
+    See also: lapack.potrs, lapack.posv, lapack.getrf; lapacke.dpotrf, cusolver.dpotrf; docs/guide/lapack.md.
     """
-    t = letter_of("potrf", "A", A)
-    option("potrf", "uplo", uplo, ("U", "L"))
-    _factor("potrf", t, A, square("potrf", "A", A), uplo)
+    t = letter_of("lapack.potrf", "A", A)
+    need_option("lapack.potrf", "uplo", uplo, ("U", "L"))
+    _factor("lapack.potrf", t, A, square("lapack.potrf", "A", A), uplo)
 
 
-def _factor(name: str, t: str, A: Pointer, a: Matrix, uplo: str) -> None:
+def _factor(name: str, t: str, A: DevicePtr, a: Matrix, uplo: str) -> None:
     vendor = vendor_of(name, A)
     if not a.rows:
         return
@@ -41,83 +52,118 @@ def _factor(name: str, t: str, A: Pointer, a: Matrix, uplo: str) -> None:
         refuse(name, f"A is not positive definite: its leading minor of order {info} (pivot {info}) is not", A=A)
 
 
-def check_orders(name: str, t: str, a: Matrix, B: Pointer, b: Columns, conjugates: bool) -> None:
+def check_orders(name: str, t: str, a: Matrix, B: DevicePtr, b: Columns, conjugates: bool) -> None:
     """Raise ArgumentError for a complex B in another order than A's, if the solution needs conj(A)."""
     if t in "cz" and conjugates and not (a.ld_f and b.ld_f) and not (a.ld_c and b.ld_c):
         order, copy = ("Fortran", "asfortranarray") if a.ld_f else ("C", "ascontiguousarray")
         raise ArgumentError(
-            f"lapack.{name}: a complex B needs the order of A, {order}, got shape {B._shape} and strides {B._strides}; "
+            f"{name}: a complex B needs the order of A, {order}, got shape {B._shape} and strides {B._strides}; "
             f"lend a copy in it: numpy.{copy}(B)"
         )
 
 
-def potrs(A: Pointer, B: Pointer, *, uplo: str = "U") -> None:
+def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B with the factor of A that potrf left, and set B to X.
 
-    A has shape (n, n); its triangle is that of potrf. B has shape (n, nrhs) or (n,). Both have any order, but a complex
-    B has that of A.
+    A: matrix of shape (n, n), as potrf left it.
+    B: matrix of shape (n, nrhs), or vector (n,); becomes X.
+    uplo: the triangle that potrf had.
+
+    A and B have any order, but a complex B has the order of A.
+
+        A, b = np.array([[4.0, 2.0], [2.0, 5.0]]), np.array([8.0, 12.0])
+        with offload_args(A, b) as (dA, db):
+            lapack.potrf(dA)
+            lapack.potrs(dA, db)
+        print(b.round(6))  # [1. 2.]
 
     Source: LAPACK, xPOTRS; here by two calls of trsm, as there.
+
+    See also: lapack.potrf, lapack.posv, lapack.trtrs; lapacke.dpotrs, cusolver.dpotrs; docs/guide/lapack.md.
     """
-    t = letter_of("potrs", "A", A)
-    option("potrs", "uplo", uplo, ("U", "L"))
-    a = square("potrs", "A", A)
-    b = columns("potrs", "B", B, a.rows, "for A of that order", A)
-    check_orders("potrs", t, a, B, b, conjugates=True)
-    vendor_of("potrs", A)
+    t = letter_of("lapack.potrs", "A", A)
+    need_option("lapack.potrs", "uplo", uplo, ("U", "L"))
+    a = square("lapack.potrs", "A", A)
+    b = columns("lapack.potrs", "B", B, a.rows, "for A of that order", A)
+    check_orders("lapack.potrs", t, a, B, b, conjugates=True)
+    vendor_of("lapack.potrs", A)
     _solve(A, B, uplo)
 
 
-def _solve(A: Pointer, B: Pointer, uplo: str) -> None:
+def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
     B = as_columns(B)
     if 0 not in B._shape:
         for trans in ("C", "N") if uplo == "U" else ("N", "C"):
             trsm(1.0, A, B, uplo=uplo, trans=trans)
 
 
-def posv(A: Pointer, B: Pointer, *, uplo: str = "U") -> None:
+def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B for a Hermitian positive definite A, set B to X, and A to its Cholesky factor.
 
-    A has shape (n, n) and B (n, nrhs) or (n,). Both have any order, but a complex B has that of A.
+    A: matrix of shape (n, n); one triangle is read, and becomes the factor.
+    B: matrix of shape (n, nrhs), or vector (n,); becomes X.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite; B is as it was then.
-    Source: LAPACK, xPOSV.
+    A and B have any order, but a complex B has the order of A.
+
+        A, b = np.array([[4.0, 2.0], [2.0, 5.0]]), np.array([8.0, 12.0])
+        with offload_args(A, b) as (dA, db):
+            lapack.posv(dA, db)
+        print(b.round(6))  # [1. 2.]
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite; B is as it was then. Source:
+    LAPACK, xPOSV.
+
+    See also: lapack.potrf, lapack.potrs, lapack.gesv; lapacke.dpotrf, cusolver.dpotrf, lapacke.dposv;
+    docs/guide/lapack.md.
     """
-    t = letter_of("posv", "A", A)
-    option("posv", "uplo", uplo, ("U", "L"))
-    a = square("posv", "A", A)
-    b = columns("posv", "B", B, a.rows, "for A of that order", A)
-    check_orders("posv", t, a, B, b, conjugates=True)
-    need_solvable("posv", A, B)
-    _factor("posv", t, A, a, uplo)
-    with factored("posv", A=A, B=B):
+    t = letter_of("lapack.posv", "A", A)
+    need_option("lapack.posv", "uplo", uplo, ("U", "L"))
+    a = square("lapack.posv", "A", A)
+    b = columns("lapack.posv", "B", B, a.rows, "for A of that order", A)
+    check_orders("lapack.posv", t, a, B, b, conjugates=True)
+    need_solvable("lapack.posv", A, B)
+    _factor("lapack.posv", t, A, a, uplo)
+    with factored("lapack.posv", A=A, B=B):
         _solve(A, B, uplo)
 
 
-def trtrs(A: Pointer, B: Pointer, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
+def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
     """Solve op(A) X = B for a triangular A, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
-    A has shape (n, n), and its upper ("U") or lower ("L") triangle is read, without the diagonal, which counts as ones,
-    if diag is "U". B has shape (n, nrhs) or (n,). Both have any order, but a complex B has that of A if trans is "C".
+    A: triangular matrix of shape (n, n); its other triangle is not read.
+    B: matrix of shape (n, nrhs), or vector (n,); becomes X.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if the diagonal has a zero; B is as it was then.
-    Source: LAPACK, xTRTRS.
+    A and B have any order, but a complex B has the order of A if trans is "C".
+
+        A, b = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([4.0, 8.0])
+        with offload_args(A, b) as (dA, db):
+            lapack.trtrs(dA, db)  # the 9 is not read
+        print(b.round(6))  # [1. 2.]
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if the diagonal has a zero; B is as it was then. Source: LAPACK,
+    xTRTRS.
+
+    See also: blas.trsm, lapack.potrs, lapack.getrs; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
-    t = letter_of("trtrs", "A", A)
+    t = letter_of("lapack.trtrs", "A", A)
     for what, value, known in (("uplo", uplo, "UL"), ("trans", trans, "NTC"), ("diag", diag, "NU")):
-        option("trtrs", what, value, tuple(known))
-    a = square("trtrs", "A", A)
-    b = columns("trtrs", "B", B, a.rows, "for A of that order", A)
-    check_orders("trtrs", t, a, B, b, conjugates=trans == "C")
-    vendor_of("trtrs", A)
+        need_option("lapack.trtrs", what, value, tuple(known))
+    a = square("lapack.trtrs", "A", A)
+    b = columns("lapack.trtrs", "B", B, a.rows, "for A of that order", A)
+    check_orders("lapack.trtrs", t, a, B, b, conjugates=trans == "C")
+    vendor_of("lapack.trtrs", A)
     if diag == "N":
         zero = first_zero(A)
         if zero:
-            refuse("trtrs", f"A is singular: pivot {zero}, on its diagonal, is zero")
+            refuse("lapack.trtrs", f"A is singular: pivot {zero}, on its diagonal, is zero")
     solve_triangular(A, B, uplo, trans, diag)
 
 
-def first_zero(A: Pointer) -> int:
+def first_zero(A: DevicePtr) -> int:
     """Return which element of a square matrix's diagonal is the first zero, counted from 1; 0 if none is."""
     if not A._shape[0]:
         return 0
@@ -126,7 +172,7 @@ def first_zero(A: Pointer) -> int:
     return int(zeros[0]) + 1 if len(zeros) else 0
 
 
-def solve_triangular(A: Pointer, B: Pointer, uplo: str, trans: str, diag: str = "N") -> None:
+def solve_triangular(A: DevicePtr, B: DevicePtr, uplo: str, trans: str, diag: str = "N") -> None:
     """Solve op(A) X = B for operands that were checked."""
     B = as_columns(B)
     if 0 not in B._shape:

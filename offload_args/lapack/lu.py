@@ -4,46 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._operands import INT32, letter_of, matrix, need_fortran, need_option, square, vector
 from ..errors import ArgumentError
-from ._operands import (
-    INT32,
-    columns,
-    factored,
-    letter_of,
-    matrix,
-    need_fortran,
-    need_pivots,
-    need_solvable,
-    option,
-    refuse,
-    square,
-    vector,
-)
+from ..pointers import DevicePtr
+from ._checks import columns, factored, need_pivots, need_solvable, refuse
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
-    from ._operands import Columns, Matrix, Pointer
+    from .._operands import Matrix
+    from ._checks import Columns
 
 __all__ = ["gesv", "getrf", "getrs"]
 
 
-def getrf(A: Pointer, ipiv: Pointer) -> None:
-    """Factor A with row interchanges: A = P L U. A becomes U and, below the diagonal, L, whose diagonal is ones.
+def getrf(A: DevicePtr, ipiv: DevicePtr) -> None:
+    """Factor A with row interchanges: A = P L U.
 
-    A has shape (m, n), ipiv (min(m, n),) and dtype int32: row i was exchanged with row ipiv[i] - 1. Of an A in C order
-    the factors are those of A^T, which is what lies there by columns: U and L of A^T are stored transposed, and ipiv
-    counts columns of A. getrs takes either.
+    A: matrix of shape (m, n); becomes U and, below the diagonal, L, whose diagonal is ones.
+    ipiv: vector of shape (min(m, n),) and dtype int32, written: row i was exchanged with row ipiv[i] - 1.
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if U has a zero on its diagonal.
-    Source: LAPACK, xGETRF.
+    For an A in C order these are the factors of A^T, the matrix that A's memory stores by columns: U and L of A^T are
+    stored transposed, and ipiv counts columns of A. getrs takes either.
+
+        A, ipiv = np.array([[2.0, 4.0], [4.0, 2.0]], order="F"), np.empty(2, np.int32)
+        with offload_args(A, ipiv) as (dA, dp):
+            lapack.getrf(dA, dp)
+        print(A.round(6).tolist(), ipiv)  # [[4.0, 2.0], [0.5, 3.0]] [2 2]
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if U has a zero on its diagonal. Source: LAPACK, xGETRF.
+
+    See also: lapack.getrs, lapack.gesv, lapack.potrf, lapack.geqrf; lapacke.dgetrf, cusolver.dgetrf;
+    docs/guide/lapack.md.
     """
-    t = letter_of("getrf", "A", A)
-    a = matrix("getrf", "A", A)
-    vector("getrf", "ipiv", ipiv, min(a.rows, a.columns), INT32, "for A of that shape")
-    _factor("getrf", t, A, a, ipiv)
+    t = letter_of("lapack.getrf", "A", A)
+    a = matrix("lapack.getrf", "A", A)
+    vector("lapack.getrf", "ipiv", ipiv, min(a.rows, a.columns), INT32, "for A of that shape")
+    _factor("lapack.getrf", t, A, a, ipiv)
 
 
-def _factor(name: str, t: str, A: Pointer, a: Matrix, ipiv: Pointer) -> None:
+def _factor(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -> None:
     vendor = vendor_of(name, A)
     if not a.rows or not a.columns:
         return
@@ -55,33 +54,43 @@ def _factor(name: str, t: str, A: Pointer, a: Matrix, ipiv: Pointer) -> None:
         refuse(name, f"A is singular: pivot {info} of its factor U is zero", A=A, ipiv=ipiv)
 
 
-def getrs(A: Pointer, ipiv: Pointer, B: Pointer, *, trans: str = "N") -> None:
-    """Solve op(A) X = B with what getrf left, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
+def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
+    """Solve op(A) X = B with the factors of getrf, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
-    A has shape (n, n), ipiv (n,) and dtype int32, B (n, nrhs), in Fortran order, or (n,). A lies as it did for getrf,
-    in any order, but a complex one with "C" lies in Fortran order.
+    A: matrix of shape (n, n), as getrf left it, in any order; a complex one with "C" is in Fortran order.
+    ipiv: vector of shape (n,) and dtype int32, as getrf left it.
+    B: matrix of shape (n, nrhs), in Fortran order, or vector (n,); becomes X.
+    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
 
     The pivots are read, and ArgumentError is raised for some that getrf can't have left, because libraries write
     outside of B then. SciPy's lu_factor counts pivots from 0: pass piv + 1.
 
+        A, ipiv, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.empty(2, np.int32), np.array([6.0, 8.0])
+        with offload_args(A, ipiv, b) as (dA, dp, db):
+            lapack.getrf(dA, dp)
+            lapack.getrs(dA, dp, db)
+        print(b.round(6))  # [1. 2.]
+
     Source: LAPACK, xGETRS.
+
+    See also: lapack.getrf, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs; docs/guide/lapack.md.
     """
-    t = letter_of("getrs", "A", A)
-    option("getrs", "trans", trans, ("N", "T", "C"))
-    a = square("getrs", "A", A)
-    vector("getrs", "ipiv", ipiv, a.rows, INT32, "for A of that order")
-    b = columns("getrs", "B", B, a.rows, "for A of that order", A)
+    t = letter_of("lapack.getrs", "A", A)
+    need_option("lapack.getrs", "trans", trans, ("N", "T", "C"))
+    a = square("lapack.getrs", "A", A)
+    vector("lapack.getrs", "ipiv", ipiv, a.rows, INT32, "for A of that order")
+    b = columns("lapack.getrs", "B", B, a.rows, "for A of that order", A)
     if trans == "C" and t in "cz" and not a.ld_f:
         raise ArgumentError(
             f'lapack.getrs: a complex A with trans="C" needs Fortran order, got shape {A._shape} and strides '
             f"{A._strides}; factor a copy in it: numpy.asfortranarray(A)"
         )
-    need_fortran("getrs", "B", B, b)
-    need_pivots("getrs", ipiv)
-    _solve("getrs", t, trans, A, a, ipiv, B, b)
+    need_fortran("lapack.getrs", "B", B, b)
+    need_pivots("lapack.getrs", ipiv)
+    _solve("lapack.getrs", t, trans, A, a, ipiv, B, b)
 
 
-def _solve(name: str, t: str, trans: str, A: Pointer, a: Matrix, ipiv: Pointer, B: Pointer, b: Columns) -> None:
+def _solve(name: str, t: str, trans: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, B: DevicePtr, b: Columns) -> None:
     vendor = vendor_of(name, A)
     if not b.rows or not b.columns:
         return
@@ -89,20 +98,29 @@ def _solve(name: str, t: str, trans: str, A: Pointer, a: Matrix, ipiv: Pointer, 
     vendor.getrs(t, stored, b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
 
 
-def gesv(A: Pointer, ipiv: Pointer, B: Pointer) -> None:
-    """Solve A X = B, set B to X, and A and ipiv to what getrf leaves there.
+def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> None:
+    """Solve A X = B, set B to X, and A and ipiv to the factors and pivots of getrf.
 
-    A has shape (n, n), in any order, ipiv (n,) and dtype int32, B (n, nrhs), in Fortran order, or (n,).
+    A: matrix of shape (n, n), in any order; becomes its factors.
+    ipiv: vector of shape (n,) and dtype int32, written.
+    B: matrix of shape (n, nrhs), in Fortran order, or vector (n,); becomes X.
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if A is singular; B is as it was then.
-    Source: LAPACK, xGESV.
+        A, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([6.0, 8.0])
+        with offload_args(A, Scratch(2, np.int32), b) as (dA, dp, db):
+            lapack.gesv(dA, dp, db)
+        print(b.round(6))  # [1. 2.]
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if A is singular; B is as it was then. Source: LAPACK, xGESV.
+
+    See also: lapack.getrf, lapack.getrs, lapack.posv, lapack.gels; lapacke.dgetrf, cusolver.dgetrf, lapacke.dgetrs,
+    cusolver.dgetrs, lapacke.dgesv; docs/guide/lapack.md.
     """
-    t = letter_of("gesv", "A", A)
-    a = square("gesv", "A", A)
-    vector("gesv", "ipiv", ipiv, a.rows, INT32, "for A of that order")
-    b = columns("gesv", "B", B, a.rows, "for A of that order", A)
-    need_fortran("gesv", "B", B, b)
-    need_solvable("gesv", A, B)
-    _factor("gesv", t, A, a, ipiv)
-    with factored("gesv", A=A, ipiv=ipiv, B=B):
-        _solve("gesv", t, "N", A, a, ipiv, B, b)
+    t = letter_of("lapack.gesv", "A", A)
+    a = square("lapack.gesv", "A", A)
+    vector("lapack.gesv", "ipiv", ipiv, a.rows, INT32, "for A of that order")
+    b = columns("lapack.gesv", "B", B, a.rows, "for A of that order", A)
+    need_fortran("lapack.gesv", "B", B, b)
+    need_solvable("lapack.gesv", A, B)
+    _factor("lapack.gesv", t, A, a, ipiv)
+    with factored("lapack.gesv", A=A, ipiv=ipiv, B=B):
+        _solve("lapack.gesv", t, "N", A, a, ipiv, B, b)

@@ -4,65 +4,81 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._operands import letter_of, matrix, need_fortran, need_option, vector
 from ..arguments import Scratch
 from ..display import shown
 from ..errors import ArgumentError
+from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._operands import (
-    as_columns,
-    columns,
-    factored,
-    letter_of,
-    matrix,
-    need_fortran,
-    need_solvable,
-    option,
-    refuse,
-    vector,
-)
+from ._checks import as_columns, columns, factored, need_solvable, refuse
 from ._vendors import vendor_of
 from .cholesky import first_zero, solve_triangular
 
 if TYPE_CHECKING:
-    from ._operands import Columns, Matrix, Pointer
+    from .._operands import Matrix
+    from ._checks import Columns
 
 __all__ = ["gels", "geqrf", "ormqr"]
 
 
-def geqrf(A: Pointer, tau: Pointer) -> None:
+def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
     """Factor A = Q R: A becomes R and, below the diagonal, the vectors of k reflectors whose product is Q.
 
-    A has shape (m, n), in Fortran order; tau has A's dtype and shape (k,), k = min(m, n). ormqr multiplies by Q.
+    A: matrix of shape (m, n), in Fortran order.
+    tau: vector of shape (k,) and A's dtype, written; k = min(m, n).
+
+    ormqr multiplies by Q.
+
+        A, tau = np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 1.0]], order="F"), np.empty(2)
+        with offload_args(A, tau) as (dA, dtau):
+            lapack.geqrf(dA, dtau)
+        print(abs(np.triu(A[:2])).round(6).tolist())  # [[5.0, 1.4], [0.0, 2.009975]]
 
     Source: LAPACK, xGEQRF.
+
+    See also: lapack.ormqr, lapack.gels; lapacke.dgeqrf, cusolver.dgeqrf; docs/guide/lapack.md.
     """
-    t = letter_of("geqrf", "A", A)
-    a = matrix("geqrf", "A", A)
-    lda = need_fortran("geqrf", "A", A, a, ", as the factors of its transpose are others")
-    vector("geqrf", "tau", tau, min(a.rows, a.columns), A._dtype_code, "for A of that shape")
-    vendor = vendor_of("geqrf", A)
+    t = letter_of("lapack.geqrf", "A", A)
+    a = matrix("lapack.geqrf", "A", A)
+    lda = need_fortran("lapack.geqrf", "A", A, a, ", as the factors of its transpose are others")
+    vector("lapack.geqrf", "tau", tau, min(a.rows, a.columns), A._dtype_code, "for A of that shape")
+    vendor = vendor_of("lapack.geqrf", A)
     if a.rows and a.columns:
         vendor.geqrf(t, a.rows, a.columns, A, lda, tau)
 
 
-def ormqr(A: Pointer, tau: Pointer, C: Pointer, *, side: str = "L", trans: str = "N") -> None:
+def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans: str = "N") -> None:
     """Set C to op(Q) C (side "L") or C op(Q) ("R") for the Q of geqrf; op(Q) is Q, Q^T or Q^H for "N", "T" or "C".
 
-    A and tau are what geqrf left; tau has shape (k,), and A at least k columns and as many rows as C has rows ("L") or
-    columns ("R"). C has shape (m, n), or (m,) for "L". A is in Fortran order, and so is a complex C. trans is "T" for
-    real dtypes only, where "C" means the same. For complex dtypes LAPACK calls the function unmqr.
+    A: matrix that geqrf left, in Fortran order: at least k columns, and as many rows as C has rows ("L") or columns
+    ("R").
+    tau: vector of shape (k,) that geqrf left.
+    C: matrix of shape (m, n), or vector (m,) for side "L"; read and written. A complex one is in Fortran order.
+    side: where op(Q) stands: "L" left of C, "R" right of it.
+    trans: op(Q). "T" is for real dtypes only, where "C" means the same.
+
+    For complex dtypes LAPACK calls the function unmqr.
+
+        A, tau = np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 1.0]], order="F"), np.empty(2)
+        c = A[:, 0].copy()
+        with offload_args(A, tau, c) as (dA, dtau, dc):
+            lapack.geqrf(dA, dtau)
+            lapack.ormqr(dA, dtau, dc, trans="T")
+        print(abs(c).round(6))  # [5. 0. 0.]
 
     Source: LAPACK, xORMQR and xUNMQR.
+
+    See also: lapack.geqrf, lapack.gels; lapacke.dormqr, cusolver.dormqr; docs/guide/lapack.md.
     """
-    t = letter_of("ormqr", "A", A)
-    option("ormqr", "side", side, ("L", "R"))
-    option("ormqr", "trans", trans, ("N", "T", "C") if t in "sd" else ("N", "C"))
-    a = matrix("ormqr", "A", A)
-    need_fortran("ormqr", "A", A, a, ", as geqrf leaves it")
+    t = letter_of("lapack.ormqr", "A", A)
+    need_option("lapack.ormqr", "side", side, ("L", "R"))
+    need_option("lapack.ormqr", "trans", trans, ("N", "T", "C") if t in "sd" else ("N", "C"))
+    a = matrix("lapack.ormqr", "A", A)
+    need_fortran("lapack.ormqr", "A", A, a, ", as geqrf leaves it")
     k = min(getattr(tau, "size", 0), a.columns)
-    vector("ormqr", "tau", tau, k, A._dtype_code, "for A of that shape")
+    vector("lapack.ormqr", "tau", tau, k, A._dtype_code, "for A of that shape")
     rows = C._shape[0] if side == "R" and len(getattr(C, "_shape", ())) == 2 else a.rows
-    c = columns("ormqr", "C", C, rows, "for A of that shape", A)
+    c = columns("lapack.ormqr", "C", C, rows, "for A of that shape", A)
     needed = c.rows if side == "L" else c.columns
     if needed != a.rows or tau.size > a.rows:
         raise ArgumentError(
@@ -70,12 +86,12 @@ def ormqr(A: Pointer, tau: Pointer, C: Pointer, *, side: str = "L", trans: str =
             f'side="{side}", and tau of at most as many elements'
         )
     if t in "cz":
-        need_fortran("ormqr", "C", C, c, " for a complex dtype")
-    _multiply("ormqr", t, A, a, tau, C, c, side, trans)
+        need_fortran("lapack.ormqr", "C", C, c, " for a complex dtype")
+    _multiply("lapack.ormqr", t, A, a, tau, C, c, side, trans)
 
 
 def _multiply(
-    name: str, t: str, A: Pointer, a: Matrix, tau: Pointer, C: Pointer, c: Columns, side: str, trans: str
+    name: str, t: str, A: DevicePtr, a: Matrix, tau: DevicePtr, C: DevicePtr, c: Columns, side: str, trans: str
 ) -> None:
     vendor = vendor_of(name, A)
     k = tau.size
@@ -90,24 +106,36 @@ def _multiply(
         vendor.ormqr(t, other, "T" if trans == "N" else "N", c.columns, c.rows, k, A, a.ld_f, tau, C, c.ld_c)
 
 
-def gels(A: Pointer, B: Pointer, *, trans: str = "N") -> None:
+def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     """Solve op(A) X = B in the least-squares sense, or for the least norm; set B to X and A to its QR factors.
 
-    op(A) is A for trans "N", A^T for "T" and A^H for "C". A has shape (m, n) and full rank, B (max(m, n), nrhs), in
-    Fortran order, or (max(m, n),). If op(A) has more rows than columns, B[:columns] is set to the X that makes
-    |B - op(A) X| least, and the squares of the rest of a column add up to that. If it has fewer, B[:rows] is read, and
-    B is set to the solution of least norm.
+    A: matrix of shape (m, n) and full rank.
+    B: matrix of shape (max(m, n), nrhs), in Fortran order, or vector (max(m, n),).
+    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
 
-    The matrix to factor is tall: an A with m >= n lies in Fortran order, and one with m < n in C order. Complex dtypes
+    If op(A) has more rows than columns, B[:columns] is set to the X that makes |B - op(A) X| least, and the squares of
+    a column's other elements add up to the square of that. If it has fewer, B[:rows] is read, and B is set to the
+    solution of least norm.
+
+    The matrix to factor is tall: an A with m >= n is in Fortran order, and one with m < n in C order. Complex dtypes
     take the operation that needs no conjugate of that: "N" and "C" in Fortran order, "T" in C order. Unlike LAPACK's
     xGELS, it does not scale numbers that are close to overflow.
 
+        t = np.array([0.0, 1.0, 2.0, 3.0])
+        line, heights = np.asfortranarray(np.vander(t, 2)), np.array([1.0, 3.0, 5.0, 7.0])
+        with offload_args(line, heights) as (dA, db):
+            lapack.gels(dA, db)
+        print(heights[:2].round(6))  # [2. 1.]
+
     Raises numpy.linalg.LinAlgError, naming the pivot, if R has a zero on its diagonal: then A has not full rank.
     Source: LAPACK, xGELS.
+
+    See also: lapack.geqrf, lapack.gesv, lapack.gesvd; lapacke.dgels, lapacke.dgeqrf, cusolver.dgeqrf;
+    docs/guide/lapack.md.
     """
-    t = letter_of("gels", "A", A)
-    option("gels", "trans", trans, ("N", "T", "C"))
-    a = matrix("gels", "A", A)
+    t = letter_of("lapack.gels", "A", A)
+    need_option("lapack.gels", "trans", trans, ("N", "T", "C"))
+    a = matrix("lapack.gels", "A", A)
     tall = a.rows >= a.columns
     lda = a.ld_f if tall else a.ld_c
     if not lda:
@@ -123,43 +151,45 @@ def gels(A: Pointer, B: Pointer, *, trans: str = "N") -> None:
             f"copy of its conjugate transpose, with the other trans: numpy.conj(A).T"
         )
     most = max(a.rows, a.columns)
-    b = columns("gels", "B", B, most, "for A of that shape", A)
-    need_fortran("gels", "B", B, b)
-    vendor_of("gels", A)
-    need_solvable("gels", A, B)
+    b = columns("lapack.gels", "B", B, most, "for A of that shape", A)
+    need_fortran("lapack.gels", "B", B, b)
+    vendor_of("lapack.gels", A)
+    need_solvable("lapack.gels", A, B)
     if not b.columns or not most:
         return
     stored = A if tall else A.T
     _least_squares(t, stored, B, b, least_norm=(trans == "N") != tall)
 
 
-def _least_squares(t: str, S: Pointer, B: Pointer, b: Columns, least_norm: bool) -> None:
+def _least_squares(t: str, S: DevicePtr, B: DevicePtr, b: Columns, least_norm: bool) -> None:
     """Solve S X = B, or S^H X = B for the least norm, for a tall S in Fortran order."""
     rows, n = S._shape
-    s = matrix("gels", "A", S)
+    s = matrix("lapack.gels", "A", S)
     if not n:
         if least_norm:
             B.fill(0)
         return
     with offload_args(Scratch((n,), S.dtype), device=S.device) as (tau,):
-        vendor_of("gels", S).geqrf(t, rows, n, S, s.ld_f, tau)
-        with factored("gels", A=S, B=B):
+        vendor_of("lapack.gels", S).geqrf(t, rows, n, S, s.ld_f, tau)
+        with factored("lapack.gels", A=S, B=B):
             _solve_factored(t, S, s, tau, B, b, least_norm)
 
 
-def _solve_factored(t: str, S: Pointer, s: Matrix, tau: Pointer, B: Pointer, b: Columns, least_norm: bool) -> None:
+def _solve_factored(
+    t: str, S: DevicePtr, s: Matrix, tau: DevicePtr, B: DevicePtr, b: Columns, least_norm: bool
+) -> None:
     """Solve with the QR factors of S."""
     rows, n = S._shape
     R = S[:n]
     zero = first_zero(R)
     if zero:
-        refuse("gels", f"A has not full rank: pivot {zero} of its factor R is zero", A=S)
+        refuse("lapack.gels", f"A has not full rank: pivot {zero} of its factor R is zero", A=S)
     top = as_columns(B)[:n]
     if least_norm:
         solve_triangular(R, top, "U", "C")
         if rows > n:
             B[n:].fill(0)
-        _multiply("gels", t, S, s, tau, as_columns(B), b, "L", "N")
+        _multiply("lapack.gels", t, S, s, tau, as_columns(B), b, "L", "N")
     else:
-        _multiply("gels", t, S, s, tau, as_columns(B), b, "L", "C")
+        _multiply("lapack.gels", t, S, s, tau, as_columns(B), b, "L", "C")
         solve_triangular(R, top, "U", "N")

@@ -4,43 +4,67 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._operands import REAL_OF, letter_of, matrix, need_fortran, need_option, square, vector
 from ..errors import ArgumentError
-from ._operands import REAL_OF, letter_of, matrix, need_fortran, option, refuse, square, vector
+from ..pointers import DevicePtr
+from ._checks import need_finite, refuse
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
-    from ._operands import Matrix, Pointer
+    from .._operands import Matrix
 
 __all__ = ["gesvd", "heevd", "syevd"]
 
 
-def syevd(A: Pointer, w: Pointer, *, jobz: str = "V", uplo: str = "U") -> None:
+def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of a real symmetric A, in ascending order, and its eigenvectors.
 
-    A has shape (n, n), and its upper ("U") or lower ("L") triangle is read. w has shape (n,) and A's dtype, and is set
-    to the eigenvalues. With jobz "V" A is in Fortran order, and A[:, i] becomes the eigenvector of w[i]; with "N" it
-    has any order, and is destroyed.
+    A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
+    w: vector of shape (n,) and A's dtype, set to the eigenvalues.
+    jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    Raises numpy.linalg.LinAlgError if the algorithm does not converge.
-    Source: LAPACK, xSYEVD.
+        A, w = np.array([[2.0, 1.0], [1.0, 2.0]], order="F"), np.empty(2)
+        with offload_args(A, w) as (dA, dw):
+            lapack.syevd(dA, dw)
+        print(w.round(6), abs(A[:, 1]).round(6))  # [1. 3.] [0.707107 0.707107]
+
+    Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge. Source: LAPACK,
+    xSYEVD.
+
+    See also: lapack.heevd, lapack.gesvd; lapacke.dsyevd, cusolver.dsyevd; docs/guide/lapack.md.
     """
-    _eigenvalues("syevd", letter_of("syevd", "A", A, "sd"), A, w, jobz, uplo)
+    _eigenvalues(
+        "lapack.syevd", letter_of("lapack.syevd", "A", A, "sd", "; heevd takes complex ones"), A, w, jobz, uplo
+    )
 
 
-def heevd(A: Pointer, w: Pointer, *, jobz: str = "V", uplo: str = "U") -> None:
+def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of a Hermitian A, in ascending order, and its eigenvectors.
 
-    w has the real dtype of A's; all else is as in syevd, which it is for real dtypes.
+    A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
+    w: vector of shape (n,) and the real dtype of A's, set to the eigenvalues.
+    jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
+    uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    Raises numpy.linalg.LinAlgError if the algorithm does not converge.
-    Source: LAPACK, xHEEVD.
+    For real dtypes it is syevd.
+
+        A, w = np.array([[2, 1j], [-1j, 2]], order="F"), np.empty(2)
+        with offload_args(A, w) as (dA, dw):
+            lapack.heevd(dA, dw)
+        print(w.round(6))  # [1. 3.]
+
+    Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge. Source: LAPACK,
+    xHEEVD.
+
+    See also: lapack.syevd, lapack.gesvd; lapacke.zheevd, cusolver.zheevd; docs/guide/lapack.md.
     """
-    _eigenvalues("heevd", letter_of("heevd", "A", A), A, w, jobz, uplo)
+    _eigenvalues("lapack.heevd", letter_of("lapack.heevd", "A", A), A, w, jobz, uplo)
 
 
-def _eigenvalues(name: str, t: str, A: Pointer, w: Pointer, jobz: str, uplo: str) -> None:
-    option(name, "jobz", jobz, ("N", "V"))
-    option(name, "uplo", uplo, ("U", "L"))
+def _eigenvalues(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> None:
+    need_option(name, "jobz", jobz, ("N", "V"))
+    need_option(name, "uplo", uplo, ("U", "L"))
     a = square(name, "A", A)
     vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order and dtype")
     if jobz == "V":
@@ -48,6 +72,7 @@ def _eigenvalues(name: str, t: str, A: Pointer, w: Pointer, jobz: str, uplo: str
     vendor = vendor_of(name, A)
     if not a.rows:
         return
+    need_finite(name, A, uplo)
     stored = uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]  # of conj(A), which has the same eigenvalues
     info = vendor.syevd(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, w)
     if info:
@@ -55,33 +80,44 @@ def _eigenvalues(name: str, t: str, A: Pointer, w: Pointer, jobz: str, uplo: str
 
 
 def gesvd(
-    A: Pointer,
-    s: Pointer,
-    U: Pointer | None = None,
-    VT: Pointer | None = None,
+    A: DevicePtr,
+    s: DevicePtr,
+    U: DevicePtr | None = None,
+    VT: DevicePtr | None = None,
     *,
-    jobu: str = "A",
-    jobvt: str = "A",
+    jobu: str | None = None,
+    jobvt: str | None = None,
 ) -> None:
     """Find the singular values of A, in descending order, and its singular vectors: A = U diag(s) VT.
 
-    A has shape (m, n) and is destroyed; s has shape (k,), k = min(m, n), and the real dtype of A's. U has shape (m, m)
-    for jobu "A", (m, k) for "S", and is None for "N"; VT has shape (n, n) for jobvt "A", (k, n) for "S", and is None
-    for "N". All matrices have one order. On NVIDIA GPUs they lie in Fortran order if m > n, in C order if m < n. With
-    k = 0 nothing is written.
+    A: matrix of shape (m, n); is destroyed.
+    s: vector of shape (k,) and the real dtype of A's, written; k = min(m, n).
+    U: matrix, written: (m, m) for jobu "A", (m, k) for "S". None for "N".
+    VT: matrix, written: (n, n) for jobvt "A", (k, n) for "S". None for "N".
+    jobu: the left vectors: "A" all m, "S" the first k, "N" none. None: the job that the shape of U needs.
+    jobvt: the right vectors: "A" all n, "S" the first k, "N" none. None: the job that the shape of VT needs.
 
-    Raises numpy.linalg.LinAlgError if the algorithm does not converge.
-    Source: LAPACK, xGESVD.
+    All matrices have one order. On NVIDIA GPUs they are in Fortran order if m > n, in C order if m < n. With k = 0
+    nothing is written. LAPACK's job "O", which puts vectors into A, is not here: lend an array for them.
+
+        A = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], order="F")
+        s, U, VT = np.empty(2), np.empty((3, 2), order="F"), np.empty((2, 2), order="F")
+        with offload_args(A, s, U, VT) as (dA, ds, dU, dVT):
+            lapack.gesvd(dA, ds, dU, dVT)  # jobu="S", jobvt="A", as U and VT have these shapes
+        print(s.round(6), ((U * s) @ VT).round(6)[:, 0])  # [4. 3.] [3. 0. 0.]
+
+    Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge. Source: LAPACK,
+    xGESVD.
+
+    See also: lapack.syevd, lapack.gels; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
     """
-    t = letter_of("gesvd", "A", A)
-    option("gesvd", "jobu", jobu, ("A", "S", "N"))
-    option("gesvd", "jobvt", jobvt, ("A", "S", "N"))
-    a = matrix("gesvd", "A", A)
+    t = letter_of("lapack.gesvd", "A", A)
+    a = matrix("lapack.gesvd", "A", A)
     m, n, k = a.rows, a.columns, min(a.rows, a.columns)
-    vector("gesvd", "s", s, k, REAL_OF[t], "for A of that shape and dtype")
-    u = _vectors("U", U, "jobu", jobu, (m, m if jobu == "A" else k), A)
-    vt = _vectors("VT", VT, "jobvt", jobvt, (n if jobvt == "A" else k, n), A)
-    vendor = vendor_of("gesvd", A)
+    vector("lapack.gesvd", "s", s, k, REAL_OF[t], "for A of that shape and dtype")
+    jobu, u = _vectors("U", U, "jobu", jobu, {"A": (m, m), "S": (m, k)}, A)
+    jobvt, vt = _vectors("VT", VT, "jobvt", jobvt, {"A": (n, n), "S": (k, n)}, A)
+    vendor = vendor_of("lapack.gesvd", A)
     fits = [one for one in ("F", "C") if all(g is None or g[2 + (one == "C")] for g in (a, u, vt))]
     if not fits:
         raise ArgumentError(
@@ -99,33 +135,46 @@ def gesvd(
                 f'lend numpy.{copy}(A), and U and VT with order="{other}"'
             )
         fits = tall
+    need_finite("lapack.gesvd", A)
     written = {name: one for name, one in (("s", s), ("U", U), ("VT", VT)) if one is not None}
     if fits[0] == "F":
         info = vendor.gesvd(t, (jobu, jobvt), m, n, A, a.ld_f, s, *_given(U, u, 2, A), *_given(VT, vt, 2, A))
     else:  # A^T = VT^T diag(s) U^T
         info = vendor.gesvd(t, (jobvt, jobu), n, m, A, a.ld_c, s, *_given(VT, vt, 3, A), *_given(U, u, 3, A))
     if info:
-        refuse("gesvd", f"{info} of the singular values did not converge", A=A, **written)
+        refuse("lapack.gesvd", f"{info} of the singular values did not converge", A=A, **written)
 
 
 def _vectors(
-    operand: str, pointer: Pointer | None, what: str, job: str, needed: tuple[int, int], A: Pointer
-) -> Matrix | None:
-    """Return the geometry of U or VT; None if the job says that there is none."""
-    if job == "N":
-        if pointer is not None:
-            raise ArgumentError(f'lapack.gesvd: {operand} needs to be None for {what}="N", which makes no vectors')
-        return None
+    operand: str,
+    pointer: DevicePtr | None,
+    what: str,
+    job: str | None,
+    shapes: dict[str, tuple[int, int]],
+    A: DevicePtr,
+) -> tuple[str, Matrix | None]:
+    """Return the job and the geometry of U or VT; shapes: the shape for each job. Job None: the job that the shape
+    needs."""
+    if job is not None:
+        need_option("lapack.gesvd", what, job, (*shapes, "N"))
     if pointer is None:
-        remedy = f'or say {what}="N"'
-        raise ArgumentError(f'lapack.gesvd: {operand} needs a DevicePtr for {what}="{job}", got None; {remedy}')
-    found = matrix("gesvd", operand, pointer, like=A)
-    if (found.rows, found.columns) != needed:
-        reason = f'for A of shape {A._shape} and {what}="{job}"'
-        raise ArgumentError(f"lapack.gesvd: {operand} has shape {pointer._shape}, needs {needed} {reason}")
-    return found
+        if job in shapes:
+            remedy = f'or say {what}="N"'
+            raise ArgumentError(f'lapack.gesvd: {operand} needs a DevicePtr for {what}="{job}", got None; {remedy}')
+        return "N", None
+    if job == "N":
+        raise ArgumentError(f'lapack.gesvd: {operand} needs to be None for {what}="N", which makes no vectors')
+    found = matrix("lapack.gesvd", operand, pointer, like=A)
+    fitting = [one for one, shape in shapes.items() if shape == (found.rows, found.columns)]
+    if job in fitting or (job is None and fitting):
+        return job or fitting[0], found
+    needed = " or ".join(f'{shape} for {what}="{one}"' for one, shape in shapes.items())
+    raise ArgumentError(
+        f"lapack.gesvd: {operand} has shape {pointer._shape}, needs {needed}, with A of shape {A._shape}"
+        + (f'; got {what}="{job}"' if job else "")
+    )
 
 
-def _given(pointer: Pointer | None, found: Matrix | None, ld: int, A: Pointer) -> tuple[Pointer, int]:
-    """Return the arguments of U or VT; of none, which the library does not touch, those of A."""
+def _given(pointer: DevicePtr | None, found: Matrix | None, ld: int, A: DevicePtr) -> tuple[DevicePtr, int]:
+    """Return the arguments of U or VT; without one, the arguments of A, which the library does not touch then."""
     return (A, max(A._shape)) if pointer is None or found is None else (pointer, found[ld])

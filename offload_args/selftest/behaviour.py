@@ -1,4 +1,4 @@
-"""Checks of what regions promise: transfers, directions, residency, streams, errors and a kernel."""
+"""Checks of the promises of regions: transfers, directions, residency, streams, errors and a kernel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ramp(shape: tuple[int, ...], dtype: str) -> Array:
     return made
 
 
-# How an array may lie in memory: each makes one of these values.
+# The layouts of an array in memory: each makes one of these values.
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "C order": lambda a: a.copy(),
     "Fortran order": lambda a: np.asfortranarray(a),
@@ -65,9 +65,9 @@ def _round_trip(device: Device, a: Array) -> None:
     base = a.base if isinstance(a.base, np.ndarray) else a
     around = base.copy()
     with offload_args(InOut(a), device=device) as (da,):
-        assert np.array_equal(da.to_host(), values), "what came up is not what was lent"
+        assert np.array_equal(da.to_host(), values), "the device's values differ from the lent array"
         da.fill(a.dtype.type(1))
-    assert np.array_equal(a, np.ones_like(values)), "what came down is not what was written"
+    assert np.array_equal(a, np.ones_like(values)), "the array differs from the values that the device wrote"
     a[...] = values
     assert np.array_equal(base, around), "elements beside the array have changed"
 

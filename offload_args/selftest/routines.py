@@ -24,7 +24,7 @@ UPLOS, SIDES, DIAGS = "UL", "LR", "NU"
 class Case(NamedTuple):
     """One call: its operands on the host, the call with pointers to them, and each operand after it.
 
-    An operand that is None in `after` stays as it is. returned: what the call gives, if it gives something.
+    An operand that is None in `after` stays as it is. returned: the value that the call returns, if any.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Tracing: records what was lent, copied, called and waited for, when and why. docs/guide/tracing.md is the guide.
+"""Tracing: records loans, copies, calls and waits, with their times and reasons. docs/guide/tracing.md is the guide.
 
 The modules of this package are imported when a trace begins, and not before:
     collect.py    fetches the events from the core's queue, and hands them to the listeners

@@ -12,7 +12,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import CO_OPTIMIZED
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +21,7 @@ from .. import _core
 from ..arguments import In, InOut, Out, Scratch
 from .source import Place, names_as_written
 
-__all__ = ["Listener", "Site", "collector"]
+__all__ = ["Listener", "Site", "collector", "short_name", "site_of"]
 
 _NAME_BYTES = 23  # the longest name that the core keeps of an array
 _DEPTH = 8  # callers noted of a region
@@ -165,11 +166,11 @@ class _Collector:
 
     def _entering(self, entered: _core.Region) -> tuple[int, tuple[bytes, ...]]:
         tag = next(self._tags)
-        site = _site(entered, sys._getframe(1))
+        site = site_of(entered, sys._getframe(1))
         self._sites[tag] = site
         for listener in self._listeners:
             listener.entering(tag, site)
-        return tag, tuple(_short(name) for name in site.names)
+        return tag, tuple(short_name(name) for name in site.names)
 
     def _left(self, tag: int) -> None:
         for listener in self._listeners:
@@ -178,7 +179,7 @@ class _Collector:
         _core.trace_exclusively(self._collect)
 
 
-def _short(name: str) -> bytes:
+def short_name(name: str) -> bytes:
     """Return the part of a name that the core keeps, in whole characters."""
     encoded = name.encode()
     if len(encoded) > _NAME_BYTES:
@@ -186,7 +187,8 @@ def _short(name: str) -> bytes:
     return encoded
 
 
-def _site(entered: _core.Region, caller: FrameType | None) -> Site:
+def site_of(entered: _core.Region, caller: FrameType | None) -> Site:
+    """Return where a region is entered: by the caller, or one of its callers."""
     frame = caller
     while frame is not None and frame.f_code.co_filename in _NOT_THE_USERS and frame.f_back is not None:
         frame = frame.f_back
@@ -204,16 +206,25 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
     if written is not None and len(written) == len(arguments):
         return written
     # Found by identity: the name of the same object in the caller.
-    scopes = [] if frame is None else [frame.f_locals, frame.f_globals]
+    variables = frame.f_locals if frame is not None else {}
     names = []
     for position, argument in enumerate(arguments, 1):
         if isinstance(argument, Scratch):
             names.append("scratch")
             continue
         array = argument.array if isinstance(argument, (In, Out, InOut)) else argument
-        found = (name for scope in scopes for name, value in list(scope.items()) if value is array)
-        names.append(next(found, f"argument {position}"))
+        name = _name_of(array, variables) or (_name_of(array, frame.f_globals) if frame is not None else "")
+        names.append(name or f"argument {position}")
+    # Before Python 3.13 the frame keeps this copy of a function's variables, and so arrays that the function deletes.
+    # Two references are held here; a third one is held by locals() in the program.
+    if sys.version_info < (3, 13) and frame is not None and frame.f_code.co_flags & CO_OPTIMIZED:
+        if sys.getrefcount(variables) == 3:
+            variables.clear()
     return tuple(names)
+
+
+def _name_of(array: object, variables: Mapping[str, Any]) -> str:
+    return next((name for name, value in list(variables.items()) if value is array), "")
 
 
 collector = _Collector()

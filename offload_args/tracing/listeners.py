@@ -76,7 +76,7 @@ class Log:
 class NvtxRanges:
     """Mark each region as a range in the domain "offload_args", if the package nvtx is installed.
 
-    Copies and calls get no range, because a profiler sees those of the driver.
+    Copies and calls get no range, because a profiler sees the driver's own.
     """
 
     flags = 0  # the ends of regions are enough

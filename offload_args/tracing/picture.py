@@ -12,7 +12,7 @@ from .summary import Event
 
 __all__ = ["Timeline"]
 
-# Of each row: its name, its kinds of events, and a colour on which white text can be read, in the light and the dark.
+# Each row's name, its kinds of events, and a colour on which white text can be read, in the light and the dark.
 _ROWS = (
     ("regions", ("region",), "#5f6b7a"),
     ("up", ("up",), "#1f6fb2"),
@@ -36,7 +36,7 @@ _ALONE = (
 class Timeline:
     """Show the events of a trace over time: a notebook draws it, and `svg` has the picture.
 
-    A row for each kind of event on each device; a tip on each block says what it is. Time begins at the first event.
+    A row for each kind of event on each device; each block has a tooltip. Time begins at the first event.
     """
 
     def __init__(self, events: Iterable[Event], left_out: int = 0) -> None:
@@ -98,7 +98,7 @@ class Timeline:
 
 
 class _Block(NamedTuple):
-    """Describe what is drawn as one: an event, or several short ones."""
+    """Describe one block: an event, or several short ones."""
 
     begun: int
     ended: int

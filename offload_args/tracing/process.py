@@ -1,17 +1,16 @@
-"""Traces of a whole process: those that the environment asks for, and `python -m offload_args trace`."""
+"""Traces of a whole process: by environment variables, and by `python -m offload_args trace`."""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import math
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from typing import TextIO
 
+from ..running import run_to_end, say
 from .collect import Listener, collector
 from .listeners import Log, nvtx_ranges
 from .recording import Trace
@@ -76,35 +75,35 @@ def _trace_process(file: str) -> None:
     atexit.register(write)
 
 
-_COMMAND = os.path.join(os.path.dirname(os.path.dirname(__file__)), "command")
-_RUNNERS = (os.path.join(_COMMAND, "trace.py"), "<frozen runpy>")
-
-
-def _say(text: str, file: TextIO | None) -> None:
-    """Print to a script's stderr, which may be gone: that does not change its status."""
-    if file is None:
-        return
-    try:
-        print(text, file=file, flush=True)
-    except (AttributeError, OSError, ValueError):
-        if file is sys.stderr:
-            sys.stderr = None  # Python would try again at its end, and leave with another status
-
-
 def _write(trace: Trace, save: str | None, json: str | None, stderr: TextIO | None) -> int:
     """Write the files that were asked for. Return 2 if one of them can't be written, else 0."""
     try:
         if save is not None:
             trace.save(save)
-            where = "a browser" if save.endswith(".svg") else "ui.perfetto.dev"
-            _say(f"timeline: {save} (open it in {where})", stderr)
+            where = "a browser" if save.lower().endswith(".svg") else "ui.perfetto.dev"
+            say(f"timeline: {save} (open it in {where})", stderr)
         if json is not None:
             with open(json, "w") as file:
                 file.write(trace.summary.as_json() + "\n")
     except OSError as error:
-        _say(f"trace: {error}", stderr)
+        say(f"trace: {error}", stderr)
         return 2
     return 0
+
+
+def _unwritable(file: str) -> str:
+    """Return why a file can't be written; "" if it can. A file that is there stays as it is."""
+    there = os.path.lexists(file)
+    if os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file):
+        return ""  # a pipe's reader would see its end
+    try:
+        with open(file, "a"):
+            pass
+    except OSError as error:
+        return str(error)
+    if not there:
+        os.unlink(file)
+    return ""
 
 
 def run(run_script: Callable[[], object], *, save: str | None, json: str | None, progress: bool) -> int:
@@ -112,36 +111,16 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None,
 
     save: a file for the timeline. json: a file for the summary.
     """
-    import traceback
-
-    status, me, process, stderr = 0, threading.current_thread(), os.getpid(), sys.stderr
+    for file in (save, json):
+        if file is not None and (fault := _unwritable(file)):
+            say(f"trace: {fault}; the script was not run", sys.stderr)
+            return 2
+    process, stderr = os.getpid(), sys.stderr
     trace = Trace(progress=progress)
     trace.start()
-    try:
-        run_script()
-    except SystemExit as leaving:
-        code = leaving.code
-        if code is not None and not isinstance(code, int):
-            _say(str(code), sys.stderr)
-        status = 0 if code is None else code if isinstance(code, int) else 1
-    except BaseException as error:
-        rest = error.__traceback__
-        while rest is not None and rest.tb_frame.f_code.co_filename in (__file__, *_RUNNERS):
-            rest = rest.tb_next
-        _say("".join(traceback.format_exception(type(error), error, rest)).rstrip("\n"), sys.stderr)
-        status = 1
-    finally:
-        try:
-            while others := [one for one in threading.enumerate() if one is not me and not one.daemon]:
-                others[0].join()  # as Python itself does at its end
-        except KeyboardInterrupt:
-            status = 1
-        finally:
-            trace.stop()
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # the script may have closed it
-        sys.stdout.flush()
+    status = run_to_end(run_script, trace.stop)
     if os.getpid() != process:  # a child that the script forked; the parent tells
         return status
-    _say(f"\n-- offload_args trace\n{trace.summary}", stderr)
+    say(f"\n-- offload_args trace\n{trace.summary}", stderr)
     written = _write(trace, save, json, stderr)
     return status or written

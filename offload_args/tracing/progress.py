@@ -1,7 +1,7 @@
 """Progress: a line on the terminal about the copy or wait that has been under way for long.
 
-A thread looks five times a second at what the core has under way. Nothing of it is on the way of a call, and nothing is
-drawn if stderr is not a terminal.
+A thread polls the core's current copies and waits five times a second. Nothing of it is on the way of a call, and
+nothing is drawn if stderr is not a terminal.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class _Progress:
         self._wanted: list[float] = []  # seconds, one for each begin() that was not ended
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._width = 0  # of what is drawn
+        self._width = 0  # of the line that is drawn
 
     def begin(self, seconds: float) -> None:
-        """Show what takes longer than that, until end() is called with the same seconds."""
+        """Show copies and waits that take longer than that, until end() is called with the same seconds."""
         with self._lock:
             self._wanted = [*self._wanted, seconds]
             if self._thread is None:
@@ -115,7 +115,7 @@ class _Progress:
                 self._draw(text)
 
     def _text(self) -> str:
-        """Return the line for what has been under way for longest, or "" if that is not long."""
+        """Return the line for the longest copy or wait, or "" if it is not long."""
         now = time.monotonic_ns()
         after = min(self._wanted, default=math.inf)
         found = sorted(one for one in _core.trace_under_way() if (now - one[0]) * 1e-9 > after)
@@ -131,7 +131,7 @@ class _Progress:
         return text + (f", and {len(found) - 1} {plural('other', len(found) - 1)}" if len(found) > 1 else "")
 
     def _draw(self, text: str) -> None:
-        """Replace what is drawn; the cursor stays at the beginning, so that other output replaces it."""
+        """Replace the drawn line; the cursor stays at its beginning, so that other output replaces it."""
         fd = _terminal()
         if not (text or self._width) or fd is None or not self._drawing.acquire(blocking=False):
             return

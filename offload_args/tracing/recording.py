@@ -188,11 +188,11 @@ class Trace:
         return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the timeline: as a picture if the name ends with .svg, else as JSON in the Trace Event Format.
+        """Write the timeline: as a picture if the name ends with .svg or .SVG, else as JSON in the Trace Event Format.
 
         Perfetto (ui.perfetto.dev) and chrome://tracing open the JSON.
         """
-        if os.fspath(file).endswith(".svg"):
+        if os.fspath(file).lower().endswith(".svg"):
             with open(file, "w", encoding="utf-8") as out:
                 out.write(self.timeline.svg)
             return

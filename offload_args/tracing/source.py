@@ -1,4 +1,4 @@
-"""The source of the traced program: what the arrays of a region are named, and which loops are around it.
+"""The source of the traced program: the names of a region's arrays, and the loops around it.
 
 If the source is unavailable or cannot be parsed, functions return empty results; they never raise.
 """

@@ -41,7 +41,7 @@ class Event(NamedTuple):
     batch: int  #: of a copy: how many copies went together; they share the batch's time in proportion to their bytes
     address: int  #: of a copy: its host address; 0: unknown
     failed: str  #: the failure, or ""
-    multiprocessors: int = 0  #: of a launch: those of its device
+    multiprocessors: int = 0  #: of a launch: its device has so many
 
     @property
     def seconds(self) -> float:
@@ -314,7 +314,7 @@ def _holds_packages(folder: str) -> bool:
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     """Return a loop around the place, or around the nearest caller that has one.
 
-    Of several loops it is the innermost one that does not make the array anew; if the array never changed, the
+    Among several loops it is the innermost one that does not make the array anew; if the array never changed, the
     outermost such one.
     """
     for depth, place in enumerate(copies.places):
@@ -395,7 +395,7 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
 
 
 def _advise_on_grids(events: Iterable[Event]) -> list[Advice]:
-    """Advise on kernels of which most launches had fewer blocks than half of the device's multiprocessors."""
+    """Advise on kernels whose launches mostly had fewer blocks than half of the device's multiprocessors."""
     launches: dict[tuple[str, str, tuple[Place, ...]], list[Event]] = {}
     for event in events:
         if event.multiprocessors:

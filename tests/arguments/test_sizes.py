@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -29,6 +29,34 @@ def test_sizes_that_overflow_are_refused() -> None:
         Scratch(3, "U4")
     with pytest.raises(TypeError, match=r"Scratch: shape needs whole numbers, got 2\.5"):
         Scratch(2.5)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"Scratch: order needs \"C\" or \"F\", got 'A'"):
+        Scratch(3, order="A")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(), (3,), (3, 5), (1, 4), (4, 1), (0, 3), (2, 3, 4)], ids=str)
+def test_scratch_has_the_strides_of_an_array_in_its_order(
+    shape: tuple[int, ...], order: Literal["C", "F"], device: str
+) -> None:
+    like = np.empty(shape, np.float32, order)
+    asked = Scratch(shape, np.float32, order=order)
+    named = ', order="F"' if order == "F" and len(shape) > 1 else ""
+    assert repr(asked) == f"Scratch({shape}, float32{named})"
+    with offload_args(asked, device=device) as (ds,):
+        assert ds.shape == shape
+        if like.size:
+            assert ds.strides == like.strides
+        ds.fill(2)
+        assert ds.to_host().tolist() == np.full(shape, 2.0).tolist()
+
+
+def test_a_library_by_columns_computes_into_scratch_in_fortran_order(device: str) -> None:
+    A, B, D = ramp(3, 4), ramp(4, 5), np.empty((3, 5), np.float32)
+    with offload_args(A, B, Scratch((3, 5), np.float32, order="F"), D, device=device) as (dA, dB, ds, dD):
+        blas.gemm(1.0, dA, dB, 0.0, ds)
+        assert ds.ld == 3
+        blas.geam(1.0, ds, 0.0, ds, dD)
+    np.testing.assert_allclose(D, A @ B)
 
 
 @pytest.mark.promise("T06")

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "call/service.h"
+#include "body/helper_function.h"
 #include "offload_args_cublas.h"
 #define EXPECT(test)                                     \
   do {                                                   \
@@ -29,6 +29,7 @@ int oa_begin(oa_call *call) {
     accesses[i] = call->operands[i].access;
     dtypes[i] = call->operands[i].dtype;
     call->operands[i].address = (char *)call->operands[i].pointer + 1;
+    call->operands[i].touched = 1; /* no extent below is empty */
   }
   call->handle = call;
   return OA_OK;
@@ -38,17 +39,17 @@ int oa_end(oa_call *call, int status) {
   (void)call;
   return status;
 }
-int oa_service_begin(oa_service *service, const oa_routine *routine, oa_value *values) {
+int oa_helper_begin(oa_helper_call *service, const oa_routine *routine, oa_value *values) {
   (void)service;
   (void)values;
   return oa_fail_null(routine->function, "handle");
 }
-int oa_service_end(oa_service *service, oa_value *values, int vendor_status) {
+int oa_helper_end(oa_helper_call *service, oa_value *values, int vendor_status) {
   (void)service;
   (void)values;
   return vendor_status;
 }
-int oa_service_keep(oa_service *service, oa_value *values, int at, const char *name, int64_t size) {
+int oa_helper_keep(oa_helper_call *service, oa_value *values, int at, const char *name, int64_t size) {
   (void)service;
   (void)values;
   return size > at ? OA_OK : oa_fail_null("keep", name);
@@ -64,7 +65,7 @@ int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t items
   (void)array;
   return pointer || itemsize ? OA_OK : oa_fail_null(routine->function, name);
 }
-int oa_service_destroy(const oa_routine *routine, oa_value *values, int device) {
+int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device) {
   (void)values;
   return oa_fail_null(routine->function, device ? "device" : "handle");
 }

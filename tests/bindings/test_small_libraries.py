@@ -25,8 +25,17 @@ TINY = {
         },
         "tiny_scale_batch": {
             "returns": "void",
-            "parameters": [["m", "int"], ["n", "int"], ["by", "double"], ["A", "const double *"], ["ld", "int"]]
-            + [["stride_a", "int64_t"], ["C", "double *"], ["stride_c", "int64_t"], ["count", "int"]],
+            "parameters": [
+                ["m", "int"],
+                ["n", "int"],
+                ["by", "double"],
+                ["A", "const double *"],
+                ["ld", "int"],
+                ["stride_a", "int64_t"],
+                ["C", "double *"],
+                ["stride_c", "int64_t"],
+                ["count", "int"],
+            ],
         },
         "tiny_shift": {"returns": "void", "parameters": [["n", "int"], ["by", "float"], ["x", "float *"]]},
         "tiny_sum": {"returns": "double", "parameters": [["n", "int"], ["x", "const double *"]]},
@@ -125,7 +134,7 @@ parameters = { n = "size", by = "scalar", x = "inout elements(n)" }
 
 
 def made(folder: Path) -> list[roles.Library]:
-    """Returns the three libraries, read from files as the build reads them."""
+    """Return the three libraries, read from files as the build reads them."""
     for name in ("api", "roles"):
         (folder / name).mkdir()
     for name, api in {"tiny": TINY, "lanes": LANES, "held": HELD}.items():
@@ -161,7 +170,8 @@ def test_what_a_library_lacks_is_not_offered(tmp_path: Path) -> None:
         ("argument", "host"),
         ("none", "host"),
     ]
-    record = {one.name: emit.record(one) for library in (tiny, lanes, held) for one in library.functions}
-    assert record["negate"] == "size:n inout:x:f32"  # the core passes the stream
-    assert record["scale"] == "size:n scalar:by:f32 inout:x:f32"
+    record = {one.name: emit.record(library, one) for library in (tiny, lanes, held) for one in library.functions}
+    n, x = emit.Role("size", "n"), emit.Role("inout", "x", "f32")
+    assert record["negate"] == [n, x]  # the core passes the stream
+    assert record["scale"] == [n, emit.Role("scalar", "by", "f32"), x]
     assert not held.has_device_form(held.functions[0]) and tiny.has_device_form(tiny.functions[1])

@@ -16,7 +16,7 @@ from bindings import __main__ as workshop  # noqa: E402
 
 
 def declared(*parameters: str) -> dict[str, Any]:
-    """Returns a function of the header, from "type name"."""
+    """Return a function of the header, from "type name"."""
     return {"returns": "v_status_t", "parameters": [one.rsplit(" ", 1)[::-1] for one in parameters]}
 
 
@@ -149,7 +149,7 @@ reason = "takes a host callback"
 
 
 def checked(folder: Path, text: str) -> list[str]:
-    """Returns what --check says of a folder with this roles file, but for the report that it lacks."""
+    """Return what --check says of a folder with this roles file, but for the report that it lacks."""
     for name in ("api", "roles"):
         (folder / name).mkdir()
     (folder / "api" / "vendor.json").write_text(json.dumps(API))
@@ -172,7 +172,7 @@ WRONG = [
     (IN_A, "A = 3", "A: 3 is not a text"),
     (IN_A, 'A = "In matrix(m, n, lda)"', "'In matrix(m, n, lda)' is not a role"),
     (IN_A, 'A = "out matrix(m, n, lda)"', "A: labelled out, but its type is const float *"),
-    (IN_A, 'A = "in matrix(m, n, lda); despite const"', "'despite const' is not understood"),
+    (IN_A, 'A = "in matrix(m, n, lda); despite const"', "whatever despite const says"),
     (IN_A, 'A = "in matrix(m, n, lda); overwrites if by == 0"', "'overwrites if by == 0' is not understood"),
     (IN_A, 'A = "in matrix(m, n, lda); becomes matrix(n, m, lda)"', "'becomes matrix(n, m, lda)' is not understood"),
     (IN_A, 'A = "in matrix(m, n, lda); may repeat"', "'may repeat' is not understood"),
@@ -309,7 +309,9 @@ WRONG = [
     ('functions = "', 'functions = "(', "is not a pattern"),
     ('"host in bytes(n)"', '"in bytes(n); at least v_size(("', "'at least v_size((' is not understood"),
     ('"host in bytes(n)"', '"in bytes(n); may be states"', "'may be states' is not understood"),
-    ("[family.sum]\n", '[family.sum]\nwritten = "oa_nothing"\n', "written: csrc/call/matmul.h has no oa_nothing"),
+    ("[family.sum]\n", '[family.sum]\nwritten = "oa_nothing"\n', "written: csrc/body/cublaslt.h has no oa_nothing"),
+    ("[family.sum]\n", '[family.sum]\ncalled_by = "oa_call_{name}"\n', "called_by: csrc/body/rotmg.h has no oa_call_s"),
+    ("[family.sum]\n", '[family.sum]\ncalled_by = "oa_call_drotmg"\n', "called_by: that is for libraries that run on"),
     ("[family.sum]\n", '[family.sum]\nolder = { summ = "add" }\n', "older summ: bind has no such name"),
     ("[find]", '[also]\nincc = "inc"\n[find]', "[also] incc: no function has it"),
     ("[find]", 'workspace = "_size"\n[find]', "workspace: no function's name ends with '_size'"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.vendor import Vendor
 from offload_args import Device, In, Out, Scratch, blas, cblas, offload_args
 from offload_args._core import repeat
 from offload_args.errors import (
@@ -25,8 +26,15 @@ def numbers(*shape: int) -> Any:
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((5, 3, 4), (5, 4, 2)), ((1, 3, 4), (5, 4, 2)), ((5, 3, 4), (1, 4, 2)), ((3, 4), (5, 4, 2)), ((5, 3, 4), (4, 2))]
-    + [((3, 4), (4, 2)), ((1, 3, 4), (1, 4, 2))],
+    [
+        ((5, 3, 4), (5, 4, 2)),
+        ((1, 3, 4), (5, 4, 2)),
+        ((5, 3, 4), (1, 4, 2)),
+        ((3, 4), (5, 4, 2)),
+        ((5, 3, 4), (4, 2)),
+        ((3, 4), (4, 2)),
+        ((1, 3, 4), (1, 4, 2)),
+    ],
 )
 def test_gemm_broadcasts_the_first_axis_as_matmul(device: str, a: Any, b: Any) -> None:
     A, B, C = numbers(*a), numbers(*b), np.full((5, 3, 2), np.nan)
@@ -118,9 +126,20 @@ def test_matrices_of_an_output_that_lie_within_each_other_are_refused(device: st
 def test_a_refused_sum_of_matrices_leaves_c_as_it_was(device: str) -> None:
     A, C = numbers(3, 4), numbers(3, 4)
     with offload_args(A, C, device=device) as (dA, dC):
-        for B, error in [(dC, AliasError), (dA, TypeError)]:
-            with pytest.raises(error):
-                blas.geam(1.0, dA, 1j if B is dA else 1.0, B, dC)
+        with pytest.raises(TypeError):
+            blas.geam(1.0, dA, 1j, dA, dC)
+        for part, trans in ((dC[:2, :2], "T"), (dC[:2, 1:3], "N"), (dC[1:, :2], "N")):  # of C[:2, :2]
+            with pytest.raises(AliasError):
+                blas.geam(1.0, dA[:2, :2], 2.0, part, dC[:2, :2], trans_b=trans)
+            with pytest.raises(AliasError):
+                blas.geam(2.0, part, 1.0, dA[:2, :2], dC[:2, :2], trans_a=trans)
+            with pytest.raises(AliasError):
+                blas.geam(2.0, dC[:2, :2], 1.0, part, dC[:2, :2], trans_b=trans)
+        for side in "LR":
+            with pytest.raises(AliasError):
+                blas.dgmm(dC[:2, 1:3], dA[0, :2], dC[:2, :2], side=side)
+            with pytest.raises(AliasError):
+                blas.dgmm(dC[:2, :2], dC[:2, 0], dC[:2, :2], side=side)
         with pytest.raises(AliasError):
             blas.dgmm(dA, dC[0], dC, side="R")
         with pytest.raises(ArgumentError, match=r"^blas\.geam: B has shape \(3, 4\), needs \(4, 3\) for C of shape"):
@@ -130,6 +149,61 @@ def test_a_refused_sum_of_matrices_leaves_c_as_it_was(device: str) -> None:
         with pytest.raises(ArgumentError, match=r"^blas\.dgmm: A and C need the same order, got A F, C C"):
             blas.dgmm(dA[:3, :3].T, dA[0, :3], dC[:, :3])
     np.testing.assert_array_equal(C, numbers(3, 4))
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_sums_of_matrices_are_made_in_the_memory_of_one(device: str, dtype: str, order: Any, on_device: bool) -> None:
+    rng = np.random.default_rng(5)
+    A, B = (np.array(rng.integers(-3, 4, (5, 6)), dtype, order=order) for _ in range(2))
+    A, B = A[:3, :4], B[:3, :4]
+    a, b, T = A.copy(), B.copy(), np.array(B.T, order=order)
+    two, three = np.array([2], dtype), np.array([3], dtype)
+    with offload_args(A, In(B), In(T), two, three, device=device) as (dA, dB, dT, *factors):
+        alpha, beta = factors if on_device else (2, 3)
+        blas.geam(alpha, dA, beta, dB, dA)
+        blas.geam(alpha, dB, beta, dA, dA)
+        blas.geam(alpha, dT, beta, dA[:, :], dA, trans_a="T")
+        blas.geam(alpha, dA, beta, dA, dA)
+    expected = 2 * b + 3 * (2 * b + 3 * (2 * a + 3 * b))
+    np.testing.assert_array_equal(A, 5 * expected)
+    A[...] = np.nan
+    with offload_args(A, In(B), device=device) as (dA, dB):
+        blas.geam(0, dA, 1, dB, dA)
+    np.testing.assert_array_equal(A, b)
+
+
+@pytest.mark.parametrize("step", [1, -1, 2, -2])
+@pytest.mark.parametrize("side", "LR")
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_a_diagonal_multiplies_a_matrix_in_its_own_memory(
+    device: str, dtype: str, order: Any, side: str, step: int
+) -> None:
+    rng = np.random.default_rng(6)
+    A = np.array(rng.integers(-3, 4, (5, 6)), dtype, order=order)[:3, 1:5]
+    x = rng.integers(1, 4, abs(step) * A.shape["LR".index(side)]).astype(dtype)[::step]
+    a = A.copy()
+    with offload_args(A, In(x.base), device=device) as (dA, dx):
+        blas.dgmm(dA, dx[::step], dA[:, :], side=side)
+    np.testing.assert_array_equal(A, x[:, None] * a if side == "L" else a * x)
+
+
+def test_cublas_and_rocblas_sum_and_scale_in_place_and_by_one_number(device: str) -> None:
+    library, op = Vendor(device).module, Vendor(device).op
+    if not hasattr(library, "dgeam"):  # CBLAS has none: blas makes them of others
+        return
+    A, B, x = np.array(numbers(3, 4), order="F"), np.array(numbers(4, 3), order="F"), np.array([2.0, 9.0])
+    a, b = A.copy(), B.copy()
+    with offload_args(A, B, In(x), device=device) as (dA, dB, dx):
+        library.dgeam(op["N"], op["T"], 3, 4, 2.0, dA, 3, 1.0, dB, 4, dA, 3)
+        library.dgeam(op["T"], op["N"], 3, 4, 1.0, dB, 4, 1.0, dA, 3, dA, 3)
+        library.ddgmm(Vendor(device).side["L"], 3, 4, dA, 3, dx, 0, dA, 3)
+        with pytest.raises(AliasError, match=r"geam: C is written and overlaps B"):
+            library.dgeam(op["N"], op["T"], 3, 3, 2.0, dA, 3, 1.0, dB, 4, dB, 4)
+    np.testing.assert_array_equal(A, 2 * (2 * a + 2 * b.T))
+    np.testing.assert_array_equal(B, b)
 
 
 def test_a_matrix_whose_factor_is_zero_is_not_read(device: str) -> None:

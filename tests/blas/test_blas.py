@@ -1,9 +1,8 @@
-"""The portable BLAS on every device: every function in every order and stride, for s, d, c, z; and its refusals."""
+"""The portable BLAS on every device: every function in every order and stride, for s, d, c, z."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from itertools import product
 from typing import Any
 
@@ -14,13 +13,9 @@ from helpers import reference as ref
 from helpers.vendor import CANARY, SHARES, Array, Cases, Operand, Routine, Turn, close_gemm, close_symm, number
 from offload_args import Device, In, Out, Scratch, blas, offload_args, testing
 from offload_args.errors import (
-    AliasError,
     ArgumentError,
     DirectionError,
     DTypeError,
-    HostPointerError,
-    StalePointerError,
-    WrongDeviceError,
 )
 
 CASES = Cases()
@@ -777,125 +772,7 @@ def test_a_call_that_writes_nothing_leaves_the_hosts_bytes(device: str) -> None:
     assert (C.tobytes(), y.tobytes()) == before
 
 
-# -- refusals --------------------------------------------------------------------------------------------------------
-def refusing(error: type[Exception], text: str) -> AbstractContextManager[Any]:
-    return pytest.raises(error, match=text)
-
-
-Call = Callable[[Any, Any, Any], object]
-
-# Calls on A (3, 5), x (5,) and y (3,), each with the text of its error.
-SHAPE_ERRORS: list[tuple[Call, str]] = [
-    (lambda A, x, y: blas.gemv(1, A, y, 0, y), r"gemv: x has shape \(3,\), needs \(5,\) for A of shape \(3, 5\)"),
-    (lambda A, x, y: blas.gemv(1, A, x, 0, x), r"gemv: y has shape \(5,\), needs \(3,\) for A of shape \(3, 5\)"),
-    (lambda A, x, y: blas.gemv(1, A, x, 0, y, trans="T"), r'gemv: x has shape \(5,\), needs \(3,\) .* trans="T"'),
-    (lambda A, x, y: blas.ger(1, x, y, A), r"ger: x has shape \(5,\), needs \(3,\)"),
-    (lambda A, x, y: blas.axpy(1, x, y), r"axpy: y has shape \(3,\), needs \(5,\) as x has"),
-    (lambda A, x, y: blas.axpy(1, A, y), r"axpy: x has shape \(3, 5\), needs 1 dimension; .* such as x\[0\]"),
-    (lambda A, x, y: blas.gemv(1, x, x, 0, y), r"gemv: A has shape \(5,\), needs 2 dimensions; pass A\[:, None\]"),
-    (lambda A, x, y: blas.nrm2(A), r"nrm2: x has shape \(3, 5\), needs 1 dimension"),
-    (lambda A, x, y: blas.symv(1, A, x, 0, y), r"symv: A has shape \(3, 5\), needs \(3, 3\) as a square matrix"),
-    (lambda A, x, y: blas.trsv(A[:, :3], x), r"trsv: x has shape \(5,\), needs \(3,\) for A of shape \(3, 3\)"),
-    (lambda A, x, y: blas.gemm(1, A, A, 0, A), r"gemm: A has shape|gemm: B has shape \(3, 5\), needs \(5, 5\)"),
-    (lambda A, x, y: blas.gemm(1, A, A.T, 0, A), r"gemm: B has shape \(5, 3\), needs \(5, 5\) for C of"),
-    (lambda A, x, y: blas.symm(1, A, A, 0, A), r"symm: A has shape \(3, 5\), needs \(3, 3\) for C of"),
-    (lambda A, x, y: blas.syrk(1, A, 0, A), r"syrk: C has shape \(3, 5\), needs \(3, 3\)"),
-    (lambda A, x, y: blas.syrk(1, A, 0, A[:2, :2]), r"syrk: A has shape \(3, 5\), needs \(2, 5\) for C of"),
-    (lambda A, x, y: blas.syr2k(1, A, A.T, 0, A[:, :3]), r"syr2k: B has shape \(5, 3\), needs \(3, 5\) as A has"),
-    (lambda A, x, y: blas.trsm(1, A, A), r"trsm: A has shape \(3, 5\), needs \(3, 3\) for B of"),
-    (lambda A, x, y: blas.gemv(1, A, x, 0, y, trans="X"), r'gemv: trans must be "N" or "T" or "C", got \'X\''),
-    (lambda A, x, y: blas.trsm(1, A[:, :3], A, side="l"), r'trsm: side must be "L" or "R", got \'l\''),
-    (lambda A, x, y: blas.trmv(A[:, :3], y, uplo="x"), r'trmv: uplo must be "U" or "L", got \'x\''),
-    (lambda A, x, y: blas.trmv(A[:, :3], y, diag="X"), r'trmv: diag must be "N" or "U", got \'X\''),
-    (
-        lambda A, x, y: blas.gemv(1, A[:, ::2], y, 0, y),
-        r"gemv: A has shape \(3, 3\) and strides .*ascontiguousarray\(A\)",
-    ),
-    (
-        lambda A, x, y: blas.gemv(1, A[::-1], x, 0, y),
-        r"gemv: A has shape \(3, 5\) and strides .*ascontiguousarray\(A\)",
-    ),
-    (lambda A, x, y: blas.syr(1, y, A), r"syr: A has shape \(3, 5\), needs \(3, 3\) as a square matrix"),
-    (lambda A, x, y: blas.her2(1, y, x, A[:, :3]), r"her2: y has shape \(5,\), needs \(3,\) for A of shape \(3, 3\)"),
-    (
-        lambda A, x, y: blas.gbmv(1, A.T, y, 0, y, kl=1, ku=1),
-        r"gbmv: ab has shape \(5, 3\), needs \(3, 3\) for kl=1 and ku=1",
-    ),
-    (lambda A, x, y: blas.gbmv(1, A.T, y, 0, y, kl=-1, ku=5), "gbmv: kl and ku need to be at least 0, got -1 and 5"),
-    (
-        lambda A, x, y: blas.gbmv(1, A, y, 0, x, kl=1, ku=1),
-        r'gbmv: x has shape \(3,\), needs \(5,\) for ab of shape \(3, 5\) and trans="N"',
-    ),
-    (
-        lambda A, x, y: blas.gbmv(1, A, x, 0, y, kl=1, ku=1),
-        r"gbmv: ab has shape \(3, 5\) and strides \(40, 8\), needs Fortran order.*numpy\.asfortranarray\(ab\)",
-    ),
-    (
-        lambda A, x, y: blas.gbmv(1, A.T[::-1], y, 0, x, kl=2, ku=2),
-        r"gbmv: ab has shape \(5, 3\) and strides .*numpy\.asfortranarray\(ab\)",
-    ),
-    (lambda A, x, y: blas.sbmv(1, A.T, x, 0, x), r"sbmv: ab has shape \(5, 3\), needs \(5, 5\) for x of shape \(5,\)"),
-    (lambda A, x, y: blas.hbmv(1, A, x, 0, y), r"hbmv: y has shape \(3,\), needs \(5,\) as x has"),
-    (lambda A, x, y: blas.tbsv(A[:, :-1], x), r"tbsv: ab has shape \(3, 4\), needs \(3, 5\) for x of shape \(5,\)"),
-    (lambda A, x, y: blas.tbmv(A[:0], x), r"tbmv: ab has shape \(0, 5\), needs \(1, 5\) for x of shape \(5,\)"),
-    (lambda A, x, y: blas.tbmv(x, x), r"tbmv: ab has shape \(5,\), needs 2 dimensions"),
-    (lambda A, x, y: blas.spmv(1, x, y, 0, y), r"spmv: ap has shape \(5,\), needs \(6,\) for x of shape \(3,\)"),
-    (lambda A, x, y: blas.tpsv(x, y), r"tpsv: ap has shape \(5,\), needs \(6,\) for x of shape \(3,\)"),
-    (lambda A, x, y: blas.hpr2(1, y, x, y), r"hpr2: y has shape \(5,\), needs \(3,\) as x has"),
-    (
-        lambda A, x, y: blas.tpmv(A[:, 0], x[:2]),
-        r"tpmv: ap has strides \(40,\), needs \(8,\), .*numpy\.ascontiguousarray\(ap\)",
-    ),
-    (lambda A, x, y: blas.tpmv(A, x), r"tpmv: ap has shape \(3, 5\), needs 1 dimension"),
-    (lambda A, x, y: blas.tbmv(A, x, trans="X"), r'tbmv: trans must be "N" or "T" or "C", got \'X\''),
-    (lambda A, x, y: blas.rotm(y, y, x[:4]), r"rotm: param has shape \(4,\), needs \(5,\) for a flag and H"),
-    (lambda A, x, y: blas.rotm(y, y, x[::-1]), r"rotm: param has strides \(-8,\), needs \(8,\)"),
-    (lambda A, x, y: blas.rotmg(x[:1], x[1:2], x[2:3], x[3:4], y), r"rotmg: param has shape \(3,\), needs \(5,\)"),
-    (
-        lambda A, x, y: blas.rotg(x[:1], x[1:3], y[:1], y[1:2]),
-        r"rotg: b has shape \(2,\), needs one element; .*b\[0:1\]",
-    ),
-]
-
-
-@pytest.mark.parametrize("index", range(len(SHAPE_ERRORS)))
-def test_operands_that_do_not_fit_are_named_before_the_call(device: str, index: int) -> None:
-    call, text = SHAPE_ERRORS[index]
-    A, x, y = np.zeros((3, 5)), np.zeros(5), np.zeros(3)
-    before = Device(device).counters
-    with offload_args(A, x, y, device=device) as pointers, refusing(ArgumentError, "^blas." + text):
-        call(*pointers)
-    after = Device(device).counters
-    assert (after.calls, after.bytes_up) == (before.calls, before.bytes_up)
-
-
-def test_bands_and_packed_triangles_of_the_fewest_elements(device: str) -> None:
-    x, y, param = np.ones(4), np.zeros(4), np.array([-1.0, 0, 1, 1, 0])
-    ab, ap = np.ones((3, 4), order="F"), np.ones(10)
-    with offload_args(In(ab), ap, x, y, param, device=device) as (d_ab, d_ap, dx, dy, d_param):
-        calls: list[tuple[Any, Any, Any]] = [
-            (lambda ab: blas.gbmv(1, ab, dx, 0, dy, kl=1, ku=1), d_ab, d_ab[:, :-1]),
-            (lambda ab: blas.gbmv(1, ab, dx, 0, dy, kl=1, ku=1), d_ab, d_ab[:-1]),
-            (lambda ab: blas.sbmv(1, ab, dx, 0, dy), d_ab, d_ab[:, :-1]),
-            (lambda ab: blas.hbmv(1, ab, dx, 0, dy), d_ab, d_ab[:, :-1]),
-            (lambda ab: blas.tbmv(ab, dx), d_ab, d_ab[:, :-1]),
-            (lambda ab: blas.tbsv(ab, dx), d_ab, d_ab[:, :-1]),
-            (lambda ap: blas.spmv(1, ap, dx, 0, dy), d_ap, d_ap[:-1]),
-            (lambda ap: blas.hpmv(1, ap, dx, 0, dy), d_ap, d_ap[:-1]),
-            (lambda ap: blas.tpmv(ap, dx), d_ap, d_ap[:-1]),
-            (lambda ap: blas.tpsv(ap, dx), d_ap, d_ap[:-1]),
-            (lambda ap: blas.spr(1, dx, ap), d_ap, d_ap[:-1]),
-            (lambda ap: blas.hpr(1, dx, ap), d_ap, d_ap[:-1]),
-            (lambda ap: blas.spr2(1, dx, dx, ap), d_ap, d_ap[:-1]),
-            (lambda ap: blas.hpr2(1, dx, dx, ap), d_ap, d_ap[:-1]),
-            (lambda param: blas.rotm(dx, dy, param), d_param, d_param[:-1]),
-        ]
-        for call, enough, less in calls:
-            with refusing(ArgumentError, r"^blas\.\w+: (ab|ap|x|param) has shape .*, needs "):
-                call(less)
-            call(enough)
-
-
+# -- stored forms, orders and scalars ---------------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_a_band_by_rows_is_passed_as_the_transpose(device: str, dtype: Any) -> None:
     m, n, kl, ku = 5, 4, 2, 1
@@ -928,139 +805,6 @@ def test_a_rotation_is_made_and_applied_on_the_device(device: str) -> None:
     np.testing.assert_allclose(ab[0], 5)
 
 
-def test_a_host_array_where_a_pointer_belongs(device: str) -> None:
-    A, x, y = np.zeros((3, 5)), np.zeros(5), np.zeros(3)
-    with offload_args(A, x, y, device=device) as (dA, dx, dy):
-        text = (
-            r"^blas\.gemv: x needs a DevicePtr, got numpy\.ndarray; lend it first: with offload_args\(x\) as \(dx,\)$"
-        )
-        with refusing(HostPointerError, text):
-            blas.gemv(1, dA, x, 0, dy)  # type: ignore[arg-type]
-        with refusing(HostPointerError, r"^blas\.gemv: A needs a DevicePtr, got numpy\.ndarray"):
-            blas.gemv(1, A, dx, 0, dy)  # type: ignore[arg-type]
-        with refusing(HostPointerError, r"^blas\.nrm2: x needs a DevicePtr, got int"):
-            blas.nrm2(140)  # type: ignore[arg-type]
-        with refusing(HostPointerError, r"^blas\.gemm: C needs a DevicePtr, got NoneType"):
-            blas.gemm(1, dA, dA.T, 0, None)  # type: ignore[arg-type]
-
-
-def test_dtypes_that_differ_or_that_blas_does_not_take(device: str) -> None:
-    A, x, y = np.zeros((3, 5)), np.zeros(5, np.float32), np.zeros(3)
-    halves, whole = np.zeros(3, np.float16), np.zeros(3, np.int32)
-    with offload_args(A, x, y, halves, whole, device=device) as (dA, dx, dy, d_halves, d_whole):
-        with refusing(DTypeError, r"^blas\.gemv: x is float32, needs A's float64; "):
-            blas.gemv(1, dA, dx, 0, dy)
-        with refusing(DTypeError, r"^blas\.axpy: y is float64, needs x's float32; "):
-            blas.axpy(1, dx[:3], dy)
-        takes = "float32 or float64 or complex64 or complex128"
-        for pointer, name in [(d_halves, "float16"), (d_whole, "int32")]:
-            with refusing(DTypeError, rf"^blas\.scal: x needs {takes}, got {name}"):
-                blas.scal(2, pointer)
-        with refusing(DTypeError, "result"):
-            blas.nrm2(dy, result=dx[:1])
-        with refusing(TypeError, "alpha needs a real number"):
-            blas.scal(1j, dy)
-
-
-def square(name: str) -> tuple[Call, int]:
-    """A function as a call of its operands alone, and how many it has."""
-    calls: dict[str, tuple[Any, int]] = {
-        "axpy": (lambda x, y: blas.axpy(1, x, y), 2),
-        "scal": (lambda x: blas.scal(1, x), 1),
-        "rot": (lambda x, y: blas.rot(x, y, 1, 0), 2),
-        "gemv": (lambda A, x, y: blas.gemv(1, A, x, 0, y), 3),
-        "ger": (lambda x, y, A: blas.ger(1, x, y, A), 3),
-        "gerc": (lambda x, y, A: blas.gerc(1, x, y, A), 3),
-        "symv": (lambda A, x, y: blas.symv(1, A, x, 0, y), 3),
-        "hemv": (lambda A, x, y: blas.hemv(1, A, x, 0, y), 3),
-        "gemm": (lambda A, B, C: blas.gemm(1, A, B, 0, C), 3),
-        "gemm_strided_batched": (lambda A, B, C: blas.gemm_strided_batched(1, A, B, 0, C), 3),
-        "gemm_batched": (lambda A, B, C: blas.gemm_batched(1, [A], [B], 0, [C]), 3),
-        "trsm_batched": (lambda A, B: blas.trsm_batched(1, [A], [B]), 2),
-        "geam": (lambda A, B, C: blas.geam(1, A, 1, B, C), 3),
-        "dgmm": (blas.dgmm, 3),
-        "symm": (lambda A, B, C: blas.symm(1, A, B, 0, C), 3),
-        "hemm": (lambda A, B, C: blas.hemm(1, A, B, 0, C), 3),
-        "syrk": (lambda A, C: blas.syrk(1, A, 0, C), 2),
-        "herk": (lambda A, C: blas.herk(1, A, 0, C), 2),
-        "syr2k": (lambda A, B, C: blas.syr2k(1, A, B, 0, C), 3),
-        "her2k": (lambda A, B, C: blas.her2k(1, A, B, 0, C), 3),
-        "trmm": (lambda A, B: blas.trmm(1, A, B), 2),
-        "trsm": (lambda A, B: blas.trsm(1, A, B), 2),
-        "rotg": (lambda a, b, s: blas.rotg(a, b, s, s), 3),
-        "rotm": (lambda x, y: blas.rotm(x, y, [-2, 0, 0, 0, 0]), 2),
-        "rotmg": (blas.rotmg, 5),
-        "gbmv": (lambda ab, x, y: blas.gbmv(1, ab, x, 0, y, kl=1, ku=0), 3),
-    }
-    function = getattr(blas, name)
-    if name in ("sbmv", "hbmv", "spmv", "hpmv"):
-        return lambda A, x, y: function(1, A, x, 0, y), 3
-    if name in ("syr", "her", "spr", "hpr"):
-        return lambda x, A: function(1, x, A), 2
-    if name in ("syr2", "her2", "spr2", "hpr2"):
-        return lambda x, y, A: function(1, x, y, A), 3
-    two = name in ("copy", "swap", "dot", "dotu", "dotc", "trmv", "trsv", "tbmv", "tbsv", "tpmv", "tpsv")
-    return calls.get(name, (function, 2 if two else 1))
-
-
-# The operands that are matrices ("A"), batches ("B") and 0-d ("0") of the functions that have other ones than vectors.
-MATRICES_OF = {
-    **dict.fromkeys("gemv symv hemv trmv trsv gbmv sbmv hbmv tbmv tbsv".split(), "A"),
-    **dict.fromkeys("ger gerc syr2 her2".split(), "..A"),
-    **dict.fromkeys("syr her".split(), ".A"),
-    "gemm_strided_batched": "BBB",
-    "dgmm": "A.A",
-    "rotg": "000",
-    "rotmg": "0000.",
-}
-LEVEL_3 = "gemm gemm_batched trsm_batched geam symm hemm syrk herk syr2k her2k trmm trsm".split()
-
-
-@pytest.mark.parametrize("size", [2, 0])
-@pytest.mark.parametrize("name", blas.__all__)
-def test_a_dtype_that_blas_does_not_take_is_named_for_every_operand(device: str, name: str, size: int) -> None:
-    call, count = square(name)
-    wrong = [np.int32, np.int64, np.uint8, np.bool_, np.float16, np.float32]
-    shapes = [
-        (size, size) if name in LEVEL_3 or kind == "A" else {"0": (), "B": (3, size, size)}.get(kind, (size,))
-        for kind in MATRICES_OF.get(name, "").ljust(count, ".")[:count]
-    ]
-    right = [np.ones(shape) for shape in shapes]
-    for at, dtype in product(range(count), wrong):
-        if dtype == np.float32 and count == 1:
-            continue  # that it takes
-        arrays = [array.astype(dtype) if i == at else array for i, array in enumerate(right)]
-        with (
-            offload_args(*arrays, device=device) as pointers,
-            refusing(DTypeError, rf"^blas\.{name}: \w+ (needs|is) .*{np.dtype(dtype).name}"),
-        ):
-            call(*pointers)
-        takes_half = device.startswith("cuda") and name in ("gemm", "gemm_strided_batched")
-        if dtype != np.float32 and not (takes_half and dtype == np.float16):
-            arrays = [array.astype(dtype) for array in right]
-            with offload_args(*arrays, device=device) as pointers, refusing(DTypeError, rf"^blas\.{name}: \w+ needs"):
-                call(*pointers)
-
-
-@pytest.mark.parametrize("option", [None, 1, [], {}, b"N", "n"])
-def test_an_option_that_is_no_letter_of_blas_is_named(device: str, option: Any) -> None:
-    with offload_args(np.ones((2, 2)), np.ones(2), np.ones(2), device=device) as (dA, dx, dy):
-        for call, name in [
-            (lambda: blas.gemv(1, dA, dx, 0, dy, trans=option), "trans"),
-            (lambda: blas.trmv(dA, dx, uplo=option), "uplo"),
-            (lambda: blas.symv(1, dA, dx, 0, dy, uplo=option), "uplo"),
-            (lambda: blas.trsm(1, dA, dA, diag=option), "diag"),
-            (lambda: blas.symm(1, dA, dA, 0, dA, side=option), "side"),
-            (lambda: blas.syrk(1, dA, 0, dA, trans=option), "trans"),
-            (lambda: blas.gbmv(1, dA, dx, 0, dy, kl=1, ku=0, trans=option), "trans"),
-            (lambda: blas.her(1, dx, dA, uplo=option), "uplo"),
-            (lambda: blas.tpmv(dx, dy, diag=option), "diag"),
-            (lambda: blas.gemm(1, dA, dA, 0, dA, trans_b=option), "trans_b"),
-        ]:
-            with refusing(ArgumentError, rf'{name} must be ".*, got '):
-                call()
-
-
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_a_complex_vector_is_scaled_by_a_real_number_on_the_device(device: str, dtype: Any) -> None:
     x = np.array([1 + 2j, -3j, 4], dtype)
@@ -1070,7 +814,7 @@ def test_a_complex_vector_is_scaled_by_a_real_number_on_the_device(device: str, 
     with offload_args(x, real, np.array(0.5j, dtype), other, device=device) as (dx, d_real, d_complex, d_other):
         blas.scal(d_real, dx[::-1])
         blas.scal(d_complex, dx)
-        with refusing(DTypeError, f"alpha needs a DevicePtr.{real.dtype.name}., got"):
+        with pytest.raises(DTypeError, match=f"alpha needs a DevicePtr.{real.dtype.name}., got"):
             blas.scal(d_other, dx)
     np.testing.assert_allclose(x, expected)
 
@@ -1115,52 +859,6 @@ def test_a_host_zero_beside_a_scalar_on_the_device_is_a_zero(device: str, dtype:
     zero_there = np.zeros((), dtype)
     with offload_args(A, x, alpha, Out(y), zero_there, device=device) as (dA, dx, d_alpha, dy, d_zero):
         for beta in (1, d_zero):
-            with refusing(DirectionError, "y was lent as Out"):
+            with pytest.raises(DirectionError, match="y was lent as Out"):
                 blas.gemv(d_alpha, dA, dx, beta, dy)
         blas.gemv(d_alpha, dA, dx, 0, dy)
-
-
-def test_orders_that_no_call_can_express(device: str) -> None:
-    A = np.zeros((3, 3), np.complex128)
-    x = np.zeros(3, np.complex128)
-    F = np.asfortranarray(A)
-    with offload_args(A, F, x, x + 1, device=device) as (dA, dF, dx, dy):
-        if device.startswith(("cuda", "hip")):  # CBLAS has row-major order
-            text = r"^blas\.gemv: x has a stride of -1 elements, needs a positive one .*order=\"F\"$"
-            with refusing(ArgumentError, text):
-                blas.gemv(1, dA, dx[::-1], 0, dy, trans="C")
-        with refusing(ArgumentError, r"^blas\.gemm: .*needs the order of C, got A F, B F, C C; .*order=\"F\""):
-            blas.gemm(1, dF, dF, 0, dA, trans_a="C")
-        with refusing(ArgumentError, r"^blas\.symm: B and C need the same order, got A F, B F, C C"):
-            blas.symm(1, dF, dF, 0, dA)
-        with refusing(ArgumentError, r"^blas\.hemm: A and B and C need the same order, got A F, B C, C C"):
-            blas.hemm(1, dF, dA, 0, dA)
-        with refusing(ArgumentError, r"^blas\.herk: A and C need the same order, got A F, C C"):
-            blas.herk(1, dF, 0, dA)
-        with refusing(ArgumentError, r"^blas\.her2k: A and B and C need the same order"):
-            blas.her2k(1, dF, dF, 0, dA)
-        with refusing(ArgumentError, r"^blas\.trsm: .*trans=\"C\" needs the order of B, got A F, B C"):
-            blas.trsm(1, dF, dA, trans="C")
-        with refusing(ArgumentError, r'^blas\.syrk: trans must be "N" or "T" for complex128, got "C"; herk'):
-            blas.syrk(1, dF, 0, dA, trans="C")
-        with refusing(ArgumentError, r'^blas\.herk: trans must be "N" or "C" for complex128, got "T"; syrk'):
-            blas.herk(1, dA, 0, dA, trans="T")
-
-
-@pytest.mark.promise("T14", "T37")
-def test_refusals_of_the_vendors_call_come_through(device: str) -> None:
-    A, x, y = np.ones((3, 5)), np.ones(5), np.ones(3)
-    with offload_args(In(A), x, In(y), device=device) as (dA, dx, dy):
-        with refusing(DirectionError, "gemv: y"):
-            blas.gemv(1, dA, dx, 0, dy)
-        with refusing(AliasError, "gemv: "):
-            blas.gemv(1, dA[:, :3], dx[:3], 0, dx[1:4])
-    with refusing(StalePointerError, "gemv: "):
-        blas.gemv(1, dA, dx, 0, dy)
-    other = "sim:1" if device.startswith("sim") else "sim:0"
-    with (
-        offload_args(A, device=device) as (dA,),
-        offload_args(x, y, device=other) as (dx, dy),
-        refusing(WrongDeviceError, r"gemv: "),
-    ):
-        blas.gemv(1, dA, dx, 0, dy)

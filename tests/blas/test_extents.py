@@ -55,6 +55,7 @@ class Draw(NamedTuple):
     n_w: int  # size of w
     call: Callable[[Any, Any, Any], None]  # with pointers to A, v, w
     expected: Callable[[Array, Array, Array], Any]  # of the dense values of A, v and w: the written values, dense
+    unused: bool = False  # A is all diagonal, which counts as ones
 
 
 def dense(places: Places, memory: Array, shape: tuple[int, int]) -> Array:
@@ -87,7 +88,7 @@ class Random:
         fill, op, unit = self.vendor.uplo[uplo], self.vendor.op[trans], self.vendor.diag[diag]
         function = getattr(self.library, "d" + name)
         is_unit = diag == "U"
-        left_out = is_unit and n > 1  # if there is nothing else, the diagonal counts as touched
+        left_out = is_unit and n > 1  # if there is nothing else, the diagonal has to be there, as libraries read it
 
         def triangular(A: Array, v: Array, w: Array) -> Array:
             T = A - np.diag(np.diag(A)) + np.eye(n) if is_unit else A
@@ -108,6 +109,7 @@ class Random:
             drawn = Draw(
                 places, vector(n, inc), "v", 0,
                 lambda A, v, w: function(*first, fill, op, unit, *size, A, *tail, v, inc), triangular,
+                unused=is_unit and (n == 1 or (name == "tbmv" and k == 0)),
             )  # fmt: skip
             return drawn, (n, n)
         if name in ("syr", "spr"):
@@ -167,7 +169,7 @@ def test_operands_in_one_memory_are_refused_exactly_when_they_share_an_element(d
         w = draws.random.integers(-3, 4, drawn.n_w or 1).astype(float)
         A = {element: at_A + at for element, at in drawn.A.items()}
         v = [at_v + at for at in drawn.v]
-        alias = not set(A.values()).isdisjoint(v)
+        alias = not drawn.unused and not set(A.values()).isdisjoint(v)
         memory = before.copy()
         with offload_args(memory, w, device=device) as (d, dw):
             if alias:
@@ -185,6 +187,32 @@ def test_operands_in_one_memory_are_refused_exactly_when_they_share_an_element(d
                 expected[v] = new
         np.testing.assert_array_equal(memory, expected)
     assert 10 < shared < 140  # both kinds were drawn, on devices with row-major forms and without
+
+
+@pytest.mark.promise("T47")
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_unit_triangle_may_have_its_right_side_on_its_diagonal(device: str, n: int) -> None:
+    b = np.arange(2.0, 2.0 + n)
+    T = np.triu(np.full((n, n), 0.5), 1) + np.eye(n)
+    for name, values in (("trmv", T @ b), ("trsv", np.linalg.solve(T, b)), ("tbmv", b), ("tbsv", b)):
+        is_band = name.startswith("tb")
+        A = np.asfortranarray(T - np.eye(n) + np.diag(b)) if not is_band else np.array(b[None], order="F")
+        with offload_args(A, device=device) as (dA,):
+            x = dA._view(0, (n,), (8 if is_band else 8 * n + 8,))
+            getattr(blas, name)(dA, x, diag="U")
+        np.testing.assert_allclose(A[0] if is_band else np.diag(A), values)
+    for name, values in (("trmm", T @ b), ("trsm", np.linalg.solve(T, b))):
+        A = np.asfortranarray(T - np.eye(n) + np.diag(b))
+        with offload_args(A, device=device) as (dA,):
+            row = dA._view(0, (1, n), (8, 8 * n + 8))  # B of one row, in Fortran order
+            getattr(blas, name)(1.0, dA, row, side="R", trans="T", diag="U")
+        np.testing.assert_allclose(np.diag(A), values)
+    if n == 1:
+        ap = np.array([2.0])
+        with offload_args(ap, device=device) as (dap,):
+            blas.tpmv(dap, dap, diag="U")
+            blas.tpsv(dap, dap, diag="U")
+        assert ap == [2.0]
 
 
 @pytest.mark.promise("T31")

@@ -152,8 +152,8 @@ def in_other_forms(module: Any, dtype: Any) -> list[tuple[str, str, str]]:
     library, found = module.__name__.rpartition(".")[2], []
     for name in bound(module):
         match = FORMS.fullmatch(name)
-        x = re.search(r"\*?:x:(\w+)", _core.record(library, name))
-        if match and match[2] and x and x[1] in ("xType", "x_type", SHORT[np.dtype(dtype).name]):
+        x = next((row[2:4] for row in _core.record(library, name) if row[1] == "x"), None)
+        if match and match[2] and x in (("any", "xType"), ("any", "x_type"), (SHORT[np.dtype(dtype).name], "")):
             found.append((name, match[1], match[2]))
     return found
 
@@ -163,8 +163,7 @@ def call_form(library: Any, name: str, form: str, n: int, given: dict[str, Any])
     arguments: list[Any] = []
     dtype, lines = given["x"].dtype, given["x"].shape[0]
     real = np.zeros(0, dtype).real.dtype
-    for token in _core.record(library.__name__.rpartition(".")[2], name).split():
-        role, label, *_ = token.split(":")
+    for role, label, *_ in _core.record(library.__name__.rpartition(".")[2], name):
         if role == "type":
             of_real = label.startswith("cs") or (label.startswith("result") and "asum" in name)
             of_real |= "nrm2" in name and not label.startswith("x")
@@ -272,3 +271,47 @@ def test_increments_of_0_are_refused_where_the_reference_refuses_them(device: st
                 vendor.module.dgemv(*first, vendor.op["N"], n, n, 1.0, dA, 2, dx, 0, 0.0, dy, 1)
         with pytest.raises(ArgumentError, match="n needs to be at least 0, got -1"):
             vendor.module.dgemv(*first, vendor.op["N"], 2, -1, 1.0, dA, 2, dx, 1, 0.0, dy, 1)
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("steps", [(-1, -1), (-2, 1), (2, -3)])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_matrices_of_either_order_take_vectors_of_negative_stride(
+    device: str, dtype: str, steps: tuple[int, int], order: Any
+) -> None:
+    rng, n = np.random.default_rng(3), 4
+
+    def some(*shape: int) -> Any:
+        return (rng.integers(-3, 4, shape) + 1j * rng.integers(-3, 4, shape)).astype(dtype)
+
+    a, b, c = 2 - 1j, 1 + 1j, 3.0
+    A, rows = np.array(some(n + 2, n), order=order)[:n], np.array(some(n, n + 1), order=order)
+    T = np.triu(A, 1) + 2 * np.eye(n)
+    H, S = (np.triu(A, 1) + half + np.diag(A.diagonal().real) for half in (np.triu(A, 1).conj().T, np.triu(A, 1).T))
+    S = S + 1j * np.diag(A.diagonal().imag)
+    x, y, w = (some(3 * size) for size in (n, n, n + 1))
+    u, v, z = x[:: steps[0]][:n], y[:: steps[1]][:n], w[:: steps[1]][: n + 1]
+    calls: list[tuple[str, Any, Any, Any]] = [
+        ("gemv", rows, lambda dA, du, dv, dz: blas.gemv(a, dA, du, b, dz, trans="C"),
+         ("z", a * rows.conj().T @ u + b * z)),
+        ("gemv", rows, lambda dA, du, dv, dz: blas.gemv(a, dA, du, 0, dz, trans="C"), ("z", a * rows.conj().T @ u)),
+        ("gerc", rows, lambda dA, du, dv, dz: blas.gerc(a, du, dz, dA), ("A", rows + a * np.outer(u, z.conj()))),
+        ("hemv", A, lambda dA, du, dv, dz: blas.hemv(a, dA, du, b, dv), ("v", a * H @ u + b * v)),
+        ("symv", A, lambda dA, du, dv, dz: blas.symv(a, dA, du, b, dv), ("v", a * S @ u + b * v)),
+        ("her", A, lambda dA, du, dv, dz: blas.her(c, du, dA), ("U", H + c * np.outer(u, u.conj()))),
+        ("syr", A, lambda dA, du, dv, dz: blas.syr(a, du, dA), ("U", S + a * np.outer(u, u))),
+        ("her2", A, lambda dA, du, dv, dz: blas.her2(a, du, dv, dA),
+         ("U", H + a * np.outer(u, v.conj()) + np.conj(a) * np.outer(v, u.conj()))),
+        ("syr2", A, lambda dA, du, dv, dz: blas.syr2(a, du, dv, dA), ("U", S + a * (np.outer(u, v) + np.outer(v, u)))),
+        ("trmv", T, lambda dA, du, dv, dz: blas.trmv(dA, dv, trans="C"), ("v", T.conj().T @ v)),
+        ("trsv", T, lambda dA, du, dv, dz: blas.trsv(dA, dv, trans="C"), ("v", np.linalg.solve(T.conj().T, v))),
+    ]  # fmt: skip
+    for name, matrix, call, (where, expected) in calls:
+        M, given_x, given_y, given_z = np.array(matrix, dtype, order=order), x.copy(), y.copy(), w.copy()
+        with offload_args(M, given_x, given_y, given_z, device=device) as (dM, dx, dy, dw):
+            call(dM, dx[:: steps[0]][:n], dy[:: steps[1]][:n], dw[:: steps[1]][: n + 1])
+        found = {"A": M, "U": np.triu(M), "v": given_y[:: steps[1]][:n], "z": given_z[:: steps[1]][: n + 1]}[where]
+        expected = np.triu(expected) if where == "U" else expected
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=name)
+        for changed, kept in ((given_x, x), *([(given_y, y)] * (where != "v")), *([(given_z, w)] * (where != "z"))):
+            np.testing.assert_array_equal(changed, kept, err_msg=name)

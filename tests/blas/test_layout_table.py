@@ -119,3 +119,20 @@ def test_a_cell_of_the_table_of_layouts_holds(device: str, name: str, named: str
 def test_every_function_with_a_layout_is_in_the_table() -> None:
     named = {name for row in ROWS for name in re.findall(r"`([a-z]\w*)`", row[0])}
     assert named == set(blas.__all__) - {"rotg", "rotmg"}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_matrix_of_one_column_is_a_matrix(device: str, order: Any) -> None:
+    """`b[:, 1:2]` is one as in NumPy, whatever its strides are, and `b[:, 1]` is a vector."""
+    A, b = np.asarray(np.tril(np.arange(16.0).reshape(4, 4) + 1), order=order), np.arange(12.0).reshape(4, 3)
+    C, c, solved, y = np.zeros((4, 1), order=order), np.zeros((4, 3)), b.copy(), np.zeros(4)
+    with offload_args(A, b, C, c, solved, y, device=device) as (dA, db, dC, dc, d_solved, dy):
+        blas.gemm(1.0, dA, db[:, 1:2], 0.0, dC)
+        blas.gemm(1.0, dA, db[:, 1:2], 0.0, dc[:, 2:])
+        blas.trsm(1.0, dA, d_solved[:, 1:2], uplo="L")
+        blas.gemv(1.0, dA, db[:, 1], 0.0, dy)
+    np.testing.assert_allclose(C, A @ b[:, 1:2])
+    np.testing.assert_allclose(c, np.hstack([np.zeros((4, 2)), A @ b[:, 1:2]]))
+    np.testing.assert_allclose(A @ solved[:, 1:2], b[:, 1:2])
+    np.testing.assert_array_equal(solved[:, ::2], b[:, ::2])
+    np.testing.assert_allclose(y, A @ b[:, 1])

@@ -42,7 +42,7 @@ class Operand:
     form: str = "vector"  # or "full", "band", "packed"
     reads: Any = True
     writes: Any = False
-    counts: Any = False  # as touched, all the same
+    counts: Any = False  # its memory has to be there, all the same
     below: int = 0  # diagonals of a band
     above: int = 0
     uplo: str = "U"  # of a packed one
@@ -67,6 +67,10 @@ class Operand:
 
     def touched(self) -> Array:
         """Return the places of what the call reads or writes."""
+        return self.places[self.mask(self.reads) | self.mask(self.writes)]
+
+    def needed(self) -> Array:
+        """Return the places that have to be inside the operand."""
         return self.places[self.mask(self.reads) | self.mask(self.writes) | self.mask(self.counts)]
 
 
@@ -433,7 +437,7 @@ class Run:
             places = np.where(one.stored(), places, -1)
         one.base = choose.randrange(2)
         one.places = places
-        most = int(one.touched().max()) + 1 if one.touched().size else 0
+        most = int(one.needed().max()) + 1 if one.needed().size else 0
         one.first = choose.randrange(min(LENGTH - most, 3 * MOST) + 1)
         one.places = np.where(places < 0, -1, places + one.first)  # some may be behind the end: none is touched there
         return self.pointers[one.base][one.first : one.first + most]

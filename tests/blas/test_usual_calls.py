@@ -1,4 +1,4 @@
-"""gemm, gemm_strided_batched and gemv, whose usual calls are made in C and all others in Python."""
+"""The functions of `blas`, whose usual calls are made in C and all others in Python."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from blas.test_layout_table import FORMS
 
 from offload_args import Device, In, blas, offload_args
 from offload_args.errors import ArgumentError, HostPointerError
@@ -55,6 +56,62 @@ def test_a_usual_call_runs_no_code_in_python(device: str, function: Any, columns
     np.testing.assert_array_equal(C, 6)
 
 
+PLANNED = sorted(set(FORMS) - {"gemm", "gemv", "gemm_strided_batched", "gemm_batched", "trsm_batched"})
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("name", PLANNED)
+def test_a_usual_call_of_every_function_runs_no_code_in_python(device: str, name: str, order: Any) -> None:
+    function, form, n = getattr(blas, name), FORMS[name].split(), 4
+    is_band = name in ("gbmv", "sbmv", "hbmv", "tbmv", "tbsv")
+    of_band = (3, n) if order == "F" else (n, 3)
+    shapes = {"M": of_band if is_band else (n, n), "v": (n,), "p": (n * (n + 1) // 2,)}
+    arrays = [
+        np.array(np.eye(*shapes["M"]) if one == "M" else np.ones(shapes[one]), order=order)
+        for one in form
+        if one in shapes
+    ]
+    options: dict[str, Any] = {"kl": 1, "ku": 1} if name == "gbmv" else {}
+    if "order" in inspect.signature(function).parameters:
+        options["order"] = order
+    gpu = Device(device).is_gpu
+    with offload_args(*arrays, device=device) as pointers:
+        passed = iter(pointers)
+        given = [next(passed) if one in shapes else [-2.0, 0, 0, 0, 0] if one == "H" else float(one) for one in form]
+        function(*given, **options)
+        found = called_in_python(lambda: function(*given, **options))
+    if name in ("geam", "dgmm") and not gpu:
+        assert found[0] == "call"  # CBLAS has none; they are made of others in Python
+    else:
+        assert not found
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("name", ["gemm_batched", "trsm_batched"])
+def test_a_usual_call_with_lists_of_matrices_runs_no_code_in_python(device: str, name: str, order: Any) -> None:
+    function: Any = getattr(blas, name)
+    arrays = [np.array(np.eye(4), order=order) for _ in range(5)]
+    with offload_args(*arrays, device=device) as (dA, *pointers):
+        lists = ([dA], pointers[:2], pointers[2:]) if name == "gemm_batched" else ([dA], pointers)
+        given = (2.0, *lists[:2], 0.0, *lists[2:])[: 5 if name == "gemm_batched" else 3]
+        function(*given)
+        found = called_in_python(lambda: function(*given))
+    # CBLAS has no call of a batch; what stands for it is in Python.
+    assert found == ([] if Device(device).is_gpu else ["call"])
+    np.testing.assert_array_equal(arrays[-1], (2 if name == "gemm_batched" else 4) * np.eye(4))
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_every_function_has_its_name_signature_and_module(name: str) -> None:
+    function = getattr(blas, name)
+    for one in inspect.signature(function).parameters.values():
+        assert one.kind is (
+            one.KEYWORD_ONLY if one.default is not one.empty or one.name in ("kl", "ku") else one.POSITIONAL_OR_KEYWORD
+        )
+    assert function.__name__ == name and function.__module__.startswith("offload_args.blas.")
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
 def test_they_are_functions_of_the_package_with_names_signatures_and_docs(function: Any) -> None:
     parameters = inspect.signature(function).parameters
@@ -63,7 +120,8 @@ def test_they_are_functions_of_the_package_with_names_signatures_and_docs(functi
     )
     assert all(one.default == "N" for one in parameters.values() if one.kind is one.KEYWORD_ONLY)
     assert function.__module__.startswith("offload_args.blas.")
-    assert function.__doc__.startswith("Set ")
+    signature, blank, sentence = function.__doc__.split("\n", 2)
+    assert signature.startswith(f"{function.__name__}(") and not blank and sentence.strip().startswith("Set ")
     assert pickle.loads(pickle.dumps(function)) is function
 
 

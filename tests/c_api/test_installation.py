@@ -17,7 +17,8 @@ from offload_args.embedding import cflags, get_pkg_config_dir, libs
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "embedding"
 EIGENVALUE = "4.615471737948\n"
-VERSION_NUMBER = sum(int(part) * 100**place for place, part in enumerate(reversed(__version__.split("."))))
+NUMBER = __version__.partition(".dev")[0]  # C has the number alone, without the commit
+VERSION_NUMBER = sum(int(part) * 100**place for place, part in enumerate(reversed(NUMBER.split("."))))
 CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
@@ -59,7 +60,7 @@ def test_the_library_exports_what_its_list_and_the_generated_headers_say_and_not
 
 
 def test_the_file_of_the_library_has_its_soname_and_the_versions_of_its_abi() -> None:
-    major, minor, _ = __version__.split(".")
+    major, minor, _ = NUMBER.split(".")
     name = f"liboffload_args.so.{f'0.{minor}' if major == '0' else major}"
     assert Path(get_library()).name == name
     assert re.findall(r"soname: \[(.*)\]", run("readelf", "-d", get_library())) == [name]
@@ -107,9 +108,7 @@ def test_pkg_config_names_the_headers_and_the_library(tmp_path: Path) -> None:
     tree = shutil.copytree(EXAMPLES, tmp_path / "examples")
     run("make", folder=tree / "c_pkgconfig", PKG_CONFIG_PATH=get_pkg_config_dir())
     assert run(tree / "c_pkgconfig" / "power", "host", 20, 20) == EIGENVALUE
-    assert (
-        run("pkg-config", "--modversion", "offload_args", PKG_CONFIG_PATH=get_pkg_config_dir()).strip() == __version__
-    )
+    assert run("pkg-config", "--modversion", "offload_args", PKG_CONFIG_PATH=get_pkg_config_dir()).strip() == NUMBER
 
 
 @pytest.mark.slow
@@ -126,7 +125,7 @@ def test_cmake_finds_the_package_also_after_it_was_moved(tmp_path: Path) -> None
     too_new = tmp_path / "too_new"
     shutil.copytree(source, too_new)
     lists = too_new / "CMakeLists.txt"
-    lists.write_text(lists.read_text().replace("offload_args 0.2 ", "offload_args 0.3 "))
+    lists.write_text(lists.read_text().replace("offload_args 0.3 ", "offload_args 0.4 "))
     assert "0.3" in run(CMAKE, "-S", too_new, "-B", tmp_path / "new", f"-Doffload_args_DIR={get_cmake_dir()}", status=1)
 
 
@@ -147,6 +146,9 @@ def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path
     run(CMAKE, "--build", build, "--parallel", "2", timeout=600)
     run(CMAKE, "--install", build, "--prefix", prefix)
     assert not [path for path in prefix.rglob("*") if path.suffix in (".py", ".pyi", ".pxd")]
+    (licence,) = prefix.rglob("LICENSE")
+    assert licence.read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert [path.parent.name for path in prefix.rglob("offload_args.f90")] == ["include"]
     (library,) = prefix.rglob("liboffload_args.so.*")
     link = library.with_name("liboffload_args.so")
     assert link.is_symlink() and os.readlink(link) == library.name

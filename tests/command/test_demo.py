@@ -43,4 +43,11 @@ def test_demo_says_how_to_get_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys
     with pytest.raises(SystemExit) as failure:
         command.main(["demo", "--plot", "components.png"])
     assert failure.value.code == 2
-    assert "pip install 'offload-args[demo]'" in capsys.readouterr().err
+    assert "pip install 'offload-args[demo]' or, in a checkout, '.[demo]'" in capsys.readouterr().err
+
+
+def test_a_picture_that_can_not_be_written_is_named_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="device unavailable: no matplotlib")
+    assert command.main(["demo", "--device", "host", "--plot", "/nonexistent/x.png"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("demo: /nonexistent/x.png can't be written: ") and said.count("\n") == 1

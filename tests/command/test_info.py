@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pytest
 
 import offload_args as package
 
 
-def info(*options: str) -> str:
+def info(*options: str, **environment: str) -> str:
     run = subprocess.run(
-        [sys.executable, "-m", "offload_args", "info", *options], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "offload_args", "info", *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
     )
     assert run.returncode == 0, run.stderr
     return run.stdout
 
 
 def test_info_names_devices_libraries_and_compilers() -> None:
-    text = info()
+    text = info("--verbose")
     assert text.startswith(f"offload_args {package.__version__}\n")
     assert "device host" in text
     assert "library cblas: /" in text
@@ -36,7 +46,7 @@ def test_info_names_devices_libraries_and_compilers() -> None:
 
 
 def test_info_says_where_a_driver_is_or_why_a_vendor_has_no_device() -> None:
-    text, found = info(), json.loads(info("--json"))
+    text, found = info("--verbose"), json.loads(info("--json"))
     there = {one["name"].partition(":")[0]: one for one in found["devices"]}
     for backend, library in (("cuda", "libcuda.so"), ("hip", "libamdhip64.so")):
         if backend in there:
@@ -44,3 +54,31 @@ def test_info_says_where_a_driver_is_or_why_a_vendor_has_no_device() -> None:
         else:
             assert library in found["absent"][backend] or "Init" in found["absent"][backend]
             assert f"no device {backend}: {found['absent'][backend]}" in text
+
+
+def test_info_is_a_short_line_a_device_library_and_compiler() -> None:
+    found: dict[str, Any] = json.loads(info("--json"))
+    short = info().splitlines()
+    assert max(map(len, short)) <= 130
+    things = ["devices", "absent", "libraries", "compilers"]
+    # The package, Python, the simulated device, and how to get more, are a line each.
+    assert len(short) == sum(len(found[thing]) for thing in things) + 4
+    assert short[1].startswith(
+        f"{platform.python_implementation()} {platform.python_version()}, NumPy {np.__version__}"
+    )
+    assert "SciPy" in short[1]
+    assert any(line.startswith("device sim:0: ") for line in short)
+    assert "--verbose" in short[-1]
+    for library in found["libraries"]:
+        (line,) = (line for line in short if line.startswith(f"library {library['name']}: "))
+        assert ("install" in line and "tried" not in line) if "error" in library else library["found"] in line
+    cblas = next(one for one in found["libraries"] if one["name"] == "cblas")
+    assert cblas["path"] not in "".join(short)
+
+
+@pytest.mark.parametrize("name", ["CUBLAS", "CBLAS", "NVRTC", "HIPRTC"])
+def test_info_tells_in_its_line_what_is_wrong_with_a_library_that_was_chosen(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "libother.so"
+    path.write_text("")
+    (line,) = (line for line in info(**{f"OFFLOAD_ARGS_{name}": str(path)}).splitlines() if str(path) in line)
+    assert line.startswith(("library ", "compiler ")) and "file too short" in line

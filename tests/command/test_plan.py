@@ -93,7 +93,7 @@ def test_a_size_that_no_matrix_has_is_refused(given: list[str], capsys: pytest.C
 
 
 def test_a_dtype_that_plan_does_not_know_and_a_missing_size_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for given, words in ((["1", "1", "1", "--dtype", "f2"], "choose from"), (["1", "1"], "required: K")):
+    for given, words in ((["1", "1", "1", "--dtype", "f2"], "choose from"), (["1", "1"], "needs M, N and K, got 2")):
         with pytest.raises(SystemExit) as left:
             command.main(["plan", *given])
         assert left.value.code == 2 and words in capsys.readouterr().err

@@ -84,3 +84,12 @@ def test_a_check_that_can_not_run_is_counted_with_its_reason(
     assert command.main(["selftest", "--device", "host"]) == 0
     text = capsys.readouterr().out
     assert "0 passed, 0 failed, 1 not run" in text and "not run      kernels: a kernel: there is no compiler" in text
+
+
+def test_an_interrupt_ends_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(selftest, "run", interrupted)
+    assert command.main(["selftest", "--device", "host"]) == 130
+    assert capsys.readouterr().err == "python -m offload_args selftest: interrupted\n"

@@ -88,12 +88,27 @@ def test_a_child_that_the_script_forks_tells_no_summary_of_its_own(tmp_path: Pat
 
 
 @pytest.mark.parametrize("option", ["--save", "--json"])
-def test_a_file_that_can_not_be_written_is_named_after_the_summary(tmp_path: Path, option: str) -> None:
+def test_a_file_that_can_not_be_written_is_named_before_the_script_runs(tmp_path: Path, option: str) -> None:
+    (tmp_path / "short.py").write_text("print('it ran')\n")
+    for place in (tmp_path, tmp_path / "none" / "t.json"):
+        ran = run(tmp_path / "short.py", "-m", "offload_args", "trace", option, str(place))
+        assert (ran.returncode, ran.stdout) == (2, "") and len(ran.stderr.splitlines()) == 1
+        assert ran.stderr.startswith("trace: ") and str(place) in ran.stderr
+
+
+def test_a_file_that_can_not_be_written_any_more_is_named_after_the_summary(tmp_path: Path) -> None:
+    file = str(tmp_path / "t.json")
+    (tmp_path / "short.py").write_text(f"import os\nos.mkdir({file!r})\n")
+    ran = run(tmp_path / "short.py", "-m", "offload_args", "trace", "--save", file)
+    assert ran.returncode == 2 and "-- offload_args trace\n" in ran.stderr
+    assert ran.stderr.splitlines()[-1].startswith("trace: ") and "t.json" in ran.stderr.splitlines()[-1]
+
+
+def test_a_picture_is_written_whatever_the_case_of_its_suffix(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text("pass\n")
-    ran = run(tmp_path / "short.py", "-m", "offload_args", "trace", option, str(tmp_path))
-    assert ran.returncode == 2 and "Traceback" not in ran.stderr
-    assert "-- offload_args trace\n" in ran.stderr and ran.stderr.splitlines()[-1].startswith("trace: ")
-    assert str(tmp_path) in ran.stderr.splitlines()[-1]
+    ran = run(tmp_path / "short.py", "-m", "offload_args", "trace", "--save", str(tmp_path / "T.SVG"))
+    assert ran.returncode == 0 and "open it in a browser" in ran.stderr
+    assert (tmp_path / "T.SVG").read_text().startswith("<svg")
 
 
 def test_command_shows_the_scripts_own_traceback(tmp_path: Path) -> None:

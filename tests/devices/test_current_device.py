@@ -22,7 +22,7 @@ STAGES = ("enter", "body", "exit", "gc")
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """Two GPUs that are here."""
     first, second = request.param
-    yield open_or_skip(first), open_or_skip(second)
+    return open_or_skip(first), open_or_skip(second)
 
 
 @pytest.mark.promise("T19")

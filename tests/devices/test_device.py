@@ -87,7 +87,7 @@ def test_no_mappings_left_names_the_device_that_has_some() -> None:
 def test_wrong_settings_of_a_simulated_device_are_refused() -> None:
     sim = testing.sim_device()
     for function in (lambda: testing.fail_call(sim, -1), lambda: testing.sim_device(capacity=-1)):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="needs 0 to"):
             function()
     with pytest.raises(ValueError, match="host"):
         testing.fail_call(Device.host(), 1)

@@ -46,12 +46,25 @@ typedef struct handle {
   size_t workspace_bytes;
   int *bit_count;
   int mode, math, atomics, sm_count, strategy, special, control, max_bits, offset;
+  unsigned char has_loaded[4096]; /* by routine */
 } *cublasHandle_t;
 
 int cuCtxGetCurrent(void **context);
 int gpu_double_captures(const void *stream, int (*run)(const void *, void *), const void *arguments, size_t nbytes);
+int gpu_double_waits(const void *stream);
+int gpu_double_unsafe(void);
+int cuStreamIsCapturing(void *stream, int *status);
 
 enum { MAGIC = 0xb1a5, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };
+
+/* A handle's first call of a routine loads its kernels and allocates, which captures of other streams may forbid. The
+ * call succeeds then, and they are lost. */
+static void load(struct handle *handle, int routine) {
+  int capturing = 0;
+  if (handle->has_loaded[routine] || cuStreamIsCapturing(handle->stream, &capturing) || capturing) return;
+  handle->has_loaded[routine] = 1;
+  (void)gpu_double_unsafe();
+}
 
 static int is_scalar(const struct handle *handle, const void *pointer) {
   return handle && handle->magic == MAGIC && pointer && (handle->mode ? kind_of(pointer) != 0 : kind_of(pointer) != 2);
@@ -64,7 +77,9 @@ static int is_list(const void *pointer, int64_t count) {
   return right;
 }
 
-static int refused(const void *arguments, void *stream) { return (void)arguments, (void)stream, 1; }
+#ifndef CHECKED /* what comes after a function's checks: double of rocBLAS */
+#define CHECKED
+#endif
 
 #define sum_of(sizes, count) ({ int64_t sum = 0; for (int64_t g = 0; g < (count); g++) sum += (sizes)[g]; sum; })
 
@@ -80,8 +95,8 @@ static int refused(const void *arguments, void *stream) { return (void)arguments
 static int live; /* handles */
 int double_live_handles(void) { return live; }
 
-cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
-  if (!(*handle = calloc(1, sizeof **handle))) return 3;
+cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) { /* allocates memory */
+  if (gpu_double_unsafe() || !(*handle = calloc(1, sizeof **handle))) return 3;
   (*handle)->magic = MAGIC;
   (*handle)->special = 0xffff;
   cuCtxGetCurrent(&(*handle)->context);
@@ -97,6 +112,7 @@ static int is_good(const struct handle *handle) {
 }
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   if (!is_good(handle)) return NOT_INITIALIZED;
+  if (gpu_double_unsafe()) return EXECUTION_FAILED;
   handle->magic = 0;
   free(handle);
   __atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST);
@@ -258,19 +274,18 @@ def declared(function: dict) -> str:
 def captured(name: str, function: dict) -> tuple[str, str]:
     """Return the C text before a function and in it, by which a call in a captured stream is made when its graph runs.
 
-    Scalars of the host are read now. A function that writes one is refused.
+    Scalars of the host are read now. A function that writes one there waits for the stream.
     """
     given = function["parameters"]
-    if any(
+    gives = any(
         label == "result" or (label in SCALARS and not kind.startswith("const"))
         for label, kind in given
         if kind.endswith("*")
-    ):
-        return "", "  if (gpu_double_captures(handle->stream, refused, handle, 0)) return EXECUTION_FAILED;\n"
+    )
     scalars = [
         (label, kind.removeprefix("const ").removesuffix("*"))
         for label, kind in given
-        if label in SCALARS and kind.endswith("*")
+        if label in SCALARS and kind.endswith("*") and kind.startswith("const") and label != "result"
     ]
     members = "".join(f"  {kind} {label};\n" for label, kind in given) + "".join(
         f"  {kind} of_{label};\n" for label, kind in scalars
@@ -286,7 +301,10 @@ def captured(name: str, function: dict) -> tuple[str, str]:
         f"  return (int){name}({', '.join(arguments)});\n}}\n"
     )
     values = [label for label, _ in given] + [f"handle->mode ? ({kind}){{0}} : *{label}" for label, kind in scalars]
-    inside = (
+    inside = "  load(handle, __COUNTER__);\n"
+    if gives:
+        inside += "  if (!handle->mode && gpu_double_waits(handle->stream)) return EXECUTION_FAILED;\n"
+    inside += (
         f"  const struct {name}_call later = {{{', '.join(values)}}};\n"
         f"  if (gpu_double_captures(handle->stream, {name}_later, &later, sizeof later)) return SUCCESS;\n"
     )
@@ -324,17 +342,15 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
     if partner in ("cblas_caxpy", "cblas_zaxpy"):  # x may be y, unlike in OpenBLAS
         call = "for (int64_t i = 0; i < n; i++) y[PLACE(i, n, incy)] += *alpha * x[PLACE(i, n, incx)]"
     if there["returns"] != "void":
-        if "cblas_i" in partner:
-            call = f"*result = n > 0 && incx > 0 ? 1 + {call} : 0"
-        else:
-            call = f"*result = {call}"
+        call = f"*result = n > 0 && incx > 0 ? 1 + {call} : 0" if "cblas_i" in partner else f"*result = {call}"
     prototype = ", ".join(c_type(kind) for _, kind in there["parameters"])
     before, inside = captured(name, function)
     return (
         f"{c_type(there['returns'])} scipy_{partner}({prototype});\n"
         f"cublasStatus_t {name}({declared(function)});\n{before}"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n{inside}"
+        f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n"
+        f"  CHECKED\n{inside}"
         f"{copies}  {call};\n  return SUCCESS;\n}}\n"
     )
 
@@ -621,7 +637,7 @@ def own(name: str, function: dict) -> str | None:
     base = name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2")
     typed = mixed.body(name, function["parameters"])
     if typed:
-        refused = f"  if (!({' && '.join(checks(name, function))})) return EXECUTION_FAILED;"
+        refused = f"  if (!({' && '.join(checks(name, function))})) return EXECUTION_FAILED;\n  CHECKED"
         return f"cublasStatus_t {name}({declared(function)}) {{\n{refused}{typed}  return SUCCESS;\n}}\n"
     if base[0] not in TYPES or (base[1:] not in OWN and base[1:] not in LAPACK):
         return None
@@ -631,7 +647,7 @@ def own(name: str, function: dict) -> str | None:
     return (
         f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n{before}"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
-        f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;"
+        f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n  CHECKED"
         f"{body}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"
     )
 

@@ -30,6 +30,8 @@ typedef struct params {
 } *params;
 
 int cuCtxGetCurrent(void **context);
+int gpu_double_waits(const void *stream);
+int gpu_double_unsafe(void);
 
 enum { MAGIC = 0x501e, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3, COLUMNS = 102 };
 enum { DEVICE_BYTES = 96, HOST_BYTES = 56 }; /* of the 64-bit interface */
@@ -51,15 +53,21 @@ static int is_good(const struct handle *h) { /* while it lives, in the context i
   cuCtxGetCurrent(&current);
   return !h->context || h->context == current;
 }
+/* This double computes at once, and can't be captured: it spoils the capture of its stream. */
+static int computes(const struct handle *h) { return is_good(h) && !gpu_double_waits(h->stream); }
 
-int cusolverDnCreate(handle *h) {
+void scipy_LAPACKE_set_nancheck(int);
+
+int cusolverDnCreate(handle *h) { /* allocates memory */
+  if (gpu_double_unsafe()) return NOT_INITIALIZED;
+  scipy_LAPACKE_set_nancheck(0); /* cuSOLVER does not look for NaN */
   *h = calloc(1, sizeof **h);
   (*h)->magic = MAGIC;
   cuCtxGetCurrent(&(*h)->context);
   return SUCCESS;
 }
 int cusolverDnDestroy(handle h) {
-  if (!is_good(h)) return NOT_INITIALIZED;
+  if (!is_good(h) || gpu_double_unsafe()) return NOT_INITIALIZED;
   h->magic = 0;
   free(h);
   return SUCCESS;
@@ -88,6 +96,7 @@ static const char trans_of[] = "NTC";
 ROUTINES = """
 int scipy_LAPACKE_{t}potrf_work(int, char, int, {T} *, int);
 int scipy_LAPACKE_{t}potri_work(int, char, int, {T} *, int);
+int scipy_LAPACKE_{t}trtri_work(int, char, char, int, {T} *, int);
 int scipy_LAPACKE_{t}potrs_work(int, char, int, int, const {T} *, int, {T} *, int);
 int scipy_LAPACKE_{t}getrf_work(int, int, int, {T} *, int, int *);
 int scipy_LAPACKE_{t}getrs_work(int, char, int, int, const {T} *, int, const int *, {T} *, int);
@@ -104,7 +113,7 @@ int scipy_LAPACKE_{t}gesvd(int, char, char, int, int, {T} *, int, {R} *, {T} *, 
     return SUCCESS;                                     \\
   }
 #define CHECKED_{t}(A, info, count)                                        \\
-  if (!is_good(h)) return NOT_INITIALIZED;                                 \\
+  if (!computes(h)) return NOT_INITIALIZED;                                 \\
   if (n < 0 || lda < 1 || !is_array(A) || kind_of(info) != 2) return INVALID_VALUE; \\
   if (!is_work(work, (size_t)lwork * sizeof *work, (size_t)(count) * sizeof *work)) return INVALID_VALUE;
 
@@ -132,12 +141,12 @@ int cusolverDn{U}potri(handle h, int uplo, int n, {T} *A, int lda, {T} *work, in
   return SUCCESS;
 }
 int cusolverDn{U}potrs(handle h, int uplo, int n, int nrhs, const {T} *A, int lda, {T} *B, int ldb, int *info) {
-  if (!is_good(h) || !is_array(A) || !is_array(B) || kind_of(info) != 2) return INVALID_VALUE;
+  if (!computes(h) || !is_array(A) || !is_array(B) || kind_of(info) != 2) return INVALID_VALUE;
   *info = scipy_LAPACKE_{t}potrs_work(COLUMNS, uplo ? 'U' : 'L', n, nrhs, A, lda, B, ldb);
   return SUCCESS;
 }
 int cusolverDn{U}potrfBatched(handle h, int uplo, int n, {T} *A[], int lda, int *info, int count) {
-  if (!is_good(h) || kind_of(A) != 2 || kind_of(info) != 2) return INVALID_VALUE;
+  if (!computes(h) || kind_of(A) != 2 || kind_of(info) != 2) return INVALID_VALUE;
   for (int i = 0; i < count; i++) {
     if (!is_array(A[i])) return INVALID_VALUE;
     info[i] = scipy_LAPACKE_{t}potrf_work(COLUMNS, uplo ? 'U' : 'L', n, A[i], lda);
@@ -153,7 +162,7 @@ int cusolverDn{U}getrf(handle h, int m, int n, {T} *A, int lda, {T} *work, int *
 }
 int cusolverDn{U}getrs(handle h, int trans, int n, int nrhs, const {T} *A, int lda, const int *ipiv, {T} *B, int ldb,
                        int *info) {
-  if (!is_good(h) || !is_array(A) || !is_array(ipiv) || !is_array(B) || kind_of(info) != 2) return INVALID_VALUE;
+  if (!computes(h) || !is_array(A) || !is_array(ipiv) || !is_array(B) || kind_of(info) != 2) return INVALID_VALUE;
   *info = scipy_LAPACKE_{t}getrs_work(COLUMNS, trans_of[trans], n, nrhs, A, lda, ipiv, B, ldb);
   return SUCCESS;
 }
@@ -276,7 +285,7 @@ static int wide_polar_{t}(int m, int n, {T} *A, int lda, {T} *H, int ldh, double
   return info;
 }
 int cusolverDn{U}laswp(handle h, int n, {T} *A, int lda, int k1, int k2, const int *ipiv, int incx) {
-  if (!is_good(h) || !is_array(A) || !is_array(ipiv) || k1 < 1 || k2 < k1 || k2 > lda) return INVALID_VALUE;
+  if (!computes(h) || !is_array(A) || !is_array(ipiv) || k1 < 1 || k2 < k1 || k2 > lda) return INVALID_VALUE;
   scipy_LAPACKE_{t}laswp(COLUMNS, n, A, lda, k1, k2, ipiv, incx);
   return SUCCESS;
 }
@@ -327,7 +336,7 @@ int cusolverDnIRSInfosRequestResidual(params p) { return p->magic == MAGIC ? SUC
 
 static int refine(handle h, params p, params report, int least, int m, int n, int nrhs, void *A, int lda, void *B,
                   int ldb, void *X, int ldx, void *work, size_t lwork, int *count, int *info) {
-  if (!is_good(h) || !p || p->magic != MAGIC || !report || report->magic != MAGIC) return INVALID_VALUE;
+  if (!computes(h) || !p || p->magic != MAGIC || !report || report->magic != MAGIC) return INVALID_VALUE;
   if (!is_array(A) || !is_array(B) || !is_array(X) || kind_of(info) != 2) return INVALID_VALUE;
   if (!is_work(work, lwork, DEVICE_BYTES)) return INVALID_VALUE;
 #define REFINE least, m, n, nrhs, A, lda, B, ldb, X, ldx
@@ -376,7 +385,7 @@ static int wide_geev_{t}(int left, int right, int n, {T} *A, int lda, {T} *W, {T
 # The 64-bit interface; a type is 0, 1, 4 or 5.
 WIDE = """
 #define CHECKED(A)                                                                          \\
-  if (!is_good(h) || !p || p->magic != MAGIC || !is_array(A) || kind_of(info) != 2) return INVALID_VALUE; \\
+  if (!computes(h) || !p || p->magic != MAGIC || !is_array(A) || kind_of(info) != 2) return INVALID_VALUE; \\
   if (!is_work(work, lwork, DEVICE_BYTES) || !is_host_work(host_work, host_lwork)) return INVALID_VALUE;
 #define EACH(type, s, d, c, z) \\
   ((type) == 0 ? (s) : (type) == 1 ? (d) : (type) == 4 ? (c) : (type) == 5 ? (z) : -1)
@@ -412,6 +421,22 @@ int cusolverDnXgetrf(handle h, params p, int64_t m, int64_t n, int type, void *A
                scipy_LAPACKE_zgetrf_work(COLUMNS, (int)m, (int)n, A, (int)lda, pivots));
   for (int i = 0; i < least; i++) ipiv[i] = pivots[i];
   free(pivots);
+  return SUCCESS;
+}
+int cusolverDnXtrtri_bufferSize(handle h, int uplo, int diag, int64_t n, int type, const void *A, int64_t lda,
+                                size_t *device, size_t *host) {
+  *device = DEVICE_BYTES, *host = HOST_BYTES;
+  return is_good(h) && is_array(A) ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnXtrtri(handle h, int uplo, int diag, int64_t n, int type, void *A, int64_t lda, void *work, size_t lwork,
+                     void *host_work, size_t host_lwork, int *info) {
+  if (!computes(h) || !is_array(A) || kind_of(info) != 2) return INVALID_VALUE;
+  if (!is_work(work, lwork, DEVICE_BYTES) || !is_host_work(host_work, host_lwork)) return INVALID_VALUE;
+  const char which = uplo ? 'U' : 'L', ones = diag ? 'U' : 'N';
+  *info = EACH(type, scipy_LAPACKE_strtri_work(COLUMNS, which, ones, (int)n, A, (int)lda),
+               scipy_LAPACKE_dtrtri_work(COLUMNS, which, ones, (int)n, A, (int)lda),
+               scipy_LAPACKE_ctrtri_work(COLUMNS, which, ones, (int)n, A, (int)lda),
+               scipy_LAPACKE_ztrtri_work(COLUMNS, which, ones, (int)n, A, (int)lda));
   return SUCCESS;
 }
 #define SIZES(name, given)                                     \\

@@ -4,6 +4,7 @@
  *   HIP_MEM_POOL_SUPPORT=1    pools in release 5, where they are off; =0: none in later ones, where they are on
  *   HIP_DOUBLE_MEMORY=0       nothing is said of the device's memory, as where the kernel does not tell it
  *   HIP_DOUBLE_FAIL=9         the 9th call fails with hipErrorUnknown; hipDoubleFail does so at run time
+ *   HIP_DOUBLE_ORDER=mixed    every second stream works at once; else all are late (queues.h)
  *
  * With -DREAL_HEADERS it is compiled against AMD's headers, so that a wrong prototype does not compile. */
 #define _GNU_SOURCE
@@ -31,9 +32,14 @@ typedef void *hipGraph_t, *hipGraphExec_t, *hipGraphNode_t;
 #include "trapping.h"
 
 #define GPU_NAME "double of an AMD GPU, number %d"
+#define DEAD_STREAMS_REPLY
 #define SPOILS_CAPTURES 0
+#define HAS_QUEUES
 #define UNKNOWN_HANDLE 709 /* what HIP says of streams that it does not know */
 #include "cuda.c"
+
+enum { INVALID_HANDLE = 400, NOT_READY = 600, NOT_SUPPORTED = 801 };
+#include "queues.h"
 
 static int version(void) {
   const char *text = getenv("HIP_DOUBLE_VERSION");
@@ -46,10 +52,10 @@ static int has_pools(void) {
 }
 
 /* HIP has a current device in every thread, the first one at the start, and remembers the last failure; release 5 what
- * the last call returned. */
+ * the last call returned, release 7 no "not ready". */
 static _Thread_local int last_error;
 static hipError_t remember(int code) {
-  if (code || version() == 5) last_error = code;
+  if ((code && (code != NOT_READY || version() < 7)) || version() == 5) last_error = code;
   return (hipError_t)code;
 }
 
@@ -76,23 +82,8 @@ long long hipDoubleFail(long long k) {
   return made;
 }
 
-/* A copy of lines up from plain memory is read when it returns, and again at the next call: HIP pins that memory
- * and reads it later. */
-static struct copy_parameters late_copy;
-static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
-static void read_late(void) {
-  pthread_mutex_lock(&late_lock);
-  const struct copy_parameters *c = &late_copy;
-  for (size_t i = 0; i < c->lines; i++)
-    memcpy((char *)HERE((void *)(uintptr_t)c->to_device) + i * c->to_pitch,
-           (const char *)c->from_host + i * c->from_pitch, c->width);
-  late_copy.lines = 0;
-  pthread_mutex_unlock(&late_lock);
-}
-
 static void be_ready(void) {
   if (!depth) stack[depth++] = &devices[0];
-  if (late_copy.lines) read_late();
 }
 /* Returns the code of an expression. A call that has to fail does nothing; what frees is done nevertheless. */
 #define ANSWER_OF(is_done, expression)             \
@@ -185,11 +176,79 @@ hipError_t hipSetDevice(int device) {
   stack[depth - 1] = &devices[device];
   return remember(SUCCESS);
 }
-hipError_t hipDeviceSynchronize(void) { ANSWER(cuCtxSynchronize()); }
+
+/* -- captures ------------------------------------------------------------------------------------------------------ */
+
+/* Those under way. Release 7 ends captures where it refuses a call; earlier ones only refuse it. */
+enum { MOST_CAPTURES = 64 };
+static struct {
+  struct graph *graph;
+  pthread_t thread;
+  int mode;
+} captures[MOST_CAPTURES];
+static _Thread_local int capture_mode; /* what this thread may do while others capture */
+
+static void note_capture(struct graph *graph, int mode) {
+  pthread_mutex_lock(&lock);
+  int at = 0;
+  while (at < MOST_CAPTURES && captures[at].graph) at++;
+  if (at == MOST_CAPTURES) abort();
+  captures[at].graph = graph;
+  captures[at].thread = pthread_self();
+  captures[at].mode = mode;
+  pthread_mutex_unlock(&lock);
+}
+static void forget_capture(const struct graph *graph) {
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < MOST_CAPTURES; i++)
+    if (captures[i].graph == graph) captures[i].graph = NULL;
+  pthread_mutex_unlock(&lock);
+}
+
+/* Returns the code for a call that a capture forbids this thread; forbids_all: whatever its mode is. */
+static int unsafe(int forbids_all) {
+  int code = SUCCESS;
+  if (capture_mode == RELAXED && !forbids_all) return SUCCESS;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < MOST_CAPTURES; i++) {
+    if (!captures[i].graph) continue;
+    const int is_own = captures[i].mode == OF_THIS_THREAD && pthread_equal(captures[i].thread, pthread_self());
+    const int is_of_all = captures[i].mode == OF_ALL_THREADS && capture_mode == OF_ALL_THREADS;
+    if (!forbids_all && !is_own && !is_of_all) continue;
+    if (version() >= 7) captures[i].graph->is_invalid = 1;
+    code = UNSUPPORTED;
+  }
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+/* The same for doubles of libraries, which allocate. */
+int hip_double_unsafe(void);
+int hip_double_unsafe(void) { return unsafe(0); }
+
+/* Returns the code for a wait for a stream, or for an event that was recorded in it. Before release 7 no stream but the
+ * null one, and no event, is waited for while any stream is captured for all threads, whatever the thread's mode is. */
+static int waits(const void *stream) {
+  if (!stream) return SUCCESS;
+  struct graph *graph = capture_of(stream);
+  if (graph && version() >= 7) graph->is_invalid = 1;
+  if (graph) return UNSUPPORTED;
+  if (version() >= 7) return unsafe(0);
+  return captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST) ? UNSUPPORTED : SUCCESS;
+}
+
+/* Release 7 refuses it while anything is captured, and ends that. */
+hipError_t hipDeviceSynchronize(void) {
+  const int code = version() >= 7 ? unsafe(1) : SUCCESS;
+  ANSWER(code ? code : current() ? wait_device(current()->number) : INVALID_CONTEXT);
+}
 
 /* Ends all streams, events, pools and memory of the current device. */
 static int pool_is_gone[DEVICES];
 static int reset(void) {
+  wait_device(current()->number);
+  pthread_mutex_lock(&queue_lock);
+  for (struct queue *queue = queues; queue; queue = queue->next) queue->is_gone |= queue->device == current()->number;
+  pthread_mutex_unlock(&queue_lock);
   for (int found = 1; found;) {
     void *memory = NULL;
     pthread_mutex_lock(&lock);
@@ -208,11 +267,17 @@ hipError_t hipDeviceReset(void) { ANSWER(reset()); }
 /* -- what HIP does not look at, or looks at closely ---------------------------------------------------------------- */
 static int is_live(const void *stream) { return !stream || owner_of(stream, 1) >= 0; }
 
-/* HIP before 6 uses the stream of a copy or a fill without a look: one that is gone is a fault. */
-static int check_stream(const void *stream) {
-  if (is_live(stream) || version() > 5) return SUCCESS;
-  fprintf(stderr, "the double was given a stream that is gone: HIP 5 would use its freed memory\n");
+/* HIP before 6 uses the stream of a copy or a fill without a look, release 7 that of every call: one that is gone is a
+ * fault. */
+static void use_freed_stream(void) {
+  fprintf(stderr, "the double was given a stream that is gone: HIP %d would use its freed memory\n", version());
   abort();
+}
+static void check_copy_stream(const void *stream) {
+  if (!is_live(stream) && version() != 6) use_freed_stream();
+}
+static void check_stream(const void *stream) {
+  if (!is_live(stream) && version() > 6) use_freed_stream();
 }
 
 /* HIP asks for the memory in which a copy begins, and that has to have all of its bytes: so a copy of the program's own
@@ -222,7 +287,7 @@ static int check_whole(const void *memory, size_t nbytes) {
 }
 
 static int check_copy(const void *to, const void *from, size_t nbytes, const void *stream) {
-  check_stream(stream);
+  check_copy_stream(stream);
   if (!to || !from) return INVALID_VALUE;
   const int code = check_whole(to, nbytes);
   return code ? code : check_whole(from, nbytes);
@@ -240,7 +305,8 @@ static void check_pool(const hipMemPool_t pool) {
   abort();
 }
 hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *properties) {
-  ANSWER(cuMemPoolCreate((void **)pool, (const struct pool_properties *)properties));
+  const int code = version() >= 7 ? unsafe(0) : SUCCESS;
+  ANSWER(code ? code : cuMemPoolCreate((void **)pool, (const struct pool_properties *)properties));
 }
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value) {
   check_pool(pool);
@@ -257,8 +323,12 @@ hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) {
 /* Without a pool for hipMalloc. From one, HIP 5.7 returns success and no address when memory is short. */
 static int allocate_of(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
   gpu_address made = 0;
+  check_stream(stream);
   if (!is_live(stream)) return INVALID_VALUE;
-  const int code = cuMemAllocFromPoolAsync(&made, nbytes, pool ? (gpu_pool)pool : (gpu_pool)current(), stream);
+  const gpu_pool from = pool ? (gpu_pool)pool : (gpu_pool)current();
+  int code = cuMemAllocFromPoolAsync(&made, nbytes, from, stream);
+  if (code == OUT_OF_MEMORY && !wait_device(current()->number)) /* what is freed by then */
+    code = cuMemAllocFromPoolAsync(&made, nbytes, from, stream);
   *address = (void *)(uintptr_t)made;
   return code == OUT_OF_MEMORY && pool && version() == 5 ? SUCCESS : code;
 }
@@ -266,14 +336,11 @@ hipError_t hipMallocFromPoolAsync(void **address, size_t nbytes, hipMemPool_t po
   ANSWER(allocate_of(address, nbytes, pool, stream));
 }
 hipError_t hipFreeAsync(void *address, hipStream_t stream) {
+  check_stream(stream);
   ANSWER_AND_DO(is_live(stream) ? cuMemFreeAsync((uintptr_t)address, stream) : INVALID_VALUE);
 }
-/* While a stream is captured for all threads, these are refused on every thread, whatever they are for. */
-static _Thread_local int capture_mode; /* of what this thread may do */
-static int is_capturing_anywhere(void) {
-  if (capture_mode == RELAXED) return 0;
-  return captures_here || (capture_mode == OF_ALL_THREADS && __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST));
-}
+/* While a stream is captured for all threads, these are refused on every thread, whatever they are for. Freeing waits
+ * for all devices first. */
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
   const int wanted = (int)*mode;
   if (wanted < OF_ALL_THREADS || wanted > RELAXED) return remember(INVALID_VALUE);
@@ -281,19 +348,52 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
   capture_mode = wanted;
   return remember(SUCCESS);
 }
-#define UNLESS_CAPTURING(expression) (is_capturing_anywhere() ? UNSUPPORTED : (expression))
+#define UNLESS_CAPTURING(expression)    \
+  ({                                    \
+    const int refused_ = unsafe(0);     \
+    refused_ ? refused_ : (expression); \
+  })
+static int free_now(void *address) {
+  wait_device(-1);
+  const int code = cuMemFreeAsync((uintptr_t)address, NULL);
+  return code ? code : wait_stream(NULL);
+}
+static int free_pinned(void *memory) {
+  wait_device(-1);
+  return cuMemFreeHost(memory);
+}
+static int unregister(void *memory) {
+  wait_device(-1);
+  return cuMemHostUnregister(memory);
+}
 hipError_t hipMalloc(void **address, size_t nbytes) {
   ANSWER(UNLESS_CAPTURING(allocate_of(address, nbytes, NULL, NULL)));
 }
-hipError_t hipFree(void *address) { ANSWER_AND_DO(UNLESS_CAPTURING(cuMemFreeAsync((uintptr_t)address, NULL))); }
+hipError_t hipFree(void *address) { ANSWER_AND_DO(UNLESS_CAPTURING(free_now(address))); }
 hipError_t hipHostMalloc(void **memory, size_t nbytes, unsigned flags) {
   ANSWER(UNLESS_CAPTURING(cuMemHostAlloc(memory, nbytes, flags)));
 }
-hipError_t hipHostFree(void *memory) { ANSWER_AND_DO(UNLESS_CAPTURING(cuMemFreeHost(memory))); }
+hipError_t hipHostFree(void *memory) { ANSWER_AND_DO(UNLESS_CAPTURING(free_pinned(memory))); }
 hipError_t hipHostRegister(void *memory, size_t nbytes, unsigned flags) {
   ANSWER(UNLESS_CAPTURING(cuMemHostRegister_v2(memory, nbytes, flags)));
 }
-hipError_t hipHostUnregister(void *memory) { ANSWER(UNLESS_CAPTURING(cuMemHostUnregister(memory))); }
+hipError_t hipHostUnregister(void *memory) { ANSWER(UNLESS_CAPTURING(unregister(memory))); }
+/* Finds the allocation that has an address. */
+static int range_of(void **start, size_t *nbytes, const void *memory) {
+  int code = INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  for (const struct object *one = objects; one && code; one = one->next)
+    if (one->is_memory && !one->is_freed && (size_t)((uintptr_t)memory - (uintptr_t)one->memory) < one->nbytes) {
+      *start = one->memory;
+      *nbytes = one->nbytes;
+      code = SUCCESS;
+    }
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+hipError_t hipMemGetAddressRange(hipDeviceptr_t *start, size_t *nbytes, hipDeviceptr_t memory) {
+  ANSWER(range_of((void **)start, nbytes, memory));
+}
 /* HIP 5 takes no plain memory, and counts kinds from 0. */
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *memory) {
   const int owner = owner_of(memory, 1), first = version() == 5 ? 0 : 1;
@@ -306,13 +406,59 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
 }
 
 /* -- copies and fills ---------------------------------------------------------------------------------------------- */
+/* Plain memory of the host is read, or written, before the call returns. Pinned memory has its bytes when the
+ * stream was waited for, and poison until then. */
+static int is_plain(const void *memory) { return owner_of(memory, 1) == -2; }
+static void poison(void *to, size_t nbytes, const void *stream) {
+  if (owner_of(to, nbytes) == -1 && !capture_of(stream)) memset(to, POISON, nbytes);
+}
+
+struct staged {
+  gpu_address to;
+  void *bytes;
+  size_t nbytes;
+};
+static int copy_staged(const void *arguments, gpu_stream stream) {
+  const struct staged *s = arguments;
+  const int code = cuMemcpyHtoDAsync_v2(s->to, s->bytes, s->nbytes, stream);
+  free(s->bytes);
+  return code;
+}
+static int copy_up(gpu_address to, void *from, size_t nbytes, gpu_stream stream) {
+  if (!is_plain(from) || capture_of(stream)) return cuMemcpyHtoDAsync_v2(to, from, nbytes, stream);
+  int code = belongs(stream);
+  if (!code) code = on_device(to, nbytes);
+  if (code) return code;
+  const struct staged staged = {to, malloc(nbytes + 1), nbytes};
+  if (!staged.bytes) return OUT_OF_MEMORY;
+  memcpy(staged.bytes, from, nbytes);
+  later(stream, copy_staged, &staged, sizeof staged);
+  return SUCCESS;
+}
+static int copy_down(void *to, gpu_address from, size_t nbytes, gpu_stream stream) {
+  const int must_wait = is_plain(to) && !capture_of(stream);
+  if (!on_device(from, nbytes)) poison(to, nbytes, stream);
+  const int code = cuMemcpyDtoHAsync_v2(to, from, nbytes, stream);
+  return code || !must_wait ? code : wait_stream(stream);
+}
 hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t to, void *from, size_t nbytes, hipStream_t stream) {
   const int refused = check_copy(to, from, nbytes, stream);
-  ANSWER(refused ? refused : cuMemcpyHtoDAsync_v2((uintptr_t)to, from, nbytes, stream));
+  ANSWER(refused ? refused : copy_up((uintptr_t)to, from, nbytes, stream));
 }
 hipError_t hipMemcpyDtoHAsync(void *to, hipDeviceptr_t from, size_t nbytes, hipStream_t stream) {
   const int refused = check_copy(to, from, nbytes, stream);
-  ANSWER(refused ? refused : cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, nbytes, stream));
+  ANSWER(refused ? refused : copy_down(to, (uintptr_t)from, nbytes, stream));
+}
+/* In the null stream, and done when it returns; kind 4: HIP finds out. Release 7 ends captures, as it can't wait. */
+static int copy_now(void *to, const void *from, size_t nbytes) {
+  const int code = version() >= 7 ? unsafe(1) : wait_stream(NULL);
+  if (!code) memmove(HERE(to), HERE((void *)(uintptr_t)from), nbytes);
+  return code;
+}
+hipError_t hipMemcpy(void *to, const void *from, size_t nbytes, hipMemcpyKind kind);
+hipError_t hipMemcpy(void *to, const void *from, size_t nbytes, hipMemcpyKind kind) {
+  (void)kind;
+  ANSWER(copy_now(to, from, nbytes));
 }
 hipError_t hipMemcpyAsync(void *to, const void *from, size_t nbytes, hipMemcpyKind kind, hipStream_t stream) {
   const int refused = check_copy(to, from, nbytes, stream);
@@ -320,6 +466,7 @@ hipError_t hipMemcpyAsync(void *to, const void *from, size_t nbytes, hipMemcpyKi
 }
 hipError_t hipMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t nbytes,
                               hipStream_t stream) {
+  check_stream(stream);
   ANSWER(to_device >= 0 && to_device < DEVICES && from_device >= 0 && from_device < DEVICES
              ? cuMemcpyPeerAsync((uintptr_t)to, &devices[to_device], (uintptr_t)from, &devices[from_device], nbytes,
                                  stream)
@@ -329,16 +476,8 @@ hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer) { ANSWER(cuDev
 hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *access, size_t count) {
   ANSWER(cuMemPoolSetAccess(pool, (const struct pool_access *)access, count));
 }
-static int copy_lines(const struct copy_parameters *copy, int is_late, hipStream_t stream) {
-  const int code = cuMemcpy2DAsync_v2(copy, stream);
-  if (!code && is_late) {
-    pthread_mutex_lock(&late_lock);
-    late_copy = *copy;
-    pthread_mutex_unlock(&late_lock);
-  }
-  return code;
-}
-/* Of the default kind, HIP 5.7 adds the offset of a pinned address twice: it is refused here. */
+/* Plain memory, too, is read or written later: HIP pins it. Of the default kind, HIP 5.7 adds the offset of a pinned
+ * address twice: it is refused here. */
 hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines,
                             hipMemcpyKind kind, hipStream_t stream) {
   const size_t behind = lines ? lines - 1 : 0;
@@ -356,58 +495,130 @@ hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t 
                                        .to_pitch = to_pitch,
                                        .width = width,
                                        .lines = lines};
-  ANSWER(copy_lines(&copy, kind == 1 && owner_of(from, 1) == -2, stream));
+  check_stream(stream);
+  for (size_t i = 0; i < lines; i++) poison((char *)to + i * to_pitch, width, stream);
+  ANSWER(cuMemcpy2DAsync_v2(&copy, stream));
 }
 hipError_t hipMemsetD8Async(hipDeviceptr_t to, unsigned char value, size_t count, hipStream_t stream) {
-  check_stream(stream);
+  check_copy_stream(stream);
   ANSWER(cuMemsetD8Async((uintptr_t)to, value, count, stream));
 }
 hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value, size_t count, hipStream_t stream) {
-  check_stream(stream);
+  check_copy_stream(stream);
   ANSWER(cuMemsetD16Async((uintptr_t)to, value, count, stream));
 }
 hipError_t hipMemsetD32Async(hipDeviceptr_t to, int value, size_t count, hipStream_t stream) {
-  check_stream(stream);
+  check_copy_stream(stream);
   ANSWER(cuMemsetD32Async((uintptr_t)to, (unsigned)value, count, stream));
 }
 hipError_t hipMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t lines, hipStream_t stream) {
-  check_stream(stream);
+  check_copy_stream(stream);
   ANSWER(cuMemsetD2D8Async((uintptr_t)to, pitch, (unsigned char)value, width, lines, stream));
 }
 
 /* -- streams and events -------------------------------------------------------------------------------------------- */
-hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned flags) {
-  ANSWER(cuStreamCreate((void **)stream, flags));
+static int create_stream(void **stream, unsigned flags) {
+  const int code = flags > 1 ? INVALID_VALUE : cuStreamCreate(stream, 1);
+  if (code) return code;
+  pthread_mutex_lock(&queue_lock);
+  make_queue(*stream, current()->number, flags == 0);
+  pthread_mutex_unlock(&queue_lock);
+  return SUCCESS;
 }
-hipError_t hipStreamDestroy(hipStream_t stream) { ANSWER(cuStreamDestroy_v2(stream)); }
-/* No stream but the default one, and no event, is waited for while any stream is captured for all threads. */
+static int destroy_stream(void *stream) {
+  if (belongs(stream) || !stream) return INVALID_HANDLE;
+  wait_stream(stream);
+  end_queue(stream, current()->number);
+  return cuStreamDestroy_v2(stream);
+}
+static int synchronize_stream(const void *stream) {
+  const int code = belongs(stream), refused = code ? code : waits(stream);
+  return refused ? refused : wait_stream(stream);
+}
+static int let_wait(void *stream, void *event, unsigned flags) {
+  const int code = cuStreamWaitEvent(stream, event, flags);
+  if (!code && !capture_of(stream)) wait_in_stream(stream, event);
+  return code;
+}
+static int record_event(void *event, void *stream) {
+  const int code = cuEventRecord(event, stream);
+  if (!code && !capture_of(stream)) note_record(event, stream);
+  return code;
+}
+/* Waits for an event or asks for it. Release 7 asks the stream in which it was recorded, even one that is gone; earlier
+ * ones refuse to wait, not to answer. */
+static int await_event(void *event, int only_asks) {
+  int code = cuEventQuery(event);
+  if (code) return code;
+  pthread_mutex_lock(&queue_lock);
+  const struct record *record = *record_of(event);
+  const struct queue *queue = record ? record->queue : NULL;
+  const void *stream = queue ? queue->stream : NULL;
+  if (queue && queue->is_gone && stream && version() > 6) use_freed_stream();
+  pthread_mutex_unlock(&queue_lock);
+  if (version() > 6)
+    code = waits(stream);
+  else if (!only_asks)
+    code = waits(event);
+  return code ? code : wait_event(event, only_asks);
+}
+hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned flags) {
+  ANSWER(create_stream((void **)stream, flags));
+}
+hipError_t hipStreamDestroy(hipStream_t stream) {
+  check_stream(stream);
+  ANSWER(destroy_stream(stream));
+}
+/* Replies for a stream that is gone, too: since release 7. */
+hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *number);
+hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *number) {
+  *number = (uintptr_t)stream;
+  ANSWER(version() < 7 ? NOT_SUPPORTED : is_live(stream) ? SUCCESS : INVALID_HANDLE);
+}
 hipError_t hipStreamSynchronize(hipStream_t stream) {
-  const int is_refused = captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST);
-  ANSWER(stream && !belongs(stream) && (is_refused || capture_of(stream)) ? UNSUPPORTED : belongs(stream));
+  check_stream(stream);
+  ANSWER(synchronize_stream(stream));
 }
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags) {
-  ANSWER(cuStreamWaitEvent(stream, event, flags));
+  check_stream(stream);
+  ANSWER(let_wait(stream, event, flags));
 }
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status) {
+  check_stream(stream);
   ANSWER(cuStreamIsCapturing(stream, (int *)status));
 }
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) { ANSWER(cuEventCreate((void **)event, flags)); }
-hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) { ANSWER(cuEventRecord(event, stream)); }
-hipError_t hipEventDestroy(hipEvent_t event) { ANSWER_AND_DO(cuEventDestroy_v2(event)); }
-hipError_t hipEventQuery(hipEvent_t event) { ANSWER(cuEventQuery(event)); }
-hipError_t hipEventSynchronize(hipEvent_t event) {
-  const int is_refused = captures_here || __atomic_load_n(&captures_of_all, __ATOMIC_SEQ_CST);
-  ANSWER(is_refused ? UNSUPPORTED : cuEventSynchronize(event));
+hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
+  check_stream(stream);
+  ANSWER(record_event(event, stream));
 }
+hipError_t hipEventDestroy(hipEvent_t event) {
+  forget_record(event);
+  ANSWER_AND_DO(cuEventDestroy_v2(event));
+}
+hipError_t hipEventQuery(hipEvent_t event) { ANSWER(await_event(event, 1)); }
+hipError_t hipEventSynchronize(hipEvent_t event) { ANSWER(await_event(event, 0)); }
 
 /* -- captured graphs ----------------------------------------------------------------------------------------------- */
+static int begin_capture(void *stream, int mode) {
+  const int code = cuStreamBeginCapture_v2(stream, mode);
+  if (!code) note_capture(capture_of(stream), mode);
+  return code;
+}
+static int end_capture(void *stream, struct graph **graph) {
+  struct graph *captured = capture_of(stream);
+  const int code = stream ? cuStreamEndCapture(stream, graph) : ILLEGAL_STATE;
+  if (captured && captured->is_complete) forget_capture(captured);
+  return code;
+}
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
-  ANSWER(cuStreamBeginCapture_v2(stream, (int)mode));
+  ANSWER(begin_capture(stream, (int)mode));
 }
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph);
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph) {
-  ANSWER(stream ? cuStreamEndCapture(stream, (struct graph **)graph) : ILLEGAL_STATE);
+  check_stream(stream);
+  ANSWER(end_capture(stream, (struct graph **)graph));
 }
 hipError_t hipGraphInstantiate(hipGraphExec_t *made, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t nbytes);
 hipError_t hipGraphInstantiate(hipGraphExec_t *made, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t nbytes) {
@@ -415,6 +626,7 @@ hipError_t hipGraphInstantiate(hipGraphExec_t *made, hipGraph_t graph, hipGraphN
 }
 hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream);
 hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream) {
+  check_stream(stream);
   ANSWER(cuGraphLaunch((void *)executable, stream));
 }
 hipError_t hipGraphExecDestroy(hipGraphExec_t executable);

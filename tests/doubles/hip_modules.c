@@ -4,14 +4,13 @@
  * cuda.c by their names, and others do nothing.
  *
  * The first device is a gfx90a, the second one a gfx1100; HIP_DOUBLE_PROCESSOR=gfx942 makes all of them that. */
-#include "../../csrc/call/hsaco.c"
+#include "../../csrc/kernel/hsaco.c"
 
 enum {
   INVALID_CONFIGURATION = 9,
   NO_BINARY_FOR_GPU = 209,
   INVALID_KERNEL_FILE = 218,
   INIT_FAILED = 303,
-  INVALID_HANDLE = 400,
   CODE_OBJECT_5 = 3, /* in its header */
   LAUNCH_FAILURE = 719,
   SHARED_BYTES = 65536, /* of a block */
@@ -92,10 +91,13 @@ static int is_for(const Elf64_Ehdr *header, const char *name) {
 
 static void load_library(struct amd_module *module, const Elf64_Ehdr *header) {
   const Elf64_Shdr *sections = (const void *)(module->object.at + header->e_shoff);
-  const char *names = (const char *)module->object.at + sections[header->e_shstrndx].sh_offset;
+  if (header->e_shstrndx >= header->e_shnum) return; /* a damaged one */
+  const Elf64_Shdr *table = &sections[header->e_shstrndx];
+  const char *names = (const char *)module->object.at + table->sh_offset;
   for (int i = 0; i < header->e_shnum; i++) {
     char path[64];
-    if (strcmp(names + sections[i].sh_name, ".double") != 0) continue;
+    if (sections[i].sh_name + sizeof ".double" > table->sh_size) continue;
+    if (memcmp(names + sections[i].sh_name, ".double", sizeof ".double") != 0) continue;
     const int file = memfd_create("module", 0);
     if (write(file, module->object.at + sections[i].sh_offset, sections[i].sh_size) < 0) return;
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
@@ -163,6 +165,16 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, con
   ANSWER(get_function((void **)function, (const void *)module, name));
 }
 
+hipError_t hipModuleGetGlobal(hipDeviceptr_t *address, size_t *nbytes, hipModule_t module, const char *name) {
+  const struct amd_module *loaded = (const void *)module;
+  gpu_address found = 0;
+  be_ready();
+  if (!address || !nbytes || !name || !loaded || belongs(loaded)) return remember(INVALID_HANDLE);
+  const int code = find_variable(&found, nbytes, loaded->library, name);
+  *address = (hipDeviceptr_t)(uintptr_t)found;
+  return remember(code);
+}
+
 /* -- launches ------------------------------------------------------------------------------------------------------ */
 
 static int attribute_of(int *value, int attribute, const struct amd_function *f) {
@@ -200,15 +212,16 @@ const void *double_arguments(size_t *nbytes) { return *nbytes = last_bytes, last
 
 /* Copies the arguments to where the metadata has them. */
 static int pack_arguments(const struct amd_function *f, void **arguments, void **extra, unsigned char *bytes) {
-  uint64_t offset, nbytes;
+  oa_hsaco_parameter parameter;
   if (f->facts.argument_bytes > MOST_ARGUMENT_BYTES || (arguments && extra)) return INVALID_VALUE;
   if (extra &&
       (extra[0] != (void *)BUFFER_POINTER || extra[2] != (void *)BUFFER_SIZE || extra[4] != (void *)BUFFER_END))
     return INVALID_VALUE;
   for (int i = 0; i < MOST_PARAMETERS; i++) {
-    if (!oa_hsaco_parameter(&f->facts, i, &offset, &nbytes)) return INVALID_VALUE;
-    if (!nbytes) break;
-    memcpy(bytes + offset, arguments ? arguments[i] : (unsigned char *)extra[1] + offset, nbytes);
+    if (!oa_hsaco_find_parameter(&f->facts, i, &parameter)) return INVALID_VALUE;
+    if (!parameter.nbytes) break;
+    memcpy(bytes + parameter.offset, arguments ? arguments[i] : (unsigned char *)extra[1] + parameter.offset,
+           parameter.nbytes);
   }
   pthread_mutex_lock(&lock);
   memcpy(last_arguments, bytes, last_bytes = f->facts.argument_bytes);
@@ -219,9 +232,10 @@ static int pack_arguments(const struct amd_function *f, void **arguments, void *
 static int run_amd(const struct amd_function *f, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
                    unsigned char *bytes) {
   void *places[MOST_PARAMETERS];
-  uint64_t offset, nbytes;
-  for (int i = 0; i < MOST_PARAMETERS && oa_hsaco_parameter(&f->facts, i, &offset, &nbytes) && nbytes; i++)
-    places[i] = bytes + offset;
+  oa_hsaco_parameter parameter;
+  oa_hsaco_kernel facts = f->facts;
+  for (int i = 0; i < MOST_PARAMETERS && oa_hsaco_next_parameter(&facts, &parameter); i++)
+    places[i] = bytes + parameter.offset;
   return run_kernel(f->run, f->name, grid, block, shared_bytes, places);
 }
 
@@ -243,6 +257,7 @@ static int launch_amd(const struct amd_function *f, const unsigned given[3], con
   _Alignas(16) unsigned char bytes[MOST_ARGUMENT_BYTES] = {0};
   unsigned grid[3];
   if (!f || belongs(f->module)) return INVALID_HANDLE;
+  check_stream(stream);
   if (belongs(stream)) return INVALID_VALUE;
   if ((uint64_t)given[0] * block[0] > UINT32_MAX) return INVALID_CONFIGURATION;
   for (int i = 0; i < 3; i++) { /* threads beyond 2^32 get lost */

@@ -8,7 +8,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kernels.images import Kernels, made_hsaco
+from offload_args.kernels.elf import Elf
 from offload_args.kernels.shared_object import read
+from offload_args.kernels.types import SYMBOL
 
 
 def described(data: bytes) -> Kernels:
@@ -28,7 +30,10 @@ def described(data: bytes) -> Kernels:
 def main() -> None:
     made, hsaco, processor = sys.argv[1:]
     data = Path(made).read_bytes()
-    Path(hsaco).write_bytes(made_hsaco(processor, described(data), code=data))
+    elf = Elf("source", data)
+    symbols = (one for section in elf.sections if section.type == 11 for one in elf.symbols(section))
+    types = {one.name: bytes(elf.bytes_of(one)) for one in symbols if one.name.startswith(SYMBOL)}
+    Path(hsaco).write_bytes(made_hsaco(processor, described(data), code=data, variables=types))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import roles  # noqa: E402
+from bindings.helper_functions import struct_fields  # noqa: E402
+from bindings.labelled import ObjectKind  # noqa: E402
 from bindings.parameters import WorkspaceSize  # noqa: E402
-from bindings.services import ObjectKind, struct_fields  # noqa: E402
 
 MOST_ARGUMENTS, MOST_RECORDS, MOST_BYTES = 40, 64, 256
 
@@ -188,12 +189,14 @@ def queries(library: roles.Library) -> dict[str, str]:
 
 
 def version_function(library: roles.Library) -> dict[str, str]:
-    """Return the body of the function that tells the version of the header."""
+    """Return the body of the function that tells the version of the header, or that of the newest function."""
     name, gives = library.find["version"]
-    parts = [*re.findall(r"\d+", library.version), "0", "0"][:3]
+    versions = [library.version, *(one.since[0] for one in library.functions if one.since)]
+    version = max(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
+    parts = [*re.findall(r"\d+", version), "0", "0"][:3]
     body = {
         "parts": f"static const int parts[] = {{{{{', '.join(parts)}}}}}; *{{1}} = parts[{{0}}];",
-        "buffer": f'strncpy({{0}}, "{library.version}", {{1}});',
+        "buffer": f'strncpy({{0}}, "{version}", {{1}});',
         "number": f"*{{0}} = {parts[0]};",
     }
     return {name: body[gives]} if gives in body else {}

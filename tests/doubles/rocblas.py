@@ -1,10 +1,15 @@
 """Writes a double of rocBLAS in C, for the double of HIP: each function is that of the double of cuBLAS.
 
-    python tests/doubles/rocblas.py [--older] > rocblas.c
+    python tests/doubles/rocblas.py [--older | --newer] > rocblas.c
 
-The prototypes are those of bindings/api/rocblas.json, with --older those of rocblas-2.json. Enums are turned into
+The prototypes are those of bindings/api/rocblas.json, with --older those of rocblas-2.json, with --newer also those of
+rocblas-5.json, less what version 5 lacks. Enums are turned into
 cuBLAS's; all else is the same. A function of several operands that cuBLAS lacks calls the one of one operand.
 Functions without a counterpart are left out.
+
+A call checks its arguments, and puts its work into the handle's stream. A result for the host is waited for. Before
+version 4.1 that of nrm2, asum, iamax and iamin is fetched in the null stream, which does not wait for non-blocking
+streams.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import contextlib
 import io
 import json
 import sys
+import tomllib
 from typing import Any
 
 import cublas
@@ -62,8 +68,48 @@ static int is_product(int a, int b, int c, int d, int wide) {
 
 static rocblas_status answer(int status) { return status ? INTERNAL_ERROR : 0; }
 
-rocblas_status rocblas_create_handle(rocblas_handle *handle) { return answer(cublasCreate_v2(handle)); }
-rocblas_status rocblas_destroy_handle(rocblas_handle handle) { return answer(cublasDestroy_v2(handle)); }
+/* A thread that does the work of a stream calls the functions at once. */
+int hip_double_at_work(void);
+int hip_double_wait(const void *stream);
+int hip_double_unsafe(void);
+int hipMemcpy(void *to, const void *from, size_t nbytes, int kind);
+int hipStreamIsCapturing(void *stream, int *status);
+
+/* It allocates memory, which a capture may forbid. */
+rocblas_status rocblas_create_handle(rocblas_handle *handle) {
+  return hip_double_unsafe() ? INTERNAL_ERROR : answer(cublasCreate_v2(handle));
+}
+rocblas_status rocblas_destroy_handle(rocblas_handle handle) {
+  if (is_good(handle)) hip_double_wait(handle->stream), free(handle->results);
+  return answer(cublasDestroy_v2(handle));
+}
+
+/* Where a handle's results are until they are fetched: memory of the device that the host can use, too. */
+enum { MOST_RESULTS = 1 << 16 };
+static void *results_of(rocblas_handle handle) {
+  if (!handle->results) memset(handle->results = malloc(MOST_RESULTS), 0xc5, MOST_RESULTS);
+  return handle->results;
+}
+struct fetched {
+  const void *from;
+  void *to;
+  size_t nbytes;
+};
+static int fetch_later(const void *arguments, void *stream) {
+  const struct fetched *f = arguments;
+  return (void)stream, memcpy(f->to, f->from, f->nbytes), 0;
+}
+/* In a stream that is captured nothing waits: the graph writes the result. */
+static rocblas_status fetch(rocblas_handle handle, void *to, size_t nbytes, int in_null_stream) {
+  int status = 0;
+  const struct fetched f = {handle->results, to, nbytes};
+  if (in_null_stream) return answer(hipMemcpy(to, handle->results, nbytes, 2));
+  hipStreamIsCapturing(handle->stream, &status);
+  if (status) return gpu_double_captures(handle->stream, fetch_later, &f, sizeof f), 0;
+  if (hip_double_wait(handle->stream)) return INTERNAL_ERROR;
+  memcpy(to, handle->results, nbytes);
+  return 0;
+}
 rocblas_status rocblas_set_stream(rocblas_handle h, hipStream_t stream) {
   return answer(cublasSetStream_v2(h, stream));
 }
@@ -114,8 +160,38 @@ def double(name: str, function: dict[str, Any], partner: str, there: dict[str, A
     return f"rocblas_status {name}({parameters}) {{\n  rocblas_status status = {call};\n  return status;\n}}\n"
 
 
-# Bodies of functions that cuBLAS lacks, by the name without type; the operands are where they can be used.
+# Bodies of functions that cuBLAS lacks or computes otherwise, by the name without type; the operands are where they can
+# be used. rotmg is the modified rotation; each time that rocBLAS scales a weight it sets two elements of H again.
 OWN = {
+    "rotmg": """
+  const T step = 4096, least = 1 / (step * step), most = step * step;
+  const T p1 = *d1 * *x1, p2 = *d2 * *y1, q1 = p1 * *x1, q2 = p2 * *y1;
+  T flag = -1, h[2][2] = {{0, 0}, {0, 0}}, *weights[] = {d1, d2};
+  if (*d1 >= 0 && p2 == 0) return *param = -2, 0;
+  const int first = q1 * q1 > q2 * q2; /* the first product is the greater one */
+  const T u = *d1 < 0 || (!first && q2 < 0) ? -1 : first ? 1 + p2 / p1 * (*y1 / *x1) : 1 + p1 / p2 * (*x1 / *y1);
+  if (u <= 0) {
+    *d1 = *d2 = *x1 = 0;
+  } else if (first) {
+    flag = 0, h[1][0] = -*y1 / *x1, h[0][1] = p2 / p1;
+    *d1 /= u, *d2 /= u, *x1 *= u;
+  } else {
+    const T old = *d1;
+    flag = 1, h[0][0] = p1 / p2, h[1][1] = *x1 / *y1;
+    *d1 = *d2 / u, *d2 = old / u, *x1 = *y1 * u;
+  }
+  for (int i = 0; i < 2; i++)
+    while (*weights[i] != 0 && (fabs(*weights[i]) <= least || fabs(*weights[i]) >= most)) {
+      const T by = fabs(*weights[i]) <= least ? step : 1 / step;
+      if (flag == 0) h[0][0] = h[1][1] = 1;
+      else h[1][0] = -1, h[0][1] = 1;
+      flag = -1, *weights[i] *= by * by, h[i][0] /= by, h[i][1] /= by;
+      if (i == 0) *x1 /= by;
+    }
+  param[0] = flag;
+  if (flag != 0) param[1] = h[0][0], param[4] = h[1][1];
+  if (flag != 1) param[2] = h[1][0], param[3] = h[0][1];
+""",
     "gemmt": """
   for (int64_t j = 0; j < n; j++)
     for (int64_t i = 0; i < n; i++) {
@@ -129,7 +205,7 @@ OWN = {
 
 
 def own(name: str, function: dict[str, Any]) -> str | None:
-    """Return the C text of a function that cuBLAS lacks; None if there is no body for it."""
+    """Return the C text of a function with a body of its own; None if there is no body for it."""
     base = name.removeprefix("rocblas_").removesuffix("_64")
     if base[1:] not in OWN:
         return None
@@ -139,7 +215,7 @@ def own(name: str, function: dict[str, Any]) -> str | None:
     return (
         f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n"
         f"rocblas_status {name}({cublas.declared(function)}) {{\n"
-        f"  if (!({' && '.join(cublas.checks(name, function))})) return INTERNAL_ERROR;\n"
+        f"  if (!({' && '.join(cublas.checks(name, function))})) return INTERNAL_ERROR;\n  CHECKED\n"
         f"{moved}{OWN[base[1:]]}  return 0;\n}}\n#undef T\n#undef CONJ\n"
     )
 
@@ -187,7 +263,30 @@ TRSM = """
       }
 """
 SCALED = "alpha_kind == x_kind || alpha_kind == real_of(x_kind) || (is_short(x_kind) && alpha_kind == R_32F)"
+RANK_K = """
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < n; i++) {
+      if (uplo == 121 ? i > j : i < j) continue;
+      const wide scale = get(beta, scale_kind, 0);
+      wide sum = 0;
+      for (int64_t l = 0; l < k; l++) {
+        const wide left = get(A, a_kind, transA == 111 ? i + l * lda : l + i * lda);
+        const wide right = get(A, a_kind, transA == 111 ? j + l * lda : l + j * lda);
+        sum += !HERMITIAN ? left * right : transA == 111 ? left * conj(right) : conj(left) * right;
+      }
+      sum = get(alpha, scale_kind, 0) * sum + (scale == 0 ? 0 : scale * get(C, c_kind, i + j * ldc));
+      put(C, c_kind, i + j * ldc, HERMITIAN && i == j ? creal(sum) : sum);
+    }
+"""
 TYPED = {
+    "syrk": (
+        "is_short(a_kind) && (c_kind == a_kind || c_kind == R_32F) && execution == R_32F",
+        RANK_K.replace("HERMITIAN", "0").replace("scale_kind", "execution"),
+    ),
+    "herk": (
+        "a_kind == C_32F && (c_kind == C_32F || c_kind == C_64F) && execution == C_64F",
+        RANK_K.replace("HERMITIAN", "1").replace("scale_kind", "real_of(execution)"),
+    ),
     "gemm": ("is_product(a_kind, b_kind, c_kind, d_kind, compute)", GEMM),
     "geam": ("a_kind == compute && b_kind == compute && c_kind == compute && d_kind == compute", GEAM),
     "trsm": ("compute != R_16F && compute != R_8I", TRSM),
@@ -224,11 +323,13 @@ def typed(name: str, function: dict[str, Any]) -> str | None:
     kinds |= {"compute_type": "compute", "execution_type": "execution"}
     kinds = {label: kind for label, kind in kinds.items() if label in labels}
     of = {"x": "x_kind", "result": "result_kind", "results": "result_kind", **dict.fromkeys("ABCD", "compute")}
+    of = {one: kind if kind in kinds.values() else f"{one.lower()}_kind" for one, kind in of.items()}
     count = "batch_count" if form else "1"
     lines = [f"  const int {kind} = dtype_of({label});\n" for label, kind in kinds.items()]
     tests = [f"is_scalar(handle, {one})" for one in scalars + results] + [f"is_array({one})" for one in arrays]
     lines += [f"  if (!({' && '.join(tests)}) || !uses_memory(handle)) return INTERNAL_ERROR;\n"]
     lines += [f"  if ({' || '.join(f'{kind} < 0' for kind in kinds.values())} || !({suits})) return NOT_IMPLEMENTED;\n"]
+    lines += ["  CHECKED\n"]
     lines += [f"  void *const all_{one} = (void *){one};\n" for one in arrays + results]
     lines += ["  hip_double_begin();\n", f"  for (int64_t batch = 0; batch < {count}; batch++) {{\n"]
     for one in arrays:
@@ -272,27 +373,95 @@ def batch(name: str, function: dict[str, Any]) -> str:
     )
 
 
+# Of these the older versions fetch results in the null stream.
+FETCHED_IN_NULL_STREAM = ("nrm2", "asum", "amax", "amin")
+
+
+def in_order(name: str, function: dict[str, Any], text: str, is_older: bool) -> str:
+    """Return the C text of a function that puts the work of `text` into the handle's stream."""
+    given = function["parameters"]
+    pointers = {label: kind for label, kind in given if kind.endswith(("*", "[]"))}
+    if not pointers or given[0][0] != "handle" or name.startswith(("rocblas_set_", "rocblas_get_")):
+        return text
+    labels = [label for label, _ in given]
+    has_lists = any(kind.count("*") + kind.endswith("[]") > 1 for kind in pointers.values())
+    results = [one for one in ("result", "results") if one in pointers and not pointers[one].startswith("const")]
+    numbers = [
+        one
+        for one, kind in pointers.items()
+        if one in cublas.SCALARS and one not in results and kind.count("*") + kind.endswith("[]") == 1
+        if one not in "abc" or f"{one}_type" not in labels  # arrays
+    ]
+    written = [one for one in numbers if not pointers[one].startswith("const")]
+    copied = {one: 16 if "void" in pointers[one] else 5 if one == "param" else 1 for one in numbers}
+    items = {one: pointers[one].removeprefix("const ").removesuffix("*").replace("void", "char") for one in numbers}
+    text = text.replace(f"rocblas_status {name}(", f"static rocblas_status {name}_now(", 1)
+    now = f"{name}_now({', '.join(labels)})"
+    fields = "".join(f"  {kind.removesuffix('[]') + ('*' * kind.endswith('[]'))} {label};\n" for label, kind in given)
+    fields += "  struct handle with;\n" + "".join(f"  {items[one]} of_{one}[{copied[one]}];\n" for one in numbers)
+    later = [
+        f"put.with.mode ? put.{one} : (void *)put.of_{one}" if one in numbers else f"put.{one}" for one in labels[1:]
+    ]
+    count = "batch_count" if "batch_count" in labels else "1"
+    sizes = {one: "size_of(dtype_of(result_type))" if "void" in pointers[one] else f"sizeof *{one}" for one in results}
+    passed = ", ".join(["&put.with", *later])
+    lines = [
+        f"struct {name}_call {{\n{fields}}};\n",
+        f"static int {name}_later(const void *arguments, void *stream) {{\n",
+        f"  struct {name}_call put = *(const struct {name}_call *)arguments;\n  (void)stream;\n",
+        f"  return {name}_now({passed}) ? 999 : 0;\n}}\n",
+        f"rocblas_status {name}({cublas.declared(function)}) {{\n",
+        f"  if (hip_double_at_work() || only_checks) return {now};\n",
+        "  if (!is_good(handle)) return 1;\n",
+    ]
+    if not has_lists:
+        lines.append(
+            f"  only_checks = 1;\n  const int wrong = {now};\n  only_checks = 0;\n  if (wrong) return wrong;\n"
+        )
+    if written:  # few numbers: rocBLAS computes them on the host
+        lines.append(f"  if (!handle->mode) return hip_double_wait(handle->stream) ? INTERNAL_ERROR : {now};\n")
+    lines.append(f"  struct {name}_call put = {{{', '.join(labels)}, *handle}};\n")
+    lines += [f"  if (!handle->mode && {one}) memcpy(put.of_{one}, {one}, sizeof put.of_{one});\n" for one in numbers]
+    lines += [f"  if (!handle->mode) put.{one} = results_of(handle);\n" for one in results]
+    is_put = f"gpu_double_captures(handle->stream, {name}_later, &put, sizeof put)"
+    lines.append(f"  if (!{is_put}) return INTERNAL_ERROR;\n")
+    in_null_stream = int(is_older and any(one in name for one in FETCHED_IN_NULL_STREAM))
+    for one in results:
+        number = f"{count} * {sizes[one]}"
+        lines.append(f"  if (!handle->mode) return fetch(handle, {one}, {number}, {in_null_stream});\n")
+    return f"{text}{''.join(lines)}  return 0;\n}}\n"
+
+
 def main() -> None:
-    """Print the C source: that of cuBLAS's double, and rocBLAS's functions; with --older those before version 4."""
-    is_older = "--older" in sys.argv
+    """Print the C source: that of cuBLAS's double, and rocBLAS's functions, of the version that the arguments say."""
+    is_older, is_newer = ("--older" in sys.argv), ("--newer" in sys.argv)
     name_of_api = "rocblas-2" if is_older else "rocblas"
     api = json.loads((cublas.API / f"{name_of_api}.json").read_text())["functions"]
+    version = "2.47.0" if is_older else "5.3.0" if is_newer else "4.4.1"
+    if is_newer:
+        lacks = tomllib.loads((cublas.API.parent / "roles" / "rocblas.toml").read_text())["newer"]["lacks"]
+        api = {name: one for name, one in api.items() if name not in lacks}
+        api |= json.loads((cublas.API / "rocblas-5.json").read_text())["functions"]
     there = json.loads((cublas.API / "cublas.json").read_text())["functions"]
     base = io.StringIO()
     with contextlib.redirect_stdout(base):
         cublas.main()
-    print(base.getvalue(), PRELUDE.replace("VERSION", "2.47.0.double" if is_older else "4.4.1.double"))
+    print("static _Thread_local int only_checks;\n#define CHECKED if (only_checks) return 0;\n")
+    print(
+        base.getvalue().replace("struct handle {", "struct handle {\n  void *results;"),
+        PRELUDE.replace("VERSION", f"{version}.double"),
+    )
     made = set()
     for name in sorted(api, key=lambda name: "_batched" in name):
         partner = counterpart(name.replace("_outofplace", ""), there)
-        text = None
-        if f"rocblas_status {name}(" not in PRELUDE and partner and f" {partner}(" in base.getvalue():
+        text = own(name, api[name])
+        if not text and f"rocblas_status {name}(" not in PRELUDE and partner and f" {partner}(" in base.getvalue():
             text = double(name, api[name], partner, there[partner])
-        text = text or own(name, api[name]) or typed(name, api[name])
+        text = text or typed(name, api[name])
         if not text and name.replace("_strided_batched", "").replace("_batched", "") in made:
             text = batch(name, api[name])
         if text:
-            print(text)
+            print(in_order(name, api[name], text, is_older))
             made.add(name)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib.util
 import re
 import shutil
 import subprocess
 import sysconfig
+import weakref
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +18,7 @@ import pytest
 
 import offload_args as package
 from helpers.processes import python
-from offload_args import Device, In, Out, get_include, offload_args
+from offload_args import Device, In, InOut, OffloadError, Out, Scratch, _core, get_include, offload_args
 from offload_args.errors import (
     ArgumentError,
     DirectionError,
@@ -30,6 +32,7 @@ from offload_args.errors import (
 
 HERE = Path(__file__).parent
 F32, F64 = 12, 13
+BY_USE, OUT, INOUT = 0, 2, 3
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
@@ -209,3 +212,91 @@ def test_the_handles_of_out_arguments_are_written(through: ModuleType, device: s
         dy.copy_from(dx)
         through.scale(dy, 5)
     np.testing.assert_array_equal(y, [5, 5, 5])
+
+
+@pytest.mark.filterwarnings("ignore:.*it is packed on its way:offload_args.PerformanceWarning")
+def test_an_extension_enters_a_region_on_arrays_that_python_lends(through: ModuleType) -> None:
+    matrix = np.zeros((4, 6), order="C")
+    for x, part in ((np.arange(5.0), 1), (matrix[:3, 1:4], 1), (matrix.T[1:3], 1), (np.arange(12.0)[::3], 0)):
+        x[...] = 1 + np.arange(x.size).reshape(x.shape)
+        before = x.copy()
+        through.scale_array(x, BY_USE, 2)
+        np.testing.assert_array_equal(x, 2 * before)
+        with offload_args(x, device="sim:0") as (dx,):
+            dx.fill(3)
+            through.scale_array(x, INOUT, 2)  # x is read-only meanwhile
+            through.scale_array(x[part:], BY_USE, 10)
+            np.testing.assert_array_equal(x, 2 * before)
+        expected = np.full_like(x, 6)
+        expected[part:] *= 10
+        np.testing.assert_array_equal(x, expected)
+        assert x.flags.writeable
+    through.scale_array(InOut(matrix), BY_USE, 0)
+    np.testing.assert_array_equal(matrix, 0)
+
+
+def test_an_array_that_an_extension_may_not_lend_so_is_refused(through: ModuleType) -> None:
+    x = np.ones(4)
+    x.flags.writeable = False
+    with pytest.raises(DirectionError):
+        through.scale_array(x, BY_USE, 2)
+    with pytest.raises(ValueError, match="read-only"):
+        through.scale_array(x, INOUT, 2)
+    with pytest.raises(ArgumentError, match="declared In, and the function lends it as Out; pass the array alone"):
+        through.scale_array(In(x), OUT, 2)
+    for direction in (-1, 4, 99):
+        with pytest.raises(ArgumentError, match="direction needs one of OA_BY_USE"):
+            through.scale_array(x, direction, 2)
+    for wrong in ([1.0], None, 3, "x", np.array(["x"]), Scratch(3, np.float64)):
+        with pytest.raises(TypeError):
+            through.scale_array(wrong, BY_USE, 2)
+    with pytest.raises(ArgumentError, match=r"scale_array: x needs one of float64, got \d+"):
+        through.scale_array(np.ones(3, np.float32), BY_USE, 2)
+    with offload_args(np.ones(3), device="sim:0") as (dx,), pytest.raises(TypeError, match="device pointer"):
+        through.scale_array(dx, BY_USE, 2)
+
+
+def test_an_array_is_kept_and_read_only_as_long_as_an_extension_holds_it(through: ModuleType) -> None:
+    x = np.ones(4)
+    dies = weakref.ref(x)
+    first, second = through.hold_array(x), through.hold_array(x[1:])
+    for array in (x, x[2:]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 2
+    del second
+    assert not x.flags.writeable
+    del first
+    x[0] = 2
+    holder = through.hold_array(x)
+    del x, array
+    gc.collect()
+    assert dies() is not None
+    del holder
+    gc.collect()
+    assert dies() is None
+
+
+@pytest.mark.filterwarnings("ignore:.*it is packed on its way:offload_args.PerformanceWarning")
+def test_a_pointer_tells_an_extension_how_its_array_lies(through: ModuleType, device: str) -> None:
+    square, wide = np.ones((4, 4)), np.ones((3, 8))
+    fortran, vector, cube = np.ones((5, 3), order="F"), np.ones(9), np.ones((2, 3, 4, 2))
+    with offload_args(square, wide[:, 1:6], fortran, vector[::2], cube, device=device) as pointers:
+        dA, dW, dF, dx, dC = pointers
+        parts = [dA.T, dW.T, dW[1:, :2], dF.T, dF[1:4], dx[1:], dx[::-1], dC[1], dC[1, :, 2], dC[:, 0, 0, 0], dA[:0]]
+        for pointer in (*pointers, *parts):
+            shape, strides, rows, columns, ld, ld_by_rows, inc = through.layout(pointer)
+            assert (shape, strides) == (pointer.shape, pointer.strides)
+            if pointer.ndim == 2:
+                assert (rows, columns) == pointer.shape and max(ld, ld_by_rows) == pointer.ld
+            elif pointer.ndim == 1:
+                assert (rows, columns, inc) == (pointer.size, 1, pointer.strides[0] // 8 if pointer.size > 1 else 1)
+        assert through.layout(dA)[4:6] == (0, 4) and through.layout(dA.T)[4:6] == (4, 0)
+    with pytest.raises(StalePointerError):
+        through.layout(dA)
+
+
+def test_an_error_of_another_thread_is_raised_with_its_own_text(through: ModuleType) -> None:
+    with pytest.raises(ExtentError, match="^cblas.dscal: x needs 7$"):
+        through.raise_text(_core.OA_ERROR_EXTENT, "cblas.dscal: x needs 7")
+    with pytest.raises(OffloadError, match=r"^\(status 99\)|^ ?\(status 99\)"):
+        through.raise_text(99, None)

@@ -53,3 +53,36 @@ def test_a_pointer_or_array_that_is_misused_does_not_compile(tmp_path: Path) -> 
     refused = {int(number) - first for number in re.findall(r"wrong\.cpp:(\d+):\d+: error", ran.stderr)}
     assert refused == set(range(5))
     assert "oa::out needs an array that may be written" in ran.stderr
+
+
+@pytest.mark.parametrize("debug", [[], ["-DOA_DEBUG=1"]])
+def test_both_cpp_headers_are_in_one_program_and_in_one_file(debug: list[str], tmp_path: Path) -> None:
+    kernel, region = "#include <offload_args/kernel.h>\n", "#include <offload_args.hpp>\n"
+    files = {
+        "kernels.cpp": kernel + "OA_KERNEL(twice, oa::Out<double> x, int n) {\n"
+        "  for (auto one : x.mine(oa::Linear1D(n), here)) *one = 2;\n}\n",
+        "both.cpp": kernel + region,
+        "main.cpp": region + kernel + "int main() {\n"
+        "  double x[4] = {};\n"
+        '  oa::Region region("host", oa::inout(x, 4));\n'
+        "  region.close();\n}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    strict = [option for option in COMMAND if option != SOURCE]
+    # Across the files, the linker compares types of one name.
+    subprocess.run(
+        [
+            "g++",
+            *strict,
+            *debug,
+            "-flto",
+            "-Wodr",
+            *(tmp_path / name for name in files),
+            "-o",
+            tmp_path / "program",
+            *libs(),
+        ],
+        check=True,
+    )
+    subprocess.run([tmp_path / "program"], check=True, timeout=60)

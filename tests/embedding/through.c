@@ -112,6 +112,74 @@ static PyObject *double_on_a_thread(PyObject *module, PyObject *object) {
   return work.status ? PyErr_Format(PyExc_RuntimeError, "%s", work.text) : Py_NewRef(Py_None);
 }
 
+/* (array, direction, factor): enters a region of its own, and multiplies the array there */
+static PyObject *scale_array(PyObject *module, PyObject *arguments) {
+  (void)module;
+  PyObject *object;
+  int direction, device, status;
+  double factor;
+  oa_array x;
+  oa_region *region;
+  if (!PyArg_ParseTuple(arguments, "Oid", &object, &direction, &factor)) return NULL;
+  PyObject *held = oa_array_from_python(object, direction, &x);
+  if (!held) return NULL;
+  char text[512] = "";
+  Py_BEGIN_ALLOW_THREADS status = oa_device_open("sim:0", &device);
+  if (!status && x.dtype != OA_F64) status = oa_fail_enum("scale_array", "x", x.dtype, "float64");
+  if (!status) status = oa_region_enter(device, NULL, &x, 1, &region);
+  if (!status) {
+    oa_pointer_layout layout = OA_SIZED(oa_pointer_layout);
+    status = oa_pointer_get_layout(x.handle, &layout);
+    for (int64_t i = 0; !status && i < layout.rows; i++) {
+      const int64_t shape = layout.columns, stride = layout.ndim == 2 ? layout.strides[1] : 8;
+      const int64_t offset = i * layout.strides[0];
+      oa_any *row;
+      if ((status = oa_pointer_view(x.handle, offset, 1, &shape, &stride, &row))) break;
+      status = oa_blas_dscal(shape, factor, (oa_f64 *)row, stride / 8);
+      oa_pointer_release(row);
+    }
+    if (status) snprintf(text, sizeof text, "%s", oa_last_error());
+    const int finished = oa_region_finish(region, status ? OA_DISCARD : OA_COMMIT, NULL);
+    const int waited = oa_region_wait(region);
+    if (!status) status = finished ? finished : waited;
+  }
+  Py_END_ALLOW_THREADS Py_DECREF(held);
+  if (status) return text[0] ? oa_raise_text(status, text) : oa_raise(status);
+  return Py_NewRef(Py_None);
+}
+
+/* (array) -> an object: the array is held for a region of C while it lives */
+static PyObject *hold_array(PyObject *module, PyObject *object) {
+  (void)module;
+  oa_array x;
+  return oa_array_from_python(object, OA_BY_USE, &x);
+}
+
+/* (pointer) -> (shape, strides, rows, columns, ld, ld_by_rows, inc) */
+static PyObject *layout(PyObject *module, PyObject *pointer) {
+  (void)module;
+  oa_any *handle = oa_any_of(pointer);
+  if (!handle) return NULL;
+  oa_pointer_layout l = OA_SIZED(oa_pointer_layout);
+  const int status = oa_pointer_get_layout(handle, &l);
+  if (status) return oa_raise(status);
+  PyObject *shape = PyTuple_New(l.ndim), *strides = PyTuple_New(l.ndim);
+  for (int i = 0; i < l.ndim; i++) {
+    PyTuple_SetItem(shape, i, PyLong_FromLongLong(l.shape[i]));
+    PyTuple_SetItem(strides, i, PyLong_FromLongLong(l.strides[i]));
+  }
+  return Py_BuildValue("NNLLLLL", shape, strides, (long long)l.rows, (long long)l.columns, (long long)l.ld,
+                       (long long)l.ld_by_rows, (long long)l.inc);
+}
+
+static PyObject *raise_text(PyObject *module, PyObject *arguments) {
+  (void)module;
+  int status;
+  const char *text;
+  if (!PyArg_ParseTuple(arguments, "iz", &status, &text)) return NULL;
+  return oa_raise_text(status, text);
+}
+
 static PyMethodDef methods[] = {{"get", get, METH_VARARGS, NULL},
                                 {"make", make, METH_VARARGS, NULL},
                                 {"vector", vector, METH_O, NULL},
@@ -121,6 +189,10 @@ static PyMethodDef methods[] = {{"get", get, METH_VARARGS, NULL},
                                 {"has", has, METH_O, NULL},
                                 {"import_again", import_again, METH_NOARGS, NULL},
                                 {"double_on_a_thread", double_on_a_thread, METH_O, NULL},
+                                {"scale_array", scale_array, METH_VARARGS, NULL},
+                                {"hold_array", hold_array, METH_O, NULL},
+                                {"layout", layout, METH_O, NULL},
+                                {"raise_text", raise_text, METH_VARARGS, NULL},
                                 {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "through", .m_size = -1, .m_methods = methods};
 

@@ -24,7 +24,8 @@ Direction = Literal["by use", "In", "Out", "InOut", "Scratch"]
 End = Literal["well", "discard", "keep"]
 
 READS, OVERWRITES, READS_AND_WRITES = 1, 2, 3  # how a call uses an operand
-LARGEST = 2.0**48  # sums and products of whole numbers up to here are exact in any order
+# Sums and products of whole numbers up to here are exact in any order.
+LARGEST = {"float32": 2.0**20, "complex64": 2.0**20, "int32": 2.0**31 - 1, "float64": 2.0**48, "complex128": 2.0**48}
 
 
 class Refused(Exception):
@@ -71,6 +72,8 @@ class Part:
     high: int  # to before the end
     lines: Lines | None  # None: they are none, the part is irregular
     packed: bool  # on its way, when it is lent alone
+    dtype: str = "float64"
+    read_only: bool = False  # to the program, also while nothing is lent
 
     def meets(self, other: Part) -> bool:
         """Tell whether their hulls overlap."""
@@ -78,23 +81,44 @@ class Part:
 
 
 @cache
-def whole(base: str, shape: tuple[int, ...], order: Literal["C", "F"] = "C") -> Part:
+def whole(
+    base: str,
+    shape: tuple[int, ...],
+    order: Literal["C", "F"] = "C",
+    dtype: str = "float64",
+    read_only: bool = False,
+) -> Part:
     """Return all of a base array."""
-    return _part(base, np.arange(np.prod(shape)).reshape(shape, order=order))
+    return _part(base, np.arange(np.prod(shape)).reshape(shape, order=order), dtype, read_only)
 
 
 @cache
 def view(part: Part, key: str) -> Part:
     """Return a view of a part, written as in Python: "[1:, ::2].T"; the same one each time.
 
-    Raises Unspecified if it has no elements.
+    Raises Unspecified if it has no elements, or is not a view.
     """
-    return _part(part.base, eval(f"index{key}", {"index": part.index})) if key else part
+    if not key:
+        return part
+    try:
+        return _part(part.base, eval(f"index{key}", {"index": part.index}), part.dtype, part.read_only)
+    except IndexError:
+        raise Unspecified from None
 
 
-def _part(base: str, index: NDArray[np.intp]) -> Part:
+_parts: dict[tuple[object, ...], Part] = {}  # so that views that are the same are one Part
+
+
+def _part(base: str, index: NDArray[np.intp], dtype: str, read_only: bool) -> Part:
     if not index.size:
         raise Unspecified
+    key = base, index.shape, index.tobytes() if index.size < 100 else (index.flat[0], index.strides)
+    if key not in _parts:
+        _parts[key] = _new_part(base, index, dtype, read_only)
+    return _parts[key]
+
+
+def _new_part(base: str, index: NDArray[np.intp], dtype: str, read_only: bool) -> Part:
     low, high = int(index.min()), int(index.max()) + 1
     bits = np.zeros(high, bool)
     bits[index] = True
@@ -102,7 +126,7 @@ def _part(base: str, index: NDArray[np.intp]) -> Part:
     steps = [int(index.take(1, axis).flat[0] - index.flat[0]) if n > 1 else 1 for axis, n in enumerate(index.shape)]
     lines = _lines(index.shape, steps)
     named = lines is not None and (lines.count == 1 or (index.ndim > 1 and 1 in steps))
-    return Part(base, index, elements, low, high, lines, not named or min(steps) < 0)
+    return Part(base, index, elements, low, high, lines, not named or min(steps) < 0, dtype, read_only)
 
 
 def _lines(shape: Sequence[int], steps: Sequence[int]) -> Lines | None:
@@ -279,6 +303,36 @@ class Operand:
 Compute = Callable[..., tuple[tuple[Array, ...], object]]  # operands' values -> (those of written ones, result)
 
 
+FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules of a routine beyond its operands."""
+
+    dtypes: frozenset[str] = FLOATS  # of all operands, which have the same
+    in_place: frozenset[int] = frozenset()  # operands that may be the very same vector
+    may_be_real: frozenset[int] = frozenset()  # operands that may be real where the others are complex
+    stays: bool = False  # contents that are on the host only are read there
+
+    def faults(self, operands: Sequence[Operand]) -> set[str]:
+        """Return the errors of the operands' dtypes."""
+        dtypes = {operand.part.dtype for i, operand in enumerate(operands) if i not in self.may_be_real}
+        others = {operands[i].part.dtype for i in self.may_be_real if i < len(operands)}
+        real = {"complex64": "float32", "complex128": "float64"}
+        if len(dtypes) > 1 or dtypes - self.dtypes:
+            return {"DTypeError"}
+        return {"DTypeError"} if others - dtypes - {real.get(dtype, "") for dtype in dtypes} else set()
+
+
+BLAS = Rules()
+REAL = Rules(dtypes=frozenset({"float32", "float64"}))
+LEVEL_1 = Rules(in_place=frozenset({0, 1}))
+SCAL = Rules(may_be_real=frozenset({1}))
+CONTENTS = Rules(dtypes=FLOATS | {"int32"})
+TO_HOST = Rules(dtypes=FLOATS | {"int32"}, stays=True)
+
+
 class World:
     """Host arrays, and the groups of them that are present on each device."""
 
@@ -294,7 +348,7 @@ class World:
         if any(mapping.base == base.base for mapping in self.mappings):
             raise Unspecified
         self.bases[base.base] = base
-        self.hosts[base.base] = contents.copy()
+        self.hosts[base.base] = contents.astype(np.result_type(base.dtype, np.float64))
         return Outcome()
 
     def copy(self) -> World:
@@ -323,7 +377,7 @@ class World:
         )
 
     def read_only(self, base: str) -> bool:
-        return any(base in region.lent_whole for region in self.regions.values())
+        return self.bases[base].read_only or any(base in region.lent_whole for region in self.regions.values())
 
     def lent(self, part: Part) -> bool:
         """Tell whether some of it is lent anywhere."""
@@ -376,6 +430,8 @@ class World:
         part = argument.part
         if argument.direction == "Scratch":
             return None
+        if part.read_only and argument.direction in ("Out", "InOut"):
+            raise Refused("DirectionError")
         for elsewhere in self.mappings:
             if elsewhere.device != device and elsewhere.shares(part):
                 if any(group.dirty and group.invalid for group in elsewhere.groups):
@@ -400,7 +456,7 @@ class World:
             if lent is None:
                 lent = Lent(member.part, False, False)
                 parts.append(lent)
-            lent.writes |= member.direction != "In"
+            lent.writes |= member.direction != "In" and not member.part.read_only
             lent.goes_up |= member.direction != "Out"
         groups: list[Group] = []
         for lent in parts:
@@ -414,7 +470,8 @@ class World:
         if scratch:
             groups[0].valid = True
         size = hull.high if scratch else len(self.hosts[hull.base])
-        return Mapping(device, hull.base, hull.low, hull.high, packed, groups, np.full(size, np.nan), scratch)
+        contents = np.full(size, np.nan, np.result_type(hull.dtype, np.float64))
+        return Mapping(device, hull.base, hull.low, hull.high, packed, groups, contents, scratch)
 
     def _share(self, mapping: Mapping, argument: Argument, *, fresh: bool) -> Pointer:
         """Return a pointer with the rights of the part that holds the argument, or fewer."""
@@ -429,25 +486,23 @@ class World:
             raise Refused("PresentError")
         if fresh:
             group = next(g for g, lent in found if lent.part.elements == part.elements)
-            return Pointer(part, mapping, group, direction != "In", direction == "Out", direction == "Out")
+            writes = direction != "In" and not part.read_only
+            return Pointer(part, mapping, group, writes, direction == "Out", direction == "Out")
         group, _ = found[0]
         rights = {(lent.writes, lent.goes_up or group.goes_up) for _, lent in found}
         writes, goes_up = max(rights, key=sum)
         if len([r for r in rights if sum(r) == writes + goes_up]) > 1:
             raise Unspecified
-        if direction in ("Out", "InOut") and not writes or direction == "InOut" and not goes_up:
+        if (direction in ("Out", "InOut") and not writes) or (direction == "InOut" and not goes_up):
             raise Refused("DirectionError")
         out = direction == "Out" or not goes_up
         return Pointer(part, mapping, group, writes and direction != "In", out, direction == "Out")
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
-    def call(self, operands: Sequence[tuple[Operand, int]], compute: Compute, *, stays: bool = False) -> Outcome:
-        """Call a routine: nothing moves and nothing is marked before everything is checked.
-
-        stays: what is on the host only is read there.
-        """
-        pointers = self._check(operands)
+    def call(self, operands: Sequence[tuple[Operand, int]], compute: Compute, rules: Rules = BLAS) -> Outcome:
+        """Call a routine: nothing moves and nothing is marked before everything is checked."""
+        pointers = self._check(operands, rules)
         values = []
         for (operand, access), pointer in zip(operands, pointers, strict=True):
             source = pointer.mapping.contents
@@ -459,12 +514,12 @@ class World:
             values.append(value)
         written, result = compute(*values)
         sizes = [*written, np.array(result)] if isinstance(result, float) else written
-        if any(np.abs(value).max() > LARGEST for value in sizes):
+        if any(np.abs(value).max() > LARGEST[operands[0][0].part.dtype] for value in sizes):
             raise Unspecified
         new = iter(written)
         for (operand, access), pointer in zip(operands, pointers, strict=True):
             covers = access == OVERWRITES and operand.part.elements == pointer.group.elements
-            there = stays and not (pointer.out or pointer.group.dirty or self._elsewhere(pointer.mapping))
+            there = rules.stays and not (pointer.out or pointer.group.dirty or self._elsewhere(pointer.mapping))
             if not covers and not there:
                 self._bring_up(pointer)
             if access & OVERWRITES:
@@ -472,12 +527,14 @@ class World:
                 self._mark_written(pointer, operand.region, covers)
         return Outcome(value=result)
 
-    def _check(self, operands: Sequence[tuple[Operand, int]]) -> list[Pointer]:
+    def _check(self, operands: Sequence[tuple[Operand, int]], rules: Rules) -> list[Pointer]:
         """Return the pointers of operands that may be used so."""
+        dtypes = {operand.part.dtype for operand, _ in operands}
+        wrong_dtype = rules.faults([operand for operand, _ in operands])
         if any(operand.region not in self.regions for operand, _ in operands):
-            raise Refused("StalePointerError")
+            raise Refused("StalePointerError", *wrong_dtype)
         pointers = [self.regions[operand.region].pointers[operand.argument] for operand, _ in operands]
-        errors = {
+        errors = wrong_dtype | {
             error for (o, access), p in zip(operands, pointers, strict=True) for error in self._faults(o, access, p)
         }
         if len({pointer.mapping.device for pointer in pointers}) > 1:
@@ -485,8 +542,10 @@ class World:
         for i, j in combinations(range(len(operands)), 2):
             if pointers[i].mapping is pointers[j].mapping and (operands[i][1] | operands[j][1]) & OVERWRITES:
                 one, other = operands[i][0].part, operands[j][0].part
-                if one.elements == other.elements:
-                    raise Unspecified  # some routines work in place
+                if {i, j} <= rules.in_place and np.array_equal(one.index, other.index):
+                    if one.index.size == 1 or dtypes & {"complex64", "complex128"}:
+                        raise Unspecified  # their increments may differ; some libraries' axpy can't
+                    continue
                 if pointers[i].mapping.packed and not one.elements & other.elements:
                     raise Unspecified  # they lie otherwise on the device
                 if overlap(one, other):
@@ -587,7 +646,7 @@ class World:
 
     def _news(self, part: Part, device: str | None = None) -> list[tuple[Mapping, Group, Lent]]:
         """Return the lent arrays near an array, of groups that are newer on a device than on the host."""
-        holders = [m for m in self.mappings if m.meets(part) and device in (None, m.device)]
+        holders = [m for m in self.mappings if m.shares(part) and device in (None, m.device)]
         if not any(m.holds(part) for m in holders):
             raise Refused("PresentError")
         return [
@@ -612,15 +671,22 @@ class World:
         inside = np.intersect1d(part.index, lent.part.index)
         target[inside] = source[inside]
 
-    def write_lent(self, part: Part, value: float) -> list[tuple[World, Outcome]]:
-        """`with update(x): x[...] = value`: every device that has some of x gets it, or the step is refused before."""
-        ends = self.update(part)
+    def write_lent(self, part: Part, inner: Part, value: float, device: str | None) -> list[tuple[World, Outcome]]:
+        """`with update(x): x[...] = value`, of x or some of it: every device that has some of x gets the host's bytes.
+
+        So do they if the block raises. device: the one that is named, from which bytes come.
+        """
+        if part.read_only:
+            raise Unspecified
+        if device and any(m.newer and m.device != device for m in self.mappings if m.meets(part)):
+            raise Unspecified
+        ends = self.update(part, device)
         if ends[0][1].errors:
             return ends
         held = [(m, lent) for m in self.mappings for g, lent in m.lent() if m.meets(part) and g.valid]
         if not all(m.names(lent.part, part) for m, lent in held):
-            ends.append(self._refused())
-        self.hosts[part.base][part.index] = value
+            ends.append(self._refused())  # as it is where an address was given away
+        self.hosts[part.base][inner.index] = value
         for mapping, lent in held:
             self._copy(part, lent, self.hosts[part.base], mapping.contents)
         return ends
@@ -708,4 +774,5 @@ class World:
 
 def _hull(members: Sequence[Argument]) -> Part:
     low, high = min(m.part.low for m in members), max(m.part.high for m in members)
-    return Part(members[0].part.base, np.arange(low, high), 0, low, high, None, False)
+    first = members[0].part
+    return Part(first.base, np.arange(low, high), 0, low, high, None, False, first.dtype, first.read_only)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from helpers.model import Outcome
 from helpers.processes import SLOWNESS
-from offload_args import Device, DevicePtr, blas, offload_args, testing
+from kernels.images import module_for
+from offload_args import Device, DevicePtr, In, Kernel, Module, Out, blas, offload_args, testing
 
 HUNG_S: Final = 60 * SLOWNESS
-DELAY_US: Final = 3000  # of each operation of a simulated device, while two steps are made at once
+DELAY_US: Final = 3000  # of each operation of a simulated device, while steps are made at once or in flight
 
 
 @dataclass
@@ -69,27 +71,41 @@ class Worker:
 
 
 @lru_cache(maxsize=1)
-def workers() -> tuple[Worker, Worker]:
-    return Worker(), Worker()
+def workers() -> tuple[Worker, ...]:
+    return tuple(Worker() for _ in range(4))
 
 
-def at_once(first: Callable[[], object], second: Callable[[], object], *devices: str) -> list[Came]:
-    """Make two steps on two threads, the second while what the first began is in flight on simulated devices."""
+def at_once(devices: Sequence[str], *steps: Callable[[], object]) -> list[Came]:
+    """Make steps on a thread each, while what the ones before began is in flight on simulated devices."""
     simulated = [Device(name).index for name in devices if name.startswith("sim:")]
     for index in simulated:
         testing.sim_device(delay_us=DELAY_US, index=index)
     try:
-        waits = [workers()[0].begin(first)]
-        time.sleep(0.001)
-        waits.append(workers()[1].begin(second))
+        waits = []
+        for worker, step in zip(workers(), steps, strict=False):
+            if waits:
+                time.sleep(0.001)
+            waits.append(worker.begin(step))
         return [wait() for wait in waits]
     finally:
         for index in simulated:
             testing.sim_device(index=index)
 
 
+def in_flight(device: str, step: Callable[[], object]) -> object:
+    """Make a step and return its value while the first of its operations on a simulated device is under way."""
+    index = Device(device).index
+    testing.sim_device(delay_us=DELAY_US, index=index)
+    try:
+        value = step()
+        time.sleep(0.0003)
+        return value
+    finally:
+        testing.sim_device(index=index)  # for operations that have not begun
+
+
 def on_thread(number: int, step: Callable[[], object]) -> object:
-    """Make a step on one of the two threads, 1 or 2, and return its value."""
+    """Make a step on one of the threads, 1 to 4, and return its value."""
     came = workers()[number - 1].begin(step)()
     if came.error:
         raise came.error
@@ -103,9 +119,27 @@ def raised(region: offload_args) -> bool:
     return any("discarded" in note for note in getattr(error, "__notes__", ()))
 
 
-def held(x: DevicePtr[np.float64]) -> list[float]:
+@lru_cache(maxsize=8)
+def vadd_on(device: Device) -> Kernel:
+    module = Module.load(module_for(device.name))
+    return module.kernel("vadd", In[np.float32], In[np.float32], Out[np.float32], np.int32)
+
+
+def add(x: DevicePtr[np.float32], y: DevicePtr[np.float32], z: DevicePtr[np.float32]) -> None:
+    """Launch a kernel that adds vectors."""
+    vadd_on(x.device)[1, 64](x, y, z, x.size)
+
+
+def write_and_raise(writing: AbstractContextManager[Any], key: str, value: float) -> None:
+    """Write a part of an array in a block of `update`, and leave that by an exception."""
+    with suppress(KeyError), writing as array:
+        exec(f"array{key} = value", {"array": array, "value": value})
+        raise KeyError
+
+
+def held(x: DevicePtr[Any]) -> list[Any]:
     """Return the elements of a vector or matrix on its device."""
-    copy = np.zeros(x.shape)
+    copy = np.zeros(x.shape, x.dtype)
     with offload_args(copy, device=x.device) as (dcopy,):
         for i in range(1 if x.ndim == 1 else x.shape[0]):
             blas.copy(*((x, dcopy) if x.ndim == 1 else (x[i], dcopy[i])))

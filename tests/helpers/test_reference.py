@@ -42,7 +42,7 @@ def test_gemv_and_gbmv(trans: str) -> None:
     assert all(by_rows[i, kl + j - i] == A[i, j] for i in range(m) for j in range(n) if -kl <= j - i <= ku)
 
 
-@pytest.mark.parametrize("trans_a, trans_b", list(product("NTC", "NTC")))
+@pytest.mark.parametrize(("trans_a", "trans_b"), list(product("NTC", "NTC")))
 def test_gemm(trans_a: str, trans_b: str) -> None:
     A, B = values(*((3, 5) if trans_a == "N" else (5, 3))), values(*((5, 4) if trans_b == "N" else (4, 5)))
     C = values(3, 4)
@@ -83,7 +83,7 @@ def test_symmetric_and_hermitian(uplo: str) -> None:
     same(ref.band_of(H, k, k) @ x, scipy_blas.zhbmv(k, 1, stored, x, lower=lower))
 
 
-@pytest.mark.parametrize("uplo, trans, diag", list(product("UL", "NTC", "NU")))
+@pytest.mark.parametrize(("uplo", "trans", "diag"), list(product("UL", "NTC", "NU")))
 def test_triangular(uplo: str, trans: str, diag: str) -> None:
     n = 5
     A, B = values(n, n) + 3 * np.eye(n), values(n, 4)

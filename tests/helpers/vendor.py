@@ -479,7 +479,7 @@ def bound(module: types.ModuleType) -> list[str]:
     computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
 
     def computes(name: str) -> bool:
-        kinds = {word.partition(":")[0].rstrip("*?") for word in _core.record(library, name).split()}
+        kinds = {kind.rstrip("*?") for kind, *_ in _core.record(library, name)}
         return bool(computing & kinds) and not {"host_in", "host_out"} & kinds
 
     return [name for name in module.__all__ if inspect.isroutine(getattr(module, name)) and computes(name)]

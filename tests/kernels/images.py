@@ -14,8 +14,6 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgpack
-
 from kernels.programs import INCLUDE, ONE_SOURCE, PTX, shared_object
 
 CUDA = """\
@@ -45,11 +43,12 @@ KERNELS: Kernels = {
 
 
 def elf(machine: int, abi_version: int, flags: int, sections: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """Return an ELF file of (name, type, contents)."""
+    """Return an ELF file of (name, type, contents). The names of symbols are in the section behind them."""
     names = b"\0" + b"".join(name.encode() + b"\0" for name, _, _ in sections) + b".shstrtab\0"
     body, rows, at = b"", [bytes(64)], 1
     for name, kind, contents in (*sections, (".shstrtab", 3, names)):
-        rows.append(struct.pack("<IIQQQQIIQQ", at, kind, 0, 0, 64 + len(body), len(contents), 0, 0, 1, 0))
+        link = len(rows) + 1 if kind == 11 else 0
+        rows.append(struct.pack("<IIQQQQIIQQ", at, kind, 0, 0, 64 + len(body), len(contents), link, 0, 1, 0))
         body += contents + bytes(-len(contents) % 8)
         at += len(name) + 1
     header = struct.pack(
@@ -80,13 +79,43 @@ def made_fatbin() -> bytes:
     return struct.pack("<4sHHQ", b"\x50\xed\x55\xba", 1, 16, len(entries)) + entries
 
 
+def packed(value: object) -> bytes:
+    """Return texts, numbers, lists and maps as MessagePack, each in its shortest form."""
+    if isinstance(value, int):
+        return _head(value, 0x00, 128, 0xCC)
+    if isinstance(value, str):
+        return _head(len(value.encode()), 0xA0, 32, 0xD9) + value.encode()
+    if isinstance(value, list):
+        return _head(len(value), 0x90, 16, 0xDB) + b"".join(map(packed, value))
+    assert isinstance(value, dict)
+    return _head(len(value), 0x80, 16, 0xDD) + b"".join(packed(item) for pair in value.items() for item in pair)
+
+
+def _head(number: int, short: int, below: int, long: int) -> bytes:
+    """Return a number or a length: in one byte, or behind the first of the bytes for 1, 2, 4 (and 8) bytes of it.
+
+    Lists and maps have no form of 1 byte: their `long` is the byte before that of 2.
+    """
+    if number < below:
+        return bytes([short | number])
+    least = 1 if long in (0xDB, 0xDD) else 0
+    width = next(width for width in range(least, 4) if number < 1 << (8 << width))
+    return bytes([long + width]) + number.to_bytes(1 << width, "big")
+
+
 def made_hsaco(
-    target: str = "gfx90a", described: Kernels = KERNELS, *, code: bytes = b"", version: int = 5, **fields: int
+    target: str = "gfx90a",
+    described: Kernels = KERNELS,
+    *,
+    code: bytes = b"",
+    variables: dict[str, bytes] | None = None,
+    version: int = 5,
+    **fields: int,
 ) -> bytes:
     """Return an HSACO with no code of its own.
 
-    code: a shared object, which the double of HIP runs. version: of the code object. fields: what the metadata says
-    otherwise: vgpr_count=9.
+    code: a shared object, which the double of HIP runs. variables: symbols and their bytes. version: of the code
+    object. fields: what the metadata says otherwise: vgpr_count=9.
     """
     kernels = []
     for name, parameters in described.items():
@@ -101,9 +130,14 @@ def made_hsaco(
             | {".vgpr_count": 8, ".max_flat_workgroup_size": 1024, ".uniform_work_group_size": 1}
             | {f".{field}": value for field, value in fields.items()}
         )  # fmt: skip
-    metadata = msgpack.packb({"amdhsa.target": f"amdgcn-amd-amdhsa--{target}", "amdhsa.kernels": kernels})
+    metadata = packed({"amdhsa.target": f"amdgcn-amd-amdhsa--{target}", "amdhsa.kernels": kernels})
     note = struct.pack("<III8s", 7, len(metadata), 32, b"AMDGPU") + metadata + bytes(-len(metadata) % 4)
-    sections = [(".note", 7, note), (".double", 1, code)] if code else [(".note", 7, note)]
+    symbols, names, values = bytes(24), b"\0", b""
+    for name, value in (variables or {}).items():
+        symbols += struct.pack("<IBBHQQ", len(names), 0x11, 0, 1, len(values), len(value))
+        names, values = names + name.encode() + b"\0", values + value
+    sections = [(".rodata", 1, values), (".dynsym", 11, symbols), (".dynstr", 3, names), (".note", 7, note)]
+    sections += [(".double", 1, code)] if code else []
     processor, *features = target.split(":")
     flags = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx1100": 0x41}[processor]
     for name, place in (("xnack", 8), ("sramecc", 10)):  # 1: for both, 2: off, 3: on

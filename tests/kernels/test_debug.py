@@ -209,7 +209,7 @@ def test_in_every_partition_a_thread_is_told_that_goes_beyond_the_array_or_its_s
 COLUMNS = """\
 #include <offload_args/kernel.h>
 
-OA_KERNEL(columns_of, oa::In<float> a, oa::InOut<float> c, int rows, int columns, int ld, int by) {
+OA_KERNEL(columns_of, oa::In<float> a, oa::Out<float> c, int rows, int columns, int ld, int by) {
   for (auto one : c.mine(oa::Linear2D(rows, columns), here)) *one = a[one.row() * ld + one.column() + by];
 }
 """
@@ -289,3 +289,29 @@ def test_many_checked_launches_keep_no_memory(device: str) -> None:
     for _ in range(50):
         offload(shifted, a, c, 0, 100, device=device)
     assert Device(device).counters.mappings == 0
+
+
+THROWS = """\
+#include <offload_args/kernel.h>
+#include <stdexcept>
+OA_KERNEL(throws, oa::InOut<int> x, int n) {
+  for (auto one : x.mine(oa::Linear1D(n), here)) {
+    if (*one == 7) throw std::runtime_error("seven is wrong");
+    if (*one == 8) throw 8;
+    *one += 1;
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("device", ["host", "sim:0"])
+def test_a_cpp_exception_of_a_kernel_is_an_error(device: str) -> None:
+    throws = Kernel.compile(THROWS, "throws", [InOut[np.int32], np.int32], device=device)
+    for number, words in ((7, "seven is wrong"), (8, "an exception that is not a std::exception")):
+        x = np.zeros(40, np.int32)
+        x[33] = number
+        with pytest.raises(errors.BackendError, match=rf"throws: thread .* threw a C\+\+ exception: {words}"):
+            offload(throws, x, x.size, device=device)
+    x = np.zeros(40, np.int32)
+    offload(throws, x, x.size, device=device)
+    np.testing.assert_array_equal(x, 1)

@@ -14,7 +14,7 @@ from offload_args import Device, InOut, Module, errors, offload
 
 
 @pytest.mark.promise("T41")
-@pytest.mark.parametrize("old, new", [("sm_50", "sm_120"), ("sm_50", "sm_999"), (".version 6.4", ".version 99.0")])
+@pytest.mark.parametrize(("old", "new"), [("sm_50", "sm_120"), ("sm_50", "sm_999"), (".version 6.4", ".version 99.0")])
 def test_ptx_for_a_newer_gpu_or_driver_gives_the_drivers_log(cuda: str, old: str, new: str) -> None:
     module = Module.load(PTX.replace(old, new).encode(), name="new.ptx")
     relu = module.kernel("relu", InOut[np.float32], np.int32)
@@ -57,7 +57,7 @@ SIZES = """\
 
 
 @pytest.mark.parametrize("cooperative", [False, True])
-@pytest.mark.parametrize("cluster, size", [(None, 1), (2, 2), ((4, 1), 4), (8, 8)])
+@pytest.mark.parametrize(("cluster", "size"), [(None, 1), (2, 2), ((4, 1), 4), (8, 8)])
 def test_blocks_are_launched_in_clusters_and_cooperatively(
     cuda: str, cluster: int | tuple[int, int] | None, size: int, cooperative: bool
 ) -> None:

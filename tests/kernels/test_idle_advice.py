@@ -61,7 +61,7 @@ def launches(*blocks: int, name: str = "k", multiprocessors: int = 132, line: in
 
 
 @pytest.mark.parametrize(
-    "events, advised",
+    ("events", "advised"),
     [
         ([], 0),
         (launches(64), 1),

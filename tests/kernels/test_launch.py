@@ -83,7 +83,7 @@ def test_a_grid_of_fewer_threads_leaves_the_rest_alone(relu: Kernel, device: str
 
 
 @pytest.mark.parametrize(
-    "grid, block",
+    ("grid", "block"),
     [
         ((5, 1), 256),
         ((5,), (256, 1, 1)),

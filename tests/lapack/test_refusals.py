@@ -92,7 +92,7 @@ def test_other_errors_name_the_function_and_the_copy(device: str) -> None:
             (lambda: lapack.potrf(dtall), r"^lapack\.potrf: A has shape \(4, 2\), needs as many rows as columns"),
             (lambda: lapack.potrf(dA, uplo="u"), r'^lapack\.potrf: uplo must be "U" or "L", got \'u\''),
             (lambda: lapack.posv(dA, dtall), r"^lapack\.posv: B has shape \(4, 2\), needs \(3, n\)"),
-            (lambda: lapack.gesvd(dA, dw, jobu="N"), r"^lapack\.gesvd: VT needs a DevicePtr"),
+            (lambda: lapack.gesvd(dA, dw, jobu="N", jobvt="S"), r"^lapack\.gesvd: VT needs a DevicePtr"),
             (lambda: lapack.gesvd(dA, dw, dA, jobu="N", jobvt="N"), r"^lapack\.gesvd: U needs to be None"),
             (lambda: lapack.potrf(dA[::2, ::2]), r"^lapack\.potrf: A .* needs unit stride"),
             (lambda: lapack.ormqr(dA, dtau, dB, side="X"), r'^lapack\.ormqr: side must be "L" or "R"'),

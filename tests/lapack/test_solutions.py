@@ -207,6 +207,22 @@ def test_gesvd_finds_singular_values_and_vectors(
         assert matrices.near((U[:, :k] * s) @ VT[:k], given)
 
 
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
+@pytest.mark.parametrize("full", [True, False])
+def test_gesvd_takes_the_job_that_the_shapes_need(device: str, shape: tuple[int, int], full: bool) -> None:
+    m, n = shape
+    k, order = min(m, n), "F" if m >= n else "C"
+    values = np.random.default_rng(5).standard_normal(shape)
+    A, s = ordered(values, order), np.empty(k)
+    U, VT = (ordered(np.empty(size), order) for size in ((m, m if full else k), (n if full else k, n)))
+    B, s_alone = ordered(values, order), np.empty(k)
+    with offload_args(A, s, U, VT, B, s_alone, device=device) as (dA, ds, dU, dVT, dB, alone):
+        lapack.gesvd(dA, ds, dU, dVT)
+        lapack.gesvd(dB, alone)
+    np.testing.assert_allclose(U[:, :k] * s @ VT[:k], values, atol=1e-12)
+    np.testing.assert_allclose(s_alone, s, atol=1e-12)
+
+
 def test_rows_and_columns_of_a_matrix_are_right_sides(device: str) -> None:
     A = np.array([[4.0, 1.0], [2.0, 3.0]])
     B = np.array([[1.0, 2.0], [3.0, 4.0]])

@@ -25,6 +25,7 @@ from offload_args.errors import (
     ExtentError,
     HostPointerError,
     LibraryError,
+    SizeOverflowError,
     StalePointerError,
 )
 
@@ -394,3 +395,20 @@ def test_other_functions_are_called_as_before_once_cffi_is_imported() -> None:
         call(ffi.new("int *"), x, device="host")
     with pytest.raises(TypeError):
         call("abs", x, device="host")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("x",), ArgumentTypeError, "abs: an integer is required"),
+        ((1, 2), ArgumentTypeError, r"abs: .*expects 1 arguments, got 2"),
+        ((2**70,), SizeOverflowError, r"abs: .*int.*"),
+    ],
+)
+def test_an_argument_that_cffi_refuses_is_refused_by_the_functions_name(
+    arguments: tuple[Any, ...], error: type[Exception], words: str
+) -> None:
+    ffi = cffi.FFI()
+    ffi.cdef("int abs(int);")
+    with pytest.raises(error, match=words):
+        call(ffi.dlopen(None).abs, *arguments, device="host")

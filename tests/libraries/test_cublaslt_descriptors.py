@@ -189,7 +189,7 @@ def size(path):
     c.fflush(None)
     return len(open(path).read())
 cublaslt.logger_set_level(5)
-cublaslt.logger_open_file(sys.argv[1])
+cublaslt.raw.cublasLtLoggerOpenFile(sys.argv[1].encode())
 make()
 assert size(sys.argv[1]) > 0
 file = c.fopen(sys.argv[2].encode(), b"w")

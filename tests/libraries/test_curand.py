@@ -91,7 +91,7 @@ def test_quasirandom_generators_have_dimensions(gpu: str) -> None:
         curand.generate_uniform(out, 60, handle=generator)
         with pytest.raises(LibraryError, match=r"set_pseudo_random_generator_seed: .*CURAND_STATUS_TYPE_ERROR \(103\)"):
             curand.set_pseudo_random_generator_seed(generator, 3)
-    assert 0 < values.min() and values.max() <= 1
+    assert values.min() > 0 and values.max() <= 1
 
 
 def test_what_cannot_be_is_refused_before_the_call(gpu: str) -> None:

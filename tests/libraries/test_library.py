@@ -336,7 +336,7 @@ import sys
 sys.modules["cuda.pathfinder"] = None
 from offload_args import libraries
 def nothing(names, tried):
-    tried.append("the system's linker: knows no " + ", ".join(names))
+    tried.append("the system's linker: did not find " + ", ".join(names))
     return iter(())
 libraries._in_system = nothing
 try: print("loaded", libraries.load("{name}"))
@@ -346,7 +346,20 @@ except Exception as error: print(type(error).__name__, str(error))
     assert text.startswith("LibraryError cublas: not loaded; install offload-args[cuda12] or offload-args[cuda13]")
     assert "OFFLOAD_ARGS_CUBLAS" in text
     assert "cuda-pathfinder: " in text
-    assert "the system's linker: knows no libcublas.so.13" in text
+    assert "the system's linker: did not find libcublas.so.13" in text
+
+
+def test_a_library_whose_roles_name_no_file_says_so(tmp_path: Path) -> None:
+    code = """
+from offload_args import libraries
+facts = libraries._FACTS["{name}"]
+libraries._FACTS["{name}"] = facts._replace(sonames=(), pathfinder="", folders=("/opt",))
+try: print("loaded", libraries.load("{name}"))
+except Exception as error: print(type(error).__name__, str(error))
+"""
+    text = run(tmp_path, "cublas", code)
+    assert text.startswith("LibraryError cublas: not loaded; install ")
+    assert "Tried: no folder was looked into: [library] of bindings/roles/cublas.toml has no sonames" in text
 
 
 @pytest.mark.promise("T24")

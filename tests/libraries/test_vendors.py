@@ -149,7 +149,7 @@ def test_two_threads_call_one_product(cuda: str) -> None:
                 with offload_args(In(a.copy()), In(b.copy()), Out(d), device=cuda) as (da, db, dd):
                     product(da, db, dd, alpha=factor)
                 np.testing.assert_allclose(d, factor * (a @ b), rtol=1e-3, atol=1e-3)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(factor,)) for factor in (1, 3)]

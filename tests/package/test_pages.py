@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,9 @@ PROGRAMS = {
 DEVICES = ("cuda:0", "cuda:1", "hip:0")
 LIBRARIES = {"cublaslt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
 # Python that no test runs: each with its reason.
-NOT_RUN: dict[str, str] = {}
+NOT_RUN = {"docs/guide/embedding.md": "a setup.py: tests/embedding/test_build_files.py builds with it"}
 # Languages of the other blocks: commands, output and other languages' sources.
-OTHERS = {"console", "text", "c", "cpp", "cmake", "cython", "fortran", "julia", "toml"}
+OTHERS = {"console", "none", "text", "c", "cpp", "cmake", "cython", "fortran", "julia", "toml"}
 
 
 def skip_without(needs: tuple[str, ...]) -> None:
@@ -191,3 +192,24 @@ def test_our_side_of_each_row_runs(page: str, tmp_path: Path) -> None:
     ran = run(code, tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == promised(code)
+
+
+def test_each_message_that_names_an_extra_names_it_for_a_checkout() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    sources = [*(ROOT / "offload_args").rglob("*.py"), *(ROOT / "bindings" / "roles").glob("*.toml")]
+    named = {path.name for path in sources if "offload-args[" in path.read_text()}
+    assert {"rtc.py", "demo.py", "cublas.toml", "cublaslt.toml"} <= named
+    for path in sources:
+        text = path.read_text()
+        for name in re.findall(r"offload-args\[(\w+)\]", text):
+            assert name in extras, path
+            assert name == "cuda12" or f"'.[{name}]'" in text, path  # cuda12 stands beside cuda13
+
+
+def test_each_page_that_names_an_extra_names_it_for_a_checkout() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for page, text in PAGES.items():
+        assert not re.search(rf"offload_args\[(?:{'|'.join(extras)})\]", text), f"{page}: pip says offload-args[...]"
+        for name in re.findall(r"offload-args\[(\w+)\]", text):
+            assert name in extras, page
+            assert re.search(r"'\.\[[\w,]+\]'", text), f"{page}: name the form for a checkout: '.[{name}]'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -24,14 +25,14 @@ MODULES = ["blas", "embedding", "errors", "kernels", "lapack", "libraries", "sel
 
 @pytest.fixture(scope="module")
 def extension() -> Iterator[None]:
-    """Puts docs/_ext where Sphinx has it."""
+    """Put docs/_ext where Sphinx has it."""
     sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT)]
     yield
     del sys.path[:2]
 
 
 def found(name: str) -> Any:
-    """Returns the object of a full name."""
+    """Return the object of a full name."""
     module, rest = offload_args, name.split(".")[1:]
     thing: Any = module
     for part in rest:
@@ -40,7 +41,7 @@ def found(name: str) -> Any:
 
 
 def public() -> dict[str, Any]:
-    """Returns every public name of the package but those of the vendors' modules."""
+    """Return every public name of the package but those of the vendors' modules."""
     names: dict[str, Any] = {}
     for module in [offload_args, *(importlib.import_module(f"offload_args.{one}") for one in MODULES)]:
         assert isinstance(module, ModuleType)
@@ -51,7 +52,7 @@ def public() -> dict[str, Any]:
 
 
 def written() -> list[Any]:
-    """Returns the objects that the pages on Python describe; fails for a name that does not exist."""
+    """Return the objects that the pages on Python describe; fails for a name that does not exist."""
     described = []
     for page in sorted((REFERENCE / "python").glob("*.md")):
         for kind, name, options in DIRECTIVE.findall(page.read_text()):
@@ -78,11 +79,12 @@ def test_every_public_name_is_in_the_reference_and_each_once() -> None:
 def test_every_page_of_the_reference_is_in_its_index() -> None:
     index = (REFERENCE / "index.md").read_text()
     pages = [path.relative_to(REFERENCE).with_suffix("").as_posix() for path in REFERENCE.glob("[!_]*/*.md")]
-    assert [one for one in sorted(pages) if f"\n{one}\n" not in index] == []
+    below = "".join(path.read_text() for path in REFERENCE.glob("[!_]*/*.md"))
+    assert [one for one in sorted(pages) if f"\n{one}\n" not in index and f"\n{Path(one).name}\n" not in below] == []
 
 
 def docstrings() -> Iterator[tuple[str, Any]]:
-    """Yields the public objects, and the public methods and properties of classes among them."""
+    """Yield the public objects, and the public methods and properties of classes among them."""
     for name, thing in public().items():
         if callable(thing):
             yield name, thing
@@ -96,7 +98,10 @@ def docstrings() -> Iterator[tuple[str, Any]]:
 def test_every_docstring_opens_with_one_sentence() -> None:
     wrong = []
     for name, thing in docstrings():
-        opening = (inspect.getdoc(thing) or "").partition("\n")[0]
+        said = inspect.getdoc(thing) or ""
+        if inspect.isbuiltin(thing):  # a signature is first
+            said = re.sub(rf"^{thing.__name__}\(.*\n\n", "", said)
+        opening = said.partition("\n")[0]
         if not re.fullmatch(r"[A-Z`].*[^.]\.", opening):
             wrong.append(f"{name}: {opening!r}")
     assert wrong == []
@@ -119,6 +124,25 @@ def test_every_name_of_a_vendors_module_has_an_entry_and_no_other(name: str) -> 
         rf"^\.\. (?:py:class|py:data|auto\w+):: (?:offload_args\.{name}\.)?(\w+)$", pages[f"{name}/index.md"], re.M
     )
     assert sorted(entries) == sorted(importlib.import_module(f"offload_args.{name}").__all__)
+
+
+@pytest.mark.usefixtures("extension")
+def test_no_page_of_routines_has_more_than_a_page_holds() -> None:
+    records = importlib.import_module("_records")
+    for library in records.libraries().values():
+        for title, functions in records.sections(library).items():
+            services = all(one.is_service for one in functions)  # their entries are short
+            assert len(records.groups(library, functions)) <= (45 if services else 30), f"{library.name}: {title}"
+
+
+@pytest.mark.parametrize("name", libraries.NAMES)
+def test_no_constant_only_counts_the_others(name: str) -> None:
+    api = json.loads((ROOT / "bindings" / "api" / f"{name}.json").read_text())
+    here = importlib.import_module(f"offload_args.{name}").__all__
+    for constants in api["enums"].values():
+        for vendor, value in constants.items():
+            if vendor.endswith(("_COUNT", "_COUNTS")) and value == len(constants) - 1:
+                assert vendor.partition("_")[2] not in here, vendor
 
 
 @pytest.mark.usefixtures("extension")

@@ -239,6 +239,7 @@ def test_a_reversed_pointer_comes_to_the_host_in_as_few_copies_as_the_same_forwa
         A = ramp(7, 10, 100, dtype=dtype)
         with offload_args(A, Scratch(A.shape, A.dtype), device=sim) as (dA, dw):
             dw.copy_from(dA)
+            dw[forwards].to_host()  # makes what copies use again
             calls = []
             for part in (forwards, backwards):
                 before = testing.backend_calls(sim)
@@ -279,6 +280,9 @@ def test_any_failing_backend_call_leaves_nothing_behind(use: str) -> None:
         "to_host": lambda a, b: a.to_host(),
         "to_host of a slice": lambda a, b: a[::2, ::2].to_host(),
     }
+    with offload_args(ramp(6, 7), ramp(6, 7), device=sim) as (dA, dB):
+        blas.scal(1.0, dA.reshape(-1))  # makes what calls and copies use again
+        does[use](dA, dB)
     failed, k, calls = 0, 0, 1
     while k < calls:  # some failures are retried: the piece is sent another way
         k += 1

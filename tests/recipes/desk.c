@@ -1,4 +1,4 @@
-/* A library with a descriptor, a struct by value, a size that is a size_t, and the stream as an argument. */
+/* A library with a descriptor, a size that is a size_t, and the stream as an argument. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -6,10 +6,6 @@ enum { FINE = 0, BAD_SHAPE = 1, NO_STREAM = 2, OUTSIDE = 3 };
 typedef struct shape {
   int rows, columns;
 } *desk_shape_t;
-typedef struct {
-  int row, column;
-  double value;
-} desk_mark;
 static int live;
 
 int desk_create_shape(desk_shape_t *shape) {
@@ -35,10 +31,11 @@ const char *desk_motto(int line) { return line ? NULL : "one thing at a time"; }
 int desk_live(void) { return live; }
 
 /* Scales a matrix of that shape, and marks one of its elements. */
-int desk_mark_matrix(desk_shape_t shape, desk_mark mark, float by, float *A, size_t size, void *stream) {
+int desk_mark_matrix(desk_shape_t shape, int row, int column, double mark, float by, float *A, size_t size,
+                     void *stream) {
   if (!stream) return NO_STREAM;
-  if (size != desk_elements(shape) || mark.row >= shape->rows || mark.column >= shape->columns) return OUTSIDE;
+  if (size != desk_elements(shape) || row >= shape->rows || column >= shape->columns) return OUTSIDE;
   for (size_t i = 0; i < size; i++) A[i] *= by;
-  A[mark.row + mark.column * shape->rows] = (float)mark.value;
+  A[row + column * shape->rows] = (float)mark;
   return FINE;
 }

@@ -28,6 +28,13 @@ def run(*command: str | Path, folder: Path | None = None, status: int = 0) -> st
     return done.stdout
 
 
+def blocks(language: str) -> str:
+    """Return the block of a language that the page on the generator has."""
+    page = (Path(__file__).parents[2] / "bindings/README.md").read_text()
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return str(block)
+
+
 class Copy:
     """A copy of the sources that can be changed and built."""
 
@@ -47,7 +54,7 @@ class Copy:
 
     def objects(self, sources: list[Path], *options: str) -> list[Path]:
         """Return the objects that C files make, with the core's headers and the generated ones."""
-        include = [f"-I{self.folder / name}" for name in ("csrc", "csrc/include", "generated/include")]
+        include = [f"-I{self.folder / name}" for name in ("csrc", "csrc/include", "generated", "generated/include")]
 
         def compiled(path: Path) -> Path:
             out = self.folder / f"{path.parent.name}-{path.stem}.o"
@@ -63,6 +70,24 @@ class Copy:
         run("gcc", "-pthread", "-o", program, *self.objects([*others, source]), "-ldl", "-lm")
         return program
 
+    def mini(self) -> Path:
+        """Add the library of the page on the generator; return the vendor's library, compiled."""
+        functions = {
+            "mini_scale": {"returns": "void", "parameters": [["n", "int"], ["alpha", "double"], ["x", "double *"]]},
+            "mini_sum": {"returns": "double", "parameters": [["n", "int"], ["x", "const double *"]]},
+        }
+        api = {"header": "mini.h", "version": "1", "functions": functions, "enums": {}}
+        (self.folder / "bindings/api/mini.json").write_text(json.dumps(api))
+        (self.folder / "bindings/roles/mini.toml").write_text(blocks("toml"))
+        source, library = self.folder / "mini.c", self.folder / "libmini.so"
+        bodies = [
+            "void mini_scale(int n, double alpha, double *x) { while (n-- > 0) x[n] *= alpha; }",
+            "double mini_sum(int n, const double *x) { double sum = 0; while (n-- > 0) sum += x[n]; return sum; }",
+        ]
+        source.write_text("\n".join([blocks("c"), *bodies, ""]))
+        run("gcc", "-std=gnu11", "-shared", "-fPIC", *WARNINGS, "-o", library, source)
+        return library
+
     def package(self, objects: list[Path]) -> Path:
         """Return the folder of the Python package that the objects of the core and its libraries make."""
         package = self.folder / "package/offload_args"
@@ -71,7 +96,9 @@ class Copy:
             shutil.copy(path, package)
         run("gcc", "-shared", "-pthread", "-o", package / "liboffload_args.so", *objects, "-ldl", "-lm")
         python = f"-I{sysconfig.get_path('include')}"
-        extension = self.objects(sorted(package.glob("_core/*.c")), python, "-Wno-unused-parameter")
+        extension = self.objects(
+            sorted(package.glob("_core/*.c")), python, "-Wno-unused-parameter", '-DOA_PACKAGE_VERSION="0"'
+        )
         links = [f"-L{package}", "-loffload_args", "-Wl,-rpath,$ORIGIN"]
         run("gcc", "-shared", "-pthread", "-o", package / "_core.abi3.so", *extension, *links)
         return package.parent
@@ -119,8 +146,16 @@ DESK = {
     "desk_elements": [["shape", "desk_shape_t"]],
     "desk_motto": [["line", "int"]],
     "desk_live": [],
-    "desk_mark_matrix": [["shape", "desk_shape_t"], ["mark", "desk_mark"], ["by", "float"], ["A", "float *"]]
-    + [["size", "size_t"], ["stream", "void *"]],
+    "desk_mark_matrix": [
+        ["shape", "desk_shape_t"],
+        ["row", "int"],
+        ["column", "int"],
+        ["mark", "double"],
+        ["by", "float"],
+        ["A", "float *"],
+        ["size", "size_t"],
+        ["stream", "void *"],
+    ],
 }
 RETURNS = {"desk_elements": "size_t", "desk_motto": "const char *", "desk_live": "int"}
 
@@ -134,6 +169,7 @@ def test_a_library_of_descriptors_is_two_files(copy: Copy) -> None:
     api = {"header": "desk.h", "version": "1", "functions": functions, "enums": enums}
     (copy.folder / "bindings/api/desk.json").write_text(json.dumps(api))
     shutil.copy(HERE / "desk.toml", copy.folder / "bindings/roles/desk.toml")
+    mini = copy.mini()  # the library of the page, beside it
     copy.workshop("report")
     copy.workshop("--check")
     copy.workshop("emit", "--out", "generated")
@@ -150,3 +186,10 @@ def test_a_library_of_descriptors_is_two_files(copy: Copy) -> None:
     command = [sys.executable, "-S", "-P", str(HERE / "use_desk.py")]  # -S: not the installed offload_args
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.stdout, done.stderr) == ("fine\n", "")
+
+    (copy.folder / "session").write_text(blocks("pycon"))
+    code = "import doctest, sys; print(doctest.testfile(sys.argv[1], module_relative=False))"
+    command = [sys.executable, "-S", "-P", "-c", code, str(copy.folder / "session")]
+    environment["OFFLOAD_ARGS_MINI"] = str(mini)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.stdout, done.stderr) == ("TestResults(failed=0, attempted=4)\n", "")

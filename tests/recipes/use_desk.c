@@ -29,11 +29,11 @@ int main(int count, char **arguments) {
   oa_f32 *dA = (oa_f32 *)array.handle;
   uint64_t address;
   EXPECT(!oa_address((oa_any *)dA, &address)); /* A is up, for a library that works at once and not on the stream */
-  EXPECT(!oa_desk_mark_matrix(shape, (oa_desk_desk_mark){1, 2, 0.5}, 2, dA, 6));
-  EXPECT(oa_desk_mark_matrix(shape, (oa_desk_desk_mark){1, 2, 0.5}, 2, dA, 7) == OA_ERROR_EXTENT);
+  EXPECT(!oa_desk_mark_matrix(shape, 1, 2, 0.5, 2, dA, 6));
+  EXPECT(oa_desk_mark_matrix(shape, 1, 2, 0.5, 2, dA, 7) == OA_ERROR_EXTENT);
   EXPECT(!oa_desk_destroy_shape(shape));
   EXPECT(oa_desk_destroy_shape(shape) == OA_ERROR_STALE);
-  EXPECT(oa_desk_mark_matrix(shape, (oa_desk_desk_mark){1, 2, 0.5}, 2, dA, 6) == OA_ERROR_STALE);
+  EXPECT(oa_desk_mark_matrix(shape, 1, 2, 0.5, 2, dA, 6) == OA_ERROR_STALE);
   EXPECT(!oa_region_finish(region, OA_COMMIT, NULL) && !oa_region_wait(region));
   printf("%g %g %g\n", (double)A[1], (double)A[4], (double)A[5]);
   return 0;

@@ -27,26 +27,26 @@ refused(errors.ArgumentTypeError, "desk.elements: shape needs a desk.Shape, got 
 A = np.arange(6, dtype=np.float32).reshape((2, 3), order="F")
 with offload_args(A, device="sim:0") as (dA,):
     assert dA.address  # A is up, for a library that works at once and not on the stream
-    desk.mark_matrix(shape, (1, 2, 0.5), 2.0, dA, 6)
-    mark = np.array([(0, 1, -3.0)], [("row", np.int32), ("column", np.int32), ("value", np.float64)])[0]
-    desk.mark_matrix(shape, mark, 1, dA, 6)
+    desk.mark_matrix(shape, 1, 2, 0.5, 2.0, dA, 6)
+    mark = (0, 1, -3.0)
+    desk.mark_matrix(shape, *mark, 1, dA, 6)
     mark_matrix = desk.mark_matrix
     refused(
-        errors.ExtentError, "desk.mark_matrix: A needs 7 elements (size=7), has 6", mark_matrix, shape, mark, 1, dA, 7
+        errors.ExtentError, "desk.mark_matrix: A needs 7 elements (size=7), has 6", mark_matrix, shape, *mark, 1, dA, 7
     )
-    refused(errors.ArgumentTypeError, "mark needs a tuple of 3 numbers", mark_matrix, shape, (1, 2), 1, dA, 6)
-    refused(errors.ArgumentTypeError, "mark needs a tuple of 3 numbers", mark_matrix, shape, (1, "2", 3), 1, dA, 6)
-    refused(errors.ArgumentTypeError, "mark needs a tuple of 3 numbers", mark_matrix, shape, (1, 2**40, 3), 1, dA, 6)
-    refused(errors.ArgumentTypeError, "shape needs a desk.Shape, got None", mark_matrix, None, mark, 1, dA, 6)
-    refused(errors.ArgumentTypeError, "by needs a real number", mark_matrix, shape, mark, "2", dA, 6)
+    refused(errors.ArgumentTypeError, "column needs an integer", mark_matrix, shape, 1, "2", 3, 1, dA, 6)
+    refused(errors.SizeOverflowError, "column needs an integer", mark_matrix, shape, 1, 2**40, 3, 1, dA, 6)
+    refused(errors.ArgumentTypeError, "mark needs a real number", mark_matrix, shape, 1, 2, "3", 1, dA, 6)
+    refused(errors.ArgumentTypeError, "shape needs a desk.Shape, got None", mark_matrix, None, *mark, 1, dA, 6)
+    refused(errors.ArgumentTypeError, "by needs a real number", mark_matrix, shape, *mark, "2", dA, 6)
     refused(
-        errors.HostPointerError, "A needs a DevicePtr[float32], got a NumPy array", mark_matrix, shape, mark, 1, A, 6
+        errors.HostPointerError, "A needs a DevicePtr[float32], got a NumPy array", mark_matrix, shape, *mark, 1, A, 6
     )
 np.testing.assert_array_equal(A, [[0, -3, 8], [2, 6, 0.5]])
 
 with offload_args(A, device="sim:0") as (dA,):
     desk.destroy_shape(shape)
-    refused(errors.StalePointerError, "shape was destroyed", mark_matrix, shape, mark, 1, dA, 6)
+    refused(errors.StalePointerError, "shape was destroyed", mark_matrix, shape, *mark, 1, dA, 6)
 assert desk.live() == 0
 with desk.create_shape() as one:
     several = [desk.create_shape() for _ in range(10)]

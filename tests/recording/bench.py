@@ -15,9 +15,10 @@ import cffi
 import numpy as np
 
 import offload_args
-from bindings.described import Real
+from bindings.descriptors import Real
+from bindings.helper_functions import Given, Object
+from bindings.labelled import ObjectKind
 from bindings.parameters import NUMPY, EnumValue, HostList, Number, Result, Size
-from bindings.services import Given, Object, ObjectKind
 from offload_args import _core, testing
 from recording import legal
 from recording.legal import Call, roles
@@ -71,6 +72,7 @@ class Bench:
     def __init__(self, library: roles.Library, device: str) -> None:
         warnings.filterwarnings("ignore", ".* is deprecated by its vendor", DeprecationWarning)
         self.library, self.device = library, device
+        self.stream: Any = None  # of the regions that lend arrays; None: their own
         self.module: Any = importlib.import_module(f"offload_args.{library.name}")
         self.runs_late = library.backend is None  # then numbers on the device are read before the call
         if device.startswith("sim"):
@@ -135,7 +137,7 @@ class Bench:
             yield {}
             return
         listed = [one for array in arrays.values() for one in (array if isinstance(array, list) else [array])]
-        with offload_args.offload_args(*listed, device=self.device) as pointers:
+        with offload_args.offload_args(*listed, device=self.device, stream=self.stream) as pointers:
             rest = iter(pointers)
             yield {
                 name: [next(rest) for _ in array] if isinstance(array, list) else next(rest)
@@ -162,7 +164,7 @@ class DoubleBench(Bench):
     """A library's double on one device; integer_bits: of a library that has such builds."""
 
     def __init__(self, library: roles.Library, device: str, double: Path, typed: Typed, integer_bits: int) -> None:
-        loaded = testing.library(library.name, str(double))
+        loaded = testing.library(library.name, str(double), device.partition(":")[0])
         assert loaded.path == str(double), loaded
         super().__init__(library, device)
         self.integer_bits, self.typed = integer_bits, typed

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bindings.helper_functions import HostArray
 from bindings.parameters import Array, Parameter, Size, Stream
-from bindings.services import HostArray
 from offload_args.errors import ExtentError
 from recording import legal
 from recording.arrival import width

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bindings.described import Factor, GivenPlace, Integers, Nothing, OptionalObject, Real, Room
+from bindings.descriptors import Factor, GivenPlace, Integers, Nothing, OptionalObject, Real, Room
 from bindings.expressions import names_in
+from bindings.helper_functions import Given, Integer, Object
 from bindings.parameters import Array, DataType, EnumValue, Handle, Number, Parameter, Size, Stream
-from bindings.services import Given, Integer, Object
 from doubles.recording import ELEMENTS, NEEDED, shape_of
 from offload_args.errors import DTypeError, ExtentError
 from recording import legal
@@ -53,7 +53,7 @@ def array_of(function: roles.Function, one: Array) -> Any:
     objects = {other.name: shape_of(other.object_kind) for other in function.parameters if isinstance(other, Object)}
     size, needed = ELEMENTS, one.extent.arguments[0] if one.extent.kind == "elements" else None
     if needed and names_in(needed) <= set(objects):
-        size = max(size, eval(ast.unparse(needed), {}, objects))  # noqa: S307  of the project's own roles
+        size = max(size, eval(ast.unparse(needed), {}, objects))  # of the project's own roles
     return np.zeros(size, legal.numpy_dtype("f32" if one.of or one.dtype == "any" else one.dtype))
 
 

@@ -29,8 +29,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import expressions, roles  # noqa: E402
-from bindings.described import Nothing, Real  # noqa: E402
-from bindings.emit.described import is_described  # noqa: E402
+from bindings.descriptors import Nothing, Real  # noqa: E402
+from bindings.emit.descriptors import is_described  # noqa: E402
+from bindings.helper_functions import HostArray, Object  # noqa: E402
 from bindings.parameters import (  # noqa: E402
     NUMPY,
     Array,
@@ -45,7 +46,6 @@ from bindings.parameters import (  # noqa: E402
     Workspace,
     WorkspaceSize,
 )
-from bindings.services import Object  # noqa: E402
 
 MOST_ELEMENTS = 4096
 NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes that hosts have no numbers of
@@ -233,8 +233,20 @@ class Call:
 
     @property
     def reaches_the_vendor(self) -> bool:
-        """Return whether the vendor's function is called: not if there is no array at all."""
-        return not self.touched or any(self.many.get(name, True) for name in self.touched.keys() - self.absent)
+        """Return whether the vendor's function is called: not without any array, or to write nothing."""
+        there = not self.touched or any(self.many.get(name, True) for name in self.touched.keys() - self.absent)
+        return not self.writes_nothing and there
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Return whether every array that would be written has no elements, and nothing else would be."""
+        function = self.function
+        written = [one for one in function.arrays if not one.is_read_only]
+        numbers = any(not one.is_read_only for one in function.numbers)
+        hosts = any(isinstance(one, HostArray) and one.writes for one in function.parameters)
+        if function.lists or numbers or hosts or not written:
+            return False
+        return not any(any(map(len, self.many.get(one.name, [self.touched[one.name]]))) for one in written)
 
     @property
     def names(self) -> dict[str, Any]:
@@ -466,8 +478,27 @@ def draw_groups(library: roles.Library, function: roles.Function, random: np.ran
 
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
-ARRAY_FIELDS = {"name", "c_type", "dtype", "count", "direction", "extent", "overwrites", "in_place", "becomes"}
-ARRAY_FIELDS |= {"repeats", "optional", "optional_if", "of", "complex_as", "noted_by", "typed_by", "field_of"}
+ARRAY_FIELDS = {
+    "name",
+    "c_type",
+    "dtype",
+    "count",
+    "direction",
+    "extent",
+    "overwrites",
+    "in_place",
+    "in_place_if",
+    "becomes",
+}
+ARRAY_FIELDS |= {
+    "repeats",
+    "optional",
+    "optional_if",
+    "of",
+    "complex_as",
+    "noted_by",
+    "field_of",
+}
 KNOWN = (EnumValue, Size, HostList, Array, Number, Real, Handle, Stream, Workspace, WorkspaceSize, Nothing, Object)
 
 

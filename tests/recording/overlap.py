@@ -41,13 +41,26 @@ def same_elements(call: Call, a: Array, b: Array) -> bool:
     return kinds[0] == kinds[1]
 
 
+def is_unused(call: Call, one: Array) -> bool:
+    """Return whether an operand is all diagonal, which counts as ones: a library may read it, to no effect."""
+    sizes = {"triangle": slice(1, 2), "band_triangle": slice(1, 3), "packed": slice(1, 2)}.get(one.extent.kind)
+    if sizes is None or not one.extent.leaves_out_the_diagonal:
+        return False
+    _, *rest = values = [legal.value(expression, call.names) for expression in one.extent.arguments]
+    n, *k = values[sizes]
+    return bool(rest[-1]) and (n <= 1 or k == [0])
+
+
 def is_refused(call: Call, one: Operand, other: Operand, apart: int) -> bool:
     """Return whether a call is wrong whose second operand begins `apart` elements behind its first one."""
     a, b = one.array, other.array
+    if is_unused(call, a) or is_unused(call, b):
+        return False
     places, others = call.places(a.name, one.at or 0), call.places(b.name, other.at or 0)
     if not np.intersect1d(places, others + apart).size:
         return False
-    in_place = a.in_place == b.name and b.in_place == a.name and one.at == other.at
+    allowed = all(array.in_place_if is None or legal.value(array.in_place_if, call.names) for array in (a, b))
+    in_place = b.name in a.in_place and a.name in b.in_place and allowed and one.at == other.at
     return not (in_place and apart == 0 and same_elements(call, a, b))
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bindings.described import Bytes, Weight
-from bindings.parameters import Array, Handle, Parameter, Size, Stream
-from bindings.services import Object
+from bindings.descriptors import Bytes
+from bindings.helper_functions import Object
+from bindings.parameters import Array, Handle, Parameter, Scalar, Size, Stream
 from doubles.recording import ELEMENTS
 from offload_args import _core
 from offload_args.errors import AliasError, ArgumentTypeError, DTypeError, ExtentError
@@ -38,7 +38,7 @@ def arguments(bench: DoubleBench, function: roles.Function) -> tuple[dict[str, A
                 arrays[one.name] = np.ones(ELEMENTS if by_layout else NBYTES, np.float32 if by_layout else np.uint8)
             case Object():
                 values[one.name] = new_object(bench, one.object_kind, in_c=False)
-            case Weight():
+            case Scalar():
                 values[one.name] = at + 0.5
             case Bytes():
                 values[one.name] = np.arange(8, dtype=np.uint64)
@@ -53,7 +53,7 @@ def check_argument(where: str, one: Parameter, value: Any, argument: Argument) -
     match one:
         case Handle() | Stream():
             pass
-        case Weight():
+        case Scalar():
             assert argument.behind == np.float32(value).tobytes(), f"{where}: got {argument.behind!r}"
         case Bytes():
             assert argument.address == value.ctypes.data, where
@@ -75,7 +75,7 @@ def passed_by_c(bench: DoubleBench, function: roles.Function, given: dict[str, A
                 found.append(ctypes.c_void_p(handle_of(value, "any")))
             case Object():
                 found.append(ctypes.c_void_p(_core.object_handle(value)))
-            case Weight():
+            case Scalar():
                 memory = ctypes.create_string_buffer(np.complex128(value).tobytes(), 16)
                 found.append(memory)
             case Bytes():
@@ -89,7 +89,7 @@ def check_arrival(bench: DoubleBench, function: roles.Function, in_c: bool) -> N
     """Make a call; fail unless its arguments arrive."""
     values, arrays = arguments(bench, function)
     parameters = legal.vendors_parameters(bench.library, function)
-    wishes = {at: Wish(peek=4) for at, (_, _, one) in enumerate(parameters) if isinstance(one, Weight)}
+    wishes = {at: Wish(peek=4) for at, (_, _, one) in enumerate(parameters) if isinstance(one, Scalar)}
     with bench.lent(arrays) as pointers:
         for pointer in pointers.values():
             assert pointer.address
@@ -152,7 +152,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
     for one in function.parameters:
         if type(one) is Object:
             refused(bench, function, {one.name: None}, ArgumentTypeError, where + f"{one.name} needs a")
-        elif isinstance(one, Weight):
+        elif isinstance(one, Scalar):
             refused(bench, function, {one.name: 1j}, DTypeError, where + f"{one.name} needs a number of float32, as")
             refused(bench, function, {one.name: "1"}, ArgumentTypeError, where + f"{one.name} needs a")
         elif isinstance(one, Size):

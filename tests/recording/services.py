@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import zlib
 from typing import Any
 
 import numpy as np
 
 import offload_args
-from bindings.described import (
+from bindings.descriptors import (
     Address,
     Bytes,
     Elements,
@@ -18,14 +17,13 @@ from bindings.described import (
     GivenReal,
     Integers,
     Nothing,
-    NumberOf,
     OptionalObject,
     Real,
 )
-from bindings.emit.described import dtype_enum
+from bindings.emit.descriptors import dtype_enum
 from bindings.expressions import names_in
+from bindings.helper_functions import DeviceNumber, Ended, Given, Integer, Kept, Object, ObjectKind, SetStream
 from bindings.parameters import EnumValue, Parameter, Size
-from bindings.services import DeviceNumber, Ended, Given, Integer, Kept, Object, ObjectKind, SetStream, Text
 from doubles.recording import SHAPES, working
 from recording import legal
 from recording.arrival import width
@@ -59,7 +57,7 @@ def answer(one: Given) -> Any:
     if isinstance(one, GivenReal):
         return 0.75
     if isinstance(one, GivenList):
-        return tuple(range(1, LENGTH + 1)) if one.dtype else [] if one.format else "abc"
+        return tuple(range(1, LENGTH + 1)) if one.dtype else []
     if one.what == "text":
         return TEXT.value.decode()
     return one.enum.values[-1][1] if one.enum else 23
@@ -109,8 +107,6 @@ def value_of(bench: DoubleBench, one: Parameter, random: np.random.Generator) ->
             return None
         case Size():
             return 0
-        case Text():
-            return TEXT.value.decode()
         case DeviceNumber():
             return bench.device
         case SetStream():
@@ -124,17 +120,12 @@ def wishes(bench: DoubleBench, function: roles.Function) -> tuple[dict[int, Wish
     found: dict[int, Wish] = {}
     returned = bench.library.success.to_bytes(8, "little", signed=True)
     for at, (_, _, one) in enumerate(legal.vendors_parameters(bench.library, function)):
-        if isinstance(one, Text):
-            found[at] = Wish(peek=len(TEXT.value) + 1)
-        elif isinstance(one, NumberOf):
-            found[at] = Wish(peek=4)
-        elif isinstance(one, Integers):
+        if isinstance(one, Integers):
             found[at] = Wish(peek=4 * LENGTH)
         elif isinstance(one, GivenReal) and function.symbol not in working(bench.library):
-            dtype = np.float32 if one.type_of else REALS[one.dtype]
-            found[at] = Wish(poke=dtype(answer(one)).tobytes())
+            found[at] = Wish(poke=REALS[one.dtype](answer(one)).tobytes())
         elif isinstance(one, GivenList) and function.symbol not in working(bench.library):
-            poke = np.array(answer(one), np.int32).tobytes() if one.dtype else b"" if one.format else b"abc"
+            poke = np.array(answer(one), np.int32).tobytes() if one.dtype else b""
             found[at] = Wish(poke=poke)
         elif isinstance(one, Given) and one.what == "integer" and function.symbol not in working(bench.library):
             found[at] = Wish(poke=bytes(C_TYPES[one.dtype](answer(one))))
@@ -147,8 +138,6 @@ def wishes(bench: DoubleBench, function: roles.Function) -> tuple[dict[int, Wish
 
 def check_argument(where: str, one: Parameter, value: Any, argument: Argument) -> None:
     match one:
-        case NumberOf():
-            assert argument.behind == np.float32(value).tobytes(), where
         case Real():
             assert argument.value == REALS[one.dtype](value).tobytes(), where
         case Integers():
@@ -167,8 +156,6 @@ def check_argument(where: str, one: Parameter, value: Any, argument: Argument) -
             assert argument.integer == value, f"{where}: got {argument.integer}, not {value}"
         case Kept():
             assert not argument.address, where
-        case Text():
-            assert argument.behind == TEXT.value + b"\0", f"{where}: got {argument.behind!r}"
         case SetStream():
             assert argument.address == value.__cuda_stream__()[1], where
         case Given():
@@ -211,8 +198,6 @@ def by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -
                 results.append((one, kept[-1]))
             case Integer():
                 passed.append(C_TYPES[one.dtype](values[one.name]))
-            case Text():
-                passed.append(ctypes.c_char_p(values[one.name].encode()))
             case SetStream():
                 passed.append(ctypes.c_void_p(values[one.name].__cuda_stream__()[1]))
             case Size():
@@ -239,8 +224,7 @@ def value_at(one: Given, place: Any) -> Any:
     if isinstance(one, GivenReal):
         return float(np.frombuffer(place, REALS[one.dtype], 1)[0])
     if isinstance(one, GivenList):
-        integers = tuple(np.frombuffer(place, np.int32, LENGTH).tolist())
-        return integers if one.dtype else [] if one.format else place.value.decode()
+        return tuple(np.frombuffer(place, np.int32, LENGTH).tolist()) if one.dtype else []
     return ctypes.string_at(place.value).decode() if one.what == "text" else place.value
 
 
@@ -274,6 +258,12 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         destroy(bench, function, values, in_c)
 
 
+def dtypes_of(library: roles.Library, function: roles.Function, enum: str) -> dict[int, str]:
+    """Return the dtype of each value of a parameter that is an enum of dtypes."""
+    c_type = next(other.c_type for other in function.parameters if other.name == enum)
+    return {value: dtype for _, value, dtype in dtype_enum(library, c_type).dtypes}
+
+
 def fit(library: roles.Library, function: roles.Function, values: dict[str, Any]) -> None:
     """Make arguments agree: those that say how long lists are, and of which types numbers are."""
     for one in function.parameters:
@@ -283,12 +273,11 @@ def fit(library: roles.Library, function: roles.Function, values: dict[str, Any]
             values[one.length] = 0 if one.format else LENGTH
         elif isinstance(one, Elements):
             values |= dict.fromkeys(names_in(one.expressions[0]), LENGTH)
-            values[one.type_of] = importlib.import_module("offload_args.cudnn").TYPE_INT64
-        elif isinstance(one, NumberOf):
-            values[one.type_of] = 0  # float
+            values[one.type_of] = next(
+                v for v, dtype in dtypes_of(library, function, one.type_of).items() if dtype == "i64"
+            )
         elif isinstance(one, Bytes) and one.type_of:
-            c_type = next(other.c_type for other in function.parameters if other.name == one.type_of)
-            dtypes = {value: dtype for _, value, dtype in dtype_enum(library, c_type).dtypes}
+            dtypes = dtypes_of(library, function, one.type_of)
             values[one.name] = np.ones(1, legal.numpy_dtype(dtypes[values[one.type_of]]))
             values |= dict.fromkeys(names_in(one.expressions[0]), values[one.name].nbytes)
         elif isinstance(one, Bytes):
@@ -302,14 +291,12 @@ def check_outputs(bench: DoubleBench, function: roles.Function, result: Any) -> 
         assert result is None
     elif function.symbol in working(bench.library):
         assert result is not None
-    elif any(one.what == "kept" for one in given):
-        assert result is None or isinstance(result, tuple)
     elif len(given) > 1 and not any(one.object_kind for one in given):
         wanted = tuple(0.75 if isinstance(one, GivenReal) else answer(one) for one in given)
         assert tuple(result) == wanted, (result, wanted)
     elif given[0].what in ("integer", "text", "real", "list"):
         assert result == answer(given[0]), result
-    elif given[0].what != "kept":
+    else:
         assert result is not None
 
 

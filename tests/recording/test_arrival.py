@@ -18,7 +18,7 @@ from recording.recorder import run
 from recording.workers import VARIANTS, Turns, Workers, every_family, every_family_of, turned
 
 
-@pytest.mark.promise("T30")
+@pytest.mark.promise("T30", "T71")
 @every_family(*VARIANTS)
 @turned(short=1, long=10, every=True)
 def test_every_argument_arrives(workers: Workers, variant: str, family: str, turns: Turns) -> None:

@@ -22,6 +22,7 @@ import offload_args  # noqa: E402
 from offload_args import testing  # noqa: E402
 from recording import (  # noqa: E402
     arrival,
+    captures,
     copies,
     described,
     legal,
@@ -37,12 +38,14 @@ from recording.recorder import Typed  # noqa: E402
 
 CHECKS: dict[str, Callable[[DoubleBench, legal.roles.Function, int], None]] = {
     "arrival": arrival.check,
+    "captures": captures.check,
     "copies": copies.check,
     "described": described.check,
     "movement": movement.check,
     "overlap": overlap.check,
     "products": products.check,
     "services": services.check,
+    "services beside captures": captures.check_service,
     "tight": tight.check,
     "wrong": wrong.check,
 }

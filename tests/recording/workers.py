@@ -33,11 +33,11 @@ class Turns(NamedTuple):
 class Worker:
     """The process that has one double loaded. It is started at its first request, and again after a crash."""
 
-    def __init__(self, variant: str, folder: Path) -> None:
+    def __init__(self, variant: str, folder: Path, device: str) -> None:
         library, wide = VARIANTS[variant]
         self._library = library
         self._double = build(legal.libraries()[library], folder / f"{variant}.so", wide=wide)
-        settings = {"library": library, "device": "sim:0", "double": str(self._double)}
+        settings = {"library": library, "device": device, "double": str(self._double)}
         settings |= {"typed": str(folder / f"{variant}-typed.so"), "integer_bits": 64 if wide else 32}
         self._command = [sys.executable, "-W", "error", str(HERE / "worker.py"), json.dumps(settings)]
         self._process: subprocess.Popen[str] | None = None
@@ -69,14 +69,15 @@ class Worker:
 
 
 class Workers(dict[str, Worker]):
-    """The worker of each variant, made when it is first asked for."""
+    """The worker of each variant, made when it is first asked for; devices: by backend, else a simulated one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, devices: dict[str, str] | None = None) -> None:
         super().__init__()
-        self._folder = folder
+        self._folder, self._devices = folder, devices or {}
 
     def __missing__(self, variant: str) -> Worker:
-        self[variant] = Worker(variant, self._folder)
+        backend = legal.libraries()[VARIANTS[variant][0]].backend
+        self[variant] = Worker(variant, self._folder, self._devices.get(backend or "", "sim:0"))
         return self[variant]
 
 

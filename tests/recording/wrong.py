@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import offload_args
-from bindings.described import Real
+from bindings.descriptors import Real
+from bindings.helper_functions import Object
 from bindings.parameters import Array, EnumValue, HostList, Number, Parameter, PointerArray, Result, Size
-from bindings.services import Object
 from offload_args.errors import (
     AliasError,
     ArgumentError,

@@ -64,7 +64,7 @@ def test_options_of_a_region_and_of_a_call_are_named(device: str) -> None:
             pass
     assert x.flags.writeable
     names = "device=None, stream=None, on_error='discard'"
-    assert str(inspect.signature(offload_args)) == f"(*arrays, {names}, resident=False)"
+    assert str(inspect.signature(offload_args)) == f"(*arrays, {names}, resident=False, guard=False)"
     assert str(inspect.signature(call)) == f"(function, /, *arguments, {names}, **keywords)"
 
 

@@ -186,7 +186,7 @@ reached, forked = threading.Event(), threading.Event()
 
 class Slow:  # an import that takes until the fork
     def find_spec(self, name, path, target=None):
-        if name != "offload_args." + {{"cuda": "cublas", "hip": "rocblas"}}.get(device.backend, "cblas"):
+        if name != "offload_args." + {{"cuda": "cublas", "hip": "rocblas"}}.get(device.backend, "libraries"):
             return None
         spec = next(filter(None, (one.find_spec(name, path, target) for one in sys.meta_path if one is not self)))
         run = spec.loader.exec_module

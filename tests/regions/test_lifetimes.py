@@ -20,6 +20,7 @@ from offload_args import (
     call,
     offload_args,
 )
+from offload_args.errors import DiscardedWarning
 
 
 @pytest.mark.promise("T10")
@@ -68,7 +69,7 @@ def test_a_region_in_a_reference_cycle_is_ended_once_on_whatever_thread_collects
         cycle.append(cycle)
 
     leave_a_cycle()
-    with pytest.warns(ResourceWarning, match="never left"):
+    with pytest.warns(DiscardedWarning, match="never left"):
         thread = threading.Thread(target=gc.collect)
         thread.start()
         thread.join()

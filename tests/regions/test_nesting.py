@@ -114,6 +114,7 @@ INNER: dict[str, Callable[[Array], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::offload_args.NestedRegionWarning")
 @pytest.mark.promise("T16")
 @pytest.mark.parametrize("how", ["read", "address", "slice", "to_host", "update"])
 @pytest.mark.parametrize("lent", INNER)
@@ -143,6 +144,7 @@ def test_an_array_is_read_once_the_region_that_lent_it_as_out_is_left(device: st
     assert x.flags.writeable
 
 
+@pytest.mark.filterwarnings("ignore::offload_args.NestedRegionWarning")
 def test_an_out_further_in_keeps_no_bytes_from_a_region_whose_outer_one_is_left(device: str) -> None:
     x = ramp(8)
     outer, middle, inner = (offload_args(one, device=device) for one in (Out(x), x, Out(x)))
@@ -160,6 +162,7 @@ def test_an_out_further_in_keeps_no_bytes_from_a_region_whose_outer_one_is_left(
     np.testing.assert_array_equal(x, ramp(8))
 
 
+@pytest.mark.filterwarnings("ignore::offload_args.NestedRegionWarning")
 @pytest.mark.promise("T16")
 def test_an_array_counts_as_out_until_the_last_region_that_says_so_is_left(device: str) -> None:
     x = ramp(8)

@@ -18,6 +18,7 @@ from offload_args import (
 )
 from offload_args.errors import (
     BackendError,
+    DiscardedWarning,
     InvalidDataError,
     RegionError,
     UnwrittenWarning,
@@ -112,7 +113,7 @@ def test_an_open_region_that_is_collected_is_discarded_with_a_warning(device: st
     region = offload_args(x, device=device)
     (dx,) = region.open()
     blas.scal(2.0, dx)
-    with pytest.warns(ResourceWarning, match=r"never left; .* close\(\)"):
+    with pytest.warns(DiscardedWarning, match=r"never left; .* close\(\)"):
         del region
         gc.collect()
     assert not dx.live and x.flags.writeable

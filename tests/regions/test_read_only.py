@@ -152,6 +152,7 @@ def test_the_flag_comes_back_when_a_region_is_left_within_a_block_of_update(devi
     assert x.flags.writeable and x[0] == 9.0
 
 
+@pytest.mark.filterwarnings("ignore::offload_args.NestedRegionWarning")
 @pytest.mark.promise("T16")
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_array_that_is_lent_and_left_within_a_block_of_update_may_be_written_on(device: str, times: int) -> None:
@@ -173,6 +174,7 @@ def test_an_array_that_is_lent_and_left_within_a_block_of_update_may_be_written_
     assert x.flags.writeable
 
 
+@pytest.mark.filterwarnings("ignore::offload_args.NestedRegionWarning")
 @pytest.mark.promise("T16")
 @pytest.mark.parametrize("first", ["the older region", "the younger region", "the block"])
 def test_an_array_is_read_only_while_any_region_within_a_block_of_update_lends_it(device: str, first: str) -> None:

@@ -30,8 +30,10 @@ def test_a_region_shows_its_device_and_the_size_and_state_of_each_argument(devic
     ]
     with region as (dA, dx, dy, dw):
         blas.gemv(1.0, dA, dx, 0.0, dy)
-        assert repr(region).splitlines() == [
-            f"offload_args on {device}, open",
+        title, *rows = repr(region).splitlines()
+        assert title.startswith(f"offload_args on {device}, open since tests/regions/test_shown.py:")
+        assert title.endswith(", outermost")
+        assert rows == [
             "  1  float32  (3, 4)        48 bytes  In       read-only, sent",
             "  2  float32  (4,)          16 bytes  by use   sent",
             "  3  float32  (3,)          12 bytes  Out      written",

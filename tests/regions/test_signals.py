@@ -49,7 +49,7 @@ with trace():
 def test_ctrl_c_in_a_region_that_is_dropped_comes_later() -> None:
     ran = python(DROPPED, "-W", "default")
     assert ran.stdout == "KeyboardInterrupt\n"
-    assert "ResourceWarning: offload_args: a region was never left" in ran.stderr and "ignored" not in ran.stderr
+    assert "DiscardedWarning: offload_args: the region that " in ran.stderr and "ignored" not in ran.stderr
 
 
 @pytest.mark.promise("T24")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from helpers.devices import open_or_skip
-from offload_args import In, blas, offload_args, testing, update
-from offload_args.errors import DirectionError, PresentError
+from offload_args import Device, In, Out, blas, offload_args, testing, update
+from offload_args.errors import DirectionError, DTypeError, PresentError, WrongDeviceError
 
 PAIRS = (("sim:0", "sim:1"), ("host", "sim:1"), ("sim:0", "host"), ("cuda:0", "sim:1"), ("cuda:0", "cuda:1"))
 
@@ -19,7 +19,7 @@ PAIRS = (("sim:0", "sim:1"), ("host", "sim:1"), ("sim:0", "host"), ("cuda:0", "s
 def devices(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """Two devices that are here."""
     first, second = request.param
-    yield open_or_skip(first), open_or_skip(second)
+    return open_or_skip(first), open_or_skip(second)
 
 
 @pytest.mark.promise("T50")
@@ -61,6 +61,93 @@ def test_bytes_the_host_writes_reach_every_device_that_has_some(devices: tuple[s
 
 
 @pytest.mark.promise("T53")
+@pytest.mark.parametrize("named", [None, 0, 1])
+def test_an_update_that_names_one_device_reaches_every_other_one(devices: tuple[str, str], named: int | None) -> None:
+    x = np.ones(1 << 15)  # large enough for copies between GPUs
+    device = None if named is None else devices[named]
+    with offload_args(x, device=devices[0]) as (first,):
+        assert blas.asum(first) == x.size
+        with offload_args(x, device=devices[1]) as (second,):
+            with update(x, device=device):  # the second device has not read it yet
+                x[:] = 5.0
+            assert blas.asum(second) == blas.asum(first) == 5.0 * x.size
+        with offload_args(x, device=devices[1]) as (later,), offload_args(x[100:200], device=devices[0]) as (part,):
+            assert blas.asum(later) == 5.0 * x.size
+            with update(x[:50], device=device if named == 0 else None):
+                x[:50] = 7.0
+            assert blas.asum(later) == blas.asum(first) == x.sum() and blas.asum(part) == 500.0
+
+
+@pytest.mark.promise("T53")
+def test_after_an_update_that_raises_every_device_has_what_the_host_has(devices: tuple[str, str]) -> None:
+    x, out = np.ones(1 << 15), np.zeros(6)
+    with offload_args(x, Out(out), device=devices[0]) as (first, dout):
+        assert blas.asum(first) == x.size
+        dout.fill(2.0)
+        with pytest.raises(KeyError):
+            with update(x):
+                x[:8] = 5.0
+                raise KeyError
+        with pytest.raises(KeyError):
+            with update(out):
+                out[:] = 3.0
+                raise KeyError
+        with offload_args(x, out, device=devices[1]) as (second, dout2):
+            assert blas.asum(second) == blas.asum(first) == x.sum() == x.size + 32
+            assert blas.asum(dout2) == blas.asum(dout) == 18.0
+        dout.fill(1.0)
+        blas.scal(2.0, first[8:])
+        with pytest.raises(KeyError):
+            with update(x[:4]):
+                x[:4] = 9.0
+                raise KeyError
+    assert x[:10].tolist() == [9.0] * 4 + [5.0] * 4 + [2.0] * 2 and out.tolist() == [1.0] * 6
+
+
+@pytest.mark.promise("T53")
+def test_calls_within_an_update_read_what_the_host_wrote_so_far(devices: tuple[str, str]) -> None:
+    x, out = np.ones(1 << 15), np.zeros(6)
+    with offload_args(x, Out(out), device=devices[0]) as (first, dout), offload_args(x, device=devices[1]) as (second,):
+        assert blas.asum(first) == x.size
+        dout.fill(2.0)
+        with update(x, device=devices[1]), update(out):
+            for value in (2.0, 3.0):
+                x[5], out[1] = value, value
+                assert blas.asum(first) == blas.asum(second) == x.sum()
+                assert blas.asum(dout) == out.sum() == 10.0 + value
+        assert blas.asum(first) == blas.asum(second) == x.sum()
+        np.testing.assert_array_equal(dout.to_host(), out)
+
+
+@pytest.mark.promise("T53")
+def test_updates_that_overlap_reach_every_device_in_any_order_of_their_ends(devices: tuple[str, str]) -> None:
+    x = np.ones(64)
+    with offload_args(x, device=devices[0]) as (first,), offload_args(x, device=devices[1]) as (second,):
+        assert blas.asum(first) == blas.asum(second) == 64.0
+        outer, inner = update(x[:8]), update(x[4:12])
+        one, other = outer.__enter__(), inner.__enter__()
+        one[:], other[:] = 2.0, 4.0
+        outer.__exit__(None, None, None)
+        assert blas.asum(first) == x.sum()
+        other[:] = 3.0
+        inner.__exit__(None, None, None)
+        assert blas.asum(first) == blas.asum(second) == x.sum()
+
+
+@pytest.mark.promise("T53")
+def test_a_part_that_the_host_writes_is_all_that_goes_up(devices: tuple[str, str]) -> None:
+    x = np.ones(1000)
+    with offload_args(x, device=devices[0]) as (first,), offload_args(x, device=devices[1]) as (second,):
+        assert blas.asum(first) == blas.asum(second) == 1000.0
+        one, other = (testing.counting(Device(name)) for name in devices)
+        with one as first_moved, other as second_moved:
+            with update(x[10:20]) as part:
+                part[:] = 2.0
+            assert blas.asum(first) == blas.asum(second) == 1010.0
+        assert (first_moved.bytes_up, second_moved.bytes_up) == (80, 80)
+
+
+@pytest.mark.promise("T53")
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 def test_bytes_the_host_writes_reach_packed_arrays_or_are_refused(device: str) -> None:
     x = np.arange(24.0).reshape(4, 6)
@@ -69,10 +156,19 @@ def test_bytes_the_host_writes_reach_packed_arrays_or_are_refused(device: str) -
         with update(x):
             x[:] = 1.0
         assert blas.asum(packed[1]) == 3.0
+        with update(x[0, ::2]) as part:  # all of the packed array goes up again
+            part[:] = 2.0
+        np.testing.assert_array_equal(packed.to_host(), x[::2, ::-2])
+        assert blas.asum(packed[0]) == np.abs(x[0, ::-2]).sum()
+    with offload_args(x[::2, ::-2], device=device) as (packed,):
+        packed.fill(4.0)
         with pytest.raises(PresentError, match=r"update: .* can't be named in what is present"):
-            with update(x[0, ::2]):
+            with update(x[0, 1:4:2]):
                 raise AssertionError("nothing may be written")
-    np.testing.assert_array_equal(x, 1.0)
+        with pytest.raises(PresentError, match="is not present on the device"):
+            update(x[1, ::2])  # between the lines of what is packed
+        update(x[::2, ::-2])
+        assert x[::2, ::-2].tolist() == [[4.0] * 3] * 2
 
 
 @pytest.mark.promise("T50")
@@ -87,6 +183,17 @@ def test_an_array_on_two_devices_can_be_read_but_not_written_on_both() -> None:
     with offload_args(x, device="sim:1") as (first,):
         blas.scal(2.0, first)
     np.testing.assert_array_equal(x, 2 * np.arange(4.0))
+
+
+def test_no_elements_are_copied_between_devices_or_dtypes_either(devices: tuple[str, str]) -> None:
+    x, y, other = np.ones(8), np.ones(8), np.ones(8, np.int64)
+    with offload_args(x, other, device=devices[0]) as (dx, dother), offload_args(y, device=devices[1]) as (dy,):
+        for count in (0, 3):
+            with pytest.raises(WrongDeviceError, match="all pointers of a call must be on one device"):
+                dx[:count].copy_from(dy[:count])
+            with pytest.raises(DTypeError, match="source needs float64, got a pointer to int64"):
+                dx[:count].copy_from(dother[:count])
+            dx[:count].copy_from(dx[4 : 4 + count])
 
 
 @pytest.mark.promise("T50")

@@ -102,8 +102,8 @@ print(Device("host").residency.mode, Device("host").counters.bytes_up // x.nbyte
 
 @pytest.mark.parametrize(
     ("value", "options", "expected"),
-    (("", "{}", "explicit 5"), ("off", "{'resident': True}", "off 5"), ("auto", "{}", "auto 3"),
-     ("explicit", "{'resident': True}", "explicit 1")),
+    [("", "{}", "explicit 5"), ("off", "{'resident': True}", "off 5"), ("auto", "{}", "auto 3"),
+     ("explicit", "{'resident': True}", "explicit 1")],
 )  # fmt: skip
 def test_the_mode_comes_from_the_environment(tracked: None, value: str, options: str, expected: str) -> None:
     done = subprocess.run(

@@ -130,7 +130,7 @@ WRITES: tuple[Callable[[Array], None], ...] = (
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
-@pytest.mark.parametrize("offset", (0, 1, 1000))
+@pytest.mark.parametrize("offset", [0, 1, 1000])
 def test_no_write_is_missed(device: str, write: Callable[[Array], None], offset: int) -> None:
     x = np.arange(N + offset, dtype=np.float32)[offset:]
     sent(x, device, resident=True)
@@ -140,7 +140,7 @@ def test_no_write_is_missed(device: str, write: Callable[[Array], None], offset:
         sent(x, device)
 
 
-@pytest.mark.parametrize("n", (1, 100, 10_000, N, 1 << 22))
+@pytest.mark.parametrize("n", [1, 100, 10_000, N, 1 << 22])
 def test_arrays_can_be_resident_from_128_kib_on(device: str, n: int) -> None:
     x = ramp(n)
     for i in range(4):

@@ -131,7 +131,7 @@ def test_a_region_that_can_not_be_entered_leaves_resident_arrays_alone(device: s
 
 
 def test_the_edges_of_neighbours_on_the_device_are_sent_each_to_its_own(device: str) -> None:
-    arrays = [ramp() for _ in range(4)]  # of 1 MiB: the device may give them addresses one behind the other
+    arrays = [ramp() for _ in range(4)]  # of 1 MiB: the device may give them addresses one after the other
     with offload_args(*map(In, arrays), device=device, resident=True) as pointers:
         for pointer in pointers:
             blas.asum(pointer)

@@ -22,7 +22,7 @@ LARGE = 1 << 18  # elements of float32: 1 MiB
 def peers(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """Two devices of one kind that are here."""
     first, second = request.param
-    yield open_or_skip(first), open_or_skip(second)
+    return open_or_skip(first), open_or_skip(second)
 
 
 def read(x: Array, device: str) -> tuple[testing.Moved, Array]:

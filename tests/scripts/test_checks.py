@@ -42,6 +42,21 @@ def test_names_in_comments_and_strings_are_no_use_of_them() -> None:
     assert uses_of(files) == set()
 
 
+def test_an_inline_function_of_a_header_uses_what_its_body_names_and_a_declaration_nothing() -> None:
+    files = {
+        "base/error.h": "int oa_call(int);\nstatic inline int oa_fail(void) {\n  if (1) {}\n  return oa_call(1);\n}\n",
+        "base/lines.h": "int oa_call(int x);\nstatic inline int oa_span(void) { return 1; }\nint oa_call(int x);\n",
+        "call/call.c": "int oa_call(int x) {\n  return x;\n}\n",
+    }
+    assert uses_of(files) == {("base/error", "call/call")}
+
+
+def test_two_files_of_one_name_are_a_fault() -> None:
+    assert list(floors.same_names({"base/core", "include/offload_args/core", "call/call"})) == [
+        ("base/core", "include/offload_args/core")
+    ]
+
+
 def test_a_backend_includes_its_contract_only() -> None:
     files = {"backends/cuda.c": '#include "device/backend.h"\n#include "cuda.def"\n#include "device/stream.h"\n'}
     includes, uses = floors.c_edges(files)
@@ -75,11 +90,12 @@ def test_imports_inside_functions_and_for_type_checkers_count(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("a.md", "It tells\nwho called.\n"),
+        ("a.md", "The columns lie one\nbehind the other.\n"),
         ("a.c", "/* Returns the slot; for want\n * of memory NULL. */\n"),
-        ("a.c", 'int f(void) { return fail("%s is no array"); }\n'),
-        ("a.py", '"""What a region takes."""\n'),
-        ("a.py", "x = f(x)  # answers 0\n"),
+        ("a.c", 'int f(void) { return fail("handed back %s"); }\n'),
+        ("a.c", 'int f(void) { return fail("%s is given back"); }\n'),
+        ("a.py", '"""Read once more."""\n'),
+        ("a.py", "x = f(x)  # as ever\n"),
         ("a.toml", "# Given back to the pool.\n"),
         ("a.md", "x" * 121 + "\n"),
     ],
@@ -91,9 +107,9 @@ def test_a_phrase_or_line_that_is_ruled_out_is_found(path: str, text: str) -> No
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("a.md", "```\nwho answers\n```\nThere is no such device. `who` is a program.\n\n## What it costs\n"),
-        ("a.c", "int who = answers(nobody);\n"),
-        ("a.py", "who = [answer for answer in answers]  # no longer empty\n"),
+        ("a.md", "```\nonce more\n```\nThere is no such device, and `as ever` is code.\n\n## What it costs\n"),
+        ("a.c", "int give_back = as_ever(once_more);\n"),
+        ("a.py", "gave_back = [page for page in behind]  # no longer empty\n"),
         ("a.py", "y" * 120 + "\n"),
     ],
 )

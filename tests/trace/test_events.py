@@ -20,7 +20,20 @@ import offload_args as package
 from helpers.interrupts import ctrl_c
 from helpers.processes import python
 from helpers.scripts import data, saved, solve
-from offload_args import Device, In, Out, Scratch, _core, blas, call, offload_args, testing, trace, update
+from offload_args import (
+    Device,
+    DiscardedWarning,
+    In,
+    Out,
+    Scratch,
+    _core,
+    blas,
+    call,
+    offload_args,
+    testing,
+    trace,
+    update,
+)
 from offload_args.tracing import Trace, collect
 
 
@@ -200,7 +213,7 @@ def test_a_region_entered_once_garbage_made_room_has_its_place_and_names(tmp_pat
             cycle[0].__enter__()
             del cycle
             second = np.ones(100)
-            with pytest.warns(ResourceWarning, match="never left"), offload_args(second, device="sim:0"):
+            with pytest.warns(DiscardedWarning, match="never left"), offload_args(second, device="sim:0"):
                 pass
     finally:
         testing.sim_device()
@@ -310,7 +323,8 @@ def test_a_long_region_keeps_or_counts_every_call(device: str) -> None:
     with trace() as made, offload_args(x, device=device) as (dx,):
         for _ in range(100_000):  # three times the size of the core's queue
             blas.scal(1.0, dx)
-    assert made.summary.calls > 50_000 and made.summary.calls + made.left_out >= 100_000
+    # The core's queue of 32,768 events is kept; how many more depends on how fast it is read meanwhile.
+    assert made.summary.calls > 32_000 and made.summary.calls + made.left_out >= 100_000
 
 
 def test_a_signal_handler_may_look_at_the_trace(device: str) -> None:

@@ -21,7 +21,6 @@ from helpers.vendor import (
     Many,
     Operand,
     Routine,
-    Several,
     batch,
     ld,
     many,
@@ -216,37 +215,6 @@ def gemm_batched_ex(r: Routine) -> None:
             given = (*first, A, code(a), ld(A), B, code(a), ld(B), given_beta, C, code(c), ld(C), count)
             r(*given, getattr(cublas, compute), cublas.GEMM_DEFAULT)
             close_each(A, B, C, alpha, beta, (trans_a, trans_b), scale, what)
-
-
-@CASES.of("gemm_grouped_batched_ex", letters="s")
-def gemm_grouped_ex(r: Routine) -> None:
-    alike = [(a, compute, scale) for a, c, compute, scale in PRODUCTS if a == c and scale in "sd"]
-    for (a, compute, scale), form, group_count in r.each(alike, ["arrays", "slices"] * 6, range(5)):
-        groups = [(*r.random.integers(1, 7, 4).tolist(), *r.random.choice(list("NTC"), 2)) for _ in range(group_count)]
-        alphas, betas = (r.random.choice([1.0, -0.5, 0.0, 0.75], group_count).tolist() for _ in range(2))
-        what = f"{a=} {compute=} {form=} {groups=} {alphas=} {betas=}"
-        A, B, C = [], [], []
-        for (count, m, n, k, trans_a, trans_b), beta in zip(groups, betas, strict=True):
-            layout = int(r.random.integers(3))
-            A.append(many(values(r, a, count, *((m, k) if trans_a == "N" else (k, m))), form, layout))
-            B.append(many(values(r, a, count, *((k, n) if trans_b == "N" else (n, k))), form, 2 - layout))
-            C.append(many(output(r, a, beta, count, m, n), form, 1))
-        op = r.vendor.op
-        r(
-            [op[one[4]] for one in groups],
-            [op[one[5]] for one in groups],
-            *([one[place] for one in groups] for place in (1, 2, 3)),
-            alphas,
-            *(Several(A), code(a), [ld(one) for one in A]),
-            *(Several(B), dtype(a), [ld(one) for one in B]),
-            betas,
-            *(Several(C), code(a), [ld(one) for one in C]),
-            group_count,
-            [one[0] for one in groups],
-            getattr(cublas, compute),
-        )
-        for g, (_, _, _, _, *trans) in enumerate(groups):
-            close_each(A[g], B[g], C[g], alphas[g], betas[g], trans, scale, f"{what} group {g}")
 
 
 # -- functions that do with one dtype what another one does: they have its case ----------------------------------------

@@ -93,11 +93,11 @@ def an_argument(kind: str, name: str) -> Any:
 
 @pytest.mark.parametrize("name", LACKING)
 def test_a_function_that_the_library_lacks_is_refused_by_name(name: str) -> None:
-    tokens = [token.split(":") for token in _core.record("cblas", name).split() if "result" not in token]
-    arrays = [Scratch((1,), DTYPES[token[2]]) for token in tokens if token[0] in ("in", "out", "inout")]
+    roles = [row for row in _core.record("cblas", name) if row[0] != "result"]
+    arrays = [Scratch((1,), DTYPES[dtype]) for role, _, dtype, *_ in roles if role in ("in", "out", "inout")]
     with offload_args(*arrays, device="host") as lent:
         pointers = iter(lent)
-        given = [next(pointers) if token[0] in ("in", "out", "inout") else an_argument(*token[:2]) for token in tokens]
+        given = [next(pointers) if row[0] in ("in", "out", "inout") else an_argument(*row[:2]) for row in roles]
         wrong = rf"cblas_{name}\w* of \S+ is not called: its version is .*, and .*; load a later one"
         with pytest.raises(LibraryError, match=rf"cblas_{name}\w*: its version is .*; version \S+ has it|{wrong}"):
             getattr(cblas, name)(*given)

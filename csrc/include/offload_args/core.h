@@ -1,35 +1,35 @@
 /* The C API for programs that lend arrays. Include offload_args.h.
  *
- * Each function that can fail returns an oa_status; the text is in oa_last_error() of the calling thread. No function
- * aborts or prints. Every function may be called from any thread, with or without Python.
+ * Each function that can fail returns an oa_status; oa_last_error() of the calling thread has the text. No function
+ * aborts or prints. Any thread may call every function, with or without Python.
  *
- * Arguments are checked: NULL where something is needed, a number out of range, a handle that is stale, or a value that
- * is not a handle, give a status and a text. Four things can't be checked and are trusted: a host address other than
- * NULL has the memory that the caller says it has; streams, vendors' handles and pinned memory are what their makers
- * gave; the fields of an oa_call stay between oa_begin and its end as oa_begin left them.
+ * Arguments are checked: NULL where a value is needed, a number out of range, a stale handle, or a value that is not a
+ * handle gives a status and a text. Three things can't be checked and are trusted: a host address other than NULL has
+ * the memory that the caller claims; streams and vendors' handles are genuine; the caller leaves the fields of an
+ * oa_call alone between oa_begin and its end.
  *
- * A pointer such as `oa_f32 *` is a handle: it names a slot and its generation inside one reserved PROT_NONE range. It
- * traps when dereferenced, and is known as stale after its region. csrc/DESIGN.md has the rules.
+ * A pointer such as `oa_f32 *` is a handle: it names a slot and its generation inside one range of addresses. It traps
+ * when it is dereferenced, and is known to be stale after its region. csrc/DESIGN.md has the rules.
  *
- * Structs that may grow begin with `size`, which the caller sets to the size of the struct it was compiled with:
- * OA_SIZED does so. A smaller size than today's is that of an older version; the fields it lacks count as 0 or are not
- * filled. A size that no version had is refused with OA_ERROR_ARGUMENT. oa_array and oa_trace_event are elements of
- * arrays, so their layout is fixed. */
+ * Structs that may grow begin with `size`, which the caller sets to the size of the struct that it was compiled with;
+ * OA_SIZED does so. A size smaller than today's belongs to an older version; the fields that it lacks count as 0 or are
+ * not filled. OA_ERROR_ARGUMENT refuses a size that no version had. oa_array and oa_trace_event are elements of arrays,
+ * so their layout is fixed. */
 #ifndef OFFLOAD_ARGS_CORE_H
 #define OFFLOAD_ARGS_CORE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes a struct that knows its size, all other fields 0 but those given (in C++ none can be given):
+/* Makes a struct that has its size set; other fields are 0 unless they are listed (in C++ none can be):
  *   oa_counters counters = OA_SIZED(oa_counters);
  *   oa_region_enter(device, &OA_SIZED(oa_region_options, .tag = 7), arrays, count, &region); */
 #ifdef __cplusplus
 template <class T>
 inline T oa_sized() {
-  T made = T();
-  made.size = sizeof made;
-  return made;
+  T result = T();
+  result.size = sizeof result;
+  return result;
 }
 #define OA_SIZED(type) oa_sized<type>()
 #else
@@ -56,12 +56,12 @@ extern "C" {
     if ((call)) return oa_last_error(); \
   } while (0)
 
-/* cffi reads the lines between the two marks: plain C, `#define NAME <integer>`, and lists that are made from a .def
- * file, as bindings/declarations.py expands them. */
+/* cffi reads the lines between the two marks: plain C, `#define NAME <integer>`, and lists from a .def file, which
+ * bindings/declarations.py expands. */
 /* [cffi begin] */
-#define OA_VERSION 200 /* 0.2.0 */
+#define OA_VERSION 300 /* 0.3.0 */
 
-/* One opaque type for each dtype; oa_any where the dtype is known only at run time. None has a definition anywhere. */
+/* One opaque type for each dtype; oa_any is for a dtype that is known only at run time. No type is defined anywhere. */
 #define OA_DTYPE(name, type, nbytes, kind, text) typedef struct oa_##type oa_##type;
 #include "offload_args/dtypes.def"
 #undef OA_DTYPE
@@ -87,7 +87,10 @@ enum oa_array_flags {
   OA_BORROWED = 2,  /* data is a device address that the caller owns: nothing is copied */
   OA_RESIDENT = 4,  /* its device memory stays when the region ends, see oa_keep */
   OA_OWNED = 8,     /* `owner` is the sole owner of the memory and calls oa_owner_gone before freeing it */
-  OA_REUSED = 16    /* the calls read each element many times: copy it to the device even with single_use */
+  OA_REUSED = 16,   /* the calls read each element many times: copy it to the device even with single_use */
+  /* with OA_RESIDENT: nothing announces the end of the memory, and only its pages tell whether the device still has its
+   * bytes. It stays as long as few of them are written */
+  OA_TRACKED = 32
 };
 
 /* How a call (shim.h) uses an operand, or a kernel (launch.h) a pointer. */
@@ -95,23 +98,24 @@ enum oa_access {
   OA_READ = 1,
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
   OA_READ_WRITE = 3,
-  OA_IN_PLACE = 4, /* added to the above: this operand may be exactly the memory of another with the same mark */
-  OA_RESHAPED = 8  /* added to the above: this is the operand before it, in the shape that the call leaves there */
+  OA_IN_PLACE = 4, /* added to the above: this operand may be exactly the memory of another one with the same mark */
+  OA_RESHAPED = 8  /* added to the above: this is the operand before it, in the shape after the call */
 };
 
 enum oa_outcome {
   OA_COMMIT = 0, /* the body succeeded: written arrays come down */
-  OA_DISCARD,    /* the body failed: nothing comes down, and what it wrote is invalid outside */
-  OA_KEEP        /* the body failed and the caller wants all that is valid to come down (on_error="keep") */
+  OA_DISCARD,    /* the body failed: nothing comes down, and its results are invalid outside */
+  OA_KEEP        /* the body failed, and the caller wants all valid bytes to come down (on_error="keep") */
 };
 
 typedef struct oa_region oa_region;
-/* An object that a library made for the caller, such as a handle or a descriptor. It is known as stale after its end,
- * and its functions refuse it then. */
+/* An object that a library made for the caller, such as a handle or a descriptor. After its end it is known to be
+ * stale, and functions refuse it. */
 typedef struct oa_object oa_object;
 
-/* One array to lend. strides are in bytes and may be negative or zero; data is the address of the element at index 0
- * of every dimension, and need not be aligned unless it is OA_BORROWED. OA_SCRATCH needs dtype, ndim and shape only. */
+/* One array to lend. strides are in bytes and may be negative or zero. data is the address of the element at index 0 of
+ * every dimension; it need not be aligned unless it is OA_BORROWED. OA_SCRATCH has no data; its strides are those of an
+ * array without gaps, in C or Fortran order (NULL: C order). */
 typedef struct oa_array {
   void *data;
   const int64_t *shape;
@@ -122,21 +126,25 @@ typedef struct oa_array {
   int32_t direction; /* oa_direction */
   int32_t flags;     /* oa_array_flags */
   oa_any *handle;    /* set by oa_region_enter */
-  int32_t packed;    /* set by oa_region_enter: 1 if the device holds the array in C order with no gaps */
-  const void *owner; /* address of the object whose end frees the memory, for residency; never read; may be NULL */
+  int32_t packed;    /* set by oa_region_enter: 1 if the device holds the array in C order without gaps */
+  const void *owner; /* the address of the object whose end frees the memory, for residency; never read; may be NULL */
 } oa_array;
 
-/* Options of a region; NULL stands for all zero. */
+/* Options of a region; NULL means that all are 0. */
 typedef struct oa_region_options {
   size_t size;
   void *stream;        /* the caller's own stream (with has_stream); calls go there, copies back don't */
-  void *wait_stream;   /* a stream whose work so far must be done before a borrowed array is used */
-  int64_t tag;         /* any number; the trace repeats it in the event of the region's begin */
-  int has_stream;      /* 1 if stream is given (NULL is a stream too: the legacy default one) */
-  int has_wait_stream; /* 1 if wait_stream is given */
-  int single_use; /* 1 if each array is used by one call: small ones then need not be copied where the device can use
-               pinned memory of the host as it is */
-  int reserved;   /* 0 */
+  void *wait_stream;   /* a stream whose work so far has to end before a borrowed array is used */
+  int64_t tag;         /* any number; the trace repeats it in the event of the region's entry */
+  int has_stream;      /* 1: stream is set (NULL is also a stream: the legacy default one) */
+  int has_wait_stream; /* 1: wait_stream is set */
+  /* 1 if one call uses each array: small arrays then need no copy if the device can use pinned host memory directly */
+  int single_use;
+  /* 1: guards the arrays, as OFFLOAD_ARGS_GUARD=1 does in all regions. While a device is newer, whole pages of the
+   * arrays can't be touched on the host: reading or writing them is a fault, which oa_guard_set_report handles */
+  int guard;
+  const char *place;        /* for the report of such a fault: the line that enters the region; NULL: not known */
+  const char *const *names; /* likewise: a name for each array; NULL: as in messages */
 } oa_region_options;
 
 typedef struct oa_pointer_info {
@@ -148,23 +156,38 @@ typedef struct oa_pointer_info {
   int writable;
   int borrowed;
   int escaped;
-  int scratch; /* 1 if no host array stands behind it */
-  int valid;   /* 1 if the device has its bytes; 0: no call needed them yet, or a failed call left them undefined */
-  int written; /* 1 if a call wrote it, or memory it shares, since it was lent */
+  int scratch; /* 1 if it has no host array */
+  int valid;   /* 1 if the device has its bytes; 0: no call has needed them yet, or a failed call left them undefined */
+  int written; /* 1 if a call wrote it, or memory that it shares, since it was lent */
   int reserved;
 } oa_pointer_info;
 
+/* The layout of a pointer's array on the device. The shape alone does not tell a call the order: the transpose of a
+ * square matrix has the shape of the matrix. */
+typedef struct oa_pointer_layout {
+  size_t size;
+  int dtype;
+  int ndim;
+  int64_t shape[8];      /* extents of the first 8 dimensions; the strides have as many */
+  int64_t strides[8];    /* in bytes; may be negative or 0 */
+  int64_t rows, columns; /* of a matrix; for a vector, its elements and 1; otherwise 0 */
+  int64_t ld;            /* the leading dimension of a matrix that is stored by columns; otherwise 0 */
+  int64_t ld_by_rows;    /* the leading dimension of a matrix that is stored by rows; otherwise 0 */
+  /* elements from one element of a vector to the next; 0 if it is not a whole number, or not a vector */
+  int64_t inc;
+} oa_pointer_layout;
+
 typedef struct oa_counters {
   size_t size;
-  int64_t copies_up; /* one for each array, or part of an array, that was moved */
+  int64_t copies_up; /* one for each moved array, or moved part of an array */
   int64_t bytes_up;
   int64_t copies_down;
   int64_t bytes_down;
   int64_t allocations;  /* pieces of memory taken, from the driver or from the pool */
-  int64_t frees;        /* pieces returned to either */
+  int64_t frees;        /* pieces returned to the driver or to the pool */
   int64_t mappings;     /* live entries of the present table */
   int64_t regions;      /* live regions */
-  int64_t calls;        /* vendor calls and launches made */
+  int64_t calls;        /* vendor calls and launches */
   int64_t memory_used;  /* bytes of device memory in use now */
   int64_t memory_peak;  /* the most bytes in use at any time */
   int64_t pinned_bytes; /* bytes of host memory pinned for the device */
@@ -174,33 +197,33 @@ typedef struct oa_counters {
 
 enum oa_residency_mode { OA_RESIDENCY_OFF = 0, OA_RESIDENCY_EXPLICIT, OA_RESIDENCY_AUTO };
 
-/* The resident arrays of a device, and how much they saved and cost so far. */
+/* The resident arrays of a device, and their savings and costs so far. */
 typedef struct oa_residency {
   size_t size;
   int mode;     /* oa_residency_mode, of the process */
-  int tracking; /* 1 if writes to host pages can be known here; else resident arrays are sent again */
-  int64_t kept; /* resident pieces of memory that are in no region now */
+  int tracking; /* 1 if writes to host pages can be detected; otherwise resident arrays are sent again */
+  int64_t kept; /* resident pieces of memory that no region uses now */
   int64_t kept_bytes;
   int64_t returns;       /* how often a resident array was lent again and read */
-  int64_t bytes_spared;  /* bytes not sent, because the host's were unchanged */
-  int64_t bytes_resent;  /* bytes sent again, because they were written or might have been */
+  int64_t bytes_spared;  /* bytes that were not sent, because the host's were unchanged */
+  int64_t bytes_resent;  /* bytes that were sent again, because they were or may have been written */
   int64_t pages_armed;   /* host pages watched so far */
-  int64_t pages_written; /* watched pages that were then written: each such write costs a microsecond or two */
+  int64_t pages_written; /* watched pages that were then written; each such write costs a microsecond or two */
   int64_t dropped;       /* pieces evicted under memory pressure */
   int64_t promoted;      /* arrays that automatic residency made resident */
   int64_t demoted;       /* arrays that automatic residency gave up, because they were written */
 } oa_residency;
 
 enum oa_device_flags {
-  OA_DEVICE_GPU = 1,        /* a GPU; programs without a choice of their own use the first one */
+  OA_DEVICE_GPU = 1,        /* a GPU; programs that choose no device use the first one */
   OA_DEVICE_HOST_CALLS = 2, /* its libraries run on the CPU */
   OA_DEVICE_SIMULATED = 4   /* for tests only; never chosen by default */
 };
 
-/* One kind of device of this build. */
+/* One kind of device in this build. */
 typedef struct oa_backend_info {
   size_t size;
-  char name[16];   /* "cuda": the devices are "cuda:0", "cuda:1" and so on; "host" has one device and no numbers */
+  char name[16];   /* "cuda": the devices are "cuda:0", "cuda:1" and so on; "host" is one device without a number */
   int flags;       /* oa_device_flags */
   int dlpack_type; /* DLPack's DLDeviceType of its memory; 0: it can't be exported */
 } oa_backend_info;
@@ -210,7 +233,7 @@ typedef struct oa_device_info {
   char name[32];        /* "cuda:0" */
   char backend[16];     /* "cuda" */
   char model[128];      /* "NVIDIA H200" */
-  int64_t memory_total; /* both 0: the driver does not say, as HIP on some kernels */
+  int64_t memory_total; /* both 0: the driver does not report it, as HIP on some kernels */
   int64_t memory_free;
   int index; /* within its backend */
   int flags; /* oa_device_flags */
@@ -223,24 +246,26 @@ typedef struct oa_device_info {
 /* -- errors -------------------------------------------------------------------------------------------------------- */
 const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
 const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
-/* Returns a warning that concerns the process (pinned memory can't be had) the first time it is asked for, then NULL.
- * The call costs next to nothing; ask after each region. */
+/* Returns a warning that concerns the process (pinned memory is not available) the first time, then NULL. The call
+ * costs next to nothing; make it after each region. */
 const char *oa_take_warning(void);
 const char *oa_status_name(int status); /* "OA_ERROR_TYPE" */
 int oa_version(void);                   /* OA_VERSION of the library: 10000 * major + 100 * minor + patch */
-/* Returns OA_OK if a program that was compiled with a header of this version, OA_VERSION, may use the library: before
- * 1.0 both need the same minor version, from 1.0 on the same major one and a library that is not older. Otherwise
- * OA_ERROR_VERSION. */
+/* Returns OA_OK if a program that was compiled with a header of this version, OA_VERSION, may use the library. Before
+ * 1.0 both need the same minor version; from 1.0 on, the same major version and a library that is not older. Returns
+ * OA_ERROR_VERSION otherwise, and if another copy of the library, from another file, is in use in this process: the two
+ * would lend the same arrays without knowing of each other. */
 int oa_check_version(int compiled);
-int64_t oa_itemsize(int dtype);       /* in bytes; 0 of OA_ANY and of a number that is not an oa_dtype */
-const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" of a number that is not an oa_dtype */
+int oa_in_use(void);                  /* 1 once the process has used this copy of the library */
+int64_t oa_itemsize(int dtype);       /* in bytes; 0 for OA_ANY and for a number that is not an oa_dtype */
+const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" for a number that is not an oa_dtype */
 
 /* -- devices ------------------------------------------------------------------------------------------------------- */
-/* Describes a backend of this build. number counts from 0, the backend to be preferred first; OA_ERROR_ARGUMENT beyond
- * the last. Loads no driver, and may be called before and after a fork. */
+/* Describes a backend of this build. number counts from 0, the preferred backend first; OA_ERROR_ARGUMENT beyond the
+ * last. Loads no driver, and may be called before and after a fork. */
 int oa_backend_get_info(int number, oa_backend_info *info);
 int oa_device_open(const char *name, int *device); /* "host", "cuda:0", "sim:3"; a number valid for this process */
-/* Counts the devices of a backend. Where there are none, oa_last_error() says why. */
+/* Counts the devices of a backend. If there are none, oa_last_error() has the reason. */
 int oa_device_count(const char *backend, int *count);
 int oa_device_get_info(int device, oa_device_info *info);
 int oa_device_get_counters(int device, oa_counters *counters);
@@ -248,137 +273,165 @@ int oa_device_synchronize(int device);
 /* Waits for the device, and returns idle memory to the driver: the device's own, and the pinned blocks of past
  * copies. */
 int oa_device_trim(int device);
-/* Allocates host memory that the device's copies reach directly (on host and sim plain memory). Bounded by
- * OFFLOAD_ARGS_PINNED_LIMIT, or by half of the machine's memory. */
+/* A touch of a guarded array by the host. */
+typedef struct oa_guard_touch {
+  size_t size;
+  const char *array, *place, *device; /* texts; place is "" if it is not known */
+  const void *address;                /* the address that was read or written */
+  uint64_t thread;                    /* the thread that lent the array first, as a pthread_t */
+} oa_guard_touch;
+/* Is called in a signal handler, on the thread that touched the array; by then its pages can be used. Returns 1 if the
+ * program shall go on. 0: the array's name is printed on stderr, and the fault goes to the earlier handler. */
+typedef int (*oa_guard_report)(const oa_guard_touch *touch);
+/* Sets the function of this process, or none (NULL), which counts as one that returns 0. */
+int oa_guard_set_report(oa_guard_report report);
+/* Returns 1 if OFFLOAD_ARGS_GUARD guards the arrays of all regions, otherwise 0. */
+int oa_guard_is_default(void);
+/* Allocates host memory that the device's copies reach directly (plain memory on host and sim).
+ * OFFLOAD_ARGS_PINNED_LIMIT, or half of the machine's memory, is the limit. */
 int oa_pinned_allocate(int device, size_t nbytes, void **memory);
+/* Frees memory from oa_pinned_allocate; NULL: OA_OK. */
 int oa_pinned_free(int device, void *memory, size_t nbytes);
-/* Sets how many threads make the copies of one device, the caller's own included; devices that copy at the same moment
- * have as many each. 0: as many as OFFLOAD_ARGS_THREADS says, or one less than the CPUs that this process may use, at
- * most 12, and for all devices together no more than CPUs. */
+/* Sets the number of threads for the copies of one device, the caller's own included; each device that copies at the
+ * same moment has as many. 0: OFFLOAD_ARGS_THREADS, or one less than the CPUs that this process may use, at most 12,
+ * and for all devices together no more than there are CPUs. */
 int oa_set_threads(int threads);
 
 /* -- regions ------------------------------------------------------------------------------------------------------- */
 int oa_region_enter(int device, const oa_region_options *options, oa_array *arrays, int count, oa_region **region);
-/* Ends the region's pointers and enqueues the copies down. Waits for calls on its arrays that other threads have begun;
- * OA_ERROR_ARGUMENT, and nothing has changed, if this thread has begun one and not ended it. *warnings (may be NULL) is
- * the number of arrays lent as Out that nothing wrote, or with OA_DISCARD of those whose results are lost;
- * oa_last_warning() names them. A region that already ended is left alone: OA_OK.
- * A nested region hands its writes to the region it is nested in: an older region of the same thread that is still open
- * and lends the array. Without one, leaving well commits the writes, and the array's last region brings them down,
- * whatever its own outcome. */
+/* Ends the region's pointers and enqueues the copies down. Waits for calls on its arrays that other threads have begun.
+ * If this thread has begun a call and not ended it, returns OA_ERROR_ARGUMENT and changes nothing; likewise
+ * OA_ERROR_CAPTURE, if it would have to wait for a stream or a device that is being captured into a graph. *warnings
+ * (may be NULL) is the number of arrays lent as Out that no call wrote, or with OA_DISCARD of arrays whose results are
+ * lost; oa_last_warning() names them. Returns OA_OK for a region that already ended. A nested region passes its writes
+ * to its enclosing region: an older region of the same thread that is still open and lends the array. Without one,
+ * leaving well commits the writes, and the array's last region brings them down, whatever its own outcome. */
 int oa_region_finish(oa_region *region, int outcome, int *warnings);
-/* Waits for every user of the region's mappings, completes the copies down and frees what no other region holds. */
+/* Waits for every user of the region's mappings, completes the copies down, and frees the memory that no other region
+ * holds. */
 int oa_region_wait(oa_region *region);
 int oa_region_synchronize(oa_region *region); /* waits for the region's work so far; nothing moves */
-/* Returns the stream to which the region's calls go until it ends: the backend's own (a CUstream), for ordering
- * work. */
+/* Returns the stream of the region's calls until it ends: the backend's own (a CUstream), for ordering work. */
 int oa_region_stream(oa_region *region, void **stream);
 
 /* -- pointers ------------------------------------------------------------------------------------------------------ */
-/* Makes a pointer to a part of pointer's memory, with bounds of its own; strides and offset in bytes. It ends with
+/* Makes a pointer to a part of pointer's memory, with bounds of its own; strides and offset are in bytes. It ends with
  * oa_pointer_release or with its region. */
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                     oa_any **view);
-/* Ends a view; within a call at the call's end. A region's own pointer is refused. */
+/* Ends a view; during a call, at the call's end. Refuses a region's own pointer. */
 int oa_pointer_release(oa_any *view);
-int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info); /* OA_ERROR_STALE once it is dead */
-/* Returns the true device address. Brings the data up if it may be read, and marks the mapping escaped: its users are
- * unknown, so an array that pointer may write always comes down, and may be on no other device; and leaving waits for
- * the whole device. */
+int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info); /* OA_ERROR_STALE once the pointer has ended */
+/* Describes the shape, the strides and the leading dimension of the pointer's array; OA_ERROR_STALE once the pointer
+ * has ended. */
+int oa_pointer_get_layout(const oa_any *pointer, oa_pointer_layout *layout);
+/* Returns the true device address. Brings the data up if it may be read, and marks the mapping as escaped: its users
+ * are unknown. So an array that pointer may write always comes down, and may be on no other device, and leaving waits
+ * for the whole device. */
 int oa_address(const oa_any *pointer, uint64_t *address);
-/* Does what oa_address does, and keeps the memory alive beyond the region until oa_export_release(*keep). *keep is NULL
- * if the pointer has no bytes. */
+/* Does as oa_address, and keeps the memory alive beyond the region until oa_export_release(*keep). *keep is NULL if the
+ * pointer has no bytes. */
 int oa_export(const oa_any *pointer, uint64_t *address, void **keep);
 int oa_export_release(void *keep);
 /* Writes host values, in C order, to the elements that shape and strides (bytes) name from the pointer's lowest byte
- * on. Other elements stay as they are. */
+ * on. Other elements stay unchanged. */
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
-/* Marks the array of a pointer that a call wrote as undefined, as the call of a library does that fails: it never comes
- * down, and leaving the region says so. For code that learns from a result that the call made nothing of use. */
+/* Marks the array of a pointer that a call wrote as undefined, as the failure of a library's call does: it never comes
+ * down, and leaving the region reports it. For code that learns from a result that the call computed nothing useful. */
 int oa_pointer_invalidate(oa_any *pointer);
 /* Writes the value of one element to every element of an array on the device; no array data is copied. */
 int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t *shape, const int64_t *strides);
-/* Copies an array on the device to another array there, of the same dtype and shape and with no element in common. */
+/* Copies an array on the device to another array there, of the same dtype and shape, which must share no element with
+ * it. */
 int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *source, const int64_t *source_strides,
                     int ndim, const int64_t *shape);
-/* Reads an array as it is on the device now to values, in C order, and waits for that. Bytes that the device does not
+/* Reads an array, as it is on the device now, to values, in C order, and waits for that. Bytes that the device does not
  * have yet are read from the host. Nothing is marked, and pending copies down still happen. */
 int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides);
 /* Makes a device copy of one host scalar in pointer's region, for calls whose other scalars are on the device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
 
-/* OpenMP's `target update`. oa_update_from brings to the host the elements of the array that devices wrote; they are
- * then safe there whatever happens later. oa_update_to sends the host's bytes to every device that has a copy of some
- * of them. Both refuse before anything moves (OA_ERROR_PRESENT) if no device has the array whole, or if one has some of
- * it in a form in which exactly the array's bytes can't be named. oa_update_check refuses what oa_update_to would, and
- * moves nothing. oa_update_begin refuses the same; else the host may write the array until oa_update_end of *writing,
- * and devices take the array's bytes from the host alone. device -1: wherever the array is present. */
+/* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
+ * wrote to the host; there they are safe whatever happens later. oa_update_to sends the host's bytes to every device
+ * that has a copy of some of them. Both refuse before anything moves (OA_ERROR_PRESENT) if the device lacks some of the
+ * array, or if a device wrote some of it in a form in which exactly the array's bytes can't be named. oa_update_check
+ * refuses what oa_update_to would refuse, and moves nothing. oa_update_begin refuses the same. Otherwise the host may
+ * write the array until oa_update_end of *writing; from then on the host's bytes are newer than those of any device,
+ * and calls bring them up. oa_update_to belongs after the last write and before oa_update_end. device: the device that
+ * provides the bytes, which has to have the whole array; -1: any. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
 typedef struct oa_writing oa_writing;
 int oa_update_begin(const oa_array *array, int device, oa_writing **writing);
-void oa_update_end(oa_writing *writing);                         /* NULL is permitted */
+/* OA_ERROR_STALE if it has already ended; NULL: OA_OK */
+int oa_update_end(oa_writing *writing);
 int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
 
 /* -- residency ----------------------------------------------------------------------------------------------------- */
 /* Makes the array resident: its device memory stays when its regions end, until oa_release, oa_owner_gone or memory
- * pressure. When the array is lent again and read, only pages written since are sent, where that can be known
- * (OA_OWNED, private anonymous memory, and a kernel that can watch pages), else all of it. Arrays of less than 128 KiB,
+ * pressure. When the array is lent again and read, only pages written since are sent if they can be known (OA_OWNED,
+ * private anonymous memory, and a kernel that can watch pages), otherwise all of it. Arrays of less than 128 KiB,
  * packed arrays and arrays that are lent together with overlapping ones don't stay: they are sent each time. A region
  * that lends with OA_RESIDENT does the same. Nothing moves now. */
 int oa_keep(const oa_array *array, int device);
-/* Undoes oa_keep; device -1: everywhere. Memory that a region uses goes with the region. Not resident: OA_OK. */
+/* Undoes oa_keep; device -1: everywhere. Memory that a region uses is freed with the region. Not resident: OA_OK. */
 int oa_release(const oa_array *array, int device);
 /* Ends the residency of an owner's arrays, everywhere. Call it before the owner's memory is freed. */
 int oa_owner_gone(const void *owner);
-/* Returns 1 the first time memory of `owner` becomes resident, else 0. The caller must then arrange for
- * oa_owner_gone(owner). */
+/* Returns 1 the first time that memory of `owner` becomes resident, otherwise 0. The caller must then make sure that
+ * oa_owner_gone(owner) is called. */
 int oa_owner_kept(const void *owner);
 int oa_residency_query(int device, oa_residency *residency);
-int oa_residency_current(void); /* oa_residency_mode; -1 if OFFLOAD_ARGS_RESIDENCY names none */
+int oa_residency_current(void); /* oa_residency_mode; -1 if the value of OFFLOAD_ARGS_RESIDENCY is not a mode */
 
 /* -- vendor libraries ---------------------------------------------------------------------------------------------- */
 /* Loads library ("cublas", "cblas") from an absolute path. prefix: of its symbols; NULL: one that known builds have. A
- * CBLAS may have the suffix "64_" or "_64", too; a test call finds out whether its integers have 64 bits (ILP64). */
+ * CBLAS may also have the suffix "64_" or "_64"; a test call finds out whether its integers have 64 bits (ILP64). */
 int oa_library_open(const char *library, const char *path, const char *prefix);
-/* Takes the library that a loaded module (an absolute path; NULL: the program) is linked with, so that both have one
- * pool of threads. Loads nothing. OA_ERROR_LIBRARY if a function is missing there that is not optional. */
+/* Takes the library that a loaded module (an absolute path; NULL: the program) is linked with, so that both share one
+ * pool of threads. Loads nothing. Returns OA_ERROR_LIBRARY if a required function is missing there. */
 int oa_library_share(const char *library, const char *module);
 const char *oa_library_path(const char *library); /* "" until it is loaded */
 /* Finds a library that is needed and not loaded yet: calls oa_library_open and returns its status, or writes the reason
  * to text and returns OA_ERROR_LIBRARY. */
 typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
 /* Sets the loader. Without one (NULL), as in programs without Python, a library is looked for in this order:
- * 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CBLAS; if it is set,
- *    nothing else is tried;
+ * 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CBLAS; if it is set, no
+ * other place is tried;
  * 2. if this library is inside a Python package: the packages beside it (scipy-openblas32, NVIDIA's wheels);
- * 3. the folders that its vendor installs into ($ROCM_PATH/lib, /opt/rocm/lib);
+ * 3. the folders into which its vendor installs ($ROCM_PATH/lib, /opt/rocm/lib);
  * 4. its usual names ("libopenblas.so.0", "libcublas.so.13"), as dlopen finds them. */
 void oa_library_set_loader(oa_library_loader loader);
+/* Sets a function that is asked once, with "hip", before HIP's runtime is looked for. It writes a line for each place:
+ * the absolute path of a file to try, or the reason why a place has none. If it fails, so does the function that needed
+ * the driver. Without one (NULL) the runtime is looked for in _rocm_sdk_core beside this library's Python package, in
+ * ROCM_PATH, in /opt and in the system's folders. */
+void oa_driver_set_finder(oa_library_loader finder);
 int oa_library_has_symbol(const char *library, const char *symbol);
-/* Finds a function of a library by the name in its manual, and loads the library if needed. Nothing checks the calls of
- * that function. */
+/* Finds a function of a library by its name in the manual, and loads the library if needed. Calls of that function are
+ * not checked. */
 int oa_library_address(const char *library, const char *symbol, void **address);
 int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build; 0 until it is loaded */
-/* Writes the version of a loaded library, as the library spells it, to text, cut to size; "" if it has none. */
+/* Writes the version of a loaded library, as the library spells it, to text, cut to size; "" if it reports none. */
 int oa_library_version(const char *library, char *text, size_t size);
-/* Makes the calling thread's next calls of library use this handle and its stream (NULL: the pool's again). Its pointer
- * mode is as before after each call. handle: the vendor's own, or an oa_object that the library's create gave. */
+/* Makes the calling thread's next calls of library use this handle and its stream; NULL: a handle of the pool again.
+ * After each call the handle has its former pointer mode. handle: the vendor's own, or an oa_object from the library's
+ * create function. */
 int oa_use_handle(const char *library, void *handle);
 /* Describes an object; OA_ERROR_STALE once it is destroyed. */
 typedef struct oa_object_info {
   size_t size;
   const char *library; /* "cublas" */
-  const char *name;    /* of its kind: "Handle" */
+  const char *name;    /* name of its kind: "Handle" */
   void *native;        /* the vendor's own */
   int device;          /* the number of its device; -1: it belongs to none */
   int reserved;        /* 0 */
 } oa_object_info;
 int oa_object_query(const oa_object *object, oa_object_info *info);
-/* The same without the vendor's own part, which code outside may change once it has it. NULL: not asked for. */
+/* Does so without the vendor's own part, which code outside may change once it has it. A NULL result is not written. */
 int oa_object_names(const oa_object *object, const char **library, const char **name, int *device);
-/* Waits for the calls that use the object, and destroys it; NULL is fine, and so is one that is destroyed already. */
+/* Waits for the calls that use the object, and destroys it. NULL and a destroyed object are fine. */
 int oa_object_destroy(oa_object *object);
 
 /* -- the trace ----------------------------------------------------------------------------------------------------- */
@@ -396,49 +449,51 @@ enum oa_trace_kind {
   OA_TRACE_KIND_COUNT
 };
 
-/* Something that is over. Times are ns of CLOCK_MONOTONIC on the host. A call's time is that of issuing it where the
- * device works on by itself. A copy's time lasts until its host bytes were read (up) or are in the array (down). */
+/* An event that is over. Times are ns of CLOCK_MONOTONIC on the host. If the device runs asynchronously, a call's time
+ * is the time to issue it. A copy's time lasts until its host bytes were read (up) or are in the array (down). */
 typedef struct oa_trace_event {
   int64_t begun, ended;
   int64_t nbytes;
-  int64_t tag;       /* OA_TRACE_ENTER: the tag of the region's options */
-  uint64_t region;   /* a number that no other region has; of a copy: the region that lent the array first; 0: none */
-  uint64_t address;  /* of a copy: the host's; 0 where that is not the array's own (assign) */
+  int64_t tag; /* OA_TRACE_ENTER: the tag in the region's options */
+  /* a number that is unique to a region; for a copy: the region that lent the array first; 0: none */
+  uint64_t region;
+  uint64_t address;  /* of a copy: the host's; 0 if it is not the array's own (assign) */
   uint64_t checksum; /* of a copy: of its bytes; 0: not taken */
   int32_t kind;      /* oa_trace_kind */
   int32_t device;
-  int32_t thread; /* the system's number */
-  int32_t status; /* oa_status; of a vendor's call: the vendor's */
-  int32_t batch;  /* of a copy: how many went together; they share the batch's time in proportion to their bytes. Of a
-                   * launch: the multiprocessors of its device */
+  int32_t thread; /* the system's number of the thread */
+  int32_t status; /* oa_status; for a vendor's call, the vendor's */
+  /* of a copy: how many copies went together; they share the batch's time in proportion to their bytes. Of a launch:
+   * the multiprocessors of its device */
+  int32_t batch;
   int32_t packed; /* of a copy: 1 if it was gathered or scattered on the host */
-  char name[48];  /* the array's, or the function's */
+  char name[48];  /* of the array or the function */
   char why[64];   /* of a copy or wait: "first read by cublas.sgemv"; of a launch: "grid 9x1x1 block 64x2x1 shared 0" */
 } oa_trace_event;
 
 /* A batch of copies, or a wait, that is not over yet. */
 typedef struct oa_under_way {
   int64_t begun;        /* ns of CLOCK_MONOTONIC */
-  int64_t nbytes, done; /* of the copies, and how many of them were made so far; small and pinned arrays count late */
+  int64_t nbytes, done; /* of the copies: all, and those copied so far; small and pinned arrays count late */
   int32_t kind;         /* OA_TRACE_UP, OA_TRACE_DOWN, OA_TRACE_PEER or OA_TRACE_WAIT */
   int32_t device;
-  char name[64]; /* "A", or "A and 2 more"; of a wait: why */
+  char name[64]; /* "A", or "A and 2 more"; for a wait, its reason */
 } oa_under_way;
 
 /* Turns the trace on with a sum of oa_trace_flags, and off with 0. While events are recorded, oa_region_finish waits
- * for the calls before it copies down, so that a copy's time is its own. */
+ * for the calls before it copies down, so that a copy's time includes no other work. */
 int oa_trace_set(int flags);
-/* Takes up to capacity events, oldest first; *lost (may be NULL) is how many the queue had no room for so far. The
- * queue holds 32,768. */
+/* Takes up to capacity events, oldest first; *lost (may be NULL) is the number of events so far for which the queue had
+ * no room. The queue holds 32,768. */
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost);
-/* Lists up to capacity copies and waits that are under way, in no order; those that began before OA_TRACE_UNDER_WAY was
- * turned on are not among them. At most 64 are known at a time. */
+/* Lists up to capacity copies and waits that are under way, in no order, without those that began before
+ * OA_TRACE_UNDER_WAY was turned on. At most 64 are known at a time. */
 int oa_trace_under_way(oa_under_way *list, int capacity, int *count);
 /* [cffi end] */
 
 #ifndef __cplusplus
-/* Make the oa_array of n elements in a row, and of a matrix stored by columns, which begin ld elements apart. Their
- * shape and strides live until the end of the block around them.
+/* Make the oa_array of a vector of n elements, and of a matrix whose columns start ld elements apart. Shape and strides
+ * live until the end of the block around them.
  *   oa_array arrays[] = {OA_LEND_MATRIX(A, OA_F64, m, n, lda), OA_LEND_VECTOR(x, OA_F64, n)}; */
 #define OA_LEND_VECTOR(address, type, n)                       \
   ((oa_array){.data = (address),                               \

@@ -1,13 +1,18 @@
-/* For pybind11: functions that take or return oa::Pointer<T> take and return a DevicePtr of that dtype.
+/* For pybind11: functions that take or return oa::Pointer<T> take and return a DevicePtr of that dtype, and failures
+ * are the exceptions of offload_args.
  *
  *   #include <offload_args/pybind11.hpp>
  *   PYBIND11_MODULE(mine, m) {
- *     if (oa_import() < 0) throw pybind11::error_already_set();
- *     m.def("norm", [](std::int64_t n, oa::Pointer<const double> x) { ... });
+ *     oa::begin(m);
+ *     m.def("norm", [](oa::Pointer<const double> x) {
+ *       double norm;
+ *       oa::check(oa_blas_dnrm2(x.layout().rows, x, x.layout().inc, &norm));
+ *       return norm;
+ *     });
  *   }
  *
- * A DevicePtr of another dtype is another overload's, and otherwise a TypeError. One that is stale raises
- * StalePointerError. A returned pointer is a vector of all elements that the handle has. */
+ * A DevicePtr of another dtype selects another overload; without one, it is a TypeError that names the dtypes. A stale
+ * DevicePtr raises StalePointerError. A returned pointer is a vector of all elements of the handle. */
 #ifndef OFFLOAD_ARGS_PYBIND11_HPP
 #define OFFLOAD_ARGS_PYBIND11_HPP
 
@@ -17,22 +22,40 @@
 
 #include "offload_args.hpp"
 
+namespace oa {
+
+/* Imports offload_args, and turns oa::Error into the Python exception of its status: `except DirectionError`. Throws
+ * ImportError. Call it first in PYBIND11_MODULE. */
+inline void begin(pybind11::module_ &) {
+  if (oa_import() < 0) throw pybind11::error_already_set();
+  pybind11::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const Error &error) {
+      oa_raise_text(error.status(), error.what());
+    }
+  });
+}
+
+}  // namespace oa
+
 namespace pybind11 {
 namespace detail {
 
 template <class T>
 struct type_caster<oa::Pointer<T>> {
   using Plain = std::remove_const_t<T>;
-  PYBIND11_TYPE_CASTER(oa::Pointer<T>, const_name("offload_args.DevicePtr"));
+  PYBIND11_TYPE_CASTER(oa::Pointer<T>,
+                       const_name("offload_args.DevicePtr[") + const_name(oa::Dtype<Plain>::text) + const_name("]"));
 
   bool load(handle source, bool) {
-    oa_any *found = nullptr;
-    if (oa_import() < 0 || oa_python->pointer_get(source.ptr(), oa::Dtype<Plain>::value, -1, &found) < 0) {
-      if (found) throw error_already_set(); /* it is stale */
+    oa_any *handle = nullptr;
+    if (oa_import() < 0 || oa_python->pointer_get(source.ptr(), oa::Dtype<Plain>::value, -1, &handle) < 0) {
+      if (handle) throw error_already_set(); /* the pointer is stale */
       PyErr_Clear();
       return false;
     }
-    value = oa::Pointer<T>(reinterpret_cast<typename oa::Pointer<T>::Handle *>(found));
+    value = oa::Pointer<T>(reinterpret_cast<typename oa::Pointer<T>::Handle *>(handle));
     return true;
   }
 

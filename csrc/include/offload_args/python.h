@@ -1,4 +1,4 @@
-/* For extensions of Python in C, C++ or Cython: the library that offload_args has loaded, and its objects.
+/* For Python extensions in C, C++ or Cython: the library that offload_args has loaded, and its objects.
  *
  *   #include <offload_args/python.h>          before offload_args_blas.h and its like
  *   #include <offload_args_blas.h>
@@ -13,10 +13,10 @@
  *     if (oa_import() < 0) return NULL;                  // as NumPy's import_array()
  *     ...
  *
- * An extension is compiled against the headers alone: it is linked with nothing of offload_args, and each function of
- * the C API goes through the capsule offload_args._C_API. So it shares the present table, the regions and the streams
- * with Python. Functions of the C API need no GIL; those of this header do. Define OA_LINKED before the first header if
- * the extension is linked with the library instead. */
+ * An extension is compiled with the headers alone. It is linked with nothing of offload_args, and calls each function
+ * of the C API through the capsule offload_args._C_API. So it shares the present table, the regions and the streams
+ * with Python. Functions of the C API need no GIL; those of this header do. If the extension is linked with the library
+ * instead, define OA_LINKED before the first header. */
 #ifndef OFFLOAD_ARGS_PYTHON_H
 #define OFFLOAD_ARGS_PYTHON_H
 
@@ -39,27 +39,31 @@ typedef void (*oa_function)(void);
 
 /* The struct that the capsule points to. New members go to its end. */
 typedef struct oa_python_api {
-  size_t size; /* of this struct, in the library's version */
+  size_t size; /* size of this struct, in the library's version */
   int version; /* OA_VERSION of the library */
   int reserved;
-  /* Returns the address of a function that the library exports, such as "oa_cublas_sgemv"; NULL if it has none of that
-   * name. Needs no GIL. */
+  /* Returns the address of an exported function, such as "oa_cublas_sgemv"; NULL if the library has none of that name.
+   * Needs no GIL. */
   oa_function (*find)(const char *name);
-  /* Sets *handle to a DevicePtr's. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or -1
-   * with an exception if the object is not a DevicePtr, if its dtype or device is another one, or if its region has
+  /* Sets *handle to that of a DevicePtr. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or
+   * -1 with an exception if the object is not a DevicePtr, if its dtype or device is another one, or if its region has
    * ended. In the last case *handle is set, and its calls return OA_ERROR_STALE. */
   int (*pointer_get)(PyObject *pointer, int dtype, int device, oa_any **handle);
-  /* Returns a new DevicePtr to a part of the handle's memory that begins at the same element: a slice, with a slot of
-   * its own. strides in bytes; NULL: C order. NULL with an exception if it would go beyond the memory. */
+  /* Returns a new DevicePtr to a part of the handle's memory that starts at the same element: a slice, with a slot of
+   * its own. strides are in bytes; NULL: C order. Returns NULL with an exception if it would go beyond the memory. */
   PyObject *(*pointer_new)(const oa_any *handle, int ndim, const int64_t *shape, const int64_t *strides);
   /* Sets *handle to that of an open offload_args(...) region, for oa_region_stream and oa_region_synchronize; Python
-   * ends it. Returns 0, or -1 with an exception. */
+   * ends the region. Returns 0, or -1 with an exception. */
   int (*region_get)(PyObject *region, oa_region **handle);
   /* Raises the exception of a call that failed on this thread. Returns NULL. */
   PyObject *(*raise)(int status);
+  /* Does so with a text that was kept, for a call of another thread, or after later failures of other calls. */
+  PyObject *(*raise_text)(int status, const char *text);
+  /* Does as oa_array_from_python. */
+  PyObject *(*array_get)(PyObject *object, int direction, oa_array *array);
 } oa_python_api;
 
-/* One for all files of an extension. */
+/* All files of an extension share this pointer. */
 extern __attribute__((weak, visibility("hidden"))) const oa_python_api *oa_python;
 __attribute__((weak, visibility("hidden"))) const oa_python_api *oa_python = NULL;
 
@@ -82,7 +86,7 @@ static inline int oa_import(void) {
   return 0;
 }
 
-/* Returns the address of a function of the C API. An extension that never called oa_import does so here. */
+/* Returns the address of a function of the C API. Imports offload_args if the extension never called oa_import. */
 static inline oa_function oa_find(const char *name) {
   if (!oa_python) {
     const PyGILState_STATE state = PyGILState_Ensure();
@@ -96,7 +100,24 @@ static inline oa_function oa_find(const char *name) {
 /* Raises the error of a status of the C API. Returns NULL. */
 static inline PyObject *oa_raise(int status) { return oa_import() < 0 ? NULL : oa_python->raise(status); }
 
-/* `oa_f32 *oa_f32_of(PyObject *)` and its like: the handle of a live DevicePtr of that dtype, or NULL with an
+/* Raises the error of a status with the text that the extension kept. Returns NULL. */
+static inline PyObject *oa_raise_text(int status, const char *text) {
+  return oa_import() < 0 ? NULL : oa_python->raise_text(status, text);
+}
+
+/* Fills *array for oa_region_enter from a NumPy array. The array may be lent by a Python region at the moment, and so
+ * be read-only for the host: a function that enters a region of its own may be called inside such a region, and the two
+ * share the array's bytes on the device. Like offload_args(...), it also takes an object that is lent as an ndarray.
+ * direction: an oa_direction other than OA_SCRATCH; with OA_BY_USE, In(x) and its like have their own.
+ * Returns a new reference, which owns the shape and the strides and keeps the array alive and read-only for the host:
+ * release it after oa_region_wait. Returns NULL with an exception if it fails.
+ *   oa_array x;
+ *   PyObject *held = oa_array_from_python(object, OA_INOUT, &x); */
+static inline PyObject *oa_array_from_python(PyObject *object, int direction, oa_array *array) {
+  return oa_import() < 0 ? NULL : oa_python->array_get(object, direction, array);
+}
+
+/* `oa_f32 *oa_f32_of(PyObject *)` and its like return the handle of a live DevicePtr of that dtype, or NULL with an
  * exception. oa_any_of takes any dtype. */
 #define OA_DTYPE(name, type, nbytes, kind, text)                                                             \
   static inline oa_##type *oa_##type##_of(PyObject *pointer) {                                               \

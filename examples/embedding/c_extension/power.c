@@ -4,27 +4,34 @@
 
 #include <offload_args_blas.h>
 
-static int iterate(int64_t n, const oa_f64 *A, oa_f64 *x, oa_f64 *y, int steps, double *eigenvalue) {
+static int iterate(const oa_f64 *A, oa_f64 *x, oa_f64 *y, int steps, double *eigenvalue) {
+  oa_pointer_layout a = OA_SIZED(oa_pointer_layout), in = OA_SIZED(oa_pointer_layout),
+                    out = OA_SIZED(oa_pointer_layout);
+  OA_TRY(oa_pointer_get_layout((const oa_any *)A, &a));
+  OA_TRY(oa_pointer_get_layout((const oa_any *)x, &in));
+  OA_TRY(oa_pointer_get_layout((const oa_any *)y, &out));
+  /* BLAS reads matrices by columns: one that is stored by rows is the transpose of such a matrix. */
+  const int trans = a.ld ? OA_BLAS_NO_TRANS : OA_BLAS_TRANS;
+  const int64_t m = a.ld ? a.rows : a.columns, n = a.ld ? a.columns : a.rows, ld = a.ld ? a.ld : a.ld_by_rows;
   for (int i = 0; i < steps; i++) {
-    OA_TRY(oa_blas_dsymv(OA_BLAS_LOWER, n, 1.0, A, n, x, 1, 0.0, y, 1));
-    OA_TRY(oa_blas_dnrm2(n, y, 1, eigenvalue));
-    OA_TRY(oa_blas_dcopy(n, y, 1, x, 1));
-    OA_TRY(oa_blas_dscal(n, 1.0 / *eigenvalue, x, 1));
+    OA_TRY(oa_blas_dgemv(trans, m, n, 1.0, A, ld, x, in.inc, 0.0, y, out.inc));
+    OA_TRY(oa_blas_dnrm2(out.rows, y, out.inc, eigenvalue));
+    OA_TRY(oa_blas_dcopy(out.rows, y, out.inc, x, in.inc));
+    OA_TRY(oa_blas_dscal(in.rows, 1.0 / *eigenvalue, x, in.inc));
   }
   return OA_OK;
 }
 
-/* iterate(n, A, x, y, steps) -> eigenvalue */
+/* iterate(A, x, y, steps) -> eigenvalue */
 static PyObject *py_iterate(PyObject *module, PyObject *arguments) {
   (void)module;
   PyObject *given[3];
   oa_f64 *A, *x, *y;
-  long long n;
   int steps, status;
   double eigenvalue = 0;
-  if (!PyArg_ParseTuple(arguments, "LOOOi", &n, &given[0], &given[1], &given[2], &steps)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "OOOi", &given[0], &given[1], &given[2], &steps)) return NULL;
   if (!(A = oa_f64_of(given[0])) || !(x = oa_f64_of(given[1])) || !(y = oa_f64_of(given[2]))) return NULL;
-  Py_BEGIN_ALLOW_THREADS status = iterate(n, A, x, y, steps, &eigenvalue);
+  Py_BEGIN_ALLOW_THREADS status = iterate(A, x, y, steps, &eigenvalue);
   Py_END_ALLOW_THREADS return status ? oa_raise(status) : PyFloat_FromDouble(eigenvalue);
 }
 

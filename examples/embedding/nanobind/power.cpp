@@ -3,28 +3,24 @@
 
 #include <offload_args_blas.h>
 
-static double iterate(std::int64_t n, oa::Pointer<const double> A, oa::Pointer<double> x, oa::Pointer<double> y,
-                      int steps) {
+static double iterate(oa::Pointer<const double> A, oa::Pointer<double> x, oa::Pointer<double> y, int steps) {
   nanobind::gil_scoped_release release;
+  const oa_pointer_layout a = A.layout(), in = x.layout(), out = y.layout();
+  // BLAS reads matrices by columns: one that is stored by rows is the transpose of such a matrix.
+  const int trans = a.ld ? OA_BLAS_NO_TRANS : OA_BLAS_TRANS;
+  const std::int64_t m = a.ld ? a.rows : a.columns, n = a.ld ? a.columns : a.rows, ld = a.ld ? a.ld : a.ld_by_rows;
   double eigenvalue = 0;
   for (int i = 0; i < steps; i++) {
-    oa::check(oa_blas_dsymv(OA_BLAS_LOWER, n, 1.0, A, n, x, 1, 0.0, y, 1));
-    oa::check(oa_blas_dnrm2(n, y, 1, &eigenvalue));
-    oa::check(oa_blas_dcopy(n, y, 1, x, 1));
-    oa::check(oa_blas_dscal(n, 1 / eigenvalue, x, 1));
+    oa::check(oa_blas_dgemv(trans, m, n, 1.0, A, ld, x, in.inc, 0.0, y, out.inc));
+    oa::check(oa_blas_dnrm2(out.rows, y, out.inc, &eigenvalue));
+    oa::check(oa_blas_dcopy(out.rows, y, out.inc, x, in.inc));
+    oa::check(oa_blas_dscal(in.rows, 1 / eigenvalue, x, in.inc));
   }
   return eigenvalue;
 }
 
 NB_MODULE(power, m) {
-  if (oa_import() < 0) throw nanobind::python_error();
-  nanobind::register_exception_translator([](const std::exception_ptr &thrown, void *) {
-    try {
-      std::rethrow_exception(thrown);
-    } catch (const oa::Error &error) {
-      oa_raise(error.status());
-    }
-  });
+  oa::begin(m);
   m.def("iterate", iterate);
   m.def("whole", [](oa::Pointer<double> x) { return x; });  // a DevicePtr to all elements
 }

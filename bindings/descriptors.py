@@ -1,0 +1,530 @@
+"""The roles of libraries with descriptors: extents that a descriptor says, workspaces, lists, and real numbers.
+
+words.md has the words. emit/descriptors.py writes the bodies of functions that have them.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .helper_functions import FIELDS, Given, HostArray, Object, ServiceParameter, struct_format
+from .labelled import Extent, Label, Labelled, pointee
+from .parameters import Array, Number, Parameter, Scalar, device_pointer
+
+REALS = {"float": "f32", "double": "f64"}
+# The words of [object.<key>] describes, after the function that is asked: what each of its parameters is.
+WORDS = ("dtype", "rank", "shape", "strides", "lengths", "unused", "none")
+MOST_DIMENSIONS = 8  # OA_MOST_DIMENSIONS of csrc/body/descriptor.h
+
+
+@dataclass(frozen=True)
+class Query:
+    """A function of the library that says how many bytes a call needs: its symbol, arguments and output."""
+
+    symbol: str
+    arguments: tuple[ast.expr, ...]
+    output: str  # the name of that parameter; "" of its only one
+    beside: tuple[tuple[str, str], ...] = ()  # an output, and the array of the call without which it is NULL
+
+    @property
+    def text(self) -> str:
+        """Returns it as messages name it."""
+        return f"{self.symbol}({', '.join(map(ast.unparse, self.arguments))})"
+
+
+def query_from(text: str) -> Query | None:
+    """Return the query of "cudnnGetX(a, b)", "cudnnGetX(a, b).c" or "cudnnGetX(a, d=array).c"; None of other text."""
+    try:
+        found = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+    output = ""
+    if isinstance(found, ast.Attribute):
+        output, found = found.attr, found.value
+    if not isinstance(found, ast.Call) or not isinstance(found.func, ast.Name):
+        return None
+    beside = tuple((one.arg or "", ast.unparse(one.value)) for one in found.keywords)
+    return Query(found.func.id, tuple(found.args), output, beside)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room(Array):
+    """Device memory whose size in bytes a query returns: a workspace, or data that a call leaves for a later one."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"(?P<direction>in|out|inout) (?P<rest>bytes\(.+)",
+            "inout bytes(size)",
+            "so many bytes of any dtype; `; at least xGetReserveSize(xDesc)`: not fewer than that function says",
+        ),
+        Label(
+            r"workspace\((?P<size>\w+)\) by (?P<query>.+)",
+            "workspace(size) by xGetWorkspaceSize(xDesc)",
+            "device memory of so many bytes as that function says: its handle, the arguments, and an output. If "
+            "the caller has none, the device's pool. `xGetSizes(xDesc, nbytes=reserve).size`: the output `size`; "
+            "`nbytes` is NULL in calls that have no array `reserve`",
+        ),
+    )
+    query: Query | None = None
+    is_workspace: bool = False
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if "direction" in found.groupdict():
+            said = cls.fields(given, found)
+            return cls(**said) if said else None
+        if given.c_type != "void *":
+            given.wrong_type()
+            return None
+        query = query_from(found["query"])
+        if query is None or query.symbol not in given.scope.functions:
+            given.fault(f"{found['query']!r} is not a function of the header, with its arguments")
+            return None
+        return cls(
+            name=given.name,
+            c_type=given.c_type,
+            dtype="any",
+            direction="out",
+            extent=Extent("bytes", (ast.Name(found["size"]),)),
+            optional=True,
+            query=query,
+            is_workspace=True,
+        )
+
+    @classmethod
+    def clause(cls, given: Labelled, text: str, direction: str, extent: Extent) -> dict[str, Any] | None:
+        query = query_from(text.removeprefix("at least ")) if text.startswith("at least ") else None
+        if query:
+            return {"query": query}
+        said = super().clause(given, text, direction, extent)
+        return said if said and said.keys() <= {"despite_const", "optional"} else None
+
+    def declaration(self, device: bool) -> str:
+        return f"{'const ' if self.is_read_only else ''}oa_any *{self.name}"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return f"{device_pointer(self)} | None" if self.is_workspace or self.optional else device_pointer(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factor(Scalar):
+    """A number on the host: a double if the elements that a descriptor describes are doubles, else a float."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"factor of (?P<by>\w+)",
+            "factor of yDesc",
+            "a number of the host: a double if `yDesc` describes doubles, else a float",
+        ),
+    )
+    by: str  # the descriptor
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if given.c_type not in ("const void *", "void *"):
+            given.wrong_type()
+            return None
+        return cls(name=given.name, c_type=given.c_type, dtype="f64", by=found["by"])
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.real = {self.name}}}"
+
+    def declaration(self, device: bool) -> str:
+        return f"double {self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionalObject(Object):
+    """An object, or none."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(r"object (?P<key>\w+) or none", "object tensor or none", "an object, or NULL"),
+    )
+
+    @property
+    def kind(self) -> str:
+        return "object?"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return f"{self.object_kind.name} | None"
+
+    def described(self) -> str:
+        return f"{self.name}: a {self.object_kind.name}, or None."
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldObject(OptionalObject):
+    """An object that the first one uses from now on, or none."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(r"keeps (?P<key>\w+)", "keeps tensor", "an object, or NULL, that the first object uses from now on"),
+    )
+
+    @property
+    def kind(self) -> str:
+        return "holds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real(ServiceParameter):
+    """A real number by value."""
+
+    labels: ClassVar[tuple[Label, ...]] = (Label("real", "real", "a real number by value"),)
+    role: ClassVar[str] = "scalar"
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if given.c_type not in REALS:
+            given.wrong_type()
+            return None
+        return cls(name=given.name, c_type=given.c_type, dtype=REALS[given.c_type])
+
+    @property
+    def c_number(self) -> str:
+        """Returns its type in C."""
+        return "float" if self.dtype == "f32" else "double"
+
+    def declaration(self, device: bool) -> str:
+        return f"{self.c_number} {self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.{'single' if self.dtype == 'f32' else 'real'} = {self.name}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return self.c_number, f"values[{at}].{'single' if self.dtype == 'f32' else 'real'}"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "float"
+
+    def described(self) -> str:
+        return f"{self.name}: a number."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integers(ServiceParameter):
+    """A list of integers on the host."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"integers(?:\((?P<length>.+)\))?",
+            "integers(n)",
+            "a list of at least n integers; `integers`: of any length",
+        ),
+    )
+    role: ClassVar[str] = "integers"
+    length: ast.expr | None  # how many there are at least; None: as many as the caller passes
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        dtype = _pointed_to(given)
+        if not dtype:
+            given.wrong_type()
+            return None
+        length = ast.parse(found["length"], mode="eval").body if found["length"] else None
+        return cls(name=given.name, c_type=given.c_type, dtype=dtype, length=length)
+
+    def preparation(self) -> str:
+        return f"const oa_number_list {self.name}_list = {{{self.name}, -1, sizeof *{self.name}}};"
+
+    def declaration(self, device: bool) -> str:
+        return f"const {'unsigned' if self.dtype == 'u32' else 'int'} *{self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.pointer = &{self.name}_list}}"
+
+    def is_host_address(self, device: bool) -> bool:
+        return True
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"((const oa_number_list *)values[{at}].pointer)->at"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "Sequence[int]"
+
+    def described(self) -> str:
+        many = f"{ast.unparse(self.length)} integers" if self.length else "integers"
+        return f"{self.name}: a sequence of {many}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenReal(Given):
+    """An output that is a real number."""
+
+    labels: ClassVar[tuple[Label, ...]] = (Label("gives real", "gives real", "an output that is a real number"),)
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        c_type = given.c_type
+        dtype = REALS.get(c_type.removesuffix("*").strip(), "") if c_type.endswith("*") else ""
+        if not dtype:
+            given.wrong_type()
+            return None
+        return cls(name=given.name, c_type=c_type, what="real", dtype=dtype)
+
+    @property
+    def c_value(self) -> str:
+        return "float " if self.dtype == "f32" else "double "
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "float"
+
+    def in_words(self) -> str:
+        return f"{self.name}: a number"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenList(Given):
+    """An output of as many integers or structs as an argument says."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"gives (?P<kind>integers|structs)\((?P<length>\w+)\)",
+            "gives integers(n)",
+            "an output of n integers; `gives structs(n)`, which `[raw]` defines",
+        ),
+    )
+    length: str  # that argument
+    at: int  # its place in the record
+    format: str = ""  # of a struct's fields
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        name, c_type, length = given.name, given.c_type, found["length"]
+        dtype, form = "", ""
+        if found["kind"] == "integers":
+            dtype = _pointed_to(given)
+        else:
+            form = struct_format(given.scope.named.get(c_type.removesuffix("*").strip(), ""))
+        if not dtype and not form:
+            given.wrong_type()
+            return None
+        if length not in given.scope.order:
+            given.fault(f"{length} is not a parameter that comes before it")
+            return None
+        at = given.scope.order.index(length)
+        return cls(name=name, c_type=c_type, what="list", dtype=dtype, length=length, at=at, format=form)
+
+    @property
+    def kind(self) -> str:
+        return "gives_list"
+
+    @property
+    def more(self) -> str:
+        return self.format
+
+    @property
+    def c_value(self) -> str:
+        if self.format:
+            return "void "
+        return {"i32": "int ", "u32": "unsigned "}[self.dtype]
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.pointer = {self.name}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "void *", f"(void *)values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        if self.format:
+            return "list[tuple[Any, ...]]"
+        return "tuple[int, ...]"
+
+    def in_words(self) -> str:
+        return f"{self.name}: {self.length} {'tuples' if self.format else 'integers'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenPlace(Given):
+    """An output that is an address inside an array: Python has the bytes from the array's start, or None."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"gives address in (?P<inside>\w+)",
+            "gives address in weights",
+            "an address inside the array `weights`; Python has the bytes from its start",
+        ),
+    )
+    inside: str
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if given.c_type != "void **":
+            given.wrong_type()
+            return None
+        return cls(name=given.name, c_type=given.c_type, what="integer", dtype="i64", inside=found["inside"])
+
+    @property
+    def c_value(self) -> str:
+        return "int64_t "
+
+    def in_words(self) -> str:
+        return f"{self.name}: how many bytes behind the start of {self.inside} it is"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nothing(ServiceParameter):
+    """A pointer that is always NULL."""
+
+    labels: ClassVar[tuple[Label, ...]] = (Label("nothing", "nothing", "a pointer that is always NULL"),)
+    role: ClassVar[str] = "nothing"
+    in_record: ClassVar[bool] = False
+    in_python: ClassVar[bool] = False
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if not given.c_type.endswith("*"):
+            given.wrong_type()
+            return None
+        return cls(name=given.name, c_type=given.c_type)
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", "NULL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elements(HostArray):
+    """An array of the host, of the dtype that an enum says."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"host (?P<direction>in|out) elements\((?P<count>.+)\) of (?P<type_of>\w+)",
+            "host in elements(n) of dtype",
+            "a NumPy array of the dtype that the enum `dtype` says; `host out ...`",
+        ),
+    )
+    type_of: str
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        writes = found["direction"] == "out"
+        if given.c_type not in ("void *", "void *" if writes else "const void *"):
+            given.wrong_type()
+            return None
+        extent = Extent("elements", (ast.parse(found["count"], mode="eval").body,))
+        return cls(name=given.name, c_type=given.c_type, extent=extent, writes=writes, type_of=found["type_of"])
+
+    def described(self) -> str:
+        does = "written" if self.writes else "read"
+        count = ast.unparse(self.extent.arguments[0])
+        return f"{self.name}: a NumPy array of {count} elements of {self.type_of}, {does}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bytes(HostArray):
+    """So many bytes of an array of the host; type_of: of the dtype that an enum says."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"host (?P<direction>in|out) bytes\((?P<size>.+)\)(?: of (?P<type_of>\w+))?",
+            "host in bytes(n) of attribute",
+            "bytes of a NumPy array of the dtype of an attribute, or None; without `of`, of any dtype; `host out ...`",
+        ),
+    )
+    type_of: str = ""
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        to, const = pointee(given.c_type)
+        writes = found["direction"] == "out"
+        known = to in ("void", "char") or given.scope.named.get(to, "").startswith("struct {")
+        if not known or const == writes:
+            given.wrong_type()
+            return None
+        extent = Extent("bytes", (ast.parse(found["size"], mode="eval").body,))
+        of = found["type_of"] or ""
+        return cls(name=given.name, c_type=given.c_type, extent=extent, writes=writes, type_of=of)
+
+    @property
+    def more(self) -> str:
+        return "none"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "npt.NDArray[Any] | None"
+
+    def described(self) -> str:
+        does = "written" if self.writes else "read"
+        count = ast.unparse(self.extent.arguments[0])
+        dtype = f" of {self.type_of}'s dtype" if self.type_of else ""
+        return f"{self.name}: a NumPy array{dtype}, of which {count} bytes are {does}."
+
+
+def _pointed_to(given: Labelled) -> str:
+    """Return the dtype of the 32-bit integers of a pointer or array; "" if there are none."""
+    dtype = given.integer_dtype(pointee(given.c_type)[0])
+    return dtype if dtype in ("i32", "u32") else ""
+
+
+def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
+    """Return why a function may change an object without that being noticed, with the role that makes it so; or "".
+
+    The core remembers what objects say until a service, or a function with an output `gives`, has them. No other
+    function may change one. A function changes one if it writes nothing else, or if the name of the object's type is in
+    its own, as in cudnnSetDropoutDescriptor.
+    """
+    kinds = [one.object_kind for one in parameters if isinstance(one, Object) and not one.object_kind.is_handle]
+    works = [one for one in parameters if isinstance(one, (Array, Number))]  # without any it is a service
+    if not kinds or not works or any(isinstance(one, Given) for one in parameters):
+        return ""
+    written = [one for one in works if not isinstance(one, Scalar) and getattr(one, "direction", "out") != "in"]
+    why = ""
+    if all(isinstance(one, Room) and one.is_workspace for one in written):
+        why = "the function writes no array and no number"
+    for kind in kinds:
+        named = kind.type.removesuffix("_t")
+        if named.removeprefix(os.path.commonprefix([symbol, named])) in symbol:  # noqa: RUF071
+            why = f"the function is named after {kind.type}"
+    if not why:
+        return ""
+    return (
+        f"{(written or works)[0].name}: {why}, so it changes a {kinds[0].name}, whose extents the core remembers; "
+        f"have it be a service, with `real` numbers and arrays of the host or that the object `keeps`, or label an "
+        f"output `gives`"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address(ServiceParameter):
+    """The address of an object of another library."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label("(?P<gives>gives )?address", "address", "an object of another library; `gives address`"),
+    )
+    role: ClassVar[str] = "integer"
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if not found["gives"]:
+            return cls(name=given.name, c_type=given.c_type, dtype="u64")
+        if not given.c_type.endswith("*"):
+            given.wrong_type()
+            return None
+        return Given(name=given.name, c_type=given.c_type, what="integer", dtype="u64")
+
+    def declaration(self, device: bool) -> str:
+        return f"const void *{self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.integer = (int64_t)(intptr_t){self.name}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"(const void *)(intptr_t)values[{at}].integer"
+
+    def described(self) -> str:
+        return f"{self.name}: an address, as an integer."
+
+
+__all__ = ["FIELDS", "MOST_DIMENSIONS", "WORDS", "Address", "Bytes", "Elements", "Factor", "GivenList", "GivenPlace"]
+__all__ += [
+    "GivenReal",
+    "Integers",
+    "Nothing",
+    "OptionalObject",
+    "Query",
+    "Real",
+    "Room",
+    "unnoticed_change",
+]

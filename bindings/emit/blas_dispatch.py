@@ -1,0 +1,167 @@
+"""Writes the portable BLAS of C, oa_blas_*: one function for what all vendors' BLAS have, by the device of its arrays.
+
+A function is written if its typed C functions agree in every library, but for the names of parameters, the order of
+CBLAS (always by columns) and enums. These have CBLAS's values in the portable function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..library import Function, Library
+from ..parameters import Array, EnumValue, Parameter
+from .c_text import BEGIN_C, END_C, wrapped
+from .wrappers import through_python
+
+# Of CBLAS, by the type of the enum: the first value, the names of the portable constants, and each library's constants.
+_ENUMS: dict[str, tuple[int, tuple[str, ...], dict[str, tuple[str, ...]]]] = {
+    "CBLAS_TRANSPOSE": (111, ("NO_TRANS", "TRANS", "CONJ_TRANS"), {"cublas": ("OP_N", "OP_T", "OP_C")}),
+    "CBLAS_UPLO": (121, ("UPPER", "LOWER"), {"cublas": ("FILL_MODE_UPPER", "FILL_MODE_LOWER")}),
+    "CBLAS_DIAG": (131, ("NON_UNIT", "UNIT"), {"cublas": ("DIAG_NON_UNIT", "DIAG_UNIT")}),
+    "CBLAS_SIDE": (141, ("LEFT", "RIGHT"), {"cublas": ("SIDE_LEFT", "SIDE_RIGHT")}),
+}
+_FIRST = "cblas"  # the library whose parameters the portable functions have
+
+
+class _Portable(NamedTuple):
+    """One function: that of CBLAS without its order, and each library's own."""
+
+    name: str
+    parameters: list[Parameter]
+    of: list[tuple[Library, Function]]
+
+
+def _types(parameters: Iterable[Parameter]) -> list[str]:
+    return [one.declaration(False).rpartition(one.name)[0] for one in parameters]
+
+
+def _without_order(function: Function) -> list[Parameter]:
+    return [one for one in function.parameters if not (isinstance(one, EnumValue) and one.enum.type == "CBLAS_ORDER")]
+
+
+def _agrees(parameters: list[Parameter], function: Function) -> bool:
+    """Return whether a library's function takes the same, or beside it the result of one that is in place here."""
+    own = _types(function.parameters)
+    if own == _types(parameters):
+        return True
+    return [one.name for one in function.parameters[-2:]] == ["C", "ldc"] and own[:-4] == _types(parameters[:-2])
+
+
+def _functions(libraries: list[Library]) -> list[_Portable]:
+    first = next((one for one in libraries if one.name == _FIRST), None)
+    others = [one for one in libraries if one.name in ("cublas", "rocblas")]
+    if first is None or not others:
+        return []
+    found = []
+    for function in first.functions:
+        parameters = _without_order(function)
+        pairs = [(one, named) for one in others for named in one.functions if named.name == function.name]
+        if len(pairs) == len(others) and all(_agrees(parameters, named) for _, named in pairs):
+            found.append(_Portable(function.name, parameters, [(first, function), *pairs]))
+    return found
+
+
+def _prototype(one: _Portable) -> str:
+    return f"int oa_blas_{one.name}({', '.join(parameter.declaration(False) for parameter in one.parameters)})"
+
+
+def portable_prototypes(libraries: list[Library]) -> list[str]:
+    """Return the declarations of the portable functions."""
+    return [f"{_prototype(one)};" for one in _functions(libraries)]
+
+
+def _argument(library: Library, one: Parameter) -> str:
+    if not isinstance(one, EnumValue):
+        return one.name
+    return f"{one.enum.type.removeprefix('CBLAS_').lower()}_of_{library.name}[{one.name} - {_ENUMS[one.enum.type][0]}]"
+
+
+def _call(library: Library, function: Function, one: _Portable) -> str:
+    arguments = [_argument(library, parameter) for parameter in one.parameters]
+    if len(function.parameters) > len(_without_order(function)):
+        arguments.insert(0, str(library.constants["ColMajor"]))
+    elif len(function.parameters) > len(one.parameters):  # not in place here
+        arguments += arguments[-2:]
+    return f"oa_{library.name}_{function.name}({', '.join(arguments)})"
+
+
+def _definition(one: _Portable) -> list[str]:
+    arrays = [parameter for parameter in one.parameters if isinstance(parameter, Array)]
+    counts = one.name.startswith("i")  # an index, from 0 here and in CBLAS, from 1 in the others
+    function = f'"blas.{one.name}"'
+    lines = [*wrapped(f"{_prototype(one)} {{"), "  int place;"]
+    name = arrays[0].name
+    lines += [f'  OA_TRY(oa_dispatch_library({function}, "{name}", {name}, blas_libraries, &place));']
+    for parameter in one.parameters:
+        if isinstance(parameter, EnumValue):
+            label = parameter.enum.type.removeprefix("CBLAS_").lower()
+            lines += [f'  OA_TRY(oa_dispatch_check({function}, "{parameter.name}", &enum_{label}, {parameter.name}));']
+    for place, (library, own) in enumerate(one.of):
+        call = _call(library, own, one)
+        last = place == len(one.of) - 1
+        if counts and library.name != _FIRST:
+            indent = "  " if last else "    "
+            body = [f"{indent}OA_TRY({call});", f"{indent}if (*result > 0) --*result;", f"{indent}return OA_OK;"]
+            lines += body if last else [f"  if (place == {place}) {{", *body, "  }"]
+        else:
+            lines += wrapped(f"  {'' if last else f'if (place == {place}) '}return {call};")
+    return [*lines, "}", ""]
+
+
+def portable_constants() -> list[str]:
+    """Return the names of the constants, without OA_BLAS_."""
+    return [name for _, names, _ in _ENUMS.values() for name in names]
+
+
+def portable_file(libraries: list[Library]) -> str:
+    """Return blas_api.c."""
+    functions = _functions(libraries)
+    lines = ["/* Generated by bindings/emit/blas_dispatch.py: the portable BLAS, from what vendors share. */"]
+    lines += ['#include "offload_args_blas.h"', '#include "body/blas_dispatch.h"', ""]
+    if not functions:
+        return "\n".join(lines)
+    used = [library for library, _ in functions[0].of]
+    lines += [f'#include "offload_args_{one.name}.h"' for one in used] + [""]
+    lines += [f"extern const oa_library oa_library_{one.name};" for one in used]
+    listed = ", ".join(f"&oa_library_{one.name}" for one in used)
+    lines += [f"static const oa_library *const blas_libraries[] = {{{listed}, NULL}};", ""]
+    for kind, (first, names, own) in _ENUMS.items():
+        label = kind.removeprefix("CBLAS_").lower()
+        described = [f"OA_BLAS_{name} ({first + at})" for at, name in enumerate(names)]
+        text = f"{', '.join(described[:-1])} or {described[-1]}"
+        lines += wrapped(f'static const oa_dispatch_enum enum_{label} = {{{first}, {len(names)}, "{text}"}};')
+        for one in used:
+            values = [one.constants[name] for name in own[one.name]] if one.name in own else range(first, first + 9)
+            listed = ", ".join(str(value) for value, _ in zip(values, names, strict=False))
+            lines += [f"static const int {label}_of_{one.name}[] = {{{listed}}};"]
+    lines += [""]
+    for function in functions:
+        lines += _definition(function)
+    return "\n".join(lines)
+
+
+def portable_header(libraries: list[Library]) -> str:
+    """Return include/offload_args_blas.h, for users in C."""
+    lines = ["/* Generated by bindings/emit/blas_dispatch.py.", " *"]
+    lines += [
+        " * The portable BLAS on lent arrays: each function calls the BLAS of the device that its first array is on",
+        " * (CBLAS on the CPU, cuBLAS, rocBLAS). Matrices are stored by columns. Constants have CBLAS's numbers, and",
+        " * an index counts from 0, as CBLAS's does. Sizes are int64_t; numbers are passed by value and results come",
+        " * through the last parameter. Triangular products (trmm) are in place. Each returns an oa_status; the text",
+        " * is in oa_last_error(). */",
+        "#ifndef OFFLOAD_ARGS_BLAS_H",
+        "#define OFFLOAD_ARGS_BLAS_H",
+        "",
+        '#include "offload_args.h"',
+        "",
+        *BEGIN_C,
+        "enum {",
+    ]
+    for first, names, _ in _ENUMS.values():
+        lines += [f"  OA_BLAS_{name} = {first + at}," for at, name in enumerate(names)]
+    lines += ["};", ""]
+    for one in portable_prototypes(libraries):
+        lines += wrapped(one)
+    lines += END_C
+    return "\n".join([*lines, *through_python([f"oa_blas_{one.name}" for one in _functions(libraries)]), "#endif", ""])

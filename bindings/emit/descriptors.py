@@ -1,0 +1,410 @@
+"""Writes the bodies of functions whose extents descriptors say. csrc/body/descriptor.h has what they use.
+
+Such a body asks the descriptors first, declares an operand for each array that there is, and opens the call. Then it
+asks how many bytes the call needs, and takes a workspace from the device if the caller gave none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from ..descriptors import MOST_DIMENSIONS, Bytes, Elements, Factor, GivenPlace, Integers, Query, Room
+from ..expressions import names_in
+from ..helper_functions import Integer, Object
+from ..labelled import Enum, ObjectKind
+from ..library import Function, Library
+from ..parameters import Array, EnumValue, Parameter, Scalar, Size
+from .bodies import Body
+from .c_text import quoted, to_c
+
+KNOWN = "OA_AT_"  # with a symbol: its place in the library's table
+
+
+def is_described(library: Library, function: Function) -> bool:
+    """Return whether a function needs such a body, which libraries of GPUs have."""
+    if library.backend is None or function.written:
+        return False
+    arrays = function.arrays
+    lists = [one for one in function.parameters if isinstance(one, Integers)]
+    plain = all(one.extent.kind not in ("described", "bytes") for one in arrays)
+    factors = any(isinstance(one, Factor) for one in function.numbers)
+    return bool(arrays) and (not plain or bool(lists) or factors or bool(_subscripted(function)))
+
+
+def dtype_enum(library: Library, c_type: str) -> Enum:
+    """Return the enum of a C type that stands for dtypes."""
+    for one in library.dtype_enums:
+        if one.type == c_type:
+            return one
+    raise ValueError(f"none of [enums] has the dtypes of {c_type}")
+
+
+def _enum_type(function: Function, name: str) -> str:
+    """Return the C type of a parameter that is an enum, or gives one."""
+    one = next(one for one in function.arguments if one.name == name)
+    return one.c_type.removesuffix("*").strip()
+
+
+def enums_used(library: Library) -> list[Enum]:
+    """Return the enums of dtypes that bodies look up."""
+    found: dict[str, Enum] = {}
+    for function in library.functions:
+        for one in function.parameters:
+            if isinstance(one, (Elements, Bytes)) and one.type_of:
+                enum = dtype_enum(library, _enum_type(function, one.type_of))
+                found[enum.label] = enum
+    for kind in library.object_kinds:
+        if kind.describes[0]:
+            enum = dtype_enum(library, _dtype_type(library, kind))
+            found[enum.label] = enum
+    return list(found.values())
+
+
+def _dtype_type(library: Library, kind: ObjectKind) -> str:
+    if kind.describes[1] == "attributes":
+        return "cudaDataType"
+    parameters = library.api["functions"][kind.describes[0]]["parameters"]
+    at = kind.describes[1].split().index("dtype")
+    return str(parameters[at + 1][1]).removesuffix("*").strip()
+
+
+def asked_symbols(library: Library) -> list[str]:
+    """Return the functions that bodies ask, besides their own."""
+    found = {called for kind in library.object_kinds for called in (kind.describes[0], kind.describes[2]) if called}
+    for function in library.functions:
+        found |= {one.query.symbol for one in function.arrays if isinstance(one, Room) and one.query}
+        found |= set(function.asks)
+    return sorted(found)
+
+
+# -- asking descriptors ------------------------------------------------------------------------------------------------
+
+
+def describing(library: Library, kind: ObjectKind) -> list[str]:
+    """Return the C function that asks a descriptor what memory it describes."""
+    called, words, size = kind.describes
+    parameters = library.api["functions"][called]["parameters"][1:]
+    types, values, dims, layout = ["const void *"], ["object"], 0, ""
+    for (_, c_type), word in zip(parameters, words.split(), strict=True):
+        scalar = "size_t" if c_type == "size_t" else "int"
+        at = re.fullmatch(r"shape\[(\d)\]", word)
+        packed = re.fullmatch(r"layout\[(\d)\]", word)
+        if word.isdigit():
+            types.append(scalar)
+            values.append(word)
+            continue
+        types.append(scalar if word == "count" else "void *")
+        dims = max(dims, int(at[1]) + 1 if at else 0)
+        named = {"none": "NULL", "dtype": "&code", "unused": "unused", "count": "count", "lengths": "lengths"}
+        named |= {"rank": "&rank", "shape": "shape", "strides": "strides"}
+        values.append(f"&shape[{at[1]}]" if at else "&layout" if packed else named[word])
+        layout = packed[1] if packed else layout
+    has = set(words.split())
+    lines = [f"static int describe_{kind.key}(const oa_routine *routine, const char *name, const oa_value *value,"]
+    lines += ["    oa_description *description) {", "  const void *object = value->pointer;"]
+    lines += ["  const uint64_t stamp = oa_stamp_of(value);"]
+    lines += [f"  int code = 0, rank = {dims}, shape[{MOST_DIMENSIONS}] = {{0}};"]
+    lines += [f"  int strides[{MOST_DIMENSIONS}] = {{0}};"] if "strides" in has else []
+    if "lengths" in has:
+        lines += ["  int layout = 0, *lengths = NULL;", f"  {scalar_of(parameters, words)} count = 0;"]
+    lines += [f"  unsigned char unused[{8 * MOST_DIMENSIONS}];"] if "unused" in has else []
+    lines += [f"  if (!object) return oa_fail_description(routine, name, {quoted(called)}, NULL, 0);"]
+    lines += ["  if (oa_answer_find(&stamp, 1, 1, description, sizeof *description)) return OA_OK;"]
+    lines += [f"  void *symbol = oa_asked(routine, {KNOWN}{called});", "  if (!symbol) return OA_ERROR_LIBRARY;"]
+    call = f"((int (*)({', '.join(types)}))symbol)({', '.join(values)})"
+    lines += [f"  int status = {call};"]
+    failure = f"return oa_fail_description(routine, name, {quoted(called)}, object, status);"
+    lines += [f"  if (status != routine->library->success) {failure}"]
+    if "lengths" in has:
+        lines += [f"  if (layout == {layout}) {{", "    count = shape[1];"]
+        lines += ["    if (!(lengths = oa_lengths_start(routine, count))) return OA_ERROR_MEMORY;"]
+        lines += [f"    status = {call};", "    shape[0] = oa_lengths_end(lengths, count);", "    shape[1] = 1;"]
+        lines += [f"    if (status != routine->library->success) {failure}", "  }"]
+    lines += ["  size_t nbytes = 0;"]
+    if size:
+        lines += [f"  void *sized = oa_asked(routine, {KNOWN}{size});", "  if (!sized) return OA_ERROR_LIBRARY;"]
+        lines += ["  status = ((int (*)(const void *, size_t *))sized)(object, &nbytes);"]
+        lines += [f"  if (status != routine->library->success) {failure.replace(quoted(called), quoted(size))}"]
+    label = dtype_enum(library, _dtype_type(library, kind)).label
+    strides = "strides" if "strides" in has else "NULL"
+    facts = f"types_{label}, code, rank, shape, {strides}, nbytes"
+    lines += [f"  status = oa_description_set(routine, name, description, {facts});"]
+    lines += ["  if (!status) oa_answer_keep(&stamp, 1, 1, description, sizeof *description);", "  return status;"]
+    return [*lines, "}", ""]
+
+
+def scalar_of(parameters: list[list[str]], words: str) -> str:
+    """Return the C type of the parameter that is a count."""
+    return next(c_type for (_, c_type), word in zip(parameters, words.split(), strict=True) if word == "count")
+
+
+def describing_functions(library: Library, index: dict[str, int]) -> list[str]:
+    """Return the C text of all of them that bodies use; index: the places of the library's symbols."""
+    used = {name for function in library.functions for name in _descriptors(library, function).values()}
+    asked = asked_symbols(library)
+    lines = ["enum {", *(f"  {KNOWN}{one} = {index[one]}," for one in asked), "};", ""] if asked else []
+    for kind in library.object_kinds:
+        if kind.describes[0] and kind.key in used:
+            lines += describing(library, kind)
+    return lines
+
+
+def _subscripted(function: Function) -> set[str]:
+    """Return the descriptors whose dimensions stand in expressions."""
+    expressions = [x for one in function.arrays for x in one.expressions]
+    expressions += [one.length for one in function.parameters if isinstance(one, Integers) and one.length]
+    nodes = [node for one in expressions for node in ast.walk(one)]
+    return {node.value.id for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)}
+
+
+def _descriptors(library: Library, function: Function) -> dict[str, str]:
+    """Return the descriptors that a body asks: the parameter, and the key of its kind."""
+    if not is_described(library, function):
+        return {}
+    names = {one.by for one in function.arrays} | _subscripted(function)
+    names |= {one.by for one in function.numbers if isinstance(one, Factor)}
+    objects = [one for one in function.parameters if isinstance(one, Object)]
+    return {one.name: one.object_kind.key for one in objects if one.name in names}
+
+
+# -- lists and numbers, of services as well ----------------------------------------------------------------------------
+
+
+def list_locals(body: Body) -> None:
+    """Write the locals that lengths of lists refer to."""
+    lists = [one for one in body.function.parameters if isinstance(one, Integers)]
+    used = {name for one in lists if one.length for name in names_in(one.length)}
+    used |= {name for one in body.function.arrays for x in one.expressions for name in names_in(x)}
+    elements = [one for one in body.function.parameters if isinstance(one, (Bytes, Elements))]
+    used |= {name for one in elements for name in names_in(one.expressions[0])}
+    for one in body.function.parameters:
+        if isinstance(one, Integer) and one.name in used:
+            body.add(f"  const int64_t {one.name} = values[{body.at[one.name]}].integer;")
+        elif isinstance(one, Integers) and one.name in used:
+            body.add(f"  const oa_number_list *{one.name} = values[{body.at[one.name]}].pointer;")
+
+
+def list_checks(body: Body) -> None:
+    """Write the checks of lists, of numbers that pointers point to, and of host arrays whose dtype an enum names."""
+    function, constants = body.function, body.library.constants
+    checks = []
+    for one in function.parameters:
+        at = body.at[one.name]
+        if isinstance(one, Integers) and one.length:
+            needed = to_c(one.length, constants)
+            facts = f'"{one.name}", values[{at}].pointer, {needed}, "{ast.unparse(one.length)}"'
+            checks.append(f"oa_check_list(routine, {facts})")
+        elif isinstance(one, Factor):
+            body.add(f"  oa_value {one.name};")
+            facts = f'routine, "{one.name}", values[{at}].real, {one.by}_description.dtype, "{one.by}", &{one.name}'
+            checks.append(f"oa_factor_for({facts})")
+        elif isinstance(one, Elements):
+            label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
+            count = to_c(one.extent.arguments[0], constants)
+            code = f'"{one.type_of}", types_{label}, {one.type_of}'
+            facts = f'"{one.name}", &values[{at}], {count}, {code}, {int(one.writes)}'
+            checks.append(f"oa_check_elements(routine, {facts})")
+        elif isinstance(one, Bytes):
+            count = to_c(one.extent.arguments[0], constants)
+            code = "NULL, NULL, 0"
+            if one.type_of:
+                label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
+                code = f'"{one.type_of}", types_{label}, {one.type_of}'
+            facts = f'"{one.name}", &values[{at}], {count}, {code}, {int(one.writes)}'
+            checks.append(f"oa_check_bytes(routine, {facts})")
+    if checks:
+        body.add("  int unfit;")
+    for check in checks:
+        body.add(f"  if ((unfit = {check})) return unfit;")
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+class DescribedBody(Body):
+    """Writes the body of one function with descriptors."""
+
+    def locals(self) -> None:
+        super().locals()
+        list_locals(self)
+
+    def symbol(self) -> None:
+        super().symbol()
+        for name, key in _descriptors(self.library, self.function).items():
+            object_ = next(one for one in self.function.parameters if isinstance(one, Object) and one.name == name)
+            optional = object_.kind == "object?"
+            at = self.at[name]
+            self.add(f"  oa_description {name}_description = {{.rank = 0}};")
+            arrays = [one for one in self.function.arrays if one.by == name]
+            there = " || ".join(f"values[{self.at[one.name]}].pointer" for one in arrays)
+            asks = f"describe_{key}" if object_.object_kind.describes[0] else "oa_noted_description"
+            asked = f'{asks}(routine, "{name}", &values[{at}], &{name}_description)'
+            if optional:
+                asked = f"values[{at}].pointer{f' || {there}' if there else ''} ? {asked} : OA_OK"
+            self.add(f"  const int {name}_unknown = {asked};")
+            self.add(f"  if ({name}_unknown) return {name}_unknown;")
+        list_checks(self)
+
+    def place(self, one: Array) -> str:
+        """Return the C expression for an operand's place among the operands."""
+        return f"{one.name}_at"
+
+    def may_lack(self, one: Array) -> bool:
+        return one.optional
+
+    def extent_text(self, one: Array) -> str:
+        constants = self.library.constants
+        pointer = f"values[{self.at[one.name]}].pointer"
+        if one.extent.kind == "bytes":
+            size = one.extent.arguments[0]
+            return f'oa_extent_of_bytes({pointer}, {to_c(size, constants)}, "{ast.unparse(size)}")'
+        return self.extent(one.extent, one.repeats)
+
+    def begin(self) -> None:
+        arrays = self.function.arrays
+        self.add(f"  oa_operand operands[{len(arrays)}];")
+        self.add("  int count = 0;")
+        for one in arrays:
+            pointer = f"values[{self.at[one.name]}].pointer"
+            there = f"{pointer} ? count++ : -1" if self.may_lack(one) else "count++"
+            self.add(f"  const int {self.place(one)} = {there};")
+            guard = f"  if ({self.place(one)} >= 0) " if self.may_lack(one) else "  "
+            access = self.access(one)
+            if one.by:
+                facts = f'&{one.by}_description, "the size of {one.by}"'
+                made = f'oa_operand_of_description("{one.name}", {pointer}, {access}, {facts})'
+            else:
+                made = self.operand(one, access, self.extent_text(one))
+            self.add(f"{guard}operands[{self.place(one)}] = {made};")
+        special = self.special
+        if any(isinstance(one, Integers) for one in self.function.parameters):
+            special = [*special, "OA_ON_HOST_MEMORY"]
+        self.start("count", **({"special": " | ".join(special)} if special else {}))
+        self.add("  const int failed = count ? oa_begin(&call) : oa_fail_no_array(routine);")
+        self.add("  if (failed) return oa_fail_operands(routine, &call, failed);")
+
+    def query(self, query: Query) -> None:
+        """Write the call of a function that says how many bytes are needed: into `needed`, and its status."""
+        arguments = list(query.arguments)
+        types: list[str] = []
+        values: list[str] = []
+        beside = {name: f"{self.is_there(array)} ? &other : NULL" for name, array in query.beside}
+        for name, c_type in self.library.api["functions"][query.symbol]["parameters"]:
+            if c_type == (self.library.handle or {}).get("type"):
+                types.append("void *")
+                values.append("call.handle")
+            elif c_type == "size_t *":
+                types.append("size_t *")
+                values.append("&needed" if query.output in ("", name) else beside.get(name, "&other"))
+            else:
+                c, value = self.asked(ast.unparse(arguments.pop(0)))
+                types.append(c)
+                values.append(value)
+        if arguments:
+            raise ValueError(f"{query.text}: too many arguments")
+        if any("&other" in value for value in values):
+            self.add("    size_t other;")
+        stamps, rest = self.key(query)
+        words = [*stamps, f"{KNOWN}{query.symbol}", "(uintptr_t)call.handle", "(uintptr_t)call.device", *rest]
+        self.add(f"    const uint64_t key[] = {{{', '.join(words)}}};")
+        self.add("    int answer = routine->library->success;")
+        facts = f"key, {len(stamps)}, {len(words)}, &needed, sizeof needed"
+        self.add(f"    if (!oa_answer_find({facts})) {{")
+        self.add(f"      void *asked = oa_asked(routine, {KNOWN}{query.symbol});")
+        self.add(f"      answer = asked ? ((int (*)({', '.join(types)}))asked)({', '.join(values)}) : -1;")
+        self.add(f"      if (answer == routine->library->success) oa_answer_keep({facts});")
+        self.add("    }")
+
+    def is_there(self, array: str) -> str:
+        """Return the C test of whether the caller passed an array."""
+        return f"values[{self.at[array]}].pointer != NULL"
+
+    def key(self, query: Query) -> tuple[list[str], list[str]]:
+        """Return the words that a query's answer depends on: stamps of objects, and the rest; "0": it may change."""
+        stamps, rest = [], []
+        for argument in query.arguments:
+            name = ast.unparse(argument)
+            one = next((one for one in self.function.parameters if one.name == name), None)
+            if isinstance(one, Object):
+                stamps.append(f"oa_stamp_of(&values[{self.at[name]}])")
+            elif isinstance(one, Integers):
+                stamps.append("0")
+            else:
+                rest.append(f"(uint64_t){self.asked(name)[1]}")
+        rest += [f"(uint64_t)({self.is_there(array)})" for _, array in query.beside]
+        outputs = [name for name, _ in self.library.api["functions"][query.symbol]["parameters"]]
+        return stamps, [*rest, str(outputs.index(query.output))] if query.output else rest
+
+    def asked(self, name: str) -> tuple[str, str]:
+        """Return the C type and value of an argument of a query."""
+        if name.isdigit():
+            return "int", name
+        one = next((one for one in self.function.parameters if one.name == name), None)
+        if isinstance(one, Object):
+            return "const void *", f"values[{self.at[name]}].pointer"
+        if isinstance(one, (EnumValue, Size)):
+            return "int", f"(int){name}"
+        if isinstance(one, (Integer, Integers)):
+            return one.vendor(self.at[name])
+        raise ValueError(f"{name} is neither an object, an enum nor a size of the function")
+
+    def rooms(self) -> None:
+        """Check the memory whose size the library says, and takes a workspace."""
+        for one in self.function.arrays:
+            if not isinstance(one, Room) or not one.query:
+                continue
+            size = ast.unparse(one.extent.arguments[0])
+            if one.is_workspace:
+                self.add("  oa_workspace workspace = {0};")
+            self.add("  {")
+            self.add("    size_t needed = 0;")
+            self.query(one.query)
+            given = f"{self.place(one)} >= 0"
+            facts = f'"{one.name}", {size}, "{size}", needed, answer, "{one.query.text}"'
+            if one.is_workspace:
+                address = f"{given} ? operands[{self.place(one)}].address : NULL"
+                self.add(f"    const int lacks = oa_workspace_take(&call, &workspace, {address}, {facts});")
+            else:
+                test = f"{given} ? " if one.optional else ""
+                otherwise = " : OA_OK" if one.optional else ""
+                self.add(f"    const int lacks = {test}oa_room_check(&call, {facts}){otherwise};")
+            self.add("    if (lacks) return lacks;")
+            self.add("  }")
+
+    @property
+    def workspace(self) -> Room | None:
+        return next((one for one in self.function.arrays if isinstance(one, Room) and one.is_workspace), None)
+
+    def call(self) -> None:
+        self.rooms()
+        for one in self.function.numbers:
+            at = self.at[one.name]
+            if one.is_pointer and not isinstance(one, Factor):
+                self.add(f"  const void *{one.name} = &values[{at}];")
+        self.structs()
+        self.add(f"  const int status = {self.vendor_call(False)};")
+        for given in self.function.parameters:
+            if isinstance(given, GivenPlace):
+                inside = next(other for other in self.function.arrays if other.name == given.inside)
+                self.add(f"  oa_place_inside(&values[{self.at[given.name]}], operands[{self.place(inside)}].address);")
+        ended = "oa_workspace_end(&call, &workspace, status)" if self.workspace else "oa_end(&call, status)"
+        self.add(f"  return {ended};")
+
+    def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
+        room = self.workspace
+        match one:
+            case Factor():
+                return "const void *", f"&{one.name}"
+            case Room() if one is room:
+                return "void *", "workspace.address"
+            case Size() if room and one.name == ast.unparse(room.extent.arguments[0]):
+                return "size_t", "workspace.nbytes"
+            case Array():
+                address = f"operands[{self.place(one)}].address"
+                if self.may_lack(one):
+                    address = f"{self.place(one)} >= 0 ? {address} : NULL"
+                return "const void *" if one.is_read_only else "void *", address
+            case Scalar() if not one.is_pointer:
+                return super().passed(one, wide)
+        return super().passed(one, wide)

@@ -1,0 +1,90 @@
+"""The constants of a library: those of its header that [enums] names, without the vendor's prefix."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .labelled import Enum
+
+
+def is_count(name: str, constants: dict[str, int]) -> bool:
+    """Return whether a constant is the last of its enum and only says how many others that has."""
+    return re.search("_COUNTS?$", name) is not None and constants[name] == len(constants) - 1 == max(constants.values())
+
+
+class Enums:
+    """The [enums] and [words] of a library, with the values that the header has."""
+
+    def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
+        self.api = api
+        self.strip = roles.get("library", {}).get("strip", "").split()
+        self.tables: dict[str, Any] = roles.get("enums", {})
+        self.faults: list[str] = []
+        self.made: dict[tuple[str, bool], Enum] = {}
+        self.words: dict[str, str] = {}
+        self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
+        for table in self.tables.values():  # an enum of a header that is not read
+            self.all_constants |= table.get("values", {})
+        used = {key for one in self.tables.values() for key in [*self.constants_of(one), *one.get("flags", [])]}
+        for key in sorted(used - self.all_constants.keys()):
+            self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
+        for label, one in self.tables.items():
+            if isinstance(one.get("constants"), str) and not self.constants_of(one):
+                pattern = one["constants"]
+                self.faults.append(f"{name}.toml: [enums.{label}] constants: {pattern!r} fits none of {one['type']}")
+        for word, key in roles.get("words", {}).items():
+            self.words[word] = self.stripped(key)
+            if key not in used:
+                self.faults.append(f"{name}.toml: [words] {word}: none of [enums] has a constant {key}")
+        self.names_here = {key: self.stripped(key) for key in self.all_constants if key in used}
+        self.constants = {name: self.all_constants[key] for key, name in self.names_here.items()}
+
+    def stripped(self, key: str) -> str:
+        """Return a constant's name without the vendor's prefix, unless only that makes it a name."""
+        short = key
+        for prefix in self.strip:
+            short = short.removeprefix(prefix)
+        return short if short.isidentifier() else key
+
+    def constants_of(self, enum: dict[str, Any]) -> list[str]:
+        """Return the names of an enum's constants: as they are listed, or as they fit a pattern in the header."""
+        listed = next(enum[key] for key in ("dtypes", "values", "constants") if key in enum)
+        if isinstance(listed, str):
+            header = self.api["enums"].get(enum["type"], {})
+            return [one for one in header if re.fullmatch(listed, one) and not is_count(one, header)]
+        return list(listed)
+
+    def dtypes_of(self, c_type: str) -> set[str]:
+        """Return every dtype that constants of a C type stand for."""
+        return {
+            dtype for one in self.tables.values() if one["type"] == c_type for dtype in one.get("dtypes", {}).values()
+        }
+
+    def for_letter(self, letter: str) -> dict[str, Enum]:
+        """Return every enum by its key; letter: that of a function's type, since complex ones may have others."""
+        return {key: self.enum(key, letter in ("c", "z")) for key in self.tables}
+
+    def enum(self, key: str, is_complex: bool = False) -> Enum:
+        """Return one of [enums]."""
+        if (key, is_complex) not in self.made:
+            self.made[key, is_complex] = self.make(key, is_complex)
+        return self.made[key, is_complex]
+
+    def make(self, key: str, is_complex: bool) -> Enum:
+        entry = self.tables[key]
+        names = self.constants_of(entry)
+        if is_complex:
+            names = entry.get("complex", names)
+        values, flags = (
+            tuple((self.stripped(one), self.all_constants.get(one, 0)) for one in listed)
+            for listed in (names, entry.get("flags", []))
+        )
+        if "dtypes" not in entry:
+            return Enum(entry["type"], values, key, flags=flags)
+        dtypes = {self.all_constants.get(one, 0): dtype for one, dtype in entry["dtypes"].items()}
+        of_header: dict[str, int] = next((one for one in self.api["enums"].values() if names[0] in one), {})
+        others = {value: (self.stripped(one), value, "") for one, value in reversed(of_header.items())}
+        others = {value: one for value, one in others.items() if value not in dtypes}
+        known = tuple((name, value, dtypes[value]) for name, value in values)
+        return Enum(entry["type"], values, key, (*known, *(others[value] for value in sorted(others))))

@@ -1,0 +1,366 @@
+"""The roles of functions that work on no array: objects, integers, texts, streams, outputs.
+
+A *service* is a function that has no array and no number of BLAS: it makes, sets, asks, names or destroys. Its
+parameters are of the classes here, enums and sizes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .labelled import EXTENTS, Enum, Extent, Label, Labelled, ObjectKind
+from .parameters import Parameter
+
+C_INTEGER = {"u8": "unsigned char", "i32": "int", "u32": "unsigned", "i64": "int64_t", "u64": "uint64_t"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceParameter(Parameter):
+    """A parameter that only services have."""
+
+    passed: ClassVar[bool] = True  # to the vendor's function
+    in_python: ClassVar[bool] = True  # the Python function takes it
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        """Return the C type and the expression that the vendor's function takes; at: the place of the value."""
+        raise NotImplementedError
+
+    def described(self) -> str:
+        """Return its line of the docstring, or ""."""
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Object(ServiceParameter):
+    """An object that the library made."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(r"object (?P<key>\w+)", "object tensor", "an object that the library made: `[object.tensor]`"),
+    )
+    role: ClassVar[str] = "object"
+    object_kind: ObjectKind
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        kind = given.kind(found["key"])
+        return cls(name=given.name, c_type=given.c_type, object_kind=kind) if kind else None
+
+    @property
+    def more(self) -> str:
+        return self.object_kind.name
+
+    def declaration(self, device: bool) -> str:
+        return f"const oa_object *{self.name}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return self.object_kind.name
+
+    def described(self) -> str:
+        return f"{self.name}: a {self.object_kind.name}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended(Object):
+    """An object that the function destroys."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(r"ended (?P<key>\w+)", "ended tensor", "the object that the function destroys; its only parameter"),
+    )
+    role: ClassVar[str] = "ended"
+
+    def declaration(self, device: bool) -> str:
+        return f"oa_object *{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceNumber(ServiceParameter):
+    """The device of a new object, which the vendor's function takes from the current context."""
+
+    role: ClassVar[str] = "device"
+    passed: ClassVar[bool] = False
+
+    def declaration(self, device: bool) -> str:
+        return f"int {self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.integer = {self.name}}}"
+
+    def shown(self) -> str:
+        return f"{self.name}=None"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "Device | str | None = None"
+
+    def described(self) -> str:
+        return f"{self.name}: a Device or its name; None: the default device."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integer(ServiceParameter):
+    """A plain integer; the vendor's manual defines it."""
+
+    labels: ClassVar[tuple[Label, ...]] = (Label("integer", "integer", "an integer whose meaning the manual says"),)
+    role: ClassVar[str] = "integer"
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        dtype = given.integer_dtype(given.c_type)
+        if not dtype:
+            given.wrong_type()
+            return None
+        return cls(name=given.name, c_type=given.c_type, dtype=dtype)
+
+    def declaration(self, device: bool) -> str:
+        return f"{C_INTEGER[self.dtype]} {self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.integer = (int64_t){self.name}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        c_type = C_INTEGER[self.dtype]
+        return c_type, f"({c_type})values[{at}].integer"
+
+    def described(self) -> str:
+        return f"{self.name}: an integer."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetStream(ServiceParameter):
+    """A stream of the caller's own, for an object."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label("sets stream", "sets stream", "a stream of the caller's, for the object before it"),
+    )
+    role: ClassVar[str] = "native_stream"
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        return cls(name=given.name, c_type=given.c_type)
+
+    def declaration(self, device: bool) -> str:
+        return f"void *{self.name}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "SupportsStream"
+
+    def described(self) -> str:
+        return f"{self.name}: an object with __cuda_stream__; it lives as long as the handle that has it."
+
+
+# The characters of Python's struct module for the fields of a struct.
+FIELDS = {"char": "b", "int": "i", "unsigned": "I", "float": "f", "double": "d", "size_t": "N", "int64_t": "q"}
+FIELDS |= {"int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int32_t": "i", "uint32_t": "I"}
+FIELDS |= {"uint64_t": "Q", "long long": "q"}
+
+
+def struct_format(definition: str) -> str:
+    """Return the format of the fields of "struct { int x, y; }"; "" if it is another definition."""
+    types = [c_type for _, c_type in struct_fields(definition)]
+    return "".join(FIELDS[one] for one in types) if FIELDS.keys() >= set(types) else ""
+
+
+def struct_fields(definition: str) -> list[tuple[str, str]]:
+    """Return name and C type of each field of "struct { const void *a, *b; int c; }"; [] of another definition."""
+    found = re.fullmatch(r"struct \{(.*)\}", definition, re.DOTALL)
+    fields = []
+    for field in filter(str.strip, found[1].split(";") if found else []):
+        declared = re.fullmatch(r"\s*(\w+(?: \w+)*)\s+(\*?\w+(?:\s*,\s*\*?\w+)*)\s*", field)
+        if not declared:
+            return []
+        for name in re.findall(r"\*?\w+", declared[2]):
+            fields.append((name.lstrip("*"), f"{declared[1]} *" if name.startswith("*") else declared[1]))
+    return fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept(ServiceParameter):
+    """Device memory that the library may use from now on: it lives as long as the object that has it."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"keeps bytes\((?P<size>.+)\)",
+            "keeps bytes(n)",
+            "device memory that the object before it keeps alive",
+        ),
+    )
+    role: ClassVar[str] = "keeps"
+    size: ast.expr  # how many bytes
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        if given.c_type != "void *":
+            given.wrong_type()
+            return None
+        size = ast.parse(found["size"], mode="eval").body
+        return cls(name=given.name, c_type=given.c_type, dtype="any", size=size)
+
+    def declaration(self, device: bool) -> str:
+        return f"oa_{self.dtype} *{self.name}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "DevicePtr[Any] | None"
+
+    def described(self) -> str:
+        size = f"{ast.unparse(self.size)} bytes"
+        return f"{self.name}: a DevicePtr of {size}, whose memory lives as long as the object has it, or None."
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostArray(ServiceParameter):
+    """An array of the host."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            "host (?P<direction>in|out) (?P<extent>.+)",
+            "host in vector(n, incx)",
+            "an array of the host that is read; `host out ...`: written",
+        ),
+    )
+    role: ClassVar[str] = "host"
+    extent: Extent
+    writes: bool
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        call = ast.parse(found["extent"], mode="eval").body
+        kind = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+        if not isinstance(call, ast.Call) or kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
+            given.fault(f"{found['extent']!r} is not an extent; there are {', '.join(EXTENTS)}")
+            return None
+        writes = found["direction"] == "out"
+        if given.c_type != ("void *" if writes else "const void *"):
+            given.wrong_type()
+            return None
+        return cls(name=given.name, c_type=given.c_type, extent=Extent(kind, tuple(call.args)), writes=writes)
+
+    @property
+    def kind(self) -> str:
+        return "host_out" if self.writes else "host_in"
+
+    @property
+    def expressions(self) -> list[ast.expr]:
+        """Returns the expressions of its extent."""
+        return self.extent.expressions
+
+    def declaration(self, device: bool) -> str:
+        return f"{'' if self.writes else 'const '}void *{self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.host = {{{self.name}, NULL}}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "const void *", f"values[{at}].host.address"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "npt.NDArray[Any]"
+
+    def described(self) -> str:
+        words = ", ".join(ast.unparse(one) for one in self.extent.arguments)
+        does = "written" if self.writes else "read"
+        return f"{self.name}: a NumPy array, of which {self.extent.kind}({words}) is {does}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(ServiceParameter):
+    """An output, through a pointer or returned: an integer, an enum, a text, a stream, an object."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(r"new (?P<key>\w+)", "new tensor", "an object that the function makes; Python returns it"),
+        Label(
+            r"(?P<way>gives|returned) (?P<kind>\w+)",
+            "gives math_mode",
+            "an output, which Python returns: of an enum, `integer`, `text` or `stream`. `returned integer`: the "
+            "function's value",
+        ),
+    )
+    what: str  # integer, enum, text, stream or new
+    in_python: ClassVar[bool] = False
+    last: ClassVar[bool] = True
+    enum: Enum | None = None
+    object_kind: ObjectKind | None = None
+    returned: bool = False  # as the function's return value; then it is the last one of the record
+
+    @classmethod
+    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+        name, c_type = given.name, given.c_type
+        if given.label.startswith("new "):
+            made = given.kind(found["key"])
+            return cls(name=name, c_type=c_type, what="new", object_kind=made) if made else None
+        kind, returned = found["kind"], found["way"] == "returned"
+        to = c_type if returned else c_type.removesuffix("*").strip()
+        if not returned and not c_type.endswith("*"):
+            given.wrong_type()
+            return None
+        if kind in ("text", "stream"):
+            if kind == "text" and to != "const char *":
+                given.wrong_type()
+                return None
+            return cls(name=name, c_type=c_type, what=kind, returned=returned)
+        if kind != "integer" and kind not in given.scope.enums:
+            given.fault(f"labelled {given.label}, and there is no such thing to give")
+            return None
+        enum, dtype = given.scope.enums.get(kind), given.integer_dtype(to)
+        if not dtype or (enum and to != enum.type):
+            given.wrong_type()
+            return None
+        return cls(name=name, c_type=c_type, what="integer", enum=enum, dtype=dtype, returned=returned)
+
+    @property
+    def role(self) -> str:  # type: ignore[override]
+        return "returned" if self.returned else "gives"
+
+    @property
+    def kind(self) -> str:
+        return "new" if self.object_kind else "gives"
+
+    @property
+    def more(self) -> str:
+        return self.object_kind.name if self.object_kind else "" if self.dtype else self.what
+
+    @property
+    def c_value(self) -> str:
+        """Returns the type of the output in the typed C function."""
+        if self.object_kind:
+            return "oa_object *"
+        if self.what == "text":
+            return "const char *"
+        return "void *" if self.what == "stream" else f"{C_INTEGER[self.dtype]} "
+
+    def declaration(self, device: bool) -> str:
+        return f"{self.c_value}*{self.name}"
+
+    def initializer(self, device: bool) -> str:
+        return "{0}"
+
+    def is_host_address(self, device: bool) -> bool:
+        return True
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "void *", f"&values[{at}]"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        if self.object_kind:
+            return self.object_kind.name
+        return {"text": "str", "stream": "SupportsStream"}.get(self.what, "int")
+
+    def in_words(self) -> str:
+        """Return its description, for the docstring."""
+        if self.object_kind:
+            return f"a new {self.object_kind.name}"
+        if self.enum:
+            return f"{self.name}: {self.enum.names}"
+        words = {"text": "a string", "stream": "an object with __cuda_stream__"}
+        what = words.get(self.what, "an integer")
+        return what if self.returned else f"{self.name}: {what}"

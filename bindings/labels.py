@@ -1,0 +1,59 @@
+"""The classes of parameters that labels stand for, in the order in which they are tried."""
+
+from __future__ import annotations
+
+import re
+
+from . import descriptors, helper_functions, parameters
+from .labelled import Labelled
+from .parameters import Parameter
+
+CLASSES: tuple[type[Parameter], ...] = (
+    parameters.Size,
+    descriptors.Room,
+    parameters.PointerArray,
+    parameters.Array,
+    parameters.HostList,
+    parameters.Scalar,
+    parameters.Update,
+    parameters.Output,
+    parameters.Result,
+    parameters.Stream,
+    parameters.Workspace,
+    parameters.WorkspaceSize,
+    helper_functions.Object,
+    helper_functions.Ended,
+    descriptors.OptionalObject,
+    descriptors.HeldObject,
+    helper_functions.Integer,
+    helper_functions.Kept,
+    helper_functions.SetStream,
+    descriptors.Factor,
+    descriptors.Real,
+    descriptors.Integers,
+    descriptors.Elements,
+    descriptors.Bytes,
+    helper_functions.HostArray,
+    descriptors.Address,
+    descriptors.GivenReal,
+    descriptors.GivenList,
+    descriptors.GivenPlace,
+    helper_functions.Given,
+    descriptors.Nothing,
+)
+
+
+def parameter(given: Labelled) -> Parameter | None:
+    """Return the parameter that a label stands for; None, with a fault noted, if it stands for none."""
+    try:
+        if given.label in given.scope.enums:
+            return parameters.EnumValue.from_enum(given, given.scope.enums[given.label])
+        for kind in CLASSES:
+            for label in vars(kind).get("labels", ()):
+                if found := re.fullmatch(label.pattern, given.label, re.DOTALL):
+                    return kind.from_label(given, found)
+    except SyntaxError:
+        given.fault(f"{given.label!r} is not an expression")
+        return None
+    given.fault(f"{given.label!r} is not a role")
+    return None

@@ -1,0 +1,133 @@
+"""A library as it is read: its settings, its constants, and functions whose every parameter has a role."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .labelled import Enum, ObjectKind
+from .older import Older
+from .parameters import Array, DataType, HostList, Number, Parameter, Result, Size
+
+
+class RolesError(ValueError):
+    """The faults of a roles file, each on a line of its own."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True)
+class Function:
+    """One bound function."""
+
+    name: str
+    symbol: str
+    wide_symbol: str | None
+    returns: str
+    arguments: tuple[Parameter, ...]  # all, in the vendor's order; a result that is returned is last
+    summary: str
+    family: str
+    form: str  # "", or one of FORMS
+    optional: bool  # a library that has all others is whole
+    device_only: bool  # its pointers are to the device whatever they are to
+    query: str = ""  # the symbol that tells how much workspace it needs
+    asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
+    requires: tuple[ast.expr, ...] = ()  # comparisons of sizes that have to hold
+    written: str = ""  # the C function that is its body, by hand
+    called_by: str = ""  # the C function that calls it in stream order, by hand
+    asks: tuple[str, ...] = ()  # the symbols that this one calls
+    hides: str = ""  # the object that has no handles of the core's in it meanwhile
+    notes: str = ""  # the DataType whose dtype the first object notes
+    since: tuple[str, str] | None = None  # the first version of the library that is called, and why
+    declared: tuple[tuple[str, str], ...] = ()  # names and C types of the header, with fields in place of their struct
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Returns those that the caller passes: without the handle and the stream, and with the result last."""
+        passed = [one for one in self.arguments if one.in_record]
+        return tuple(sorted(passed, key=lambda one: one.last))
+
+    def of(self, *roles: str) -> list[Parameter]:
+        """Return the parameters that have one of these roles."""
+        return [one for one in self.parameters if one.role in roles]
+
+    @property
+    def arrays(self) -> list[Array]:
+        return [one for one in self.parameters if isinstance(one, Array)]
+
+    @property
+    def sizes(self) -> list[Size]:
+        return [one for one in self.parameters if isinstance(one, Size)]
+
+    @property
+    def lists(self) -> list[HostList]:
+        return [one for one in self.parameters if isinstance(one, HostList)]
+
+    @property
+    def numbers(self) -> list[Number]:
+        return [one for one in self.parameters if isinstance(one, Number)]
+
+    @property
+    def types(self) -> list[DataType]:
+        """Returns the parameters that say dtypes."""
+        return [one for one in self.parameters if isinstance(one, DataType)]
+
+    @property
+    def is_service(self) -> bool:
+        """Returns whether it works on no array and no number of BLAS."""
+        return not self.arrays and not self.numbers
+
+    @property
+    def result(self) -> Result | None:
+        """Returns the parameter that is the function's value, if it has one."""
+        return next((one for one in self.parameters if isinstance(one, Result)), None)
+
+
+@dataclass
+class Library:
+    """One vendor library: its settings, constants and bound functions."""
+
+    name: str
+    title: str
+    source: str
+    backend: str | None
+    sonames: list[str]
+    stream: str  # one of STREAMS
+    uncaptured: str | None  # why a graph of CUDA or HIP can't have its calls: "reason; remedy"
+    scalars: str  # one of SCALARS
+    results_since: str | None  # the first version that fetches results for the host in the order of the stream
+    success: int
+    also_done: list[int]  # other statuses, of calls that did their work
+    only_asked: list[int]  # of calls that wrote nothing
+    prefixes: list[str]
+    suffixes: list[str]
+    probe: str | None
+    header: str
+    version: str
+    status_codes: list[tuple[int, str]]
+    handle: dict[str, Any] | None
+    row_major: tuple[str, int] | None
+    constants: dict[str, int]
+    functions: list[Function]
+    find: dict[str, Any]
+    api: dict[str, Any]
+    older: Older | None = None
+    names_here: dict[str, str] = field(default_factory=dict)  # those of constants, by the vendor's
+    status: str = ""  # the type that its functions return; "" if they return none
+    integers: dict[str, str] = field(default_factory=dict)  # C's names for the header's own
+    raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
+    object_kinds: list[ObjectKind] = field(default_factory=list)
+    dtype_enums: list[Enum] = field(default_factory=list)
+    adds: dict[str, list[str]] = field(default_factory=dict)  # names of its Python module, by the file that has them
+    not_bound: dict[str, list[str]] = field(default_factory=dict)
+    only_raw: dict[str, list[str]] = field(default_factory=dict)  # functions that only <library>.raw has, by the reason
+    twins: list[str] = field(default_factory=list)  # other symbols of functions that are bound
+    api_count: int = 0
+
+    def has_device_form(self, function: Function) -> bool:
+        """Return whether the numbers of a function may be on the device."""
+        return any(one.role != "value" for one in function.numbers) and self.scalars != "host"

@@ -1,0 +1,58 @@
+/* Knowledge of the arrays of calls: which ones are on the device, which ones the program leaves unchanged, and which
+ * ones to keep there. Nothing here decides whether a result is right: a region checks the pages of the arrays that it
+ * finds on the device. */
+#ifndef OA_KNOWN_H
+#define OA_KNOWN_H
+
+#include "base/lines.h"
+#include "offload_args/core.h"
+
+#include <stdbool.h>
+
+enum { OA_KNOWN_ARRAYS = 8 };
+
+/* The arrays of one call. */
+typedef struct oa_known_array {
+  uintptr_t low, high;
+  oa_lines lines;
+  int64_t bytes, missing; /* missing: bytes that have to go up */
+  int place;              /* in the table; -1: it is not observed */
+  bool again;             /* the same bytes as an earlier array */
+  bool is_read, is_written;
+  bool steady; /* it is not on the device, and for all that is known the program leaves it unchanged */
+  bool keep;   /* its memory shall stay on the device */
+} oa_known_array;
+
+typedef struct oa_known {
+  int count, device;   /* device -1: none is open */
+  int64_t least_chain; /* bytes of written arrays from which on they are kept */
+  uint64_t maker;      /* identifies similar calls with the same inputs */
+  oa_known_array arrays[OA_KNOWN_ARRAYS];
+} oa_known;
+
+/* Fills *known, and finds the bytes that the device lacks. eager: arrays of 128 KiB are large enough to be kept.
+ * Without any lock. */
+void oa_known_look(oa_known *known, const oa_array *arrays, int count, int device, uint64_t maker, bool eager);
+
+/* The one lock of the table. It is held while the kernel is asked for pages, a few at a time. */
+void oa_known_lock(void);
+void oa_known_unlock(void);
+/* Notes that the call has these arrays, finds the steady ones, and ends the stay of others. Under the lock, like the
+ * functions below. */
+void oa_known_see(oa_known *known);
+/* Returns how many bytes fewer would go up if the steady arrays were on the device already. */
+int64_t oa_known_steady(const oa_known *known);
+/* Notes that the steady arrays would have saved that many seconds in this call. Returns whether this repays `price`,
+ * the seconds that it takes to put them there, and whether they were unchanged since: then they are to stay. room:
+ * bytes that may stay on the device; 0: any, -1: none, as there is no device or it may not be used. */
+bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room);
+/* Keeps the call's result on the device, if similar calls wrote results that the next call read unchanged, twice. */
+void oa_known_chain(oa_known *known, int64_t room);
+/* Notes that the call does not go after all. */
+void oa_known_cancel(oa_known *known);
+/* Notes the end of a call that went, or tried to. */
+void oa_known_end(oa_known *known, bool well);
+/* Ends the stay of all arrays, and forgets them. */
+void oa_known_clear(void);
+
+#endif

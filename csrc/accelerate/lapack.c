@@ -1,0 +1,178 @@
+#include "accelerate/lapack.h"
+
+#include "accelerate/lapack_library.h"
+#include "base/error.h"
+#include "base/sized.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_number(int dtype) { return dtype != OA_I32 && dtype != OA_I64; }
+
+/* -- calls that only the CPU's library can make -- */
+
+/* Returns whether a matrix is finite. Matrices with gaps are checked on the host; others are checked on the device,
+ * which is faster. */
+static bool is_finite_here(const oa_program_operand *one, int dtype) {
+  const bool single = dtype == OA_F32 || dtype == OA_C64;
+  const int64_t parts = oa_itemsize(dtype) / (single ? 4 : 8);
+  double sum = 0;
+  for (int64_t j = 0; j < one->columns; j++) {
+    const int64_t first = j * one->ld * parts;
+    for (int64_t i = first; i < first + one->rows * parts; i++)
+      sum += 0 * (single ? (double)((const float *)one->data)[i] : ((const double *)one->data)[i]);
+  }
+  return sum == 0;
+}
+
+static bool has_gaps(const oa_program_operand *one) { return one->ld != one->rows && one->columns > 1; }
+
+/* Returns OA_CALL_ODD if an array that goes up (or, after the call, one that comes down) is not finite. */
+static int check(oa_lapack *l, const oa_lapack_call *one, oa_any *const *pointers, bool after) {
+  const double largest = l->real == OA_F32 ? 1e14 : 1e140;
+  for (int i = 0; i < one->count; i++) {
+    const oa_program_operand *operand = &one->operands[i];
+    const int dtype = operand->dtype ? operand->dtype : one->dtype;
+    const bool comes = operand->direction == OA_OUT || operand->direction == OA_INOUT;
+    if (!is_number(dtype) || (after ? !comes : operand->direction == OA_OUT)) continue;
+    const bool scaled = one->family->scales && !after;
+    if (!after && !scaled && has_gaps(operand)) {
+      if (!is_finite_here(operand, dtype)) return OA_CALL_ODD;
+      continue;
+    }
+    double sum;
+    OA_TRY(oa_lapack_sum(l, dtype, operand->rows, operand->columns, pointers[i], operand->ld, &sum));
+    if (!isfinite(sum)) return OA_CALL_ODD;
+    if (scaled && (sum > largest || (sum > 0 ? sum < 1 / largest : i == 0))) return OA_CALL_ODD;
+  }
+  return OA_OK;
+}
+
+/* -- lending -- */
+
+/* Enters a region with some of the operands: those that come down, or those that the call destroys. */
+static int enter(const oa_lapack_call *one, void *const *data, const int *flags, bool destroyed, int device,
+                 oa_any **pointers, oa_region **region) {
+  oa_array arrays[OA_LAPACK_OPERANDS];
+  int64_t shapes[OA_LAPACK_OPERANDS][2], strides[OA_LAPACK_OPERANDS][2];
+  int places[OA_LAPACK_OPERANDS], count = 0;
+  for (int i = 0; i < one->count; i++) {
+    const oa_program_operand *operand = &one->operands[i];
+    const int dtype = operand->dtype == OA_I64 ? OA_I32 : operand->dtype ? operand->dtype : one->dtype;
+    const int64_t itemsize = oa_itemsize(dtype);
+    if ((operand->direction == OA_SCRATCH) != destroyed) continue;
+    shapes[count][0] = operand->rows;
+    shapes[count][1] = operand->columns;
+    strides[count][0] = itemsize;
+    strides[count][1] = itemsize * operand->ld;
+    arrays[count] = (oa_array){.data = data[i],
+                               .shape = shapes[count],
+                               .strides = strides[count],
+                               .name = operand->name,
+                               .ndim = 2,
+                               .dtype = dtype,
+                               .direction = destroyed ? OA_INOUT : operand->direction,
+                               .flags = flags[i] | OA_REUSED | (operand->direction == OA_IN ? OA_READ_ONLY : 0)};
+    places[count++] = i;
+  }
+  if (!count) return OA_OK;
+  OA_TRY(oa_region_enter(device, NULL, arrays, count, region));
+  for (int i = 0; i < count; i++) {
+    pointers[places[i]] = arrays[i].handle;
+    if (arrays[i].packed) return oa_fail(OA_ERROR_ARGUMENT, "accelerate: %s is packed", arrays[i].name);
+  }
+  return OA_OK;
+}
+
+static int make_on(oa_lapack_call *one, oa_any *const *pointers, int device) {
+  oa_lapack l;
+  int status = oa_lapack_begin(&l, device, one->dtype);
+  if (!status) status = check(&l, one, pointers, false);
+  if (!status) status = one->family->make(&l, one, pointers);
+  if (!status) status = check(&l, one, pointers, true);
+  const int ended = oa_lapack_end(&l);
+  return status ? status : ended;
+}
+
+/* Destroyed operands have a region of their own around that of the results, and none of them comes down. */
+static int lend_all(oa_lapack_call *one, void *const *data, const int *flags, int device) {
+  oa_any *pointers[OA_LAPACK_OPERANDS] = {0};
+  oa_region *destroyed = NULL, *results = NULL;
+  int status = enter(one, data, flags, true, device, pointers, &destroyed);
+  if (!status) status = enter(one, data, flags, false, device, pointers, &results);
+  if (!status) status = make_on(one, pointers, device);
+  if (results) status = oa_program_leave(results, status);
+  if (destroyed) oa_program_leave(destroyed, OA_CALL_ODD);
+  return status;
+}
+
+/* Lends 64-bit integers as copies of 32 bits. */
+static int lend(void *arguments, const oa_program_operand *operands, const int *flags, int count, int device) {
+  oa_lapack_call *one = arguments;
+  void *data[OA_LAPACK_OPERANDS];
+  int32_t *integers = NULL;
+  int64_t length = 0;
+  int place = -1;
+  if (one->family->is_plain && !one->family->is_plain(one)) return OA_CALL_ODD;
+  for (int i = 0; i < count; i++) {
+    data[i] = (void *)(uintptr_t)operands[i].data;
+    if (operands[i].dtype != OA_I64) continue;
+    length = operands[i].rows;
+    place = i;
+    if (!(integers = malloc((size_t)length * sizeof *integers)))
+      return oa_fail(OA_ERROR_MEMORY, "accelerate: no host memory");
+    if (operands[i].direction == OA_IN)
+      for (int64_t j = 0; j < length; j++) integers[j] = (int32_t)oa_lapack_integer(&one->a, data[i], j);
+    data[i] = integers;
+  }
+  const int status = lend_all(one, data, flags, device);
+  if (!status && place >= 0 && operands[place].direction == OA_OUT)
+    for (int64_t j = 0; j < length; j++)
+      oa_lapack_set_integer(&one->a, (void *)(uintptr_t)operands[place].data, j, integers[j]);
+  free(integers);
+  return status;
+}
+
+/* -- one call -- */
+
+/* Sets the workspace's first number to its best size, as LAPACK does. The caller's workspace was large enough. */
+static void set_works(const oa_lapack_call *one) {
+  const oa_lapack_arguments *a = &one->a;
+  void *const works[2] = {a->work, a->rwork};
+  const int64_t sizes[2] = {a->lwork, a->lrwork};
+  for (int i = 0; i < 2; i++) {
+    if (!works[i] || sizes[i] < 1) continue;
+    if (one->real == OA_F32)
+      ((float *)works[i])[0] = (float)sizes[i];
+    else
+      ((double *)works[i])[0] = (double)sizes[i];
+  }
+  if (a->iwork && a->liwork > 0) oa_lapack_set_integer(a, a->iwork, 0, a->liwork);
+}
+
+bool oa_lapack_try(const oa_lapack_family *family, const oa_hooked *routine, const oa_lapack_arguments *arguments,
+                   oa_program_call *call) {
+  oa_lapack_call one = {.family = family, .a = *arguments, .dtype = routine->dtype};
+  one.is_complex = one.dtype == OA_C64 || one.dtype == OA_C128;
+  one.real = one.dtype == OA_F32 || one.dtype == OA_C64 ? OA_F32 : OA_F64;
+  call->routine = routine;
+  call->m = one.a.m;
+  call->n = one.a.n;
+  call->k = one.a.k;
+  call->operations = call->steps = 0;
+  call->host_share = call->device_share = 0.5;
+  const int refused = family->plan(&one, call);
+  if (one.is_complex) call->operations *= 4;
+  if (!oa_program_try_lapack(call, &one, lend, refused, one.operands, one.count)) return false;
+  set_works(&one);
+  if (family->finish) family->finish(&one);
+  oa_lapack_set_integer(&one.a, one.a.info, 0, 0);
+  return true;
+}
+
+void oa_lapack_by_host(oa_program_call *call, const oa_lapack_arguments *arguments) {
+  /* A factorisation that breaks off tells nothing about the time of others. */
+  if (oa_lapack_integer(arguments, arguments->info, 0)) call->is_odd = true;
+  oa_program_by_host(call);
+}

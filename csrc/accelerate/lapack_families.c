@@ -1,0 +1,472 @@
+/* The LAPACK routines that go to a device: their variants, costs and steps. */
+#include "accelerate/lapack_call.h"
+
+#include "offload_args/core.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+typedef oa_lapack_arguments arguments;
+
+static int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
+static bool is_uplo(char uplo) { return uplo == 'U' || uplo == 'L'; }
+static bool is_trans(char trans) { return trans == 'N' || trans == 'T' || trans == 'C'; }
+static bool is_diag(char diag) { return diag == 'N' || diag == 'U'; }
+/* Returns whether trans selects the transpose of Q, which is real or complex. */
+static bool is_trans_of_q(const oa_lapack_call *one, char trans) {
+  return trans == 'N' || trans == (one->is_complex ? 'C' : 'T');
+}
+
+static void add(oa_lapack_call *one, const char *name, const void *data, int64_t rows, int64_t columns, int64_t ld,
+                int direction, int dtype) {
+  one->operands[one->count++] = (oa_program_operand){
+      .name = name, .data = data, .rows = rows, .columns = columns, .ld = ld, .direction = direction, .dtype = dtype};
+}
+
+static void matrix(oa_lapack_call *one, const char *name, const void *data, int64_t rows, int64_t columns, int64_t ld,
+                   int direction) {
+  add(one, name, data, rows, columns, ld, direction, 0);
+}
+
+static void vector(oa_lapack_call *one, const char *name, const void *data, int64_t count, int direction, int dtype) {
+  add(one, name, data, count, 1, count, direction, dtype);
+}
+
+static int integers_of(const oa_lapack_call *one) { return one->a.wide ? OA_I64 : OA_I32; }
+
+/* Sets the cost of a call. operations: of real numbers. step: the microseconds of each step, on a present GPU;
+ * device_share: the part of its rate of products. Both were measured with cuSOLVER, docs/guide/scripts.md. */
+static void cost(oa_program_call *call, double operations, double step, int64_t steps, double device_share) {
+  call->operations = operations;
+  call->steps = step * 1e-6 * (double)steps;
+  call->device_share = device_share;
+}
+
+static double cube(int64_t n) { return (double)n * (double)n * (double)n; }
+
+/* Returns the operations of an LU factorisation; QR takes twice as many. */
+static double elimination(int64_t m, int64_t n) {
+  const double a = (double)m, b = (double)n, k = (double)less(m, n);
+  return 2 * a * b * k - (a + b) * k * k + 2 * k * k * k / 3;
+}
+
+/* -- checks of the program's memory -- */
+
+/* A triangular matrix with a zero on its diagonal is singular: LAPACK reports its place. */
+static bool has_inverse(const oa_lapack_call *one) {
+  const arguments *a = &one->a;
+  for (int64_t i = 0; i < a->n; i++) {
+    const int64_t at = i * (a->lda + 1);
+    double real, imaginary = 0;
+    if (one->real == OA_F32) {
+      const float *number = (const float *)a->a + at * (one->is_complex ? 2 : 1);
+      real = number[0];
+      if (one->is_complex) imaginary = number[1];
+    } else {
+      const double *number = (const double *)a->a + at * (one->is_complex ? 2 : 1);
+      real = number[0];
+      if (one->is_complex) imaginary = number[1];
+    }
+    if (real == 0 && imaginary == 0) return false;
+  }
+  return true;
+}
+
+static bool has_triangle(const oa_lapack_call *one) { return one->a.diag == 'U' || has_inverse(one); }
+
+/* Libraries do not check for wrong pivots, and write there. */
+static bool has_pivots(const oa_lapack_call *one) {
+  for (int64_t i = 0; i < one->a.n; i++) {
+    const int64_t pivot = oa_lapack_integer(&one->a, one->a.ipiv, i);
+    if (pivot <= i || pivot > one->a.n) return false;
+  }
+  return true;
+}
+
+static bool has_factors(const oa_lapack_call *one) { return has_pivots(one) && has_inverse(one); }
+
+/* -- Cholesky -- */
+
+static int plan_potrf(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (!is_uplo(a->uplo) || a->n < 1) return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
+  cost(call, cube(a->n) / 3, 1, a->n, 0.5);
+  return OA_LAPACK_GOES;
+}
+
+static int make_potrf(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  return oa_lapack_potrf(l, one->a.uplo, one->a.n, p[0], one->a.lda);
+}
+
+const oa_lapack_family oa_lapack_potrf_family = {.plan = plan_potrf, .make = make_potrf};
+
+static int plan_potri(oa_lapack_call *one, oa_program_call *call) {
+  const int planned = plan_potrf(one, call);
+  cost(call, 2 * cube(one->a.n) / 3, 3, one->a.n, 0.3);
+  return planned;
+}
+
+static int make_potri(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  return oa_lapack_potri(l, one->a.uplo, one->a.n, p[0], one->a.lda);
+}
+
+const oa_lapack_family oa_lapack_potri_family = {.plan = plan_potri, .make = make_potri, .is_plain = has_inverse};
+
+static int plan_potrs(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (!is_uplo(a->uplo) || a->n < 1 || a->nrhs < 1) return OA_REFUSED_INVALID;
+  call->k = a->nrhs;
+  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_IN);
+  matrix(one, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
+  cost(call, 2 * (double)a->n * (double)a->n * (double)a->nrhs, 0.5, a->n, 0.5);
+  return OA_LAPACK_GOES;
+}
+
+static int make_potrs(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  return oa_lapack_potrs(l, a->uplo, a->n, a->nrhs, p[0], a->lda, p[1], a->ldb);
+}
+
+const oa_lapack_family oa_lapack_potrs_family = {.plan = plan_potrs, .make = make_potrs, .is_plain = has_inverse};
+
+/* -- triangular matrices -- */
+
+static int plan_trtrs(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (!is_trans(a->trans) || !is_diag(a->diag)) return OA_REFUSED_INVALID;
+  const int planned = plan_potrs(one, call);
+  call->operations /= 2;
+  call->steps /= 2;
+  return planned;
+}
+
+static int make_trtrs(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  return oa_lapack_trsm(l, a->uplo, a->trans, a->diag, a->n, a->nrhs, p[0], a->lda, p[1], a->ldb);
+}
+
+const oa_lapack_family oa_lapack_trtrs_family = {.plan = plan_trtrs, .make = make_trtrs, .is_plain = has_triangle};
+
+static int plan_trtri(oa_lapack_call *one, oa_program_call *call) {
+  if (!is_diag(one->a.diag)) return OA_REFUSED_INVALID;
+  const int planned = plan_potrf(one, call);
+  cost(call, cube(one->a.n) / 3, 2, one->a.n, 0.3);
+  return planned;
+}
+
+static int make_trtri(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  return oa_lapack_trtri(l, one->a.uplo, one->a.diag, one->a.n, p[0], one->a.lda);
+}
+
+const oa_lapack_family oa_lapack_trtri_family = {.plan = plan_trtri, .make = make_trtri, .is_plain = has_triangle};
+
+/* -- LU -- */
+
+static int plan_getrf(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (a->m < 1 || a->n < 1) return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
+  vector(one, "ipiv", a->ipiv, less(a->m, a->n), OA_OUT, integers_of(one));
+  cost(call, elimination(a->m, a->n), 2, less(a->m, a->n), 0.5);
+  return OA_LAPACK_GOES;
+}
+
+static int make_getrf(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  return oa_lapack_getrf(l, one->a.m, one->a.n, p[0], one->a.lda, p[1]);
+}
+
+const oa_lapack_family oa_lapack_getrf_family = {.plan = plan_getrf, .make = make_getrf};
+
+static int plan_getrs(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (!is_trans(a->trans) || a->n < 1 || a->nrhs < 1) return OA_REFUSED_INVALID;
+  call->k = a->nrhs;
+  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_IN);
+  vector(one, "ipiv", a->ipiv, a->n, OA_IN, integers_of(one));
+  matrix(one, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
+  cost(call, 2 * (double)a->n * (double)a->n * (double)a->nrhs, 0.5, a->n, 0.5);
+  return OA_LAPACK_GOES;
+}
+
+static int make_getrs(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  return oa_lapack_getrs(l, a->trans, a->n, a->nrhs, p[0], a->lda, p[1], p[2], a->ldb);
+}
+
+const oa_lapack_family oa_lapack_getrs_family = {.plan = plan_getrs, .make = make_getrs, .is_plain = has_factors};
+
+static int plan_gesv(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (a->n < 1 || a->nrhs < 1) return OA_REFUSED_INVALID;
+  call->k = a->nrhs;
+  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
+  vector(one, "ipiv", a->ipiv, a->n, OA_OUT, integers_of(one));
+  matrix(one, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
+  const double solving = 2 * (double)a->n * (double)a->n * (double)a->nrhs;
+  cost(call, elimination(a->n, a->n) + solving, 2.5, a->n, 0.5);
+  return OA_LAPACK_GOES;
+}
+
+static int make_gesv(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  OA_TRY(oa_lapack_getrf(l, a->n, a->n, p[0], a->lda, p[1]));
+  return oa_lapack_getrs(l, 'N', a->n, a->nrhs, p[0], a->lda, p[1], p[2], a->ldb);
+}
+
+const oa_lapack_family oa_lapack_gesv_family = {.plan = plan_gesv, .make = make_gesv};
+
+static int plan_getri(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (a->n < 1 || a->lwork < a->n) return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
+  vector(one, "ipiv", a->ipiv, a->n, OA_IN, integers_of(one));
+  cost(call, 4 * cube(a->n) / 3, 1, a->n, 0.4);
+  return OA_LAPACK_GOES;
+}
+
+/* cuSOLVER lacks getri: the inverse solves A X = I. */
+static int make_getri(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  oa_any *X;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, a->n, a->n, &X));
+  OA_TRY(oa_lapack_identity(l, a->n, X));
+  OA_TRY(oa_lapack_getrs(l, 'N', a->n, a->n, p[0], a->lda, p[1], X, a->n));
+  return oa_lapack_copy(l, a->n, a->n, X, a->n, p[0], a->lda);
+}
+
+const oa_lapack_family oa_lapack_getri_family = {.plan = plan_getri, .make = make_getri, .is_plain = has_factors};
+
+/* -- QR -- */
+
+static int plan_geqrf(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (a->m < 1 || a->n < 1 || a->lwork < a->n) return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
+  vector(one, "tau", a->tau, less(a->m, a->n), OA_OUT, 0);
+  cost(call, 2 * elimination(a->m, a->n), 4, less(a->m, a->n), 0.3);
+  return OA_LAPACK_GOES;
+}
+
+static int make_geqrf(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  return oa_lapack_geqrf(l, one->a.m, one->a.n, p[0], one->a.lda, p[1]);
+}
+
+const oa_lapack_family oa_lapack_geqrf_family = {.plan = plan_geqrf, .make = make_geqrf};
+
+static int plan_orgqr(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (a->k < 1 || a->n < a->k || a->m < a->n || a->lwork < a->n) return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
+  vector(one, "tau", a->tau, a->k, OA_IN, 0);
+  const double m = (double)a->m, n = (double)a->n, k = (double)a->k;
+  cost(call, 4 * m * n * k - 2 * (m + n) * k * k + 4 * k * k * k / 3, 2, a->k, 0.3);
+  return OA_LAPACK_GOES;
+}
+
+static int make_orgqr(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  return oa_lapack_orgqr(l, one->a.m, one->a.n, one->a.k, p[0], one->a.lda, p[1]);
+}
+
+const oa_lapack_family oa_lapack_orgqr_family = {.plan = plan_orgqr, .make = make_orgqr};
+
+static int plan_ormqr(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  const bool left = a->side == 'L';
+  const int64_t order = left ? a->m : a->n;
+  if ((!left && a->side != 'R') || !is_trans_of_q(one, a->trans) || a->m < 1 || a->n < 1 || a->k < 1 || a->k > order ||
+      a->lwork < (left ? a->n : a->m))
+    return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, order, a->k, a->lda, OA_IN);
+  vector(one, "tau", a->tau, a->k, OA_IN, 0);
+  matrix(one, "C", a->c, a->m, a->n, a->ldc, OA_INOUT);
+  const double others = (double)(left ? a->n : a->m), k = (double)a->k;
+  cost(call, 2 * others * k * (2 * (double)order - k), 2, a->k, 0.3);
+  return OA_LAPACK_GOES;
+}
+
+static int make_ormqr(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  return oa_lapack_ormqr(l, a->side, a->trans, a->m, a->n, a->k, p[0], a->lda, p[1], p[2], a->ldc);
+}
+
+const oa_lapack_family oa_lapack_ormqr_family = {.plan = plan_ormqr, .make = make_ormqr};
+
+/* -- eigenvalues: the signs of vectors are arbitrary, as in LAPACK -- */
+
+static void cost_eigenvalues(oa_program_call *call, int64_t n, bool vectors) {
+  cost(call, (vectors ? 6 : 4.0 / 3) * cube(n), vectors ? 10 : 6, n, 0.1);
+}
+
+static int plan_syevd(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  const int64_t n = a->n;
+  const bool vectors = a->jobz == 'V';
+  if ((!vectors && a->jobz != 'N') || !is_uplo(a->uplo) || n < 1) return OA_REFUSED_INVALID;
+  const int64_t work =
+      one->is_complex ? (vectors ? 2 * n + n * n : n + 1) : (vectors ? 1 + 6 * n + 2 * n * n : 2 * n + 1);
+  if (n > 1 && (a->lwork < work || a->liwork < (vectors ? 3 + 5 * n : 1) ||
+                (one->is_complex && a->lrwork < (vectors ? 1 + 5 * n + 2 * n * n : n))))
+    return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, n, n, a->lda, vectors ? OA_INOUT : OA_SCRATCH);
+  vector(one, "w", a->w, n, OA_OUT, one->real);
+  cost_eigenvalues(call, n, vectors);
+  return OA_LAPACK_GOES;
+}
+
+static int make_syevd(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  return oa_lapack_syevd(l, one->a.jobz, one->a.uplo, one->a.n, p[0], one->a.lda, p[1]);
+}
+
+const oa_lapack_family oa_lapack_syevd_family = {.plan = plan_syevd, .make = make_syevd, .scales = true};
+
+/* Only all eigenvalues go: the CPU computes a range of them. */
+static int plan_syevr(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  const int64_t n = a->n;
+  const bool vectors = a->jobz == 'V', all = a->range == 'A' || (a->range == 'I' && a->il == 1 && a->iu == n);
+  if ((!vectors && a->jobz != 'N') || !is_uplo(a->uplo) || n < 1) return OA_REFUSED_INVALID;
+  if (!all) return a->range == 'I' || a->range == 'V' ? OA_REFUSED_VARIANT : OA_REFUSED_INVALID;
+  if (n > 1 &&
+      (a->lwork < (one->is_complex ? 2 : 26) * n || a->liwork < 10 * n || (one->is_complex && a->lrwork < 24 * n)))
+    return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, n, n, a->lda, OA_SCRATCH);
+  vector(one, "w", a->w, n, OA_OUT, one->real);
+  if (vectors) matrix(one, "Z", a->z, n, n, a->ldz, OA_OUT);
+  cost_eigenvalues(call, n, vectors);
+  return OA_LAPACK_GOES;
+}
+
+static int make_syevr(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  OA_TRY(oa_lapack_syevd(l, a->jobz, a->uplo, a->n, p[0], a->lda, p[1]));
+  return a->jobz == 'V' ? oa_lapack_copy(l, a->n, a->n, p[0], a->lda, p[2], a->ldz) : OA_OK;
+}
+
+/* Each vector may have nonzero numbers anywhere. */
+static void finish_syevr(const oa_lapack_call *one) {
+  const arguments *a = &one->a;
+  oa_lapack_set_integer(a, a->found, 0, a->n);
+  for (int64_t i = 0; i < a->n && a->jobz == 'V'; i++) {
+    oa_lapack_set_integer(a, a->isuppz, 2 * i, 1);
+    oa_lapack_set_integer(a, a->isuppz, 2 * i + 1, a->n);
+  }
+}
+
+const oa_lapack_family oa_lapack_syevr_family = {
+    .plan = plan_syevr, .make = make_syevr, .finish = finish_syevr, .scales = true};
+
+/* -- singular values -- */
+
+static void cost_singular_values(oa_program_call *call, int64_t m, int64_t n, bool vectors) {
+  const double k = (double)less(m, n);
+  const double reduction = 4 * (double)m * (double)n * k;
+  cost(call, vectors ? reduction + 12 * k * k * k : reduction, vectors ? 110 : 40, less(m, n), 0.1);
+}
+
+static int plan_gesdd(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  const int64_t k = less(a->m, a->n);
+  if (a->jobz == 'O') return OA_REFUSED_VARIANT; /* vectors in A */
+  const bool all = a->jobz == 'A', vectors = all || a->jobz == 'S';
+  /* LAPACK's own least sizes depend on the shape: its possible refusals of a workspace are not counted here. */
+  if ((!vectors && a->jobz != 'N') || k < 1 || a->lwork < k) return OA_REFUSED_INVALID;
+  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
+  vector(one, "s", a->s, k, OA_OUT, one->real);
+  if (vectors) {
+    matrix(one, "U", a->u, a->m, all ? a->m : k, a->ldu, OA_OUT);
+    matrix(one, "VT", a->vt, all ? a->n : k, a->n, a->ldvt, OA_OUT);
+  }
+  cost_singular_values(call, a->m, a->n, vectors);
+  return OA_LAPACK_GOES;
+}
+
+static int make_gesdd(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  return oa_lapack_gesvd(l, a->jobz, a->m, a->n, p[0], a->lda, p[1], p[2], a->ldu, p[3], a->ldvt);
+}
+
+const oa_lapack_family oa_lapack_gesdd_family = {.plan = plan_gesdd, .make = make_gesdd, .scales = true};
+
+/* -- least squares, by QR and the singular values of R, as in LAPACK if m is large -- */
+
+static int plan_gelsd(oa_lapack_call *one, oa_program_call *call) {
+  const arguments *a = &one->a;
+  if (a->m < 1 || a->n < 1 || a->nrhs < 1 || a->lwork < a->n) return OA_REFUSED_INVALID;
+  if (a->m < a->n) return OA_REFUSED_VARIANT;
+  call->k = a->nrhs;
+  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
+  matrix(one, "B", a->b, a->m, a->nrhs, a->ldb, OA_INOUT);
+  vector(one, "s", a->s, a->n, OA_OUT, one->real);
+  cost_singular_values(call, a->n, a->n, true);
+  call->operations += 2 * elimination(a->m, a->n) + 4 * (double)a->m * (double)a->n * (double)a->nrhs;
+  return OA_LAPACK_GOES;
+}
+
+static double real_at(const oa_lapack_call *one, const void *array, int64_t at) {
+  return one->real == OA_F32 ? (double)((const float *)array)[at] : ((const double *)array)[at];
+}
+
+/* Divides row i of C (n x nrhs, in C's order) by the i-th singular value, or sets it to zero beyond the rank. */
+static void divide(oa_lapack_call *one, const void *s, void *C, int64_t n, int64_t nrhs) {
+  const bool single = one->real == OA_F32;
+  double least = real_at(one, one->a.rcond, 0);
+  if (!(least > 0 && least < 1)) least = (single ? (double)FLT_EPSILON : DBL_EPSILON) / 2;
+  least *= real_at(one, s, 0);
+  const int64_t numbers = nrhs * (one->is_complex ? 2 : 1);
+  one->rank = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const double value = real_at(one, s, i);
+    const bool counts = value > least;
+    one->rank += counts;
+    for (int64_t j = i * numbers; j < (i + 1) * numbers; j++) {
+      if (single)
+        ((float *)C)[j] = counts ? ((float *)C)[j] / (float)value : 0;
+      else
+        ((double *)C)[j] = counts ? ((double *)C)[j] / value : 0;
+    }
+  }
+}
+
+/* Solves R x = c for the least norm, R = U s VT: x = V c' with c' = U^H c over s. B has c, and then x, on top. */
+static int solve_by_values(oa_lapack *l, oa_lapack_call *one, oa_any *U, oa_any *VT, oa_any *s, oa_any *B) {
+  const int64_t n = one->a.n, nrhs = one->a.nrhs, itemsize = oa_itemsize(l->dtype), real = oa_itemsize(l->real);
+  const char conjugate = one->is_complex ? 'C' : 'T';
+  oa_any *C;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, nrhs, &C));
+  OA_TRY(oa_lapack_multiply(l, conjugate, n, nrhs, n, U, n, B, one->a.ldb, C, n));
+  void *values = malloc((size_t)(n * real)), *numbers = malloc((size_t)(n * nrhs * itemsize));
+  const int64_t shape[2] = {n, nrhs}, strides[2] = {itemsize, itemsize * n};
+  int status = values && numbers ? OA_OK : OA_ERROR_MEMORY;
+  if (!status) status = oa_pointer_read(s, values, 1, &n, &real);
+  if (!status) status = oa_pointer_read(C, numbers, 2, shape, strides);
+  if (!status) {
+    divide(one, values, numbers, n, nrhs);
+    status = oa_pointer_assign(C, numbers, 2, shape, strides);
+  }
+  free(values);
+  free(numbers);
+  return status ? status : oa_lapack_multiply(l, conjugate, n, nrhs, n, VT, n, C, n, B, one->a.ldb);
+}
+
+static int make_gelsd(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
+  const arguments *a = &one->a;
+  const int64_t n = a->n;
+  oa_any *tau, *R, *U, *VT;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, 1, &tau));
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, n, &R));
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, n, &U));
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, n, &VT));
+  OA_TRY(oa_lapack_geqrf(l, a->m, n, p[0], a->lda, tau));
+  const char conjugate = one->is_complex ? 'C' : 'T';
+  OA_TRY(oa_lapack_ormqr(l, 'L', conjugate, a->m, a->nrhs, n, p[0], a->lda, tau, p[1], a->ldb));
+  OA_TRY(oa_lapack_upper(l, n, p[0], a->lda, R));
+  OA_TRY(oa_lapack_gesvd(l, 'S', n, n, R, n, p[2], U, n, VT, n));
+  return solve_by_values(l, one, U, VT, p[2], p[1]);
+}
+
+static void finish_gelsd(const oa_lapack_call *one) { oa_lapack_set_integer(&one->a, one->a.rank, 0, one->rank); }
+
+const oa_lapack_family oa_lapack_gelsd_family = {
+    .plan = plan_gelsd, .make = make_gelsd, .finish = finish_gelsd, .scales = true};

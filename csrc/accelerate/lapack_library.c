@@ -1,0 +1,339 @@
+#include "accelerate/lapack_library.h"
+
+#include "accelerate/program_call.h"
+#include "base/error.h"
+#include "base/sized.h"
+#include "offload_args/routine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_VALUES = 24, BLOCK = 64 /* the most columns that LAPACK works on at once */ };
+
+/* -- calls -- */
+
+/* Makes a call of a routine by its name, and returns its last value. format: i an enum or a size, p a pointer, 1 and 0
+ * these numbers in the call's dtype, R a returned result. */
+static int run(const oa_lapack *l, const char *library, const char *name, oa_value *result, const char *format,
+               va_list given) {
+  const oa_routine *routine = oa_routine_find(library, name);
+  if (!routine) return OA_ERROR_LIBRARY;
+  oa_value values[MOST_VALUES];
+  memset(values, 0, sizeof values);
+  int count = 0;
+  for (const char *at = format; *at && count < MOST_VALUES; at++, count++) {
+    oa_value *value = &values[count];
+    if (*at == 'i') value->integer = va_arg(given, int64_t);
+    if (*at == 'p') value->pointer = va_arg(given, const void *);
+    if (*at != '1') continue;
+    if (l->real == OA_F32)
+      value->single_parts[0] = 1;
+    else
+      value->parts[0] = 1;
+  }
+  if (count != routine->count)
+    return oa_fail(OA_ERROR_LIBRARY, "accelerate: %s has %d values, and not %d", routine->function, routine->count,
+                   count);
+  const int status = routine->run(routine, values, 0);
+  if (result) *result = values[count - 1];
+  return status;
+}
+
+static void spell(const oa_lapack *l, char *name, size_t size, const char *base) {
+  const bool is_real = l->letter == 's' || l->letter == 'd';
+  /* Complex routines have other names if a real matrix is symmetric or orthogonal. */
+  if (!is_real && strncmp(base, "or", 2) == 0)
+    snprintf(name, size, "%cun%s", l->letter, base + 2);
+  else if (!is_real && strncmp(base, "sy", 2) == 0)
+    snprintf(name, size, "%che%s", l->letter, base + 2);
+  else
+    snprintf(name, size, "%c%s", l->letter, base);
+}
+
+/* Makes a LAPACKE call: the format begins after matrix_layout, and ends before info. */
+static int lapacke(const oa_lapack *l, const char *base, const char *format, ...) {
+  char name[16], all[MOST_VALUES + 1];
+  oa_value info = {0};
+  spell(l, name, sizeof name, base);
+  snprintf(all, sizeof all, "%sR", format);
+  va_list given;
+  va_start(given, format);
+  const int status = run(l, "lapacke", name, &info, all, given);
+  va_end(given);
+  return status ? status : info.integer ? OA_CALL_ODD : OA_OK;
+}
+
+/* Makes a cuSOLVER call: the format ends with the p of info. */
+static int cusolver(const oa_lapack *l, const char *base, const char *format, ...) {
+  char name[16];
+  spell(l, name, sizeof name, base);
+  if (base[0] == 'x') snprintf(name, sizeof name, "%s", base);
+  va_list given;
+  va_start(given, format);
+  const int status = run(l, "cusolver", name, NULL, format, given);
+  va_end(given);
+  if (status) return status;
+  int32_t info = -1;
+  OA_TRY(oa_pointer_read(l->info, &info, 1, (const int64_t[]){1}, (const int64_t[]){sizeof info}));
+  return info ? OA_CALL_ODD : OA_OK;
+}
+
+static int blas(const oa_lapack *l, const char *name, oa_value *result, const char *format, ...) {
+  va_list given;
+  va_start(given, format);
+  const int status = run(l, l->gpu ? "cublas" : "cblas", name, result, format, given);
+  va_end(given);
+  return status;
+}
+
+/* -- letters as the libraries' constants -- */
+
+#define N(number) ((int64_t)(number))
+static int64_t fill(const oa_lapack *l, char uplo) { return l->gpu ? uplo == 'U' : uplo; }
+static int64_t operation(const oa_lapack *l, char trans) {
+  return l->gpu ? (trans == 'N' ? 0 : trans == 'T' ? 1 : 2) : trans;
+}
+static int64_t side_of(const oa_lapack *l, char side) { return l->gpu ? side == 'R' : side; }
+static int64_t diagonal(const oa_lapack *l, char diag) { return l->gpu ? diag == 'U' : diag; }
+static int64_t cblas_operation(char trans) { return trans == 'N' ? 111 : trans == 'T' ? 112 : 113; }
+enum { COLUMNS = 102 };
+
+/* -- beginning and end -- */
+
+int oa_lapack_scratch(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any **made) {
+  if (l->region_count == OA_LAPACK_SCRATCHES)
+    return oa_fail(OA_ERROR_ARGUMENT, "accelerate: a call needs more scratch memory than is planned");
+  const int64_t itemsize = oa_itemsize(dtype), shape[2] = {rows, columns}, strides[2] = {itemsize, itemsize * rows};
+  oa_array array = {
+      .shape = shape, .strides = strides, .name = "scratch", .ndim = 2, .dtype = dtype, .direction = OA_SCRATCH};
+  OA_TRY(oa_region_enter(l->device, NULL, &array, 1, &l->regions[l->region_count]));
+  l->region_count++;
+  *made = array.handle;
+  return OA_OK;
+}
+
+int oa_lapack_begin(oa_lapack *l, int device, int dtype) {
+  *l = (oa_lapack){.device = device, .dtype = dtype};
+  l->letter = dtype == OA_F32 ? 's' : dtype == OA_F64 ? 'd' : dtype == OA_C64 ? 'c' : 'z';
+  l->real = dtype == OA_F32 || dtype == OA_C64 ? OA_F32 : OA_F64;
+  oa_device_info info = OA_SIZED(oa_device_info);
+  OA_TRY(oa_device_get_info(device, &info));
+  l->gpu = !(info.flags & OA_DEVICE_HOST_CALLS);
+  if (!l->gpu) return OA_OK;
+  if (strcmp(info.backend, "cuda") != 0)
+    return oa_fail(OA_ERROR_LIBRARY, "accelerate: this build has no LAPACK for %s", info.name);
+  return oa_lapack_scratch(l, OA_I32, 1, 1, &l->info);
+}
+
+int oa_lapack_end(oa_lapack *l) {
+  int first = OA_OK;
+  while (l->region_count) {
+    oa_region *region = l->regions[--l->region_count];
+    const int finished = oa_region_finish(region, OA_DISCARD, NULL), waited = oa_region_wait(region);
+    if (!first) first = finished ? finished : waited;
+  }
+  return first;
+}
+
+int oa_lapack_open(int device) {
+  oa_lapack l;
+  oa_any *A;
+  int status = oa_lapack_begin(&l, device, OA_F64);
+  if (!status) status = oa_lapack_scratch(&l, OA_F64, 2, 2, &A);
+  if (!status) status = oa_lapack_identity(&l, 2, A);
+  if (!status) status = oa_lapack_potrf(&l, 'L', 2, A, 2);
+  double sum = 0;
+  if (!status) status = oa_lapack_sum(&l, OA_F64, 2, 2, A, 2, &sum);
+  const int ended = oa_lapack_end(&l);
+  if (!status && !(sum == 2)) status = oa_fail(OA_ERROR_LIBRARY, "accelerate: LAPACK of the device is wrong");
+  return status ? status : ended;
+}
+
+/* -- steps by LAPACK -- */
+
+int oa_lapack_potrf(oa_lapack *l, char uplo, int64_t n, oa_any *A, int64_t lda) {
+  if (l->gpu) return cusolver(l, "potrf", "iipip", fill(l, uplo), n, A, lda, l->info);
+  return lapacke(l, "potrf", "iiipi", N(COLUMNS), fill(l, uplo), n, A, lda);
+}
+
+int oa_lapack_potri(oa_lapack *l, char uplo, int64_t n, oa_any *A, int64_t lda) {
+  if (l->gpu) return cusolver(l, "potri", "iipip", fill(l, uplo), n, A, lda, l->info);
+  return lapacke(l, "potri", "iiipi", N(COLUMNS), fill(l, uplo), n, A, lda);
+}
+
+int oa_lapack_potrs(oa_lapack *l, char uplo, int64_t n, int64_t nrhs, oa_any *A, int64_t lda, oa_any *B, int64_t ldb) {
+  if (l->gpu) return cusolver(l, "potrs", "iiipipip", fill(l, uplo), n, nrhs, A, lda, B, ldb, l->info);
+  return lapacke(l, "potrs", "iiiipipi", N(COLUMNS), fill(l, uplo), n, nrhs, A, lda, B, ldb);
+}
+
+int oa_lapack_trtri(oa_lapack *l, char uplo, char diag, int64_t n, oa_any *A, int64_t lda) {
+  const int64_t type = (l->real == OA_F64) + (l->dtype != l->real ? 4 : 0); /* CUDA_R_32F and so on */
+  if (l->gpu) return cusolver(l, "xtrtri", "iiiipip", fill(l, uplo), diagonal(l, diag), n, type, A, lda, l->info);
+  return lapacke(l, "trtri", "iiiipi", N(COLUMNS), fill(l, uplo), diagonal(l, diag), n, A, lda);
+}
+
+int oa_lapack_getrf(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *ipiv) {
+  if (l->gpu) return cusolver(l, "getrf", "iipipp", m, n, A, lda, ipiv, l->info);
+  return lapacke(l, "getrf", "iiipip", N(COLUMNS), m, n, A, lda, ipiv);
+}
+
+int oa_lapack_getrs(oa_lapack *l, char trans, int64_t n, int64_t nrhs, oa_any *A, int64_t lda, oa_any *ipiv, oa_any *B,
+                    int64_t ldb) {
+  if (l->gpu) return cusolver(l, "getrs", "iiipippip", operation(l, trans), n, nrhs, A, lda, ipiv, B, ldb, l->info);
+  return lapacke(l, "getrs", "iiiipippi", N(COLUMNS), operation(l, trans), n, nrhs, A, lda, ipiv, B, ldb);
+}
+
+int oa_lapack_geqrf(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *tau) {
+  if (l->gpu) return cusolver(l, "geqrf", "iipipp", m, n, A, lda, tau, l->info);
+  oa_any *work;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, BLOCK, &work));
+  return lapacke(l, "geqrf", "iiipippi", N(COLUMNS), m, n, A, lda, tau, work, n * BLOCK);
+}
+
+int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda,
+                    oa_any *tau, oa_any *C, int64_t ldc) {
+  const int64_t from = side_of(l, side), op = operation(l, trans);
+  if (l->gpu) return cusolver(l, "ormqr", "iiiiipippip", from, op, m, n, k, A, lda, tau, C, ldc, l->info);
+  const int64_t size = ((side == 'L' ? n : m) + BLOCK + 1) * BLOCK; /* and triangles beside it */
+  oa_any *work;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, size, 1, &work));
+  return lapacke(l, "ormqr", "iiiiiipippipi", N(COLUMNS), from, op, m, n, k, A, lda, tau, C, ldc, work, size);
+}
+
+int oa_lapack_orgqr(oa_lapack *l, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *tau) {
+  if (l->gpu) return cusolver(l, "orgqr", "iiipipp", m, n, k, A, lda, tau, l->info);
+  oa_any *work;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, n, BLOCK, &work));
+  return lapacke(l, "orgqr", "iiiipippi", N(COLUMNS), m, n, k, A, lda, tau, work, n * BLOCK);
+}
+
+int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, int64_t lda, oa_any *w) {
+  const bool vectors = jobz == 'V';
+  if (l->gpu) return cusolver(l, "syevd", "iiipipp", N(vectors), fill(l, uplo), n, A, lda, w, l->info);
+  const int64_t blocks = n * (BLOCK + 2), integers = vectors ? 3 + 5 * n : 1;
+  oa_any *work, *rwork, *iwork;
+  OA_TRY(oa_lapack_scratch(l, OA_I32, integers, 1, &iwork));
+  if (l->dtype == l->real) {
+    const int64_t size = 1 + blocks + (vectors ? 6 * n + 2 * n * n : 2 * n);
+    OA_TRY(oa_lapack_scratch(l, l->dtype, size, 1, &work));
+    return lapacke(l, "syevd", "iiiipippipi", N(COLUMNS), N(jobz), fill(l, uplo), n, A, lda, w, work, size, iwork,
+                   integers);
+  }
+  const int64_t size = 1 + blocks + (vectors ? n * n : 0), reals = vectors ? 1 + 5 * n + 2 * n * n : n;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, size, 1, &work));
+  OA_TRY(oa_lapack_scratch(l, l->real, reals, 1, &rwork));
+  return lapacke(l, "syevd", "iiiipippipipi", N(COLUMNS), N(jobz), fill(l, uplo), n, A, lda, w, work, size, rwork,
+                 reals, iwork, integers);
+}
+
+/* Computes C (m x n) = the conjugate transpose of A, on a GPU. */
+static int transpose(const oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *C, int64_t ldc) {
+  char name[16];
+  spell(l, name, sizeof name, "geam");
+  return blas(l, name, NULL, "iiii1pi0pipi", N(2), N(2), m, n, A, lda, A, lda, C, ldc);
+}
+
+int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,
+                    int64_t ldu, oa_any *VT, int64_t ldvt) {
+  static const char form[] = "iiiipippipip";
+  if (job == 'N') { /* without vectors, U and VT are not touched */
+    U = VT = A;
+    ldu = lda > m ? lda : m;
+    ldvt = lda > n ? lda : n;
+  }
+  const int64_t less = m < n ? m : n;
+  if (l->gpu && m >= n) return cusolver(l, "gesvd", form, N(job), N(job), m, n, A, lda, s, U, ldu, VT, ldvt, l->info);
+  if (l->gpu) { /* it takes only tall matrices: A^H = V S U^H */
+    const int64_t columns = job == 'A' ? n : less;
+    oa_any *tall, *V = NULL, *UH = NULL;
+    OA_TRY(oa_lapack_scratch(l, l->dtype, n, m, &tall));
+    OA_TRY(transpose(l, n, m, A, lda, tall, n));
+    if (job == 'N') return cusolver(l, "gesvd", form, N(job), N(job), n, m, tall, n, s, tall, n, tall, n, l->info);
+    OA_TRY(oa_lapack_scratch(l, l->dtype, n, columns, &V));
+    OA_TRY(oa_lapack_scratch(l, l->dtype, m, m, &UH));
+    OA_TRY(cusolver(l, "gesvd", form, N(job), N(job), n, m, tall, n, s, V, n, UH, m, l->info));
+    OA_TRY(transpose(l, m, m, UH, m, U, ldu));
+    return transpose(l, columns, n, V, n, VT, ldvt);
+  }
+  const int64_t size = less * less + 8 * less + (m + n) * (BLOCK + 1);
+  oa_any *work, *rwork;
+  OA_TRY(oa_lapack_scratch(l, l->dtype, size, 1, &work));
+  if (l->dtype == l->real)
+    return lapacke(l, "gesvd", "iiiiipippipipi", N(COLUMNS), N(job), N(job), m, n, A, lda, s, U, ldu, VT, ldvt, work,
+                   size);
+  OA_TRY(oa_lapack_scratch(l, l->real, 5 * less, 1, &rwork));
+  return lapacke(l, "gesvd", "iiiiipippipipip", N(COLUMNS), N(job), N(job), m, n, A, lda, s, U, ldu, VT, ldvt, work,
+                 size, rwork);
+}
+
+/* -- steps by BLAS and by the core -- */
+
+int oa_lapack_trsm(oa_lapack *l, char uplo, char trans, char diag, int64_t m, int64_t n, oa_any *A, int64_t lda,
+                   oa_any *B, int64_t ldb) {
+  char name[16];
+  spell(l, name, sizeof name, "trsm");
+  if (l->gpu)
+    return blas(l, name, NULL, "iiiiii1pipi", N(0), fill(l, uplo), operation(l, trans), diagonal(l, diag), m, n, A, lda,
+                B, ldb);
+  return blas(l, name, NULL, "iiiiiii1pipi", N(COLUMNS), N(141), N(uplo == 'U' ? 121 : 122), cblas_operation(trans),
+              N(diag == 'U' ? 132 : 131), m, n, A, lda, B, ldb);
+}
+
+int oa_lapack_multiply(oa_lapack *l, char trans, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *B,
+                       int64_t ldb, oa_any *C, int64_t ldc) {
+  char name[16];
+  spell(l, name, sizeof name, "gemm");
+  if (l->gpu) return blas(l, name, NULL, "iiiii1pipi0pi", operation(l, trans), N(0), m, n, k, A, lda, B, ldb, C, ldc);
+  return blas(l, name, NULL, "iiiiii1pipi0pi", N(COLUMNS), cblas_operation(trans), N(111), m, n, k, A, lda, B, ldb, C,
+              ldc);
+}
+
+int oa_lapack_identity(oa_lapack *l, int64_t n, oa_any *A) {
+  static const unsigned char zero[16];
+  const int64_t itemsize = oa_itemsize(l->dtype);
+  const int64_t shape[2] = {n, n}, strides[2] = {itemsize, itemsize * n};
+  OA_TRY(oa_pointer_fill(A, zero, 2, shape, strides));
+  const union {
+    float single[2];
+    double real[2];
+  } one = l->real == OA_F32 ? (typeof(one)){.single = {1}} : (typeof(one)){.real = {1}};
+  const int64_t count[1] = {n}, step[1] = {itemsize * (n + 1)};
+  oa_any *view;
+  OA_TRY(oa_pointer_view(A, 0, 1, count, step, &view));
+  const int status = oa_pointer_fill(view, &one, 1, count, step);
+  oa_pointer_release(view);
+  return status;
+}
+
+int oa_lapack_upper(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any *C) {
+  char name[16];
+  spell(l, name, sizeof name, "trmm");
+  OA_TRY(oa_lapack_identity(l, n, C));
+  if (l->gpu) return blas(l, name, NULL, "iiiiii1pipipi", N(0), N(1), N(0), N(0), n, n, A, lda, C, n, C, n);
+  return blas(l, name, NULL, "iiiiiii1pipi", N(COLUMNS), N(141), N(121), N(111), N(131), n, n, A, lda, C, n);
+}
+
+int oa_lapack_copy(oa_lapack *l, int64_t rows, int64_t columns, oa_any *from, int64_t ld, oa_any *to, int64_t ld_to) {
+  const int64_t itemsize = oa_itemsize(l->dtype), shape[2] = {rows, columns};
+  const int64_t strides[2] = {itemsize, itemsize * ld}, strides_to[2] = {itemsize, itemsize * ld_to};
+  return oa_pointer_copy(to, strides_to, from, strides, 2, shape);
+}
+
+int oa_lapack_sum(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any *A, int64_t ld, double *sum) {
+  const char *name = dtype == OA_F32 ? "sasum" : dtype == OA_F64 ? "dasum" : dtype == OA_C64 ? "scasum" : "dzasum";
+  const int64_t itemsize = oa_itemsize(dtype);
+  const bool dense = rows == ld || columns == 1;
+  *sum = 0;
+  for (int64_t j = 0; j < (dense ? 1 : columns); j++) {
+    oa_value result = {0};
+    const int64_t count[1] = {dense ? rows * columns : rows};
+    oa_any *view;
+    OA_TRY(oa_pointer_view(A, j * ld * itemsize, 1, count, &itemsize, &view));
+    const int status = blas(l, name, &result, "ipiR", count[0], view, N(1));
+    oa_pointer_release(view);
+    OA_TRY(status);
+    *sum += dtype == OA_F32 || dtype == OA_C64 ? (double)result.single : result.real;
+  }
+  return OA_OK;
+}

@@ -1,0 +1,61 @@
+/* LAPACK of a device, for one call of the program: a function for each step, by the vendor's library. Matrices are
+ * stored by columns. Every function returns an oa_status, or OA_CALL_ODD if LAPACK's info is not 0. */
+#ifndef OA_LAPACK_LIBRARY_H
+#define OA_LAPACK_LIBRARY_H
+
+#include "offload_args/core.h"
+
+#include <stdbool.h>
+
+enum { OA_LAPACK_SCRATCHES = 10 };
+
+typedef struct oa_lapack {
+  int device, dtype, real; /* real: the dtype of its real numbers */
+  char letter;             /* s, d, c or z */
+  bool gpu;                /* by cuSOLVER and cuBLAS, otherwise by LAPACKE and CBLAS */
+  oa_region *regions[OA_LAPACK_SCRATCHES];
+  int region_count;
+  oa_any *info; /* where a GPU's library writes LAPACK's info */
+} oa_lapack;
+
+/* Makes the libraries of a device ready: loads them, and makes a small call. */
+int oa_lapack_open(int device);
+/* Begins a call whose arrays are of this dtype. oa_lapack_end frees its scratch memory. */
+int oa_lapack_begin(oa_lapack *l, int device, int dtype);
+int oa_lapack_end(oa_lapack *l);
+/* Takes device memory for a matrix without gaps between columns. */
+int oa_lapack_scratch(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any **made);
+
+/* Letters are LAPACK's: uplo U or L, trans N, T or C, side L or R, diag N or U, jobz N or V, job N, S or A. */
+int oa_lapack_potrf(oa_lapack *l, char uplo, int64_t n, oa_any *A, int64_t lda);
+int oa_lapack_potri(oa_lapack *l, char uplo, int64_t n, oa_any *A, int64_t lda);
+int oa_lapack_potrs(oa_lapack *l, char uplo, int64_t n, int64_t nrhs, oa_any *A, int64_t lda, oa_any *B, int64_t ldb);
+int oa_lapack_trtri(oa_lapack *l, char uplo, char diag, int64_t n, oa_any *A, int64_t lda);
+int oa_lapack_getrf(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *ipiv);
+int oa_lapack_getrs(oa_lapack *l, char trans, int64_t n, int64_t nrhs, oa_any *A, int64_t lda, oa_any *ipiv, oa_any *B,
+                    int64_t ldb);
+int oa_lapack_geqrf(oa_lapack *l, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *tau);
+int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda,
+                    oa_any *tau, oa_any *C, int64_t ldc);
+int oa_lapack_orgqr(oa_lapack *l, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *tau);
+int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, int64_t lda, oa_any *w);
+/* Computes both sets of vectors by one job. Destroys A. */
+int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,
+                    int64_t ldu, oa_any *VT, int64_t ldvt);
+
+/* -- steps by BLAS and by the core -- */
+int oa_lapack_trsm(oa_lapack *l, char uplo, char trans, char diag, int64_t m, int64_t n, oa_any *A, int64_t lda,
+                   oa_any *B, int64_t ldb);
+/* Computes C (m x n) = op(A) B, with the sum over k. */
+int oa_lapack_multiply(oa_lapack *l, char trans, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *B,
+                       int64_t ldb, oa_any *C, int64_t ldc);
+/* Sets C (n x n, without gaps) to the upper triangle of A, and zeros below it. */
+int oa_lapack_upper(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any *C);
+/* Sets A to the identity of order n, without gaps. */
+int oa_lapack_identity(oa_lapack *l, int64_t n, oa_any *A);
+/* Copies from (rows x columns) to `to`. */
+int oa_lapack_copy(oa_lapack *l, int64_t rows, int64_t columns, oa_any *from, int64_t ld, oa_any *to, int64_t ld_to);
+/* Sets *sum to the sum of the absolute values of a matrix: infinite or NaN if an element is. */
+int oa_lapack_sum(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any *A, int64_t ld, double *sum);
+
+#endif

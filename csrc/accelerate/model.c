@@ -1,0 +1,101 @@
+#define _GNU_SOURCE
+#include "accelerate/model.h"
+
+#include <sched.h>
+
+enum { ROUTINES = 256, CLASSES = 64 };
+
+/* Times of calls of one routine whose operations have the same power of two. */
+typedef struct cell {
+  double host;   /* seconds per operation, measured */
+  double device; /* measured seconds divided by predicted seconds */
+  int host_calls, device_calls;
+} cell;
+
+/* Calls whose operands were on the device already have separate cells. */
+static cell cells[ROUTINES][CLASSES][2];
+static oa_accelerate_rates now;
+
+static const double DEVICE_MEMORY = 1e12; /* bytes per second, on the slowest GPUs that pay off */
+
+static int cpus(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+void oa_model_nominal(oa_accelerate_rates *rates) {
+  const double cores = cpus();
+  *rates = (oa_accelerate_rates){.size = sizeof *rates,
+                                 .up = 25e9,
+                                 .down = 20e9,
+                                 .call = 150e-6,
+                                 .device = {2e13, 1e13, 2e13, 1e13},
+                                 .host = {6e10 * cores, 3e10 * cores, 6e10 * cores, 3e10 * cores},
+                                 .host_memory = 2e10 + 5e9 * cores};
+}
+
+void oa_model_set(const oa_accelerate_rates *rates) {
+  const oa_accelerate_rates before = now;
+  now = *rates;
+  for (int i = 0; i < 4; i++) /* the fastest rate so far */
+    if (before.host[i] > now.host[i]) now.host[i] = before.host[i];
+  for (int i = 0; i < ROUTINES * CLASSES * 2; i++) cells[i / 2 / CLASSES][i / 2 % CLASSES][i % 2].device_calls = 0;
+}
+
+static int rate_of(int dtype) { return dtype == OA_F32 ? 0 : dtype == OA_F64 ? 1 : dtype == OA_C64 ? 2 : 3; }
+
+/* Returns the pair of cells of a call: the first one has the CPU's times, and those of calls that sent their
+ * operands. */
+static cell *cells_of(const oa_program_call *call) {
+  int exponent = 0;
+  for (double left = call->operations; left >= 2 && exponent < CLASSES - 1; left /= 2) exponent++;
+  return cells[call->routine->number % ROUTINES][exponent];
+}
+
+static bool is_spared(const oa_program_call *call) { return call->bytes_spared > call->bytes_up; }
+
+static double greater(double a, double b) { return a > b ? a : b; }
+
+void oa_model_predict(oa_program_call *call) {
+  const cell *seen = cells_of(call), *sent = &seen[is_spared(call)];
+  const int rate = rate_of(call->routine->dtype);
+  const double bytes = call->bytes_up + call->bytes_down + call->bytes_spared;
+  call->predicted_host = greater(call->operations / (now.host[rate] * call->host_share), bytes / now.host_memory);
+  if (seen->host_calls) call->predicted_host = seen->host * call->operations;
+  call->predicted_device = now.call + call->bytes_up / now.up + call->bytes_down / now.down + call->steps +
+                           greater(call->operations / (now.device[rate] * call->device_share), bytes / DEVICE_MEMORY);
+  if (sent->device_calls > 1) call->predicted_device *= sent->device;
+}
+
+bool oa_model_needs_host(const oa_program_call *call) {
+  return cells_of(call)->host_calls < 2 && call->predicted_device * 4 > call->predicted_host;
+}
+
+double oa_model_up(void) { return now.up; }
+
+void oa_model_learn(const oa_program_call *call, bool on_device, double seconds) {
+  cell *seen = cells_of(call);
+  const int rate = rate_of(call->routine->dtype);
+  if (on_device) {
+    seen += is_spared(call);
+    /* The first call loads kernels and pins memory. */
+    const double before = seen->device_calls > 1 ? seen->device : 1;
+    const double ratio = seconds / (call->predicted_device / before);
+    if (seen->device_calls == 1) seen->device = ratio;
+    if (seen->device_calls > 1) seen->device += (ratio - seen->device) / 4;
+    seen->device_calls++;
+    return;
+  }
+  /* BLAS starts its threads in the first call. Of the others the fastest counts most: a busy machine is not a slow
+   * one. */
+  const double each = seconds / greater(call->operations, 1);
+  if (seen->host_calls < 2 || each < seen->host)
+    seen->host = each;
+  else
+    seen->host += (each - seen->host) / 8;
+  seen->host_calls++;
+  if (!call->is_lapack && call->operations / seconds > now.host[rate]) now.host[rate] = call->operations / seconds;
+  /* Calls that once seemed slow on the device are tried again later. */
+  for (int i = 0; i < 2; i++)
+    if (seen[i].device_calls > 1 && seen[i].device > 1) seen[i].device += (1 - seen[i].device) / 64;
+}

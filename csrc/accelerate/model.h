@@ -1,0 +1,22 @@
+/* The time of a call on the CPU and on the device: rates, corrected by the measured times of similar calls. Callers
+ * hold the lock of record.h. */
+#ifndef OA_MODEL_H
+#define OA_MODEL_H
+
+#include "accelerate/program_call.h"
+
+/* Fills in rates that are exact for no machine: those of a present GPU, and of this machine's number of CPUs. */
+void oa_model_nominal(oa_accelerate_rates *rates);
+/* Sets the rates of a device. The times of its calls are forgotten; those of the CPU's are not. */
+void oa_model_set(const oa_accelerate_rates *rates);
+/* Predicts both times of a call, for which bytes_up have to go up. */
+void oa_model_predict(oa_program_call *call);
+/* Returns whether the CPU should make a call, so that its time is known: the predictions are near each other, and the
+ * CPU's is only a guess. */
+bool oa_model_needs_host(const oa_program_call *call);
+/* Returns how many bytes go up per second. */
+double oa_model_up(void);
+/* Learns from a call that the CPU made, or the device. */
+void oa_model_learn(const oa_program_call *call, bool on_device, double seconds);
+
+#endif

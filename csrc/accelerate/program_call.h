@@ -1,0 +1,116 @@
+/* A BLAS call of the program, as the generated hooks pass it. Matrices are stored by columns. */
+#ifndef OA_PROGRAM_CALL_H
+#define OA_PROGRAM_CALL_H
+
+#include "offload_args/accelerate.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum { OA_HOOK_VARIANTS = 4 }; /* originals of one name that have hooks of their own: NumPy's, SciPy's, MKL's ... */
+enum oa_hook_interface { OA_BY_VALUE, OA_BY_ADDRESS, OA_HOOK_INTERFACES }; /* CBLAS, and Fortran's names */
+enum { OA_HOOK_WIDTHS = 2 };                                               /* integers of 32 and of 64 bits */
+
+/* One routine, and the hooks for it. */
+typedef struct oa_hooked {
+  const char *name;                                       /* "dgemm" */
+  int family;                                             /* its index in oa_hooks.families */
+  int dtype;                                              /* oa_dtype */
+  int number;                                             /* its index in oa_hooks.routines */
+  void *const *hooks[OA_HOOK_INTERFACES][OA_HOOK_WIDTHS]; /* OA_HOOK_VARIANTS each */
+  _Atomic(void *) *originals[OA_HOOK_INTERFACES][OA_HOOK_WIDTHS];
+} oa_hooked;
+
+/* All hooks of this build. */
+typedef struct oa_hook_table {
+  const oa_hooked *routines; /* sorted by name */
+  int count;
+  const char *const *families;                         /* sorted, and ended by NULL */
+  int (*products[2])(int64_t n, oa_any *A, oa_any *C); /* C = A A, n x n, of float32 and float64; NULL: none */
+} oa_hook_table;
+/* Generated. A core that is built without the generated files has none. */
+extern const oa_hook_table oa_hooks __attribute__((weak));
+
+typedef struct oa_program_operand {
+  const char *name;
+  const void *data;
+  int64_t rows, columns, ld;
+  int direction; /* OA_IN, OA_OUT or OA_INOUT; OA_SCRATCH: goes up, and the call leaves nothing of use in it */
+  int dtype;     /* 0: that of the routine */
+} oa_program_operand;
+
+/* One call, as a hook stores it. */
+typedef struct oa_program_call {
+  const oa_hooked *routine;
+  int64_t m, n, k;
+  double operations, bytes_up, bytes_down; /* multiplications and additions */
+  double bytes_spared;                     /* bytes that would go up, but are on the device */
+  double steps;                            /* seconds that the device takes beside: steps that wait for each other */
+  double host_share, device_share;         /* shares of the rate of products that the two reach in this routine */
+  double predicted_host, predicted_device; /* seconds */
+  int64_t begun;                           /* ns */
+  uint64_t serial;
+  int reason; /* oa_accelerate_reason of a call that does not go */
+  int site;   /* its place, if it is known when the call begins; otherwise -1 */
+  bool noted; /* its end has to be noted */
+  bool is_lapack;
+  bool is_odd; /* its time says nothing of others */
+} oa_program_call;
+
+/* Makes the call on the device, with pointers for the operands. Returns an oa_status. */
+typedef int (*oa_program_make)(const void *arguments, oa_any *const *pointers);
+/* Lends the operands to a device, each with more oa_array_flags, makes the call, and brings its results down. Returns
+ * an oa_status, or OA_CALL_ODD: it brought nothing down, as the library has to say what is odd. */
+typedef int (*oa_program_lend)(void *arguments, const oa_program_operand *operands, const int *flags, int count,
+                               int device);
+enum { OA_CALL_ODD = -1 };
+
+#pragma GCC visibility push(hidden)      /* every call reads both: directly, not through this library's own table */
+extern _Atomic int64_t oa_program_least; /* calls with fewer multiplications go to the original at once */
+extern _Atomic int64_t oa_program_small; /* the number of such calls */
+#pragma GCC visibility pop
+
+/* Returns whether a call is too small to be considered. Sizes may be anything. */
+static inline bool oa_program_is_small(int64_t a, int64_t b, int64_t c) {
+  int64_t ab, abc;
+  if (__builtin_mul_overflow(a, b, &ab) || __builtin_mul_overflow(ab, c, &abc)) return false;
+  if (abc >= atomic_load_explicit(&oa_program_least, memory_order_relaxed)) return false;
+  /* not one locked instruction: the time of each call matters more than a lost count */
+  const int64_t count = atomic_load_explicit(&oa_program_small, memory_order_relaxed);
+  atomic_store_explicit(&oa_program_small, count + 1, memory_order_relaxed);
+  return true;
+}
+
+/* Convert the letters of Fortran's arguments to CBLAS's constants; 0: none. */
+static inline int oa_letter_operation(const char *at) {
+  const int letter = *at & ~32;
+  return letter == 'N' ? 111 : letter == 'T' ? 112 : letter == 'C' ? 113 : 0;
+}
+static inline int oa_letter_fill(const char *at) {
+  const int letter = *at & ~32;
+  return letter == 'U' ? 121 : letter == 'L' ? 122 : 0;
+}
+static inline int oa_letter_diagonal(const char *at) {
+  const int letter = *at & ~32;
+  return letter == 'N' ? 131 : letter == 'U' ? 132 : 0;
+}
+static inline int oa_letter_side(const char *at) {
+  const int letter = *at & ~32;
+  return letter == 'L' ? 141 : letter == 'R' ? 142 : 0;
+}
+
+/* Leaves the region of a call that has this status: results come down if it is OA_OK. Returns OA_OK once they are in
+ * the program's arrays, whatever fails after that, as the CPU can't make the call again then. */
+int oa_program_leave(oa_region *region, int status);
+
+/* Makes the call on the device and returns true; or returns false and changes nothing: then the original makes it, and
+ * oa_program_by_host follows. valid: its enums are right. Floating-point flags and errno are preserved. */
+bool oa_program_try(oa_program_call *call, const void *arguments, oa_program_make make, bool valid,
+                    const oa_program_operand *operands, int count);
+/* The same for a routine of LAPACK, whose call has its steps and shares. refused: why it can't go, or -1. */
+bool oa_program_try_lapack(oa_program_call *call, void *arguments, oa_program_lend lend, int refused,
+                           const oa_program_operand *operands, int count);
+/* Notes that the original has made the call. */
+void oa_program_by_host(oa_program_call *call);
+
+#endif

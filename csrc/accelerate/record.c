@@ -1,0 +1,235 @@
+#include "accelerate/record.h"
+
+#include "accelerate/hooks.h"
+#include "base/error.h"
+#include "base/sized.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { ROWS = 4096, UNDER_WAY = 64, CLASSES = 8 };
+
+typedef struct under_way {
+  uint64_t serial, thread; /* serial 0: the entry is free */
+  int site;
+  bool asked;
+} under_way;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static atomic_bool child;
+static oa_accelerate_row rows[ROWS];
+static int row_count;
+static int places[2 * ROWS]; /* a hash table: numbers of rows, from 1 */
+static under_way calls[UNDER_WAY];
+static uint64_t serials;
+static int open_waits;
+static bool device_asked, device_told, lapack_told;
+static int lapack_asked = -1;
+static _Atomic(int (*)(int)) finder;
+
+void oa_record_lock(void) { pthread_mutex_lock(&mutex); }
+void oa_record_unlock(void) { pthread_mutex_unlock(&mutex); }
+static void note_child(void) { atomic_store(&child, true); }
+void oa_record_watch_forks(void) {
+  static atomic_bool done;
+  if (!atomic_exchange(&done, true)) pthread_atfork(NULL, NULL, note_child);
+}
+bool oa_record_is_child(void) { return atomic_load_explicit(&child, memory_order_relaxed); }
+
+/* -- calls under way -- */
+
+void oa_record_begin(oa_program_call *call, bool wants_site, bool may_wait) {
+  call->serial = ++serials;
+  call->site = -1;
+  if (!wants_site) return;
+  int (*find)(int) = atomic_load(&finder);
+  int site = -1;
+  if (find) { /* unless it may wait, it takes the lock of Python only if this thread has it already */
+    oa_record_unlock();
+    site = find(may_wait);
+    oa_record_lock();
+  }
+  call->site = site;
+  for (int i = 0; i < UNDER_WAY; i++) {
+    if (calls[i].serial) continue;
+    calls[i] = (under_way){call->serial, (uint64_t)pthread_self(), site, site >= 0 || may_wait};
+    if (!calls[i].asked) pthread_cond_broadcast(&changed);
+    return;
+  }
+}
+
+static int end_under_way(uint64_t serial) {
+  for (int i = 0; i < UNDER_WAY; i++) {
+    if (calls[i].serial != serial) continue;
+    calls[i].serial = 0;
+    return calls[i].site;
+  }
+  return -1;
+}
+
+int oa_accelerate_set_site(uint64_t serial, int site) {
+  if (oa_record_is_child()) return OA_OK;
+  oa_record_lock();
+  for (int i = 0; i < UNDER_WAY; i++)
+    if (calls[i].serial == serial) calls[i].site = site;
+  oa_record_unlock();
+  return OA_OK;
+}
+
+int oa_accelerate_set_finder(int (*function)(int may_wait)) {
+  atomic_store(&finder, function);
+  return OA_OK;
+}
+
+/* -- events -- */
+
+void oa_record_ask_device(void) {
+  if (device_asked) return;
+  device_asked = true;
+  pthread_cond_broadcast(&changed);
+}
+
+void oa_record_ask_lapack(int device) {
+  if (lapack_asked == device) return;
+  lapack_asked = device;
+  lapack_told = false;
+  pthread_cond_broadcast(&changed);
+}
+
+void oa_record_open(void) {
+  open_waits = 1;
+  device_asked = device_told = lapack_told = false;
+  lapack_asked = -1;
+}
+
+void oa_record_close(void) {
+  open_waits = 0;
+  pthread_cond_broadcast(&changed);
+}
+
+int oa_accelerate_wait(oa_accelerate_asked *asked, int *event) {
+  if (!asked || !event || asked->size != sizeof *asked)
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_accelerate_wait: asked and event must not be NULL, and asked->size %zu",
+                   sizeof *asked);
+  *event = OA_EVENT_NONE;
+  oa_record_lock();
+  while (*event == OA_EVENT_NONE) {
+    if (!open_waits) {
+      *event = OA_EVENT_STOPPED;
+    } else if (device_asked && !device_told) {
+      device_told = true;
+      *event = OA_EVENT_DEVICE;
+    } else if (lapack_asked >= 0 && !lapack_told) {
+      lapack_told = true;
+      *event = OA_EVENT_LAPACK;
+    }
+    for (int i = 0; i < UNDER_WAY && *event == OA_EVENT_NONE; i++) {
+      if (!calls[i].serial || calls[i].asked) continue;
+      calls[i].asked = true;
+      asked->thread = calls[i].thread;
+      asked->serial = calls[i].serial;
+      *event = OA_EVENT_SITE;
+    }
+    if (*event == OA_EVENT_NONE) pthread_cond_wait(&changed, &mutex);
+  }
+  oa_record_unlock();
+  return OA_OK;
+}
+
+/* -- rows -- */
+
+static int class_of(int64_t size) {
+  int exponent = 0;
+  while (size > 1) {
+    size /= 2;
+    exponent++;
+  }
+  return exponent;
+}
+
+static bool is_alike(const oa_accelerate_row *row, const oa_program_call *call, int site) {
+  return row->routine == call->routine->name && row->site == site && class_of(row->m) == class_of(call->m) &&
+         class_of(row->n) == class_of(call->n) && class_of(row->k) == class_of(call->k);
+}
+
+/* Returns the row of a call; when no row is left, the last one, which all further calls share. */
+static oa_accelerate_row *row_of(const oa_program_call *call, int site) {
+  const unsigned classes = (unsigned)(class_of(call->m) * 4096 + class_of(call->n) * 64 + class_of(call->k));
+  unsigned at = ((unsigned)call->routine->number * 31 + (unsigned)(site + 1)) * 2654435761u + classes * 40503u;
+  for (at %= 2 * ROWS; places[at]; at = (at + 1) % (2 * ROWS))
+    if (is_alike(&rows[places[at] - 1], call, site)) return &rows[places[at] - 1];
+  if (row_count == ROWS) return &rows[ROWS - 1];
+  places[at] = ++row_count;
+  rows[row_count - 1] =
+      (oa_accelerate_row){.routine = call->routine->name, .m = call->m, .n = call->n, .k = call->k, .site = site};
+  return &rows[row_count - 1];
+}
+
+void oa_record_end(const oa_program_call *call, bool gone, double seconds) {
+  oa_accelerate_row *row = row_of(call, end_under_way(call->serial));
+  row->m = call->m;
+  row->n = call->n;
+  row->k = call->k;
+  row->calls++;
+  if (gone) {
+    row->gone++;
+    row->bytes_up += (int64_t)call->bytes_up;
+    row->bytes_down += (int64_t)call->bytes_down;
+    row->bytes_spared += (int64_t)call->bytes_spared;
+    row->device_seconds += seconds;
+    row->predicted_host += call->predicted_host;
+    return;
+  }
+  row->refused[call->reason]++;
+  row->host_seconds += seconds;
+  const bool was_predicted = call->reason != OA_REFUSED_INVALID && call->reason != OA_REFUSED_OVERLAP && !call->is_odd;
+  if (was_predicted && seconds > call->predicted_device) row->predicted_savings += seconds - call->predicted_device;
+}
+
+/* -- the plan -- */
+
+/* When no row was left, the last one decides for no call. */
+int oa_record_decision(const oa_program_call *call) {
+  const oa_accelerate_row *row = row_of(call, call->site);
+  return is_alike(row, call, call->site) ? row->decision : OA_DECIDED_NOTHING;
+}
+
+int oa_accelerate_plan(const oa_accelerate_row *plan, int count) {
+  if (count < 0 || (count && !plan)) return oa_fail(OA_ERROR_ARGUMENT, "oa_accelerate_plan: rows must not be NULL");
+  if (oa_record_is_child()) return OA_OK;
+  oa_record_lock();
+  for (int i = 0; i < row_count; i++) rows[i].decision = OA_DECIDED_NOTHING;
+  for (int i = 0; i < count; i++) {
+    const oa_hooked *routine = oa_hook_routine(plan[i].routine);
+    if (!routine) continue; /* a routine of another version */
+    const oa_program_call call = {.routine = routine, .m = plan[i].m, .n = plan[i].n, .k = plan[i].k};
+    oa_accelerate_row *row = row_of(&call, plan[i].site);
+    if (is_alike(row, &call, plan[i].site)) row->decision = plan[i].decision;
+  }
+  oa_record_unlock();
+  return OA_OK;
+}
+
+int oa_accelerate_read(oa_accelerate_row *to, int capacity, int *count, int64_t *small) {
+  if (!count || !small || (capacity > 0 && !to))
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_accelerate_read: rows, count and small must not be NULL");
+  *count = 0;
+  *small = atomic_load(&oa_program_small);
+  if (oa_record_is_child()) return OA_OK;
+  oa_record_lock();
+  *count = row_count;
+  if (capacity > 0) memcpy(to, rows, sizeof *rows * (size_t)(capacity < row_count ? capacity : row_count));
+  oa_record_unlock();
+  return OA_OK;
+}
+
+int oa_accelerate_clear(void) {
+  if (oa_record_is_child()) return OA_OK;
+  oa_record_lock();
+  row_count = 0;
+  memset(places, 0, sizeof places);
+  atomic_store(&oa_program_small, 0);
+  oa_record_unlock();
+  return OA_OK;
+}

@@ -1,0 +1,28 @@
+/* The fates of calls: the rows of the report, the calls under way, and the events for a program's own thread. */
+#ifndef OA_RECORD_H
+#define OA_RECORD_H
+
+#include "accelerate/program_call.h"
+
+/* The one lock of rows, calls under way, events and the model. Held for bookkeeping only. */
+void oa_record_lock(void);
+void oa_record_unlock(void);
+/* Notes in a forked child that the lock may be held for ever, so it must not be taken. To be set up once. */
+void oa_record_watch_forks(void);
+bool oa_record_is_child(void);
+
+/* Lists a call as under way, and asks for its place; may_wait: the place is needed before the call is made. Under the
+ * lock, like the functions below; the lock is free for a moment. */
+void oa_record_begin(oa_program_call *call, bool wants_site, bool may_wait);
+/* Returns the plan's decision for a call, an oa_accelerate_decided. */
+int oa_record_decision(const oa_program_call *call);
+/* Adds a call that ended to its row. */
+void oa_record_end(const oa_program_call *call, bool gone, double seconds);
+/* Asks for a device, once; for its LAPACK, once a device. */
+void oa_record_ask_device(void);
+void oa_record_ask_lapack(int device);
+/* Starts and ends what oa_accelerate_wait waits for. */
+void oa_record_open(void);
+void oa_record_close(void);
+
+#endif

@@ -1,0 +1,100 @@
+#include "base/recording.h"
+
+#include "base/lines.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct work {
+  struct work *next;
+  void (*run)(void *);
+  size_t size;
+  _Alignas(max_align_t) unsigned char arguments[];
+} work;
+
+struct oa_recording {
+  atomic_int users;
+  work *first, **last;
+  size_t most; /* bytes of arguments */
+};
+
+oa_recording *oa_recording_new(void) {
+  oa_recording *recording = calloc(1, sizeof *recording);
+  if (!recording) return NULL;
+  atomic_init(&recording->users, 1);
+  recording->last = &recording->first;
+  return recording;
+}
+
+oa_recording *oa_recording_share(oa_recording *recording) {
+  atomic_fetch_add(&recording->users, 1);
+  return recording;
+}
+
+void oa_recording_drop(oa_recording *recording) {
+  if (!recording || atomic_fetch_sub(&recording->users, 1) > 1) return;
+  for (work *w = recording->first, *next; w; w = next) {
+    next = w->next;
+    free(w);
+  }
+  free(recording);
+}
+
+int oa_recording_add(oa_recording *recording, void (*run)(void *), const void *arguments, size_t size) {
+  work *added = size <= PTRDIFF_MAX / 2 ? malloc(sizeof *added + size) : NULL;
+  if (!added) return -1;
+  added->next = NULL;
+  added->run = run;
+  added->size = size;
+  if (size) memcpy(added->arguments, arguments, size);
+  *recording->last = added;
+  recording->last = &added->next;
+  if (size > recording->most) recording->most = size;
+  return 0;
+}
+
+typedef struct copying {
+  void *to;
+  const void *from;
+  size_t to_pitch, from_pitch, width, lines;
+} copying;
+
+static void copy(void *arguments) {
+  const copying *c = arguments;
+  oa_copy_lines(c->to, c->to_pitch, c->from, c->from_pitch, c->width, c->lines);
+}
+
+int oa_recording_add_copy(oa_recording *recording, void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                          size_t width, size_t lines) {
+  const copying arguments = {to, from, to_pitch, from_pitch, width, lines};
+  return oa_recording_add(recording, copy, &arguments, sizeof arguments);
+}
+
+typedef struct filling {
+  void *to;
+  size_t pitch, unit, width, lines;
+  uint32_t value;
+} filling;
+
+static void fill(void *arguments) {
+  const filling *f = arguments;
+  oa_fill_lines(f->to, f->pitch, f->value, f->unit, f->width, f->lines);
+}
+
+int oa_recording_add_fill(oa_recording *recording, void *to, size_t pitch, uint32_t value, size_t unit, size_t width,
+                          size_t lines) {
+  const filling arguments = {to, pitch, unit, width, lines, value};
+  return oa_recording_add(recording, fill, &arguments, sizeof arguments);
+}
+
+int oa_recording_run(const oa_recording *recording) {
+  void *arguments = malloc(recording->most ? recording->most : 1);
+  if (!arguments) return -1;
+  for (const work *w = recording->first; w; w = w->next) {
+    memcpy(arguments, w->arguments, w->size);
+    w->run(arguments);
+  }
+  free(arguments);
+  return 0;
+}

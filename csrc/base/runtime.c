@@ -1,0 +1,75 @@
+#include "base/runtime.h"
+
+#include "base/version.h"
+
+#include <signal.h>
+
+atomic_int oa_forked;
+atomic_bool oa_core_runs;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int waiting; /* number of waiting threads; under the mutex */
+
+/* Runs in the child. Only the forking thread lives on, and the locks of the others stay taken. */
+static void in_child(void) {
+  atomic_store(&oa_forked, 1);
+  atomic_store(&oa_core_runs, false);
+}
+
+static int start_status;
+static oa_saved_error start_error;
+
+static void start(void) {
+  if ((start_status = oa_start_alone())) {
+    oa_error_save(&start_error);
+    return;
+  }
+  pthread_atfork(NULL, NULL, in_child);
+  atomic_store(&oa_core_runs, true);
+}
+
+int oa_check_forked(void) {
+  if (OA_LIKELY(!atomic_load_explicit(&oa_forked, memory_order_relaxed))) return OA_OK;
+  return oa_fail(OA_ERROR_FORKED,
+                 "this process was forked after offload_args was used; start workers with the spawn method");
+}
+
+int oa_core_start_slowly(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  const int status = oa_check_forked();
+  if (status) return status;
+  pthread_once(&once, start);
+  if (start_status) oa_error_restore(&start_error);
+  return start_status;
+}
+
+void oa_lock(void) { pthread_mutex_lock(&mutex); }
+void oa_unlock(void) { pthread_mutex_unlock(&mutex); }
+
+void oa_wait_change(void) {
+  waiting++;
+  pthread_cond_wait(&changed, &mutex);
+  waiting--;
+}
+
+void oa_announce_change(void) {
+  if (waiting) pthread_cond_broadcast(&changed);
+}
+
+int oa_start_thread(void *(*run)(void *), void *argument) {
+  /* Signals such as Ctrl-C go to the program's own threads; a fault goes to the thread that makes it. */
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&blocked, faults[i]);
+  pthread_attr_t detached; /* an idle thread never keeps the process from ending */
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  pthread_t thread;
+  const int error = pthread_create(&thread, &detached, run, argument);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&detached);
+  return error;
+}

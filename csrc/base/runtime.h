@@ -1,0 +1,38 @@
+/* The core's runtime: its one lock and condition, the effect of a fork, and how it starts threads. */
+#ifndef OA_RUNTIME_H
+#define OA_RUNTIME_H
+
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+extern atomic_int oa_forked; /* 1 in a child that was forked after first use */
+
+/* Prepares the core, once. Returns OA_ERROR_FORKED in a forked child. */
+int oa_core_start_slowly(void);
+extern atomic_bool oa_core_runs; /* the core is prepared, and the process was not forked since */
+/* Does as oa_core_start_slowly; costs one load once the core runs. */
+static inline int oa_core_start(void) {
+  return OA_LIKELY(atomic_load_explicit(&oa_core_runs, memory_order_acquire)) ? OA_OK : oa_core_start_slowly();
+}
+/* Returns OA_ERROR_FORKED in a forked child, otherwise OA_OK. For functions that need a device: only a started core can
+ * have opened one. */
+int oa_check_forked(void);
+
+/* The one lock of the core guards regions, mappings, slots and pools of streams. It is held for bookkeeping only, never
+ * during a wait for a device, a copy or a vendor's code. */
+void oa_lock(void);
+void oa_unlock(void);
+
+/* Waits until another thread announces a change of the guarded state. Called with the lock, which it frees meanwhile:
+ * look everything up again. */
+void oa_wait_change(void);
+/* Wakes all threads in oa_wait_change. Called with the lock; costs one load if no thread waits. */
+void oa_announce_change(void);
+
+/* Starts a detached thread, which takes no signals but its own faults. Returns 0, or pthread_create's error. */
+int oa_start_thread(void *(*run)(void *), void *argument);
+
+#endif

@@ -1,0 +1,21 @@
+/* For the portable BLAS of C, oa_blas_*: finds the library of a pointer's device, and checks enums. */
+#ifndef OA_BLAS_DISPATCH_H
+#define OA_BLAS_DISPATCH_H
+
+#include "library/library.h"
+#include "offload_args/shim.h"
+
+/* One enum of the portable BLAS. Its values are first, first + 1 and so on; names lists them for messages. */
+typedef struct oa_dispatch_enum {
+  int first, count;
+  const char *names;
+} oa_dispatch_enum;
+
+/* Sets *place to the index of the first library, in a NULL-terminated list, that works on the device of a pointer. The
+ * pointer is the parameter `name` of a public function. */
+int oa_dispatch_library(const char *function, const char *name, const void *pointer, const oa_library *const *libraries,
+                        int *place);
+/* Returns OA_OK if value is one of the enum's; otherwise sets the error of the parameter `name`. */
+int oa_dispatch_check(const char *function, const char *name, const oa_dispatch_enum *entry, int value);
+
+#endif

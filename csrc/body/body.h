@@ -1,0 +1,177 @@
+/* For the bodies of routines, which bindings/emit generates: checks, symbols, and calls that are made later. */
+#ifndef OA_BODY_H
+#define OA_BODY_H
+
+#include "base/number.h"
+#include "call/call.h"
+#include "library/library.h"
+#include "offload_args/routine.h"
+
+#include <string.h>
+
+/* oa_call.uncaptured of bodies. */
+#define OA_RESULT_ON_HOST \
+  "its result goes to the host; give the result a place on the device, or make the call outside of the capture"
+#define OA_NEEDS_WORKSPACE "the function needs memory of its own while it runs; make the call outside of the capture"
+
+enum { OA_MOST_VALUES = 36, OA_MOST_SLOTS = 44, OA_MOST_REPEATED = 8 };
+
+/* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes, or the function for the workspace's size (2); NULL
+ * if the routine has none. Returns NULL with the error set if the library can't be loaded or lacks the function. */
+static inline void *oa_routine_symbol(const oa_routine *routine, int wide) {
+  const int index = routine->symbols[wide];
+  if (OA_UNLIKELY(index < 0)) return NULL;
+  void *address = __atomic_load_n(&routine->library->addresses[index], __ATOMIC_ACQUIRE);
+  return OA_LIKELY(address != NULL) ? address : oa_library_symbol(routine->library, index);
+}
+
+/* Returns whether the loaded library's integers have 64 bits. */
+static inline int oa_routine_is_ilp64(const oa_routine *routine) { return routine->library->state->ilp64; }
+
+/* Fails for a call whose function is missing, or takes no size as large as one of the values (wide). If its operands
+ * are wrong, their failure comes first. Returns the status. */
+__attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
+__attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
+/* Fails for sizes for which a comparison does not hold. names: their names, separated by a space; sizes: their
+ * values. */
+__attribute__((cold)) int oa_fail_requirement(const oa_routine *routine, const char *comparison, const char *names,
+                                              const int64_t *sizes);
+
+static inline bool oa_is_array(int role) { return role == OA_ROLE_IN || role == OA_ROLE_OUT || role == OA_ROLE_INOUT; }
+/* Returns whether the value is an oa_pointer_list. */
+static inline bool oa_is_pointer_list(int role) {
+  return role == OA_ROLE_IN_LIST || role == OA_ROLE_OUT_LIST || role == OA_ROLE_INOUT_LIST;
+}
+static inline bool oa_is_integer_list(int role) { return role == OA_ROLE_ENUM_LIST || role == OA_ROLE_SIZE_LIST; }
+/* Returns whether the value is an oa_number_list. */
+static inline bool oa_is_number_list(int role) { return oa_is_integer_list(role) || role == OA_ROLE_SCALAR_LIST; }
+
+/* Checks a host array: its dtype is that of the device array `pointer`, it is writeable if the call writes it, and it
+ * has all elements of the extent. */
+int oa_check_host(const oa_routine *routine, const char *name, const oa_value *value, const oa_extent *extent,
+                  const void *pointer, int writes);
+/* Checks that a size equals the itemsize of a device array. */
+int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t itemsize, const char *array,
+                      const void *pointer);
+
+static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
+
+/* Returns the leading dimension for the vendor. For one column it has no meaning, and may be less than the rows. */
+static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
+  return columns <= 1 && ld > 0 && ld < rows ? rows : ld;
+}
+
+/* Returns the unit of a function's strides between complex matrices: 1: an element; 2: a real number, as in some
+ * versions of OpenBLAS; 0 with the error set: neither. A first call, on a few numbers, finds out. tried: the arguments
+ * of that call, a letter for each value: "e" an enum as in values, "1" and "2" these integers, "n" the number 1, "r" an
+ * array that is read, "w" the array that is written. */
+int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried);
+
+/* Returns the sum of sizes that were checked to be 0 or more. A sum that overflows becomes a size that is too large for
+ * any array. */
+static inline int64_t oa_plus(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+/* Returns the product of such sizes. */
+static inline int64_t oa_times(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+/* Returns the difference of such sizes; at least 0: nothing is left. */
+static inline int64_t oa_minus(int64_t a, int64_t b) { return a > b ? a - b : 0; }
+
+/* Returns the quotient of two sizes, rounded down; 0 if the divisor is below 1. */
+static inline int64_t oa_over(int64_t a, int64_t b) { return b > 0 ? a / b : 0; }
+
+/* Returns the remainder of that division. */
+static inline int64_t oa_modulo(int64_t a, int64_t b) { return b > 0 ? a % b : 0; }
+
+/* Returns the lesser of two sizes. */
+static inline int64_t oa_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Returns whether a scalar is zero. A scalar on the device is known if it was a host number. */
+static inline int oa_is_zero(const oa_value *value, int dtype, int device) {
+  if (device) return oa_is_host_zero(value->pointer);
+  switch (dtype) {
+    case OA_F32:
+      return value->single == 0;
+    case OA_F64:
+      return value->real == 0;
+    case OA_C64:
+      return value->single_parts[0] == 0 && value->single_parts[1] == 0;
+    case OA_C128:
+      return value->parts[0] == 0 && value->parts[1] == 0;
+    default:
+      return oa_number_is_zero(value, dtype);
+  }
+}
+
+/* Widens the 32-bit index that a vendor's function left in the value to 64 bits. */
+static inline void oa_widen(oa_value *value) {
+  int32_t index;
+  memcpy(&index, value->bytes, sizeof index);
+  value->integer = index;
+}
+
+/* A call that is made on the CPU in a stream's order. It is copied byte by byte, so no field points into it. */
+typedef struct oa_late {
+  const oa_routine *routine;
+  void *symbol;
+  int device, ilp64;
+  int returned; /* 1 + the index of the value that the function returns, whose .pointer is its destination; or 0 */
+  int count;    /* number of values: the routine's, and room for numbers with a count */
+  const char *
+      /* numbers on the device: 1 + index, slot and count of each; each is read first, from .pointer of its value */
+      loads;
+  int has_status;     /* the vendor's function returns a status, and the call is waited for */
+  int *vendor_status; /* the destination of the status */
+  int repeated;       /* 0, or the number of moving arrays of a call that is made several times: */
+  int64_t times;
+  struct {
+    int place;         /* index of the value, */
+    int64_t step;      /* its step in bytes, */
+    void *const *list; /* or its list of addresses; or NULL */
+  } moves[OA_MOST_REPEATED];
+  oa_value values[OA_MOST_SLOTS];
+} oa_late;
+
+/* Initializes a late call with a copy of the values. */
+static inline void oa_late_start(oa_late *late, const oa_routine *routine, void *symbol, const oa_value *values,
+                                 int device) {
+  late->routine = routine;
+  late->symbol = symbol;
+  late->device = device;
+  late->ilp64 = oa_routine_is_ilp64(routine);
+  late->returned = 0;
+  late->count = routine->count;
+  late->loads = "";
+  late->has_status = 0;
+  late->repeated = 0;
+  memcpy(late->values, values, routine->count * sizeof *values);
+}
+
+/* A request of oa_routine_repeat. */
+typedef struct oa_repeat {
+  const oa_routine *routine; /* the routine's own data, because the call may run later */
+  int64_t times;
+  const int64_t *strides;
+  oa_pointer_list lists[OA_MOST_REPEATED]; /* for the arrays in lists; `at` is NULL for other arrays */
+  char names[OA_MOST_REPEATED][2];         /* names of the arrays; "" for arrays that keep theirs */
+} oa_repeat;
+
+/* Begins the call with every array's extent `times` times. */
+__attribute__((cold)) int oa_repeat_begin(oa_call *call);
+/* Begins a late call: oa_begin, with the arrays of all repetitions if it is one of oa_routine_repeat. */
+static inline int oa_late_begin(oa_call *call) {
+  return OA_UNLIKELY(call->library->repeat != NULL) ? oa_repeat_begin(call) : oa_begin(call);
+}
+
+/* Passes the call to oa_submit. */
+int oa_late_submit(oa_late *late, oa_call *call);
+/* Makes a call that touches no device. Returns OA_OK, or the vendor's failure. */
+int oa_late_now(oa_late *late);
+
+#endif

@@ -1,0 +1,39 @@
+#include "body/workspace.h"
+#include "base/error.h"
+#include "call/call.h"
+#include "device/memory.h"
+
+#include <stdlib.h>
+
+static int take(oa_workspaces *w, const oa_call *call, size_t host_bytes) {
+  uint64_t address = 0;
+  if (host_bytes && !(w->host = malloc(host_bytes)))
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for its workspace of %zu bytes", call->function, host_bytes);
+  const int status =
+      w->device_bytes ? oa_device_allocate(call->device, call->native_stream, w->device_bytes, &address) : OA_OK;
+  w->device = (void *)(uintptr_t)address;
+  return status ? oa_fail_in(status, "%s: its workspace of %zu bytes", call->function, w->device_bytes) : OA_OK;
+}
+
+int oa_workspaces_take(oa_workspaces *w, oa_call *call, size_t device_bytes, size_t host_bytes) {
+  *w = (oa_workspaces){.device_bytes = device_bytes};
+  const int status = device_bytes || host_bytes ? take(w, call, host_bytes) : OA_OK;
+  if (!status) return OA_OK;
+  free(w->host);
+  return oa_call_fail(call, status);
+}
+
+int oa_workspaces_end(oa_workspaces *w, oa_call *call, int vendor_status) {
+  oa_device *device = call->device;
+  int status = OA_OK;
+  bool over = true;
+  if (w->host && (status = device->backend->stream_synchronize(device, call->native_stream)))
+    over = oa_device_quiesce(device);
+  if (over) free(w->host);
+  if (w->device) {
+    const int freed = oa_device_free(device, call->native_stream, (uint64_t)(uintptr_t)w->device, w->device_bytes);
+    if (!status) status = freed;
+  }
+  const int ended = oa_end(call, vendor_status);
+  return ended ? ended : status;
+}

@@ -1,0 +1,400 @@
+/* The operands of a call: oa_begin finds each one, and checks its extent, rights, device and overlaps, before anything
+ * moves. */
+#include "call/operand.h"
+#include "call/extent.h"
+#include "library/library.h"
+#include "region/caller.h"
+#include "region/leave.h"
+#include "region/residency.h"
+
+#include <stdlib.h>
+
+/* -- extents -- */
+
+static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                       const oa_touched *touched) {
+  char text[256];
+  const int64_t itemsize = touched->itemsize, span = oa_touched_span(touched);
+  oa_extent_text(&o->extent, text, sizeof text);
+  if (span > slot->nbytes)
+    return oa_fail(OA_ERROR_EXTENT, "%s: %s needs %lld elements (%s), has %lld", call->function, o->name,
+                   (long long)(span / itemsize), text, (long long)(slot->nbytes / itemsize));
+  return oa_fail(OA_ERROR_EXTENT,
+                 "%s: %s (%s) would touch elements between the lines of its array, which has %lld elements a line, the "
+                 "starts %lld apart; pass its own leading dimension",
+                 call->function, o->name, text, (long long)(slot->inside.width / itemsize),
+                 (long long)(slot->inside.pitch / itemsize));
+}
+
+/* Checks lines that go beyond the pointer's own: the touched elements may not. */
+static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                        const oa_lines *lines) {
+  const oa_touched touched = {&o->extent, *lines, slot->itemsize};
+  if (oa_touched_span(&touched) <= slot->nbytes && oa_touched_within(&touched, slot->inside)) return OA_OK;
+  return fail_extent(call, o, slot, &touched);
+}
+
+/* -- checks -- */
+
+static __attribute__((cold, noinline)) int fail_handle(const oa_call *call, const oa_operand *o, int status) {
+  if (status == OA_ERROR_STALE && oa_slot_was_released(o->pointer))
+    return oa_fail(status, "%s: %s is a view that was released; make another one", call->function, o->name);
+  if (status == OA_ERROR_STALE)
+    return oa_fail(status,
+                   "%s: %s is a pointer whose region has ended; use it inside its region, or lend the array again",
+                   call->function, o->name);
+  if (!o->pointer)
+    return oa_fail(status, "%s: %s needs a device pointer, got NULL; lend an array in a region", call->function,
+                   o->name);
+  return oa_fail(status, "%s: %s needs a device pointer, got the host address %p; lend the array in a region first",
+                 call->function, o->name, o->pointer);
+}
+
+static __attribute__((cold, noinline)) int fail_device(const oa_call *call, const oa_operand *o,
+                                                       const oa_device *device) {
+  const oa_library *library = call->library;
+  if (library->backend) return oa_fail_library_device(library, call->function, o->name, device);
+  return oa_fail(OA_ERROR_DEVICE,
+                 "%s: %s is on %s, and %s works on host memory only; open the region with device=\"host\"",
+                 call->function, o->name, device->name, library->name);
+}
+
+static __attribute__((cold, noinline)) int fail_only(const oa_call *call, const oa_operand *o,
+                                                     const oa_device *device) {
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on %s, where its module was loaded", call->function,
+                 o->name, device->name, ((const oa_device *)call->only)->name);
+}
+
+static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
+  const oa_library *library = call->library;
+  if (!library) return !call->only || call->only == device ? OA_OK : fail_only(call, o, device);
+  return oa_library_works_on(library, device) ? OA_OK : fail_device(call, o, device);
+}
+
+typedef struct other_device {
+  const oa_mapping *mapping;
+  const oa_mapping *present, *newer;
+} other_device;
+
+static int note_other(oa_present *element, void *data) {
+  other_device *o = data;
+  const oa_mapping *m = (const oa_mapping *)element;
+  if (m->device == o->mapping->device || !oa_mappings_meet(m, o->mapping)) return 0;
+  o->present = m;
+  if (oa_mapping_is_newer(m)) o->newer = m;
+  return 0;
+}
+
+/* Checks that the array is on several devices for reading only, or on one. */
+static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping *mapping, bool writes) {
+  other_device other = {.mapping = mapping};
+  if (!mapping->listed) return OA_OK;
+  oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_other, &other);
+  if (!other.present) mapping->elsewhere = false;
+  const oa_mapping *conflict = writes ? other.present : other.newer;
+  if (!conflict) return OA_OK;
+  return oa_fail(
+      OA_ERROR_DIRECTION,
+      "%s: %s is present on %s too%s; an array may be on several devices for reading, or on one for writing: leave "
+      "that region first",
+      call->function, o->name, conflict->device->name, writes ? "" : ", and is written there");
+}
+
+static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
+  return a->start == b->start && a->width == b->width && a->count == b->count &&
+         (a->count == 1 || a->pitch == b->pitch);
+}
+
+/* Returns whether a call on another thread may be the first to write the pointer's group. This call's reads, copies up
+ * and zeros would not be ordered with it. */
+static inline bool is_being_filled(const oa_slot *slot) {
+  const oa_group *group = slot->group;
+  return OA_UNLIKELY(group->writing) && !group->valid && group->writer != oa_caller_of_thread;
+}
+
+/* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
+ * o->touched for oa_end. */
+static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
+                               bool *up) {
+  oa_mapping *mapping = slot->mapping;
+  const oa_group *group = slot->group;
+  const bool address_only = o->access & OA_ADDRESS_ONLY;
+  /* An Out without bytes gets zeros, so that bytes of other arrays are never seen. */
+  if (OA_UNLIKELY(address_only))
+    o->access =
+        OA_ADDRESS_ONLY |
+        (slot->out && !oa_slot_view(slot)->goes_up && !group->valid && !group->invalid && !group->written ? OA_OVERWRITE
+                                                                                                          : OA_READ);
+  const bool writes = oa_writes(o->access);
+  /* the call overwrites the whole group; it overwrites all lent bytes, and the rest goes up */
+  bool whole = false, own = false;
+  if (writes) {
+    if (OA_UNLIKELY(!slot->writes))
+      return oa_fail(OA_ERROR_DIRECTION,
+                     "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut",
+                     call->function, o->name, oa_slot_view(slot)->name);
+    const bool fills = OA_LIKELY(!(o->extent.part & OA_BATCHED)) || oa_extent_fills(&o->extent, *lines, slot->itemsize);
+    if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
+        o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&
+        o->extent.kind != OA_EXTENT_PACKED) {
+      own = oa_slot_view(slot)->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
+      whole = group->cover >= 0 && same_lines(lines, &mapping->views[group->cover].lines);
+    }
+    whole |= address_only; /* the caller fills the group with zeros */
+  }
+  o->touched =
+      OA_TOUCHED | (whole ? OA_OVERWRITTEN : 0) | (writes || (address_only && slot->writes) ? OA_FOR_WRITING : 0);
+  *up = !whole && !group->valid && !group->captured;
+  if (OA_UNLIKELY(!whole && group->invalid && !group->captured))
+    return oa_fail(OA_ERROR_INVALID,
+                   "%s: %s was left undefined by a call or region that failed; overwrite it whole before it is used",
+                   call->function, o->name);
+  if (OA_UNLIKELY(slot->out && !whole && !own && !group->written && !group->captured && !(call->special & OA_REPLAYS) &&
+                  !(group->escaped && group->valid)) &&
+      !address_only)
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        (o->access & OA_READ_WRITE) == OA_OVERWRITE || (writes && o->extent.kind == OA_EXTENT_TRIANGLE)
+            ? "%s: %s was lent as Out, but this call does not write every element of %s, and the others would "
+              "come down undefined; fill all of it first, such as by dy.fill(0), lend each part as an Out of "
+              "its own, or lend it as InOut, which sends the host's bytes"
+            : "%s: %s was lent as Out and would be read before it is written (%s); lend it as InOut",
+        call->function, o->name, oa_slot_view(slot)->name);
+  if (OA_UNLIKELY(mapping->elsewhere)) { /* code that has the address may write at any time */
+    return check_elsewhere(call, o, mapping, o->touched & OA_FOR_WRITING);
+  }
+  return OA_OK;
+}
+
+static __attribute__((cold, noinline)) int fail_alias(const oa_call *call, const oa_operand *a, const oa_operand *b) {
+  const oa_operand *written = oa_writes(a->access) ? a : b, *other = written == a ? b : a;
+  return oa_fail(OA_ERROR_ALIAS, "%s: %s is written and overlaps %s; give it memory of its own", call->function,
+                 written->name, other->name);
+}
+
+/* Returns whether two operands with the same lines have the same element at each place. */
+static bool same_elements(const oa_extent *a, const oa_extent *b) {
+  if ((a->part | b->part) & OA_BATCHED)
+    return a->kind == b->kind && a->part == b->part && a->rows == b->rows && a->columns == b->columns &&
+           a->ld == b->ld && a->batch == b->batch && a->stride == b->stride;
+  /* `batch` is an array's index in its pointer list; it is 0 for other operands. */
+  return a->kind == b->kind && a->batch == b->batch &&
+         (a->ld == b->ld || (a->kind == OA_EXTENT_VECTOR && a->rows <= 1));
+}
+
+/* Checks two operands whose intervals overlap, one of which is written. */
+static __attribute__((noinline)) int check_overlap(const oa_call *call, const oa_reach *reaches, int i, int j) {
+  const oa_operand *a = &call->operands[i], *b = &call->operands[j];
+  const oa_slot *slot_a = a->slot, *slot_b = b->slot;
+  oa_touched x = {&a->extent, reaches[i].lines, slot_a->itemsize}, y = {&b->extent, reaches[j].lines, slot_b->itemsize};
+  x.lines.start += (int64_t)slot_a->mapping->address;
+  y.lines.start += (int64_t)slot_b->mapping->address;
+  if ((a->access & OA_RESHAPED) && j == i - 1) return OA_OK;
+  if ((a->extent.part | b->extent.part) & OA_UNUSED) return OA_OK;
+  const bool same = same_lines(&x.lines, &y.lines) && same_elements(x.extent, y.extent);
+  if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
+  return fail_alias(call, a, b);
+}
+
+/* An operand in the order of memory. */
+typedef struct place {
+  uintptr_t start;
+  int operand;
+} place;
+
+static int compare_places(const void *a, const void *b) {
+  const place *x = a, *y = b;
+  return x->start < y->start ? -1 : x->start > y->start ? 1 : x->operand - y->operand;
+}
+
+/* Checks operand i against the operands of the list that reach beyond its start, and drops the others from the list. */
+static int check_open(const oa_call *call, const oa_reach *reaches, int i, int *open, int *count) {
+  int kept = 0, status = OA_OK;
+  for (int k = 0; k < *count; k++) {
+    const int j = open[k];
+    if (reaches[j].end <= reaches[i].start) continue;
+    open[kept++] = j;
+    if (!status) status = i > j ? check_overlap(call, reaches, i, j) : check_overlap(call, reaches, j, i);
+  }
+  *count = kept;
+  return status;
+}
+
+/* Does as check_alias for many operands: goes through them in the order of memory, so that it compares only those whose
+ * intervals overlap. */
+static __attribute__((noinline)) int check_alias_of_many(const oa_call *call, const oa_reach *reaches) {
+  int places_count = 0, written_count = 0, read_count = 0, status = OA_OK;
+  place *places = malloc((size_t)call->count * (sizeof *places + 2 * sizeof(int)));
+  if (!places) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to compare its operands", call->function);
+  /* indices of earlier operands that are still open */
+  int *written = (int *)(places + call->count), *read = written + call->count;
+  for (int i = 0; i < call->count; i++)
+    if (reaches[i].lines.count) places[places_count++] = (place){reaches[i].start, i};
+  qsort(places, (size_t)places_count, sizeof *places, compare_places);
+  for (int p = 0; p < places_count && !status; p++) {
+    const int i = places[p].operand;
+    const bool writes = oa_writes(call->operands[i].access);
+    status = check_open(call, reaches, i, written, &written_count);
+    if (writes && !status) status = check_open(call, reaches, i, read, &read_count);
+    if (writes)
+      written[written_count++] = i;
+    else
+      read[read_count++] = i;
+  }
+  free(places);
+  return status;
+}
+
+/* Checks that no written operand overlaps another one. */
+static inline int check_alias(const oa_call *call, const oa_reach *reaches) {
+  for (int i = 1; i < call->count; i++) {
+    const oa_reach *a = &reaches[i];
+    for (int j = 0; j < i; j++) {
+      const oa_reach *b = &reaches[j];
+      if (OA_LIKELY(b->end <= a->start || a->end <= b->start) ||
+          !oa_writes(call->operands[i].access | call->operands[j].access))
+        continue;
+      const int status = check_overlap(call, reaches, i, j);
+      if (status) return status;
+    }
+  }
+  return OA_OK;
+}
+
+/* -- finding operands -- */
+
+/* Returns the operand's slot, which has the right dtype; NULL with *status and the text set. */
+static inline oa_slot *find_slot(const oa_call *call, const oa_operand *o, int *status) {
+  const int known = OA_READ_WRITE | OA_IN_PLACE | OA_RESHAPED | OA_ADDRESS_ONLY;
+  if (OA_UNLIKELY(!o->name || o->access & ~known || !(o->access & OA_READ_WRITE))) {
+    *status = oa_fail_operand(call, o);
+    return NULL;
+  }
+  oa_slot *slot = oa_slot_of(o->pointer, OA_SLOT_POINTER, status);
+  if (OA_UNLIKELY(!slot)) {
+    fail_handle(call, o, *status);
+    return NULL;
+  }
+  if (OA_LIKELY(o->dtype == slot->dtype || o->dtype == OA_ANY)) return slot;
+  *status = (unsigned)o->dtype >= OA_DTYPE_COUNT
+                ? oa_fail_operand(call, o)
+                : oa_fail(OA_ERROR_TYPE, "%s: %s needs %s, got a pointer to %s", call->function, o->name,
+                          oa_dtype_name(o->dtype), oa_dtype_name(slot->dtype));
+  return NULL;
+}
+
+/* Checks that the operand is on the call's device. *region is the youngest region of the operands so far, NULL before
+ * the first. */
+static inline int join_region(const oa_call *call, const oa_operand *o, oa_region_state *its,
+                              oa_region_state **region) {
+  oa_device *device = its->device;
+  int status;
+  if (!*region) {
+    if ((status = check_device(call, o, device))) return status;
+    if (OA_UNLIKELY(device->lost) && (status = oa_device_usable(device))) return status;
+    *region = its;
+  } else if (its != *region) {
+    if (device != (*region)->device)
+      return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and %s is on %s; all pointers of a call must be on one device",
+                     call->function, o->name, device->name, call->operands[0].name, (*region)->device->name);
+    if (its->serial > (*region)->serial) *region = its;
+  }
+  return OA_OK;
+}
+
+/* Finds the lines that the operand touches, and checks that they belong to the pointer. *span: from their first byte to
+ * the last; 0 if there are none. */
+static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_slot *slot, oa_lines *lines,
+                             int64_t *span) {
+  if (o->extent.kind == OA_EXTENT_ALL) {
+    *lines = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
+    if (!slot->mapping) lines->count = 0;
+    *span = oa_lines_span(*lines);
+    return OA_OK;
+  }
+  const int status = oa_extent_lines(call, o, slot->itemsize, lines);
+  if (status) return status;
+  lines->start = slot->offset;
+  if (!lines->width) lines->count = 0;
+  *span = oa_lines_span(*lines);
+  if (OA_UNLIKELY(*span > slot->nbytes) || (slot->spaced && !oa_lines_contain(slot->inside, *lines)))
+    return check_bounds(call, o, slot, lines);
+  return OA_OK;
+}
+
+/* Returns whether the other thread has seized the mapping of an operand, or is the one that fills its group. */
+static bool needs(const oa_wait *wait, const oa_caller *other) {
+  int ignored;
+  const oa_slot *slot = oa_slot_of(wait->subject, OA_SLOT_POINTER, &ignored);
+  if (!slot || !slot->mapping) return false;
+  const oa_mapping *mapping = slot->mapping;
+  if (mapping->moving) return mapping->seizer == other;
+  const oa_group *group = slot->group;
+  return group->writing && !group->valid && group->writer == other;
+}
+
+/* Waits for a change: the operand's mapping is moving, or another thread fills its group. */
+static __attribute__((cold, noinline)) int wait_for_change(const oa_call *call, const oa_operand *o) {
+  const oa_wait wait = {call->function, needs, o->pointer};
+  const int status = oa_wait_for(&wait);
+  return status ? status : OA_LOOK_AGAIN;
+}
+
+/* Waits for other threads whose work on the operand's mapping comes before this call. Returns OA_LOOK_AGAIN if it freed
+ * the lock meanwhile. */
+static inline int wait_for_others(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
+  const oa_mapping *mapping = slot->mapping;
+  if (OA_UNLIKELY(mapping->moving)) return wait_for_change(call, o);
+  if (OA_UNLIKELY(mapping->leaving != NULL) && oa_writes(o->access)) {
+    oa_region_complete(mapping->leaving);
+    return OA_LOOK_AGAIN;
+  }
+  if (OA_UNLIKELY(mapping->elsewhere) && mapping->listed) {
+    const int status = oa_complete_overlapping(call->function, mapping->at.low, mapping->at.high);
+    if (status) return status;
+  }
+  return OA_UNLIKELY(is_being_filled(slot)) ? wait_for_change(call, o) : OA_OK;
+}
+
+/* Finds one operand and checks it. Returns OA_LOOK_AGAIN if the lock was free meanwhile. */
+static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **region, oa_reach *r) {
+  int64_t span;
+  int status;
+  oa_slot *slot = find_slot(call, o, &status);
+  r->up = false;
+  if (!slot) return status;
+  o->slot = slot;
+  if ((status = join_region(call, o, slot->region, region)) || (status = find_lines(call, o, slot, &r->lines, &span)))
+    return status;
+  const oa_mapping *mapping = slot->mapping;
+  if (!r->lines.count) {
+    o->touched = 0;
+    r->start = r->end = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
+    o->address = (void *)r->start;
+    return OA_OK;
+  }
+  if (OA_UNLIKELY(status = wait_for_others(call, o, slot))) return status;
+  r->start = (uintptr_t)mapping->address + (uintptr_t)slot->offset;
+  r->end = r->start + (uintptr_t)span;
+  o->address = (void *)r->start;
+  return check_access(call, o, slot, &r->lines, &r->up);
+}
+
+int oa_operands_find(const oa_call *call, oa_reach *reaches, oa_region_state **region, int *arriving) {
+  oa_region_state *youngest;
+  int status, up;
+  do {
+    status = OA_OK;
+    youngest = NULL;
+    up = 0;
+    oa_reach *r = reaches;
+    for (oa_operand *o = call->operands, *end = o + call->count; o < end && !status; o++, r++) {
+      status = look_up(call, o, &youngest, r);
+      up += r->up;
+    }
+  } while (status == OA_LOOK_AGAIN);
+  *region = youngest;
+  *arriving = up;
+  if (status || call->count == 1 || call->special & OA_MAY_OVERLAP) return status;
+  return OA_UNLIKELY(call->count > OA_FEW_OPERANDS) ? check_alias_of_many(call, reaches) : check_alias(call, reaches);
+}

@@ -1,0 +1,47 @@
+/* The operands of a call: the checks of oa_begin, and the bytes that each operand reaches. */
+#ifndef OA_OPERAND_H
+#define OA_OPERAND_H
+
+#include "base/lines.h"
+#include "offload_args/shim.h"
+#include "region/region.h"
+
+#include <stdbool.h>
+
+/* Of oa_call.special, beside oa_call_special. */
+enum {
+  OA_BESIDE_CAPTURE = 1 << 8, /* the call goes to the region's stream, though its calls are captured */
+  OA_REPLAYS = 1 << 10,       /* the calls of a chain, which were checked: an Out is read after one of them wrote it */
+  OA_KEEPS_VALUES = 1 << 9    /* the core's own graphs can have it, whatever `uncaptured` says of a program's */
+};
+
+/* The extent kind of operands of the core's own calls: all elements of the pointer. */
+enum { OA_EXTENT_ALL = 100 };
+/* Added to the access of an operand whose address is taken, so that the call itself reads nothing. If the caller has to
+ * fill the group with zeros, oa_begin makes the access an overwrite. */
+enum { OA_ADDRESS_ONLY = 1 << 16 };
+/* oa_operand.touched, from oa_begin to oa_end. 0: the call touches no element. */
+enum {
+  OA_TOUCHED = 1,
+  OA_OVERWRITTEN = 2, /* its whole group */
+  OA_FOR_WRITING = 4  /* by the call, or by code that has the address */
+};
+/* A call with more operands needs memory, and compares them in another way. */
+enum { OA_FEW_OPERANDS = 16 };
+
+/* The bytes that a call reaches through one operand. */
+typedef struct oa_reach {
+  oa_lines lines;       /* from the mapping's address; no lines if the call touches nothing */
+  uintptr_t start, end; /* its first byte, and the end of its last one; equal if the call touches nothing */
+  bool up;              /* the group has to be brought up first */
+} oa_reach;
+
+/* Returns whether an oa_access writes. */
+static inline bool oa_writes(int access) { return access & OA_OVERWRITE; }
+
+/* Finds all operands of a call and checks them. Sets each operand's slot, address and touched, the bytes that each one
+ * reaches, the youngest region of the operands, and the number of operands to bring up. Called with the lock, which it
+ * may free meanwhile. */
+int oa_operands_find(const oa_call *call, oa_reach *reaches, oa_region_state **region, int *arriving);
+
+#endif

@@ -1,0 +1,301 @@
+/* Chains: captured calls of a region. A replay is one call, whose operands are all the arrays that its calls use. */
+#include "offload_args/chain.h"
+
+#include "base/sized.h"
+#include "call/call.h"
+#include "device/device.h"
+#include "region/caller.h"
+#include "region/capture.h"
+#include "region/slot.h"
+
+#include <stdlib.h>
+
+typedef struct chain {
+  oa_slot *slot;
+  oa_region *region;
+  oa_device *device;
+  oa_capture capture; /* its stream is the chain's own: what its handles own is nobody else's while the chain lives */
+  bool capturing;
+  bool released; /* the last user frees it */
+  int users;     /* threads that replay it */
+  void *graph;   /* the backend's; NULL before the capture has ended */
+  int64_t replays;
+  oa_stream *last;  /* where the last replay went; NULL: to no stream of the core's */
+  uint64_t ticket;  /* of that */
+  bool was_foreign; /* a replay went to a stream of the caller's */
+} chain;
+
+/* Takes the lock and returns the chain of a handle. Returns NULL with *status and the text set and the lock free, if it
+ * has none. */
+static chain *enter(const char *function, const oa_chain *handle, int *status) {
+  if ((*status = oa_core_start())) return NULL;
+  oa_lock();
+  const oa_slot *slot = oa_slot_of(handle, OA_SLOT_CHAIN, status);
+  if (slot) return slot->state;
+  oa_unlock();
+  if (*status == OA_ERROR_STALE)
+    oa_fail(*status, "%s: the chain was released", function);
+  else
+    oa_fail(*status, "%s: chain needs what oa_chain_begin gave, got the address %p", function, (const void *)handle);
+  return NULL;
+}
+
+/* Returns the chain's region, or NULL if that has ended. Under the lock. */
+static oa_region_state *region_of(const chain *c) {
+  int status;
+  const oa_slot *slot = oa_slot_of(c->region, OA_SLOT_REGION, &status);
+  return slot && slot->region->phase == OA_OPEN ? slot->region : NULL;
+}
+
+/* -- capturing ----------------------------------------------------------------------------------------------------- */
+
+/* Begins to capture the chain's stream. Under the lock. */
+static int begin_capture(chain *c) {
+  oa_stream *stream = c->capture.stream;
+  int status = oa_stream_make_known(stream); /* before: it may record an event */
+  if (status) return status;
+  status = c->device->backend->graph_begin(c->device, &stream->native);
+  if (status) oa_stream_make_unknown(stream);
+  c->capturing = !status;
+  return status;
+}
+
+/* Ends the capture of the region's calls. Under the lock, which it frees meanwhile. */
+static int end_capture(chain *c) {
+  oa_region_state *region = region_of(c); /* open: a region is not left while its calls are captured */
+  oa_stream *stream = c->capture.stream;
+  if (region) region->capture = NULL;
+  c->capturing = false;
+  for (int i = 0; region && i < c->capture.count; i++) {
+    const oa_captured *g = &c->capture.groups[i];
+    g->mapping->groups[g->group].captured = false;
+  }
+  oa_stream_make_unknown(stream);
+  oa_unlock();
+  const int status = c->device->backend->graph_end(c->device, &stream->native, &c->graph);
+  oa_lock();
+  return status;
+}
+
+/* Frees a chain that has no handle any more, after its last replay. Under the lock, which it frees meanwhile. */
+static int destroy(chain *c) {
+  oa_device *device = c->device;
+  int status = OA_OK;
+  if (c->capturing) status = end_capture(c);
+  const bool waits = c->last && c->last->waited < c->ticket;
+  const bool quiesces = c->was_foreign && region_of(c); /* leaving the region waited for the caller's streams */
+  void *native = waits ? c->last->native : NULL;
+  oa_unlock();
+  if ((waits && device->backend->stream_synchronize(device, native)) || quiesces) oa_device_quiesce(device);
+  if (c->graph && !atomic_load(&device->lost)) {
+    const int destroyed = device->backend->graph_destroy(device, c->graph);
+    if (!status) status = destroyed;
+  }
+  oa_capture_free(&c->capture);
+  oa_lock();
+  oa_stream_return(c->capture.stream);
+  free(c);
+  return status;
+}
+
+/* Waits until the captured calls of other threads have ended. Fails if this thread has a call open, or if the chain was
+ * released meanwhile, which is freed then. Under the lock, which it frees meanwhile. */
+static int wait_for_calls(const char *function, chain *c) {
+  if (!c->capturing || !c->capture.open) return OA_OK;
+  if (oa_caller_of_thread && oa_caller_of_thread->count)
+    return oa_fail(OA_ERROR_CAPTURE, "%s: a call of this thread has not ended; end it first", function);
+  c->users++;
+  while (c->capturing && c->capture.open) oa_wait_change();
+  c->users--;
+  if (!c->released) return OA_OK;
+  if (!c->users) destroy(c);
+  return oa_fail(OA_ERROR_STALE, "%s: the chain was released meanwhile", function);
+}
+
+int oa_chain_begin(oa_region *handle, oa_chain **made) {
+  const char *const function = "oa_chain_begin";
+  int status;
+  if (!made) return oa_fail_null(function, "chain");
+  if ((status = oa_core_start())) return status;
+  chain *c = calloc(1, sizeof *c);
+  if (!c) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a chain", function);
+  c->region = handle;
+  oa_lock();
+  oa_region_state *region = region_of(c);
+  int capturing = 0;
+  if (!region) {
+    const int kind = oa_slot_of(handle, OA_SLOT_REGION, &status) ? OA_ERROR_STALE : status;
+    status = oa_fail(kind, "%s: region needs to be an open region", function);
+  } else if (!(status = oa_device_usable(region->device)) && !region->device->backend->graph_begin) {
+    status = oa_fail(OA_ERROR_VERSION, "%s: %s has no graphs", function, region->device->name);
+  } else if (!status) {
+    status = oa_stream_capturing(region->calls, false, &capturing);
+  }
+  if (!status && (capturing || region->capture))
+    status = oa_fail(OA_ERROR_CAPTURE, "%s: the region's calls are being captured already; end that capture first",
+                     function);
+  c->device = region ? region->device : NULL;
+  c->slot = status ? NULL : oa_slot_take(NULL, OA_SLOT_CHAIN);
+  if (!status) status = c->slot ? oa_stream_take(c->device, &c->capture.stream) : OA_ERROR_MEMORY;
+  if (!status && !(status = begin_capture(c))) {
+    c->slot->state = c;
+    region->capture = &c->capture;
+    *made = oa_slot_handle(c->slot);
+    oa_unlock();
+    return OA_OK;
+  }
+  if (c->capture.stream) oa_stream_return(c->capture.stream);
+  if (c->slot) oa_slot_free(c->slot);
+  oa_unlock();
+  free(c);
+  return status;
+}
+
+int oa_chain_end(oa_chain *handle) {
+  const char *const function = "oa_chain_end";
+  int status;
+  chain *c = enter(function, handle, &status);
+  if (!c) return status;
+  if (!(status = wait_for_calls(function, c)) && !c->capturing)
+    status = oa_fail(OA_ERROR_ARGUMENT, "%s: the capture has ended already", function);
+  if (status) {
+    oa_unlock();
+    return status;
+  }
+  status = end_capture(c);
+  if (!status && c->capture.failed)
+    status = oa_fail(OA_ERROR_CAPTURE, "%s: a captured call had failed; capture the calls again", function);
+  if (status) {
+    oa_saved_error saved;
+    oa_error_save(&saved);
+    oa_slot_free(c->slot);
+    destroy(c);
+    oa_error_restore(&saved);
+  }
+  oa_unlock();
+  return status;
+}
+
+/* -- replaying ----------------------------------------------------------------------------------------------------- */
+
+/* Makes an operand of each group. Returns OA_OK, or OA_ERROR_STALE. Under the lock. */
+static int declare(const char *function, const chain *c, oa_operand *operands) {
+  for (int i = 0; i < c->capture.count; i++) {
+    const oa_captured *g = &c->capture.groups[i];
+    int status;
+    const oa_slot *slot = oa_slot_of(g->root, OA_SLOT_POINTER, &status);
+    if (!slot || !slot->mapping || slot->mapping->address != g->address)
+      return oa_fail(OA_ERROR_STALE,
+                     "%s: the region of an array that the captured calls use has ended; capture the calls again",
+                     function);
+    operands[i] = (oa_operand){.name = slot->mapping->views[slot->view].name,
+                               .pointer = g->root,
+                               .access = !g->writes ? OA_READ
+                                         : g->reads ? OA_READ_WRITE
+                                                    : OA_OVERWRITE,
+                               .dtype = OA_ANY,
+                               .extent = {.kind = OA_EXTENT_ALL}};
+  }
+  return OA_OK;
+}
+
+/* Replays a chain that this thread uses. Called with the lock, which is free when it returns. */
+static int replay(const char *function, chain *c) {
+  const int count = c->capture.count;
+  oa_operand *operands = count ? calloc((size_t)count, sizeof *operands) : NULL;
+  int status = OA_OK;
+  if (!count) { /* its calls touch no element */
+    oa_unlock();
+    return OA_OK;
+  }
+  if (!operands) status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %d operands", function, count);
+  if (!status) status = declare(function, c, operands);
+  if (status) {
+    oa_unlock();
+    free(operands);
+    return status;
+  }
+  oa_call call = oa_call_of(function, NULL, operands, count);
+  call.special = OA_MAY_OVERLAP | OA_REPLAYS;
+  call.uncaptured = "a chain is replayed by a launch of its own; replay it outside of the capture";
+  if (!(status = oa_begin_locked(&call))) {
+    oa_stream *stream = call.stream;
+    const bool is_foreign = stream->number < 0; /* once the call has ended, it may be freed */
+    status = c->device->backend->graph_launch(c->device, stream->native, c->graph);
+    oa_saved_error saved;
+    oa_error_save(&saved);
+    const int ended = oa_end(&call, status);
+    if (status)
+      oa_error_restore(&saved);
+    else
+      status = ended;
+    oa_lock();
+    c->was_foreign |= is_foreign;
+    if (!is_foreign) {
+      c->last = stream;
+      c->ticket = stream->ticket;
+    }
+    c->replays++;
+    oa_unlock();
+  }
+  free(operands);
+  return status;
+}
+
+int oa_chain_replay(oa_chain *handle) {
+  const char *const function = "oa_chain_replay";
+  int status;
+  chain *c = enter(function, handle, &status);
+  if (!c) return status;
+  if (!region_of(c))
+    status = oa_fail(OA_ERROR_STALE, "%s: the chain's region has ended; capture the calls in an open region", function);
+  else if (c->capturing)
+    status = oa_fail(OA_ERROR_CAPTURE, "%s: the chain is still being captured; end the capture first", function);
+  if (status) {
+    oa_unlock();
+    return status;
+  }
+  c->users++;
+  status = replay(function, c);
+  oa_lock();
+  if (--c->users == 0 && c->released) {
+    oa_saved_error saved;
+    oa_error_save(&saved);
+    destroy(c);
+    oa_error_restore(&saved);
+  }
+  oa_unlock();
+  return status;
+}
+
+/* -- the rest ------------------------------------------------------------------------------------------------------ */
+
+int oa_chain_get_info(const oa_chain *handle, oa_chain_info *info) {
+  const char *const function = "oa_chain_get_info";
+  int status;
+  if ((status = oa_sized_check(function, "info", info, OA_FIRST_CHAIN_INFO, sizeof *info))) return status;
+  const chain *c = enter(function, handle, &status);
+  if (!c) return status;
+  const oa_chain_info now = {.size = sizeof now,
+                             .calls = c->capture.calls,
+                             .arrays = c->capture.count,
+                             .replays = c->replays,
+                             .region = c->region};
+  oa_unlock();
+  oa_sized_write(info, &now);
+  return OA_OK;
+}
+
+int oa_chain_release(oa_chain *handle) {
+  int status = OA_OK;
+  if (!handle) return OA_OK;
+  chain *c = enter("oa_chain_release", handle, &status);
+  if (!c) return status;
+  if (!(status = wait_for_calls("oa_chain_release", c))) {
+    oa_slot_free(c->slot);
+    c->released = true;
+    if (!c->users) status = destroy(c);
+  }
+  oa_unlock();
+  return status;
+}

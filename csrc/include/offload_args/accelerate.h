@@ -1,0 +1,126 @@
+/* Unmodified programs: BLAS and LAPACK calls from modules of this process go to a device if that is faster.
+ *
+ * oa_accelerate_start writes hooks into the global offset tables of all modules that import BLAS, and of modules that
+ * are loaded later; oa_accelerate_stop takes them out. A hook makes the whole call on the device, or calls the
+ * original: no call fails because of the device. Needs glibc on x86-64 or aarch64. */
+#ifndef OFFLOAD_ARGS_ACCELERATE_H
+#define OFFLOAD_ARGS_ACCELERATE_H
+
+#include "offload_args/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+typedef struct oa_accelerate_options {
+  size_t size;
+  /* a call goes to the device if its predicted time there, multiplied by this, is less than the CPU's; 0: every call
+   * goes that can */
+  double margin;
+  int64_t least;     /* multiplications m n k: calls with fewer never go, and cost one comparison */
+  uint64_t families; /* a sum of 1 << family, numbered as in oa_accelerate_family; 0: all */
+  int only_count;    /* 1: no call goes; the rows tell the time that would have been saved */
+  int sites;         /* 1: oa_accelerate_wait asks for the program's line of each call */
+  double price;      /* the seconds that refused calls must have lost before a device is asked for */
+  int planned;       /* an oa_accelerate_planning */
+} oa_accelerate_options;
+
+enum oa_accelerate_planning {
+  OA_PLAN_NOTHING, /* the model decides */
+  OA_PLAN_FIRST,   /* the plan decides (oa_accelerate_plan), and the model decides the calls that are not in it */
+  OA_PLAN_ALONE    /* only the plan decides, and calls that are not in it stay: no decision depends on times */
+};
+
+/* The rates of a device and of this machine, for the model: bytes and operations per second, and seconds. Arrays of
+ * four are for float32, float64, complex64 and complex128. */
+typedef struct oa_accelerate_rates {
+  size_t size;
+  double up, down, call;
+  double device[4], host[4];
+  double host_memory;
+} oa_accelerate_rates;
+
+enum oa_accelerate_reason {
+  OA_REFUSED_SLOWER,  /* the model predicts that the device is not faster */
+  OA_REFUSED_WAITING, /* the device, or its LAPACK, is not open yet */
+  OA_REFUSED_OVERLAP, /* the output overlaps an input */
+  OA_REFUSED_INVALID, /* an argument is wrong, or the call does nothing */
+  OA_REFUSED_CROWD,   /* several threads make such calls at once */
+  OA_REFUSED_BACKOFF, /* the device failed recently, or for good */
+  OA_REFUSED_FAILED,  /* the device failed in this call */
+  OA_REFUSED_ASKED,   /* the program's options exclude the function, or only count */
+  OA_REFUSED_PLAN,    /* the plan refuses the call, or does not have it */
+  OA_REFUSED_VARIANT, /* the device's library lacks exactly this variant of the routine */
+  OA_REFUSED_ODD,     /* LAPACK: info is not 0, or a number is not finite: the CPU's library reports the fault */
+  OA_REFUSED_COUNT
+};
+
+/* All calls of one routine, of similar sizes, from one place of the program. */
+typedef struct oa_accelerate_row {
+  const char *routine; /* "dgemm" */
+  int64_t m, n, k;     /* of the latest call */
+  int64_t calls, gone;
+  int64_t refused[OA_REFUSED_COUNT];
+  int64_t bytes_up, bytes_down; /* of calls that went; bytes_spared were on the device already */
+  int64_t bytes_spared;
+  double host_seconds;      /* of calls that the CPU made */
+  double device_seconds;    /* of calls that went */
+  double predicted_host;    /* of calls that went: the CPU's time by the model */
+  double predicted_savings; /* of calls that did not go: the saving that the model predicts for the device */
+  int32_t site;             /* a number from oa_accelerate_set_site; -1: not known */
+  int32_t decision;         /* an oa_accelerate_decided, for the plan */
+} oa_accelerate_row;
+
+enum oa_accelerate_decided { OA_DECIDED_NOTHING, OA_DECIDED_GOES, OA_DECIDED_STAYS };
+
+enum oa_accelerate_event { OA_EVENT_NONE, OA_EVENT_STOPPED, OA_EVENT_DEVICE, OA_EVENT_SITE, OA_EVENT_LAPACK };
+
+/* A call under way, for oa_accelerate_wait. The thread number is the system's, as pthread_self() returns it. */
+typedef struct oa_accelerate_asked {
+  size_t size;
+  uint64_t thread, serial;
+} oa_accelerate_asked;
+
+/* Starts, or changes the options if it has started. Returns OA_ERROR_LIBRARY if tables can't be written. */
+int oa_accelerate_start(const oa_accelerate_options *options);
+/* Takes all hooks out. Calls under way end in the way they began. Returns OA_OK if it was not started. */
+int oa_accelerate_stop(void);
+/* Hooks modules that were loaded since. Python's imports do so by themselves. */
+int oa_accelerate_rescan(void);
+/* Counts the slots that hold a hook now, and the modules that have them. */
+int oa_accelerate_query(int *slots, int *modules);
+/* Sends calls to that device from now on; -1: to none. The device's libraries should be loaded. rates may be NULL:
+ * nominal. */
+int oa_accelerate_use(int device, const oa_accelerate_rates *rates);
+/* Opens the device's LAPACK by a small call. If that works, LAPACK calls go there from then on. */
+int oa_accelerate_use_lapack(int device);
+/* Measures the rates of a device with some copies and products, which take a fraction of a second. */
+int oa_accelerate_calibrate(int device, oa_accelerate_rates *rates);
+/* Fills in the rates that are assumed before any is measured. */
+int oa_accelerate_nominal(oa_accelerate_rates *rates);
+/* Waits for work that a thread of the program itself has to do: OA_EVENT_DEVICE (open a device, once), OA_EVENT_LAPACK
+ * (open its LAPACK, too), OA_EVENT_SITE (find the place of the call `asked`), or OA_EVENT_STOPPED after
+ * oa_accelerate_stop. */
+int oa_accelerate_wait(oa_accelerate_asked *asked, int *event);
+/* Sets the place of a call under way. Does nothing if the call has ended. */
+int oa_accelerate_set_site(uint64_t serial, int site);
+/* Sets the function that returns the place of the calling thread's own call; -1: it has none, or can't tell without
+ * waiting. may_wait: it may wait for another thread, as a plan needs the place before the call. */
+int oa_accelerate_set_finder(int (*finder)(int may_wait));
+/* Fills up to capacity rows, and counts all of them. *small is the number of calls with fewer than `least`
+ * multiplications; calls of several threads at once may be missing from it. */
+int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_t *small);
+/* Sets the plan, and forgets the former one. It has the routine, m, n, k, site and decision of each row. Calls of that
+ * routine and site whose sizes have the same powers of two follow the decision, if the options ask for a plan. */
+int oa_accelerate_plan(const oa_accelerate_row *rows, int count);
+/* Empties the rows. */
+int oa_accelerate_clear(void);
+/* Returns the name of family `number`, such as "gemm"; NULL beyond the last. */
+const char *oa_accelerate_family(int number);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,11 @@
+/* The formats of modules, as far as needed to keep a driver or a loader from reading beyond their ends. */
+#ifndef OA_IMAGE_H
+#define OA_IMAGE_H
+
+#include "base/error.h"
+
+/* Returns OA_OK if the image is whole: PTX text, a fatbin, or an ELF file whose sections and segments are inside it.
+ * shared: it has to be a shared object for this machine. */
+int oa_image_check(const char *name, const void *image, size_t nbytes, int shared);
+
+#endif

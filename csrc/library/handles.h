@@ -1,0 +1,30 @@
+/* The handles of vendors' libraries: those of streams, and those that a thread set with oa_use_handle. */
+#ifndef OA_HANDLES_H
+#define OA_HANDLES_H
+
+#include "library/library.h"
+
+/* Returns the index of a handle in a stream's table. Calls with scalars on the device have a handle of their own, so
+ * that no handle's pointer mode changes while another thread uses it. */
+static inline int oa_library_handle_place(const oa_library *library, int on_device) {
+  return 2 * library->state->index + (on_device && library->set_pointer_mode >= 0);
+}
+
+/* Sets *handle to the library's handle that is bound to stream and has that pointer mode, made at first need. Without
+ * the lock, with the device current. */
+int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle);
+/* Returns a foreign stream's handles to the pool, for other streams of its device. Under the lock. */
+void oa_library_return_handles(oa_stream *stream);
+extern atomic_bool oa_library_has_used; /* some thread has set a handle with oa_use_handle */
+void *oa_library_find_used(const oa_library *library);
+/* Returns the handle that this thread set with oa_use_handle; NULL if none. */
+static inline void *oa_library_used_handle(const oa_library *library) {
+  const bool any = atomic_load_explicit(&oa_library_has_used, memory_order_relaxed);
+  return OA_UNLIKELY(any) ? oa_library_find_used(library) : NULL;
+}
+int oa_library_set_stream(const oa_library *library, void *handle, void *native);
+int oa_library_handle_stream(const oa_library *library, void *handle, void **native);
+int oa_library_get_mode(const oa_library *library, void *handle, int *mode);
+int oa_library_set_mode(const oa_library *library, void *handle, int mode);
+
+#endif

@@ -1,0 +1,51 @@
+/* Captures: streams of regions that a program captures into graphs of CUDA or HIP, and the captures of the core's own
+ * graphs, which graph/ begins and ends. */
+#ifndef OA_CAPTURE_H
+#define OA_CAPTURE_H
+
+#include "region/region.h"
+
+/* A group that captured calls use. */
+typedef struct oa_captured {
+  const void *root; /* the handle of a region's own pointer to it */
+  const oa_mapping *mapping;
+  int group;
+  uint64_t address; /* of the mapping */
+  bool reads;       /* it has to be there before the graph runs */
+  bool writes;
+} oa_captured;
+
+/* Values of the host that captured copies read. */
+typedef struct oa_captured_values {
+  struct oa_captured_values *next;
+  void *memory; /* pinned */
+  size_t nbytes;
+} oa_captured_values;
+
+/* A capture of a region's calls by the core, and its result. */
+typedef struct oa_capture {
+  oa_stream *stream; /* the stream that is captured */
+  oa_captured *groups;
+  int count, capacity;
+  oa_captured_values *values;
+  int calls;   /* that were captured */
+  int open;    /* of these, so many have begun and not ended */
+  bool failed; /* of one of them, or of noting it: the graph can't be used */
+} oa_capture;
+
+/* Returns the capture that a call to that stream of the region belongs to; NULL: another one's, or none. */
+oa_capture *oa_capture_of(const oa_region_state *region, const oa_stream *stream);
+/* Notes an operand of a captured call: overwrites: the call writes all of its group; writes: it writes some of it. */
+void oa_capture_note(oa_capture *capture, const oa_slot *slot, bool overwrites, bool writes);
+/* Allocates pinned memory that lives as long as the graph. Sets *memory. Without the lock. */
+int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
+/* Frees all that the capture owns but its stream. Without the lock. */
+void oa_capture_free(oa_capture *capture);
+
+/* Fails with OA_ERROR_CAPTURE if a program captures a stream that may touch the mapping: that of a region that lends
+ * some of it, or one where a call used it. The work would be missing from the graph, and run before it. own: the stream
+ * of the work, or NULL, does not count. If *own is not captured, it is made to run after the graphs that such streams
+ * may be running. function and name (of the array) are for the message. Under the lock. */
+int oa_capture_check(const char *function, const char *name, const oa_mapping *mapping, oa_stream *own);
+
+#endif

@@ -1,0 +1,189 @@
+/* Chains: captured calls of a region, which run at each replay, beside calls of other threads. */
+#include "offload_args/chain.h"
+#include "one_device.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+const oa_library *const oa_libraries[] = {NULL};
+
+enum { N = 64, TURNS = 50, THREADS = 3 };
+static float x[N], y[N], other[N];
+
+static oa_region *lend(oa_array *arrays, int count) {
+  oa_region *region = NULL;
+  CHECK_OK(oa_region_enter(device, NULL, arrays, count, &region));
+  return region;
+}
+
+static oa_region *lend_both(oa_array arrays[2]) {
+  static int64_t n = N;
+  arrays[0] = vector(x, &n, OA_BY_USE);
+  arrays[1] = vector(y, &n, OA_BY_USE);
+  return lend(arrays, 2);
+}
+
+static void set(void) {
+  for (int i = 0; i < N; i++) {
+    x[i] = (float)i;
+    y[i] = 1;
+    other[i] = 0;
+  }
+}
+
+static int add(float a, const oa_array arrays[2]) { return axpy(a, arrays[0].handle, 1, arrays[1].handle, 1, N, 0); }
+
+static void captured_calls_run_at_each_replay(void) {
+  oa_array arrays[2];
+  oa_chain *chain = NULL, *second = NULL;
+  oa_chain_info info = OA_SIZED(oa_chain_info);
+  set();
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(oa_chain_begin(region, &chain));
+  CHECK_OK(add(2, arrays));
+  CHECK_FAILS(oa_chain_begin(region, &second), OA_ERROR_CAPTURE, "are being captured already");
+  CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_CAPTURE, "still being captured");
+  CHECK_FAILS(oa_region_synchronize(region), OA_ERROR_CAPTURE, "end the capture first");
+  CHECK_FAILS(oa_region_finish(region, OA_COMMIT, NULL), OA_ERROR_CAPTURE, "end the capture first");
+  CHECK_FAILS(oa_update_from(&arrays[1], -1), OA_ERROR_CAPTURE, "end the capture first");
+  CHECK_OK(oa_chain_end(chain));
+  CHECK_FAILS(oa_chain_end(chain), OA_ERROR_ARGUMENT, "has ended already");
+  CHECK_OK(oa_update_from(&arrays[1], -1));
+  CHECK(y[3] == 1); /* nothing ran */
+  for (int i = 0; i < 3; i++) CHECK_OK(oa_chain_replay(chain));
+  CHECK_OK(oa_chain_get_info(chain, &info));
+  CHECK(info.calls == 1 && info.arrays == 2 && info.replays == 3 && info.region == region);
+  leave(region);
+  CHECK(y[3] == 1 + 3 * 2 * 3);
+  CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_STALE, "region has ended");
+  CHECK_OK(oa_chain_release(chain));
+  check_empty();
+}
+
+static void a_chain_that_is_released_while_it_is_captured_ends_the_capture(void) {
+  oa_array arrays[2];
+  oa_chain *chain = NULL;
+  set();
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(oa_chain_begin(region, &chain));
+  CHECK_OK(add(2, arrays));
+  CHECK_OK(oa_chain_release(chain));
+  CHECK_OK(add(1, arrays));
+  leave(region);
+  CHECK(y[3] == 4);
+  check_empty();
+}
+
+static void a_captured_call_that_fails_spoils_the_chain(void) {
+  oa_array arrays[2];
+  oa_chain *chain = NULL;
+  set();
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(oa_chain_begin(region, &chain));
+  oa_operand operand = {
+      .name = "x", .pointer = arrays[0].handle, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(N)};
+  oa_call call = oa_call_of("test.fails", NULL, &operand, 1);
+  CHECK_OK(oa_begin(&call));
+  CHECK_FAILS(oa_chain_end(chain), OA_ERROR_CAPTURE, "a call of this thread has not ended");
+  CHECK_FAILS(oa_chain_release(chain), OA_ERROR_CAPTURE, "has not ended");
+  oa_end(&call, 1);
+  CHECK_FAILS(oa_chain_end(chain), OA_ERROR_CAPTURE, "a captured call had failed");
+  CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_STALE, "the chain was released");
+  leave(region);
+  check_empty();
+}
+
+static oa_chain *shared;
+static oa_array *lent;
+static bool has_streams;
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+
+/* The host has no streams: threads that write one array order their calls themselves. */
+static int in_order(int (*run)(void)) {
+  if (!has_streams) pthread_mutex_lock(&order);
+  const int status = run();
+  if (!has_streams) pthread_mutex_unlock(&order);
+  return status;
+}
+
+static int replay(void) { return oa_chain_replay(shared); }
+static int call(void) { return add(1, lent); }
+
+static void *replay_some(void *nothing) {
+  for (int i = 0; i < TURNS; i++) CHECK_OK(in_order(replay));
+  return nothing;
+}
+
+/* Calls in the same region, in order with the replays. */
+static void *call_some(void *nothing) {
+  for (int i = 0; i < TURNS; i++) CHECK_OK(in_order(call));
+  return nothing;
+}
+
+/* Chains of a region of the thread's own. */
+static void *capture_some(void *nothing) {
+  static int64_t n = N;
+  oa_array own = vector(other, &n, OA_BY_USE);
+  oa_region *region = lend(&own, 1);
+  for (int i = 0; i < TURNS; i++) {
+    oa_chain *chain = NULL;
+    const float two = 2;
+    const int64_t stride = sizeof two;
+    CHECK_OK(oa_chain_begin(region, &chain));
+    CHECK_OK(oa_pointer_fill(own.handle, &two, 1, &n, &stride));
+    CHECK_OK(oa_chain_end(chain));
+    CHECK_OK(oa_chain_replay(chain));
+    CHECK_OK(oa_chain_release(chain));
+  }
+  leave(region);
+  return nothing;
+}
+
+static void threads_replay_call_and_capture_at_once(void) {
+  void *(*const work[THREADS])(void *) = {replay_some, call_some, capture_some};
+  pthread_t threads[THREADS];
+  oa_array arrays[2];
+  set();
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(oa_chain_begin(region, &shared));
+  CHECK_OK(add(2, arrays));
+  CHECK_OK(oa_chain_end(shared));
+  lent = arrays;
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work[i], NULL) == 0);
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK_OK(oa_chain_release(shared)); /* its last replay may still be under way */
+  leave(region);
+  CHECK(y[3] == 1 + 3 * 3 * TURNS && other[3] == 2);
+  check_empty();
+}
+
+static void calls_of_another_thread_are_captured_too(void) {
+  pthread_t thread;
+  oa_array arrays[2];
+  set();
+  oa_region *region = lend_both(arrays);
+  lent = arrays;
+  CHECK_OK(oa_chain_begin(region, &shared));
+  CHECK(pthread_create(&thread, NULL, call_some, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  CHECK_OK(oa_chain_end(shared));
+  CHECK_OK(oa_chain_replay(shared));
+  CHECK_OK(oa_chain_release(shared));
+  leave(region);
+  CHECK(y[3] == 1 + 3 * TURNS);
+  check_empty();
+}
+
+int main(void) {
+  static const char *const names[] = {"host", "sim:0"};
+  for (int i = 0; i < 2; i++) {
+    CHECK_OK(oa_device_open(names[i], &device));
+    has_streams = i == 1;
+    captured_calls_run_at_each_replay();
+    a_chain_that_is_released_while_it_is_captured_ends_the_capture();
+    a_captured_call_that_fails_spoils_the_chain();
+    threads_replay_call_and_capture_at_once();
+    calls_of_another_thread_are_captured_too();
+  }
+  return failures();
+}

@@ -1,0 +1,34 @@
+"""Adapters of the portable modules, blas and lapack: which library of a device they call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from . import _core
+from .devices import by_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Adapter", "adapter_of"]
+
+
+class Adapter:
+    """How a portable module calls one library."""
+
+    backend: ClassVar[str | None]  # of the devices it works on; None: those whose libraries run on the CPU
+
+
+A = TypeVar("A", bound=Adapter)
+_made: dict[type[Adapter], Adapter] = {}
+
+
+def adapter_of(adapters: Sequence[type[A]], device: int) -> A | None:
+    """Return the adapter of the library that runs on a device, by its number; None if there is none."""
+    _core.device_counters(device)  # fails in a forked child, where another thread may have had the lock of an import
+    info = by_number(device)._info  # the driver is asked nothing: this thread may be capturing a stream
+    for one in adapters:
+        if one.backend == info.backend or (one.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
+            known = _made.get(one)
+            return known if known is not None else _made.setdefault(one, one())  # type: ignore[return-value]
+    return None

@@ -1,0 +1,242 @@
+/* Unmodified programs: starts and stops the hooks, reads their rows, and finds the program's lines. */
+#include "module.h"
+
+#include <offload_args/accelerate.h>
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+static PyObject *site_of_this_thread; /* () -> the number of the calling thread's place; set once */
+
+/* Python's own function for this is not part of the stable ABI. */
+static int has_gil(void) {
+  static int (*check)(void);
+  if (check == NULL) {
+    union {
+      void *address;
+      int (*function)(void);
+    } symbol = {dlsym(RTLD_DEFAULT, "PyGILState_Check")};
+    check = symbol.function;
+  }
+  return check != NULL && check();
+}
+
+static int raise_later(void *error) {
+  PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)error), error);
+  Py_DECREF((PyObject *)error);
+  return -1;
+}
+
+/* A signal handler may run meanwhile, and raise: the program gets its exception after the call. */
+static int site_with_gil(void) {
+  PyObject *type, *value, *traceback, *raised[3];
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *site = PyObject_CallNoArgs(site_of_this_thread);
+  const int number = site == NULL ? -1 : as_int(site);
+  Py_XDECREF(site);
+  PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
+  if (raised[0] != NULL) {
+    PyErr_NormalizeException(&raised[0], &raised[1], &raised[2]);
+    if (Py_AddPendingCall(raise_later, raised[1]) == 0) raised[1] = NULL;
+  }
+  for (int i = 0; i < 3; i++) Py_XDECREF(raised[i]);
+  PyErr_Restore(type, value, traceback);
+  return number;
+}
+
+/* Is called in a hook. Unless it may wait, accelerate_wait asks for the place of a thread without Python's lock. A
+ * thread without a Python state, such as one of OpenMP, has no place of its own, and must not wait for the lock: the
+ * thread that waits for it may have the lock. */
+static int find_site(int may_wait) {
+  if (atomic_load(&leaving_process)) return -1;
+  if (has_gil()) return site_with_gil();
+  if (!may_wait || PyGILState_GetThisThreadState() == NULL) return -1;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const int number = site_with_gil();
+  PyGILState_Release(state);
+  return number;
+}
+
+/* (margin, least, families, only_count, sites, price, planned) */
+static PyObject *accelerate_start(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  oa_accelerate_options options = OA_SIZED(oa_accelerate_options);
+  long long least;
+  unsigned long long families;
+  if (!PyArg_ParseTuple(arguments, "dLKppdi", &options.margin, &least, &families, &options.only_count, &options.sites,
+                        &options.price, &options.planned))
+    return NULL;
+  options.least = least;
+  options.families = families;
+  const int status = oa_accelerate_start(&options);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *accelerate_stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_accelerate_stop();
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* () -> (slots that hold hooks, modules that have such slots) */
+static PyObject *accelerate_query(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  int slots, modules;
+  const int status = oa_accelerate_query(&slots, &modules);
+  if (status != OA_OK) return fail(status);
+  return Py_BuildValue("(ii)", slots, modules);
+}
+
+/* (device, rates or None), as accelerate_calibrate returns them */
+static PyObject *accelerate_use(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  oa_accelerate_rates rates = OA_SIZED(oa_accelerate_rates);
+  int device;
+  PyObject *tuple;
+  if (!PyArg_ParseTuple(arguments, "iO", &device, &tuple)) return NULL;
+  double *device_rates = rates.device, *host = rates.host;
+  if (tuple != Py_None &&
+      !PyArg_ParseTuple(tuple, "dddddddddddd", &rates.up, &rates.down, &rates.call, &device_rates[0], &device_rates[1],
+                        &device_rates[2], &device_rates[3], &host[0], &host[1], &host[2], &host[3], &rates.host_memory))
+    return NULL;
+  const int status = oa_accelerate_use(device, tuple == Py_None ? NULL : &rates);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* (device) */
+static PyObject *accelerate_use_lapack(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const int device = as_int(argument);
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_accelerate_use_lapack(device);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* (device) -> up, down, call; device and host, four each; host_memory */
+static PyObject *accelerate_calibrate(PyObject *Py_UNUSED(module), PyObject *argument) {
+  const int device = as_int(argument);
+  if (device == -1 && PyErr_Occurred()) return NULL;
+  oa_accelerate_rates r;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = oa_accelerate_calibrate(device, &r);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  return Py_BuildValue("(dddddddddddd)", r.up, r.down, r.call, r.device[0], r.device[1], r.device[2], r.device[3],
+                       r.host[0], r.host[1], r.host[2], r.host[3], r.host_memory);
+}
+
+/* () -> (event, thread, serial) */
+static PyObject *accelerate_wait(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  oa_accelerate_asked asked = OA_SIZED(oa_accelerate_asked);
+  int status, event;
+  Py_BEGIN_ALLOW_THREADS status = oa_accelerate_wait(&asked, &event);
+  Py_END_ALLOW_THREADS if (status != OA_OK) return fail(status);
+  return Py_BuildValue("(iKK)", event, (unsigned long long)asked.thread, (unsigned long long)asked.serial);
+}
+
+/* (serial, site) */
+static PyObject *accelerate_set_site(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  unsigned long long serial;
+  int site;
+  if (!PyArg_ParseTuple(arguments, "Ki", &serial, &site)) return NULL;
+  const int status = oa_accelerate_set_site(serial, site);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* (function): () -> the place of the thread that calls it. Set once. */
+static PyObject *accelerate_set_finder(PyObject *Py_UNUSED(module), PyObject *function) {
+  if (site_of_this_thread == NULL) site_of_this_thread = Py_NewRef(function);
+  const int status = oa_accelerate_set_finder(find_site);
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+static PyObject *row_of(const oa_accelerate_row *row) {
+  PyObject *refused = tuple_of(OA_REFUSED_COUNT, row->refused);
+  if (refused == NULL) return NULL;
+  return Py_BuildValue("(siLLLLLNLLLdddd)", row->routine, row->site, (long long)row->m, (long long)row->n,
+                       (long long)row->k, (long long)row->calls, (long long)row->gone, refused,
+                       (long long)row->bytes_up, (long long)row->bytes_down, (long long)row->bytes_spared,
+                       row->host_seconds, row->device_seconds, row->predicted_host, row->predicted_savings);
+}
+
+/* () -> (rows, small calls) */
+static PyObject *accelerate_read(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  int count = 0, room = 0;
+  int64_t small = 0;
+  oa_accelerate_row *rows = NULL;
+  do {
+    room = count + 16;
+    free(rows);
+    if ((rows = malloc((size_t)room * sizeof *rows)) == NULL) return PyErr_NoMemory();
+    const int status = oa_accelerate_read(rows, room, &count, &small);
+    if (status != OA_OK) {
+      free(rows);
+      return fail(status);
+    }
+  } while (count > room);
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list != NULL && i < count; i++) {
+    PyObject *row = row_of(&rows[i]);
+    if (row == NULL || PyList_Append(list, row) < 0) Py_CLEAR(list);
+    Py_XDECREF(row);
+  }
+  free(rows);
+  return list == NULL ? NULL : Py_BuildValue("(NL)", list, (long long)small);
+}
+
+/* (list of (routine, site, m, n, k, decision)) */
+static PyObject *accelerate_plan(PyObject *Py_UNUSED(module), PyObject *list) {
+  const Py_ssize_t count = PyList_Size(list);
+  if (count < 0) return NULL;
+  oa_accelerate_row *rows = calloc((size_t)count + 1, sizeof *rows);
+  if (rows == NULL) return PyErr_NoMemory();
+  int status = OA_OK, read = 1;
+  for (Py_ssize_t i = 0; i < count && read; i++) { /* the texts live as long as the list */
+    long long m, n, k;
+    int site, decision;
+    read = PyArg_ParseTuple(PyList_GetItem(list, i), "siLLLi", &rows[i].routine, &site, &m, &n, &k, &decision);
+    if (!read) break;
+    rows[i].site = site;
+    rows[i].m = m;
+    rows[i].n = n;
+    rows[i].k = k;
+    rows[i].decision = decision;
+  }
+  if (read) status = oa_accelerate_plan(rows, (int)count);
+  free(rows);
+  if (!read) return NULL;
+  if (status != OA_OK) return fail(status);
+  Py_RETURN_NONE;
+}
+
+/* () -> the names of all families, in the order of the bits of accelerate_start */
+static PyObject *accelerate_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list != NULL && oa_accelerate_family(i) != NULL; i++) {
+    PyObject *name = PyUnicode_FromString(oa_accelerate_family(i));
+    if (name == NULL || PyList_Append(list, name) < 0) Py_CLEAR(list);
+    Py_XDECREF(name);
+  }
+  return list;
+}
+
+static PyMethodDef accelerate_functions[] = {
+    {"accelerate_start", accelerate_start, METH_VARARGS, NULL},
+    {"accelerate_stop", accelerate_stop, METH_NOARGS, NULL},
+    {"accelerate_query", accelerate_query, METH_NOARGS, NULL},
+    {"accelerate_use", accelerate_use, METH_VARARGS, NULL},
+    {"accelerate_use_lapack", accelerate_use_lapack, METH_O, NULL},
+    {"accelerate_calibrate", accelerate_calibrate, METH_O, NULL},
+    {"accelerate_wait", accelerate_wait, METH_NOARGS, NULL},
+    {"accelerate_set_site", accelerate_set_site, METH_VARARGS, NULL},
+    {"accelerate_set_finder", accelerate_set_finder, METH_O, NULL},
+    {"accelerate_read", accelerate_read, METH_NOARGS, NULL},
+    {"accelerate_plan", accelerate_plan, METH_O, NULL},
+    {"accelerate_families", accelerate_families, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_accelerate(PyObject *module) { return PyModule_AddFunctions(module, accelerate_functions); }

@@ -1,0 +1,124 @@
+/* Guarded arrays: a touch of one becomes an exception in the thread that touched it. */
+#include "module.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST = 64 };
+
+/* Texts of pending exceptions, one for each thread. A mutex guards them, not the GIL. */
+static struct {
+  unsigned long thread; /* 0: the entry is free */
+  int waits;            /* 1: another thread touched the array, and the exception has yet to be sent to this one */
+  char text[512];
+} touched[MOST];
+static atomic_int waiting; /* the number of entries that wait */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Notes the text of a thread's exception. Returns 1, or 0 if there is no room. */
+static int note(unsigned long thread, int waits, const oa_guard_touch *touch) {
+  int place = -1;
+  pthread_mutex_lock(&mutex);
+  for (int i = 0; i < MOST && (place < 0 || touched[place].thread == 0); i++)
+    if (touched[i].thread == thread || (touched[i].thread == 0 && place < 0)) place = i;
+  if (place >= 0 && touched[place].thread == 0) { /* otherwise the first touch is the reported one */
+    touched[place].thread = thread;
+    touched[place].waits = waits;
+    atomic_fetch_add(&waiting, waits);
+    snprintf(touched[place].text, sizeof touched[place].text,
+             "the host read or wrote %s, which is lent at %s to %s and may be newer there: its bytes on the host are "
+             "old. Read it after the region, by `update(x)`, or by `to_host()` of its pointer; write it within `with "
+             "update(x):`",
+             touch->array, touch->place, touch->device);
+  }
+  pthread_mutex_unlock(&mutex);
+  return place >= 0;
+}
+
+/* Raises the exception in a thread that has a text. Needs the GIL. */
+static int raise_in(unsigned long thread) { return PyThreadState_SetAsyncExc(thread, python.guard_error) == 1; }
+
+/* Ends the waiting of thread i of the list, if that is `thread`, or `thread` is 0. Returns the thread, or 0. */
+static unsigned long take_waiting(int i, unsigned long thread) {
+  unsigned long taken = 0;
+  pthread_mutex_lock(&mutex);
+  if (touched[i].waits && (thread == 0 || touched[i].thread == thread)) {
+    taken = touched[i].thread;
+    touched[i].waits = 0;
+    atomic_fetch_sub(&waiting, 1);
+  }
+  pthread_mutex_unlock(&mutex);
+  return taken;
+}
+
+/* Copies the text of a thread's exception, and frees its place. Returns 0 if there is none. */
+static int take_text(unsigned long thread, char text[sizeof touched->text]) {
+  int taken = 0;
+  pthread_mutex_lock(&mutex);
+  for (int i = 0; i < MOST; i++) {
+    if (touched[i].thread != thread) continue;
+    memcpy(text, touched[i].text, sizeof touched->text);
+    atomic_fetch_sub(&waiting, touched[i].waits);
+    touched[i].waits = 0;
+    touched[i].thread = 0;
+    taken = 1;
+  }
+  pthread_mutex_unlock(&mutex);
+  return taken;
+}
+
+/* Raises the waiting exceptions; runs on the main thread. If a thread has ended, it prints the text. */
+static int raise_all(void *Py_UNUSED(nothing)) {
+  char text[sizeof touched->text];
+  for (int i = 0; i < MOST; i++) {
+    const unsigned long thread = take_waiting(i, 0);
+    if (thread == 0 || raise_in(thread) || !take_text(thread, text)) continue;
+    PyErr_SetString(python.guard_error, text);
+    PyErr_WriteUnraisable(NULL);
+  }
+  return 0;
+}
+
+int raise_touch(void) {
+  const unsigned long thread = PyThread_get_thread_ident();
+  for (int i = 0; atomic_load_explicit(&waiting, memory_order_relaxed) > 0 && i < MOST; i++) {
+    char text[sizeof touched->text];
+    if (take_waiting(i, thread) == 0 || !take_text(thread, text)) continue;
+    PyErr_SetString(python.guard_error, text);
+    return -1;
+  }
+  return 0;
+}
+
+/* The core's oa_guard_report, in a signal handler. The fault came from a load or a store of other code, which holds no
+ * lock of Python, but perhaps the GIL. A thread that Python does not know, such as one of a BLAS, must not wait for the
+ * GIL: the thread that waits for it may have it. */
+static int report_touch(const oa_guard_touch *touch) {
+  if (atomic_load(&leaving_process)) return 0;
+  if (PyGILState_GetThisThreadState() == NULL)
+    return note((unsigned long)touch->thread, 1, touch) && Py_AddPendingCall(raise_all, NULL) == 0;
+  const unsigned long thread = PyThread_get_thread_ident();
+  if (!note(thread, 0, touch)) return 0;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const int raised = raise_in(thread);
+  PyGILState_Release(state);
+  return raised;
+}
+
+/* () -> the text of this thread's pending exception */
+static PyObject *take_touch(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  char text[sizeof touched->text] = "the host touched an array that is lent";
+  take_text(PyThread_get_thread_ident(), text);
+  return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+static PyMethodDef guard_functions[] = {
+    {"take_touch", take_touch, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_guard(PyObject *module) {
+  oa_guard_set_report(report_touch);
+  return PyModule_AddFunctions(module, guard_functions);
+}

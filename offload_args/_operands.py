@@ -1,0 +1,191 @@
+"""Operands of the portable modules, blas and lapack: the needs of a function, and the errors of operands that differ.
+
+Functions are named as messages name them, such as "blas.gemv".
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ._core import geometry, only_check
+from .display import shown
+from .dtypes import DTYPE_NAMES
+from .errors import ArgumentError, DTypeError, HostPointerError
+from .pointers import DevicePtr, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = [
+    "INT32",
+    "LETTERS",
+    "REAL_OF",
+    "Matrix",
+    "checking",
+    "contiguous",
+    "is_complex",
+    "letter_of",
+    "matrix",
+    "misfit",
+    "need_dimensions",
+    "need_dtype",
+    "need_fortran",
+    "need_option",
+    "need_pointer",
+    "need_shape",
+    "square",
+    "unordered",
+    "vector",
+]
+
+#: The letters of BLAS's and LAPACK's dtypes, by oa_dtype.
+LETTERS: Final = {
+    DTYPE_NAMES.index(name): letter
+    for name, letter in (("float32", "s"), ("float64", "d"), ("complex64", "c"), ("complex128", "z"))
+}
+_CODES: Final = {letter: code for code, letter in LETTERS.items()}
+#: The dtypes of absolute values, by letter.
+REAL_OF: Final = {"s": _CODES["s"], "d": _CODES["d"], "c": _CODES["s"], "z": _CODES["d"]}
+INT32: Final = DTYPE_NAMES.index("int32")
+
+
+class Matrix(NamedTuple):
+    """A matrix: its shape, and its leading dimension in Fortran order and in C order, 0 where it has another order."""
+
+    rows: int
+    columns: int
+    ld_f: int
+    ld_c: int
+
+
+def is_complex(code: int) -> bool:
+    """Return whether a dtype is one of the complex ones."""
+    return LETTERS.get(code, "s") in "cz"
+
+
+def need_option(function: str, what: str, value: object, known: Sequence[str]) -> None:
+    """Raise ArgumentError for an unknown option."""
+    if not isinstance(value, str) or value not in known:
+        allowed = " or ".join(f'"{one}"' for one in known)
+        meant = value.upper() if isinstance(value, str) else ""
+        remedy = f'; write {what}="{meant}"' if meant in known else ""
+        raise ArgumentError(f"{function}: {what} must be {allowed}, got {shown(value)}{remedy}") from None
+
+
+def need_pointer(function: str, operand: str, pointer: object) -> None:
+    """Raise HostPointerError for an operand that is not a DevicePtr."""
+    if not isinstance(pointer, DevicePtr):
+        got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
+        remedy = unpacked(operand, pointer) or f"lend it first: with offload_args({operand}) as (d{operand},)"
+        raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
+
+
+def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, reason: str) -> None:
+    """Raise ArgumentError for a vector of another size, or with gaps, for which no function has an increment."""
+    need_shape(function, operand, pointer, (size,), reason)
+    if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
+        raise ArgumentError(
+            f"{function}: {operand} has strides {pointer._strides}, needs ({pointer.dtype.itemsize},), its elements "
+            f"one after the other; copy it on the host: numpy.ascontiguousarray({operand})"
+        )
+
+
+def need_dtype(
+    function: str, operand: str, pointer: DevicePtr[Any], codes: Iterable[int], reason: str = "", remedy: str = ""
+) -> None:
+    """Raise DTypeError for a pointer whose dtype is none of those; reason: why one of them is needed."""
+    if pointer._dtype_code not in codes:
+        names = [DTYPE_NAMES[code] for code in codes]
+        allowed = " or ".join(names)
+        if not remedy and not is_complex(pointer._dtype_code):
+            remedy = f"; lend {operand}.astype(np.{'float64' if 'float64' in names else names[0]})"
+        raise DTypeError(f"{function}: {operand} needs {allowed}{reason}, got {pointer.dtype}{remedy}") from None
+
+
+def letter_of(function: str, operand: str, pointer: DevicePtr[Any], takes: str = "sdcz", remedy: str = "") -> str:
+    """Return the letter of a pointer's dtype; raise HostPointerError or DTypeError if it has none of `takes`.
+
+    remedy: of a dtype whose letter another function takes.
+    """
+    need_pointer(function, operand, pointer)
+    letter = LETTERS.get(pointer._dtype_code, "")
+    need_dtype(function, operand, pointer, [_CODES[one] for one in takes], remedy=remedy if letter else "")
+    return letter
+
+
+def misfit(function: str, operand: str, pointer: DevicePtr[Any], needed: object, reason: str) -> ArgumentError:
+    """Return the error for an operand of another shape; needed: that shape, or what stands for it."""
+    return ArgumentError(f"{function}: {operand} has shape {pointer._shape}, needs {needed} {reason}")
+
+
+def need_shape(function: str, operand: str, pointer: DevicePtr[Any], needed: tuple[int, ...], reason: str) -> None:
+    """Raise ArgumentError for an operand of another shape."""
+    if pointer._shape != needed:
+        raise misfit(function, operand, pointer, needed, reason)
+
+
+def need_dimensions(function: str, operand: str, pointer: DevicePtr[Any], ndim: int, remedy: str) -> None:
+    """Raise ArgumentError for an operand that has not `ndim` dimensions."""
+    if len(pointer._shape) != ndim:
+        needed = f"{ndim} dimension{'s' * (ndim > 1)}"
+        raise ArgumentError(f"{function}: {operand} has shape {pointer._shape}, needs {needed}; {remedy}") from None
+
+
+def unordered(function: str, operand: str, pointer: DevicePtr[Any], copy: str) -> ArgumentError:
+    """Return the error for a matrix in neither order; copy: the function of NumPy that makes one in an order."""
+    return ArgumentError(
+        f"{function}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs unit stride in one "
+        f"dimension and rows or columns that do not overlap; copy it on the host: numpy.{copy}({operand})"
+    )
+
+
+def matrix(function: str, operand: str, pointer: DevicePtr[Any], like: DevicePtr[Any] | None = None) -> Matrix:
+    """Return the geometry of a matrix in C or Fortran order; like: the operand A, whose dtype it needs."""
+    need_pointer(function, operand, pointer)
+    if like is not None:
+        need_dtype(function, operand, pointer, (like._dtype_code,), " as A has")
+    need_dimensions(function, operand, pointer, 2, "pass one matrix at a time")
+    facts = Matrix(*geometry(pointer))
+    if not (facts.ld_f or facts.ld_c):
+        raise unordered(function, operand, pointer, "asfortranarray")
+    return facts
+
+
+def square(function: str, operand: str, pointer: DevicePtr[Any]) -> Matrix:
+    """Return the geometry of a square matrix."""
+    facts = matrix(function, operand, pointer)
+    if facts.rows != facts.columns:
+        raise ArgumentError(f"{function}: {operand} has shape {pointer._shape}, needs as many rows as columns")
+    return facts
+
+
+def need_fortran(function: str, operand: str, pointer: DevicePtr[Any], facts: Matrix, reason: str = "") -> int:
+    """Return the leading dimension of a matrix in Fortran order; raise ArgumentError, naming the copy, for another."""
+    if not facts.ld_f:
+        copy = "numpy.asfortranarray" if len(pointer._shape) == 2 else "numpy.ascontiguousarray"
+        raise ArgumentError(
+            f"{function}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs Fortran order"
+            f"{reason}; lend a copy in it: {copy}({operand})"
+        )
+    return facts.ld_f
+
+
+def vector(function: str, operand: str, pointer: DevicePtr[Any], size: int, code: int, reason: str) -> None:
+    """Check a vector without an increment: its dtype and size, and that its elements follow each other."""
+    need_pointer(function, operand, pointer)
+    need_dtype(function, operand, pointer, (code,), f" {reason}")
+    contiguous(function, operand, pointer, size, reason)
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Have the first call of a block checked, and not made: it raises what it would raise before it is made."""
+    only_check(True)
+    try:
+        yield
+    except ArgumentError:
+        if not only_check(False):
+            raise
+    finally:
+        only_check(False)

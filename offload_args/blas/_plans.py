@@ -1,0 +1,205 @@
+"""Plans, by which C makes the usual calls of a routine: what its arguments are, and how they reach the library.
+
+    @planned(_TRMV, "A:nn x:n", "n", "uplo^ trans^ diag", orders=True)
+
+says that A is square and x has its size; that the library's function takes uplo, trans, diag and n before them; and
+that uplo and trans are exchanged where A is passed as its transpose, but not by libraries that have row-major order.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from .._core import planned as builtin_of
+from .._core import reused
+from ..errors import OffloadError
+from ..pointers import DevicePtr
+from ._names import note_names
+from ._vendors import InNewPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._routine import Routine
+    from ._vendors import Enums
+
+__all__ = ["planned"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SIZES: Final = ("m", "n", "k", "kl", "ku")
+# The kinds of operands, as in _core/blas.c; vectors and matrices have their sizes there instead.
+_WHAT: Final = {"": 0, "same": 1, "packed": 4, "band": 5, "1": 6, "5": 7, "5?": 8, "any": 9}
+_VECTOR, _MATRIX = 2, 3
+_EXCHANGES: Final = {"": 0, "^": 1, "^^": 2, "!": 3}
+
+
+def planned(
+    routine: Routine | None,
+    arguments: str,
+    sizes: str,
+    options: str = "",
+    *,
+    strided: Routine | None = None,
+    turned: str = "",
+    hermitian: str = "",
+    orders: bool = False,
+    absolute: bool = False,
+    lists: bool = False,
+    names: dict[str, str] | None = None,
+    names_turned: dict[str, str] | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have C make the usual calls of a function, and the function itself all others.
+
+    routine: for matrices; strided: for batches in one array; None if there is none. lists: matrices are in
+    lists of pointers.
+
+    arguments: "x:n" is a vector of n elements, "A:mn" a matrix, "x:n/m@trans" one whose size an option says: the first
+    for its first letter. "~A:mn" may have another order than the call. "ap:packed" and "ab:band" are of n columns, or
+    by rows of n rows, "ab:band/m" of m. "a:1" and "param:5" have so many elements. Others are numbers, and one on the
+    device has the dtype of the arrays if it is "alpha:same". turned: their names in a call of transposes, if other.
+
+    sizes: the library takes these, and after a "/" the sizes of a call of transposes. options: "uplo^" is exchanged in
+    such a call, "uplo^A" if A is stored as its transpose, "trans!A" if it is and the call is not, or the reverse.
+
+    hermitian: what complex matrices need: "one order", or "columns", in which all of them are stored. orders: libraries
+    that have both orders take matrices as they are. absolute: of a vector that may go either way. names: of operands,
+    the library's and the caller's; names_turned: of a call of transposes, if other.
+    """
+    order = [argument.strip("~").partition(":")[0] for argument in arguments.split()]
+    places = [order.index(name) for name in turned.split()] or list(range(len(order)))
+    chosen = [_option(option) for option in options.split()]
+    operands = tuple(
+        (*_operand(argument, [name for name, _, _ in chosen]), place)
+        for argument, place in zip(arguments.split(), places, strict=True)
+    )
+    straight, _, other = sizes.partition("/")
+    passed = tuple(tuple(map(_SIZES.index, text.split())) for text in (straight, other or straight))
+
+    def note(error: BaseException, is_turned: int) -> None:
+        known = names_turned if is_turned and names_turned else names
+        if known and isinstance(error, OffloadError):
+            note_names(error, known)
+
+    def made_of(function: Callable[P, R]) -> Callable[P, R]:
+        defaults = function.__kwdefaults__ or {}
+        known = (routine or strided).options  # type: ignore[union-attr]
+        turned_options = list(range(len(chosen)))
+        if turned:  # the options of matrices go with these
+            turned_options.sort(key=lambda i: places.index(order.index(chosen[i][2])))
+        rules = tuple(
+            (
+                name,
+                "".join(known[name]),
+                known[name].index(defaults[name]),
+                _EXCHANGES[how],
+                order.index(of or order[0]),
+            )
+            for name, how, of in chosen
+        )
+        made = builtin_of(
+            function,
+            function.__name__,
+            signature_of(function),
+            function.__module__,
+            partial(_choose, hermitian, orders),
+            note if names or names_turned else None,
+            routine,
+            strided,
+            operands,
+            tuple((*rule, place) for rule, place in zip(rules, turned_options, strict=True)),
+            passed,
+            (
+                orders,
+                absolute,
+                function.__name__ in ("iamax", "iamin"),
+                "kl" in sizes,
+                "order" in defaults,
+                lists,
+                "result" in defaults,
+            ),
+        )
+        if function in reused:
+            reused[made] = reused.pop(function)
+        return made  # type: ignore[no-any-return]
+
+    return made_of
+
+
+def signature_of(function: Callable[..., Any]) -> str:
+    """Return the text of a builtin that stands for a function: its signature, and its docstring after a typed one.
+
+    `inspect.signature` reads the first. It drops types, and a builtin has no other place for them than its docstring.
+    """
+    code, defaults, types = function.__code__, function.__kwdefaults__ or {}, function.__annotations__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    plain, typed = ([*names[: code.co_argcount], *["*"][: code.co_kwonlyargcount]] for _ in range(2))
+    for name in names[code.co_argcount :]:
+        plain.append(f"{name}={defaults[name]!r}" if name in defaults else name)
+        typed.append(f"{name}: {types[name]}{f' = {defaults[name]!r}' if name in defaults else ''}")
+    typed[: code.co_argcount] = [f"{name}: {types[name]}" for name in names[: code.co_argcount]]
+    signature = f"{function.__name__}({', '.join(typed)}) -> {types['return']}"
+    text = function.__doc__ or ""
+    margin = text[len(text.rstrip(" ")) :]  # the indentation; Python 3.13 and newer remove it
+    return f"{function.__name__}({', '.join(plain)})\n--\n\n{signature}\n\n{margin}{text}"
+
+
+def _option(text: str) -> tuple[str, str, str]:
+    """Return an option's name, when it is exchanged, and the matrix that says so."""
+    for mark in "^!":
+        name, found, of = text.partition(mark)
+        if found:
+            return name, mark * (1 + (mark == "^" and of != "")), of
+    return text, "", ""
+
+
+def _operand(text: str, options: list[str]) -> tuple[int, tuple[int, ...], int, int]:
+    """Return an argument as C reads it: what it is, its sizes by an option, that option, whether its order is free."""
+    _, _, what = text.partition(":")
+    if what == "band/m":
+        return _WHAT["band"], (1, 0, 1, 0), -1, 0
+    if what in _WHAT:
+        return _WHAT[what], (1, 1, 1, 1), -1, 0
+    shapes, _, option = what.partition("@")
+    both = [[_SIZES.index(letter) for letter in shape] for shape in shapes.split("/")]
+    first, second = both[0], both[-1]
+    kind = _MATRIX if len(first) == 2 else _VECTOR
+    return kind, (first[0], first[-1], second[0], second[-1]), options.index(option) if option else -1, text[0] == "~"
+
+
+def _choose(hermitian: str, as_they_lie: bool, routine: Routine, pointer: DevicePtr) -> tuple[Any, ...] | None:
+    """Return the vendor's function for a routine, and the values of its options; None if there is none."""
+    try:
+        call, by_rows, enums = routine.of(pointer)
+    except KeyError:  # of a dtype that the function itself refuses
+        return None
+    if call is None:
+        return None
+    orders: tuple[Any, Any] = None, None
+    if isinstance(call, partial):
+        orders, call = (*call.args, *by_rows.args), call.func
+    in_place = not isinstance(call, InNewPlace)
+    if isinstance(call, InNewPlace):
+        call = call.function
+    tables = []
+    for option, letters in routine.options.items():
+        pair = _values(enums, option, routine.name)
+        tables.append(tuple(one[letter] for one in pair for letter in letters))
+    limit = hermitian if enums.conjugates and not (as_they_lie and isinstance(orders[0], int)) else ""
+    return call, orders, tuple(tables), limit != "", limit == "columns", in_place, enums.base
+
+
+def _values(enums: Enums, option: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values of an option for a matrix as it is, and for one stored as its transpose."""
+    if option == "diag":
+        return enums.diag, enums.diag
+    if not option.startswith("trans"):
+        return getattr(enums, option)  # type: ignore[no-any-return]
+    if enums.conjugates and name in ("syrk", "syr2k"):
+        return enums.op[0] | {"C": None}, enums.op[1]
+    if enums.conjugates and name in ("herk", "her2k"):  # of conj(C) the operands are A^T and B^T
+        op = enums.op[0]
+        return op | {"T": None}, {"N": op["C"], "T": None, "C": op["N"]}
+    return enums.op

@@ -1,0 +1,354 @@
+"""Kernels with their signatures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, NoReturn, Self
+
+import numpy as np
+
+from .. import _core
+from ..arguments import InOut
+from ..devices import Device, as_device, by_number
+from ..display import shown
+from ..dtypes import c_strides
+from ..errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    HostPointerError,
+    ModuleError,
+)
+from ..pointers import DevicePtr
+from ..regions import _stream_handle
+from .compilers import VENDORS, named_target, program_of, target_of
+from .debug import OPTION, has_bounds, launch_with_record, record_kernel
+from .facts import KernelFacts
+from .loaded import Loaded, Source
+from .partitions import Geometry, check, default_threads
+from .shared import Shared
+from .signature import Formal, formals_of
+from .values import filled, kind, whole
+from .variables import Variables
+
+__all__ = ["Kernel", "KernelInfo"]
+
+_MOST: Final = 2**32 - 1
+_SHAPE_NUMBERS: Final = 4  # of an array
+
+
+class KernelInfo(NamedTuple):
+    """Describe a kernel on one device. Shared memory is in bytes of one block."""
+
+    most_grid: tuple[int, int, int]  #: blocks along x, y, z
+    most_block: tuple[int, int, int]  #: threads of a block along x, y, z
+    most_threads: int  #: of a block of this kernel
+    good_threads: int  #: of a block: as many as fill the device best
+    registers: int  #: of a thread; -1: not known
+    multiprocessors: int
+    cooperative: bool
+    clusters: bool
+    fixed_shared_bytes: int  #: that the kernel itself declares
+    most_shared_bytes: int  #: that a launch may ask for
+
+
+class Shape(NamedTuple):
+    """Name an array whose extents, and steps along them in elements, are passed to the kernel."""
+
+    argument: int
+    rank: int  #: 2: it has to be a matrix; else its elements are counted in the order of memory
+    like: int = -1  #: the argument that has to have the same shape; -1: none
+
+
+_SHAPE: Final = frozenset(("grid", "block", "shared_bytes", "stream", "cooperative", "cluster"))
+
+
+class Kernel(_core.Kernel):
+    """Launch a kernel: `vadd(da, db, dc, n)` in a region, or `offload(vadd, a, b, c, n)` without one.
+
+    `vadd[grid, block](da, db, dc, n)` says the grid and block: numbers, or tuples of up to three, along x, y, z. A
+    third item is the shared memory, in bytes or as Shared[dtype](size); a fourth is a stream. A call without these
+    takes the keywords of `launch`, and does the same. Made by Module.kernel and Kernel.compile.
+
+    A call raises HostPointerError, DTypeError, SizeOverflowError, StalePointerError, WrongDeviceError, DirectionError,
+    AliasError, CoverageError and ArgumentError before anything moves.
+
+        source = '''
+        #include <offload_args/kernel.h>
+        OA_KERNEL(add, oa::In<float> x, oa::InOut<float> y, int n) {
+          for (auto one : y.mine(oa::Linear1D(n), here)) *one += x[one.index()];
+        }'''
+        add = Kernel.compile(source, "add", [In[np.float32], InOut[np.float32], np.int32])
+        x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+        with offload_args(x, y) as (dx, dy):
+            add(dx, dy, 3)
+            add[1, 32](dx, dy, 3)
+        print(y)  # [1. 3. 5.]
+
+    See also: Module, launch, offload; docs/guide/kernels.md.
+    """
+
+    __slots__ = ("_always_checked", "_checked", "_compiled", "_formals", "_infos", "_loaded", "_passed", "facts")
+
+    facts: KernelFacts | None  #: the module's facts about it; None: it has none
+    _formals: tuple[Formal, ...]
+    _passed: tuple[str, ...]  #: the names of all that is passed
+    _loaded: Loaded
+    _compiled: Loaded  #: the module that was compiled first, that with checks or without
+    _infos: dict[int, KernelInfo]
+    _checked: tuple[Kernel, Kernel] | None  #: the same with a check of each access, and a record: on the CPU, on GPUs
+    _always_checked: bool  #: on GPUs, too
+
+    def __new__(
+        cls,
+        loaded: Loaded,
+        name: str,
+        signature: Sequence[object],
+        facts: KernelFacts | None,
+        shapes: tuple[Shape, ...] = (),
+    ) -> Self:
+        """shapes: of the arrays whose extents and steps follow as further arguments, which no call gives."""
+        whole = (*signature, *[np.int64] * (_SHAPE_NUMBERS * len(shapes))) if shapes else signature
+        formals = formals_of(name, whole, facts)
+        partitions = tuple((i, *one.partition.along()) for i, one in enumerate(formals) if one.partition is not None)
+        self = super().__new__(cls, name, tuple(formal.row for formal in formals), partitions, shapes)
+        self.facts = facts
+        self._formals, self._infos = formals[: len(signature)], {}
+        self._passed = tuple(formal.name for formal in formals)
+        self._loaded = self._compiled = loaded
+        self._checked, self._always_checked = None, False
+        return self
+
+    @classmethod
+    def compile(
+        cls,
+        source: str,
+        name: str,
+        signature: Sequence[object],
+        *,
+        options: Sequence[str] = (),
+        device: Device | str | None = None,
+        target: str | None = None,
+        debug: bool | None = None,
+    ) -> Kernel:
+        """Return a kernel of C++ source: NVRTC compiles it for NVIDIA GPUs, the C++ compiler for host and sim.
+
+        source: its text; `#include <offload_args/kernel.h>` has the macros with which one source suits all devices.
+        name: "vadd", or an instance of a template: "scale<float>". signature: as for Module.kernel. options: for the
+        compiler. device: the kind to compile for now; None: the
+        default one. Others compile at their first launch. target: in place of a device, a processor that need not be
+        here: "sm_90", "gfx90a". Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
+        debug: check each access of the kernel's arrays: launches wait, and raise ExtentError for one out of bounds.
+        None: on host and sim, for kernels that OA_KERNEL or OA_BLOCK_KERNEL begins. False: nowhere, for full speed.
+
+        Raises ModuleError with the compiler's log, LibraryError without a compiler, SignatureError.
+        """
+        program = program_of(source, name, options)
+        if target is None:
+            on = target_of(Device.default() if device is None else as_device(device))
+        elif device is None:
+            on = named_target(target)
+        else:
+            raise ArgumentError("Kernel.compile: needs a device or a target, got both")
+        plain, checked = Source(program, on), None
+        if debug or (debug is None and has_bounds(source, name)):
+            text = record_kernel(source, name, len(signature) if isinstance(signature, Sequence) else 0)
+            checked = Source(replace(program, options=(*program.options, OPTION)), on, for_gpus=text)
+        used = checked if checked is not None and (debug or on.backend not in VENDORS) else plain
+        facts = used.image.kernels.get(used.image.symbols.get(name, name))
+        if facts is None:
+            listed = ", ".join(used.image.kernels) or "none"
+            raise ModuleError(f"Kernel.compile: the source has no kernel {name!r}; it has {listed}")
+        if used is checked and facts.parameters is not None:
+            facts = replace(facts, parameters=facts.parameters[:-1])
+        made = cls(plain, name, signature, facts)
+        if checked is not None:  # on the CPU the record's address is passed, on GPUs the record
+            with_record = [cls(checked, name, (*signature, last), None) for last in (np.uint64, InOut[np.uint8])]
+            made._checked, made._always_checked = (with_record[0], with_record[1]), bool(debug)
+            plain.checked, plain.always_checked = checked, bool(debug)
+        made._compiled = used
+        return made
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the module to a file, from which Module.load reads it: a cubin, an HSACO or a shared object.
+
+        If Kernel.compile made the kernel, this is the module for the device or target of the compilation. It
+        checks no access.
+
+        Raises OSError if the file can't be written.
+        """
+        data = self._loaded.image.data
+        with open(path, "wb") as file:
+            file.write(data)
+
+    @property
+    def module(self) -> Variables:
+        """The module that the kernel is from, for its variables."""
+        return Variables(self._loaded)
+
+    @property
+    def symbol(self) -> str:
+        """The name of the kernel in the file that save writes: the compiler's own for an instance of a template."""
+        return self._compiled.image.symbols.get(self.name, self.name)
+
+    @property
+    def log(self) -> str:
+        """The compiler's warnings for the device or target that Kernel.compile compiled for; "" of other kernels."""
+        return self._compiled.image.log
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """The parameters as text: ("In[float32]", "int32")."""
+        return tuple(formal.text for formal in self._formals)
+
+    def info(self, device: Device | str) -> KernelInfo:
+        """Return the kernel's limits on a device; loads its module there."""
+        number = as_device(device).number
+        if number not in self._infos:
+            self._load(number)
+        return self._infos[number]
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name}({', '.join(self.signature)}), from {self._loaded.name})"
+
+    # -- for the extension: what it does not do itself ----------------------------------------------------------------
+
+    def _load(self, device: int) -> tuple[int, bool, tuple[int, int, int], tuple[tuple[int, int], ...]]:
+        """Return the kernel's handle on a device, whether its launches are checked, its block, and for each partition
+        how many blocks it likes."""
+        on = by_number(device)
+        checked = self._checked is not None and (self._always_checked or not on.is_gpu)
+        handle = 0
+        if checked and self._checked is not None:
+            info = self._checked[on.is_gpu].info(on)
+        else:
+            symbol = self._loaded.symbol(device, self.name)
+            handle = _core.kernel_get(self._loaded.handle(device), self, self._passed, symbol)
+            info = KernelInfo._make(_core.kernel_info(handle))
+        self._infos[device] = info
+        partitions = [formal.partition for formal in self._formals if formal.partition is not None]
+        block = partitions[0].block(info, not on.is_gpu) if partitions else (default_threads(info), 1, 1)
+        return handle, checked, block, tuple(one.blocks(info, not on.is_gpu) for one in partitions)
+
+    def _home(self) -> int:
+        """Return the number of the device of an offload that is not told one."""
+        return self._loaded.default_device().number
+
+    def _configure(self, key: object) -> _core.Launcher:
+        """Return the launcher of kernel[key]."""
+        if not isinstance(key, tuple) or not 2 <= len(key) <= 4:
+            raise ArgumentError(f"{self.name}: needs [grid, block], [grid, block, shared_bytes] or these and a stream")
+        grid, block = self._sizes("grid", key[0]), self._sizes("block", key[1])
+        shared_bytes = key[2] if len(key) > 2 else 0
+        return self._launcher(grid, block, shared_bytes, key[3] if len(key) > 3 else None, False, None)
+
+    def _asked(self, function: str, keywords: dict[str, Any]) -> _core.Launcher:
+        """Return the launcher of a call with keywords; grid and block that are zeros follow from the arguments."""
+        for name in keywords:
+            if name not in _SHAPE:
+                raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        grid, block = (
+            (0, 0, 0) if keywords.get(what) is None else self._sizes(what, keywords[what]) for what in ("grid", "block")
+        )
+        others = keywords.get("shared_bytes", 0), keywords.get("stream"), bool(keywords.get("cooperative"))
+        return self._launcher(grid, block, *others, keywords.get("cluster"))
+
+    def _launcher(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: object,
+        stream: object,
+        cooperative: bool,
+        cluster: object,
+    ) -> _core.Launcher:
+        return _core.launcher(
+            self,
+            grid,
+            block,
+            self._shared_bytes(shared_bytes),
+            None if stream is None else _stream_handle(stream),
+            cooperative,
+            (0, 0, 0) if cluster is None else self._sizes("cluster", cluster),
+        )
+
+    def _launch_checked(self, launcher: _core.Launcher, arguments: tuple[Any, ...]) -> None:
+        """Launch the kernel that checks each access in place of this one."""
+        assert self._checked is not None
+        on = next(one.device for one in arguments if isinstance(one, DevicePtr))
+        launch_with_record(launcher, self._checked[on.is_gpu], arguments)
+
+    def _sizes(self, what: str, given: object) -> tuple[int, int, int]:
+        is_vector = isinstance(given, np.ndarray) and given.ndim == 1
+        several = is_vector or (isinstance(given, Sequence) and not isinstance(given, (str, bytes)))
+        items: Any = given if several else (given,)
+        try:
+            sizes = [whole(item) for item in items]
+        except TypeError:
+            raise ArgumentTypeError(f"{self.name}: {what} needs whole numbers, got {shown(given)}") from None
+        if not 1 <= len(sizes) <= 3 or not all(1 <= size <= _MOST for size in sizes):
+            raise ArgumentError(f"{self.name}: {what} needs 1 to 3 numbers from 1 to {_MOST}, got {shown(given)}")
+        x, y, z = (*sizes, 1, 1)[:3]
+        return x, y, z
+
+    def _shared_bytes(self, given: object) -> int:
+        try:
+            nbytes = given.nbytes if isinstance(given, Shared) else whole(given)
+        except TypeError:
+            raise ArgumentTypeError(
+                f"{self.name}: shared_bytes needs a number of bytes or Shared[dtype](size), got {shown(given)}"
+            ) from None
+        if not 0 <= nbytes <= _MOST:
+            raise ArgumentError(f"{self.name}: shared_bytes needs 0 to {_MOST} bytes, got {shown(given)}")
+        return nbytes
+
+    def _value(self, i: int, given: object) -> bytes:
+        """Return the bytes of a value of any type."""
+        formal = self._formals[i]
+        dtype = formal.dtype
+        assert dtype is not None
+        what = f"{self.name}: {formal.name}"
+        if isinstance(given, (DevicePtr, np.ndarray)):
+            raise DTypeError(f"{what} needs one {dtype} by value, got {kind(given)}")
+        return np.array(filled(what, dtype, given), dtype).tobytes()
+
+    def _pointer(self, i: int, given: object) -> NoReturn:
+        """Refuse an argument that is not a pointer to the right elements."""
+        formal = self._formals[i]
+        what = f"{self.name}: {formal.name} needs a device pointer to {formal.dtype or 'elements'}"
+        if isinstance(given, DevicePtr):
+            raise DTypeError(f"{what}, got a pointer to {given.dtype}")
+        if isinstance(given, np.ndarray):
+            raise HostPointerError(
+                f"{what}, got a host array: use offload({self.name}, ...), which lends its arrays, or lend them in a "
+                f"region: with offload_args(x, ...) as (dx, ...): {self.name}(dx, ...)"
+            )
+        raise HostPointerError(f"{what}, got {kind(given)}; lend an array in a region")
+
+    def _strided(self, i: int, given: DevicePtr[Any]) -> NoReturn:
+        """Refuse a pointer whose layout a kernel can't take."""
+        lent = given.strides == c_strides(given.shape, given.dtype.itemsize)
+        got = "an array that was lent with gaps or reversed" if lent else f"strides {given.strides}"
+        raise ArgumentError(
+            f"{self.name}: {self._formals[i].name} needs elements in C or Fortran order, with gaps between rows or "
+            f"columns at most, because a kernel gets an address and no strides; got {got}, for shape {given.shape}: "
+            "pass a contiguous copy (np.ascontiguousarray), or the whole array, with its stride as a number"
+        )
+
+    def _uncovered(self, launcher: _core.Launcher, arguments: tuple[Any, ...]) -> None:
+        """Refuse a grid that leaves elements without an owner."""
+        grid, block, _ = launcher._shape
+        for formal, given in zip(self._formals, arguments, strict=True):
+            if formal.partition is not None:
+                check(
+                    f"{self.name}: {formal.name}", formal.partition, Geometry(given.shape, given.strides), grid, block
+                )
+
+    def _misfit(self, arguments: tuple[object, ...], keywords: dict[str, object] | None = None) -> NoReturn:
+        if keywords:
+            raise ArgumentTypeError(f"{self.name}: takes no keyword arguments, got {', '.join(keywords)}")
+        raise ArgumentTypeError(
+            f"{self.name}: needs {len(self._formals)} arguments ({', '.join(self.signature)}), got {len(arguments)}"
+        )

@@ -1,0 +1,43 @@
+"""Launches of kernels: in an open region, and with a region of their own. The extension has them; it calls these
+functions for objects that stand for several arguments, and for kernels without a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .._core import launch, offload, offload_unsafe
+from ..errors import ArgumentError, ArgumentTypeError
+from .kernel_type import Kernel
+
+__all__ = ["declared", "launch", "offload", "offload_unsafe", "parts"]
+
+_MOST_DEPTH: Final = 16  # of objects in each other
+
+
+def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
+    """Return a kernel without a signature with one that is made from the arguments."""
+    if hasattr(kernel, "for_arguments"):
+        made: Kernel = kernel.for_arguments(arguments)
+        return made
+    raise ArgumentTypeError(f"{function}: kernel needs a Kernel, got {type(kernel).__name__}; Module.kernel makes one")
+
+
+def parts(arguments: Sequence[object], depth: int = 0) -> tuple[Any, ...]:
+    """Return the arguments, each object with `__offload__` replaced by the result of that method."""
+    found: list[object] = []
+    for one in arguments:
+        travels = getattr(type(one), "__offload__", None)
+        if travels is None:
+            found.append(one)
+            continue
+        own = travels(one)
+        if not isinstance(own, (tuple, list)):
+            raise ArgumentTypeError(
+                f"{type(one).__name__}.__offload__ needs to return a tuple of arrays and numbers, got "
+                f"{type(own).__name__}"
+            )
+        if depth == _MOST_DEPTH:
+            raise ArgumentError(f"{type(one).__name__}.__offload__ returns objects that have it, {depth} deep")
+        found += parts(own, depth + 1)
+    return tuple(found)

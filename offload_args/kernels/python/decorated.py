@@ -1,0 +1,265 @@
+"""`@kernel`: a typed function as a Kernel, compiled for each kind of device at its first launch there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, overload
+
+import numpy as np
+
+from ... import _core
+from ...arguments import InOut
+from ...cache import find, key_of, store
+from ...devices import Device
+from ...errors import ArgumentError, LibraryError, OffloadWarning, WrongDeviceError
+from ..binary import Image, read
+from ..compilers import VENDORS, Target, named_target, target_of
+from ..dependencies import processor
+from ..kernel_type import Kernel, Shape
+from ..loaded import Loaded
+
+if TYPE_CHECKING:
+    from .source import Function, Written
+
+__all__ = ["PythonKernel", "kernel"]
+
+_TRIED: Final = ("0.68",)  # versions of numba
+_FORMAT: Final = "kernel in Python, 1"
+_said: Final[list[str]] = []  # versions that were warned of
+
+
+def _versions() -> tuple[str, str]:
+    """Return the versions of numba and llvmlite. Raises LibraryError if they are not installed."""
+    try:
+        found = importlib.metadata.version("numba"), importlib.metadata.version("llvmlite")
+    except importlib.metadata.PackageNotFoundError:
+        raise LibraryError(
+            "kernels in Python need numba, which is not installed: pip install 'offload-args[kernels]', or "
+            "pip install '.[kernels]' in a checkout"
+        ) from None
+    if found[0].rpartition(".")[0] not in _TRIED and found[0] not in _said:
+        _said.append(found[0])
+        warnings.warn(
+            f"offload_args: kernels in Python were tried with numba {', '.join(_TRIED)}, not with {found[0]}",
+            OffloadWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+@cache
+def _own_code() -> str:
+    """Return a mark of the code that compiles."""
+    folder = Path(__file__).parent
+    return key_of(*(path.read_bytes() for path in sorted(folder.glob("*.py"))))
+
+
+def _symbol(name: str) -> str:
+    """Return the name of a kernel in its module."""
+    return name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) else f"kernel_{name.encode().hex()}"
+
+
+class PythonSource(Loaded):
+    """A kernel in Python as a module, which is compiled for each kind of device."""
+
+    def __init__(self, written: Written, checked: bool) -> None:
+        super().__init__(None)
+        self._written, self._checked = written, checked
+        self._images: dict[Target, Image] = {}
+
+    @property
+    def name(self) -> str:
+        return self._written.name
+
+    @property
+    def image(self) -> Image:
+        return self.compiled(target_of(Device.default()))
+
+    def suits(self, device: Device) -> bool:
+        return device._info.backend in VENDORS or bool(device._info.flags & _core.OA_DEVICE_HOST_CALLS)
+
+    def default_device(self) -> Device:
+        return Device.default()
+
+    def image_for(self, device: Device) -> Image:
+        if not self.suits(device):
+            raise WrongDeviceError(f"{self.name}: kernels in Python are not compiled for {device}")
+        return self.compiled(target_of(device))
+
+    def compiled(self, target: Target) -> Image:
+        """Return the module for a target, from the cache if it is there."""
+        image = self._images.get(target)
+        if image is None:
+            symbol = _symbol(self.name)
+            image = read(self.name, self._bytes(target, symbol))
+            if symbol != self.name:
+                image = replace(image, symbols={self.name: symbol})
+            self._images[target] = image
+        return image
+
+    def _bytes(self, target: Target, symbol: str) -> bytes:
+        written = self._written
+        arrays = [repr((one.number, str(one.dtype), one.partition, one.rank)) for one in written.arrays.values()]
+        declared = [str(one) for one in written.declared]
+        machine = processor() if target.backend not in VENDORS else ""
+        key = key_of(
+            _FORMAT, *_versions(), sys.version, _own_code(), *target, machine, str(self._checked), symbol,
+            written.identity(), *arrays, *declared,
+        )  # fmt: skip
+        kept = find(key)
+        if kept is not None and kept[:64] == key_of(kept[64:]).encode():
+            return kept[64:]
+        from .emit import compile_kernel  # imports numba
+
+        made = compile_kernel(written, target, self._checked, symbol)
+        store(key, key_of(made).encode() + made)
+        return made
+
+
+class PythonKernel(Kernel):
+    """Launch a kernel that @kernel made of a function, as any Kernel. It takes the shapes of its arrays along.
+
+        def fill(y: Out[np.float32].by(kernels.Linear1D())):
+            for i in y.mine():
+                y[i] = i
+
+        made = kernel(fill)
+        print(isinstance(made, kernels.PythonKernel), made.signature)  # True ('Out[float32].by(Linear1D())',)
+
+    A call raises the errors of Kernel, KernelError with the file, the line and the remedy for a kernel that can't be
+    compiled, ArgumentError for an array whose shape the kernel does not take, and LibraryError without numba.
+
+    See also: Kernel, kernel; docs/guide/kernels.md.
+    """
+
+    __slots__ = ("_shapes", "_source", "_written")
+
+    _written: Written
+    _source: PythonSource
+    _shapes: tuple[Shape, ...]
+
+    @classmethod
+    def _of(cls, written: Written, debug: bool | None) -> Self:
+        shapes = tuple(Shape(one.number, one.rank, one.like) for one in written.arrays.values())
+        plain, checked = PythonSource(written, False), PythonSource(written, True)
+        made = cls._named(plain, written, written.declared, shapes)
+        if debug is not False:  # on the CPU the record's address is passed, on GPUs the record
+            with_record = [
+                cls._named(checked, written, (*written.declared, last), shapes) for last in (np.uint64, InOut[np.uint8])
+            ]
+            made._checked, made._always_checked = (with_record[0], with_record[1]), bool(debug)
+        return made
+
+    @classmethod
+    def _named(
+        cls, source: PythonSource, written: Written, signature: tuple[Any, ...], shapes: tuple[Shape, ...]
+    ) -> Self:
+        made = cls(source, written.name, signature, None, shapes)
+        named = zip(made._formals, written.parameters, strict=False)
+        names = [f"{formal.name} ({parameter})" for formal, parameter in named]
+        made._formals = tuple(
+            replace(formal, name=name) for formal, name in zip(made._formals, [*names, "the record"], strict=False)
+        )
+        made._written, made._source, made._shapes = written, source, shapes
+        return made
+
+    def save(self, path: str | os.PathLike[str], *, target: str | None = None) -> None:
+        """Write the module to a file, from which Module.load reads it: PTX, an HSACO or a shared object.
+
+        target: a processor that need not be here, "sm_90" or "gfx90a". None: the default device's. The kernel in it
+        takes, after its own arguments, four int64 for each array: two extents, and the steps along them in elements.
+
+        Raises KernelError, LibraryError without numba, OSError if the file can't be written.
+        """
+        on = target_of(Device.default()) if target is None else named_target(target)
+        data = self._source.compiled(on).data
+        with open(path, "wb") as file:
+            file.write(data)
+
+    def _unshaped(self, arguments: tuple[Any, ...]) -> NoReturn:
+        """Refuse arrays whose shapes the kernel does not take."""
+        counted: list[tuple[str, Any]] = []
+        for argument, rank, like in self._shapes:
+            name, given = self._formals[argument].name, arguments[argument]
+            what = f"{self.name}: {name}"
+            parameter = self._written.parameters[argument]
+            if rank == 2 and len(given.shape) != 2:
+                raise ArgumentError(
+                    f"{what} needs a matrix, as the kernel uses {parameter}[i, j]; got shape {given.shape}: lend it as "
+                    "x.reshape(rows, columns)"
+                )
+            if like >= 0 and given.shape != arguments[like].shape:
+                other = self._formals[like].name
+                raise ArgumentError(
+                    f"{what} needs the shape of {other}, whose mine() gives its indices: {arguments[like].shape}; got "
+                    f"{given.shape}"
+                )
+            if rank != 2 and len(given.shape) != 1:
+                counted.append((name, given))
+        listed = ", ".join(f"{name} of shape {one.shape} and strides {one.strides}" for name, one in counted)
+        raise ArgumentError(
+            f"{self.name}: the kernel counts elements in the order of memory, which has to be one order without gaps "
+            f"for all its arrays; got {listed}: pass contiguous arrays of the same order"
+        )
+
+
+def kernel(
+    function: Callable[..., Any] | None = None, /, *, debug: bool | None = None
+) -> PythonKernel | Callable[[Callable[..., Any]], PythonKernel]:
+    """Make a kernel of a typed function: compiled at its first launch on each kind of device, for any of them.
+
+    Parameters are declared by annotations. An array is `In[dtype]`, `Out[dtype].by(partition)` or
+    `InOut[dtype].by(partition)`; a value has a NumPy type. A thread gets the elements that are its own from `y.mine()`.
+
+    function: the function. None: return a decorator.
+    debug: check each access to In, and assert: launches wait, and raise ExtentError or AssertionError. None: on host
+    and sim. True: on GPUs, too. False: nowhere, for full speed.
+
+        @kernel(debug=True)
+        def axpy(a: np.float32, x: In[np.float32], y: InOut[np.float32].by(kernels.Linear1D())):
+            for i in y.mine():
+                y[i] += a * x[i]
+
+        x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+        offload(axpy, 2.0, x, y)
+        print(y)  # [1. 3. 5.]
+
+    Raises KernelError with the file, the line and the remedy, SignatureError.
+
+    See also: launch, offload, Kernel; docs/guide/kernels.md.
+    """
+    from .source import read_kernel
+
+    names = dict(sys._getframe(1).f_locals)
+    if function is None:
+        return lambda given: PythonKernel._of(read_kernel(given, names), debug)
+    return PythonKernel._of(read_kernel(function, names), debug)
+
+
+def _function(function: Callable[..., Any], /) -> Function:
+    """Make a function that kernels call. It computes values of its arguments, and stores to no array."""
+    from .source import Function
+
+    return Function(function)
+
+
+if TYPE_CHECKING:
+
+    class _Kernel(Protocol):  # for checkers of types: the function has a function
+        @overload
+        def __call__(self, function: Callable[..., Any], /) -> PythonKernel: ...
+        @overload
+        def __call__(self, /, *, debug: bool | None = None) -> Callable[[Callable[..., Any]], PythonKernel]: ...
+        def function(self, function: Callable[..., Any], /) -> Function: ...
+
+    kernel: _Kernel  # type: ignore[no-redef]
+else:
+    kernel.function = _function

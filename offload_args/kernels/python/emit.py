@@ -1,0 +1,546 @@
+"""Machine code of kernels in Python: numba types and lowers the function, and an entry of the target calls it.
+
+Importing this imports numba. The entry makes the arrays and `here` of its arguments: on GPUs of the hardware's own
+numbers, on the CPU in loops over threads and blocks, as kernel.h runs them. A kernel of matrices has its code twice (on
+the CPU three times): for rows whose elements lie side by side, (for columns that do,) and for any.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+import llvmlite.ir as ir
+import numba
+import numpy as np
+from numba.core import cgutils, compiler, errors
+from numba.core import types as numba_types
+from numba.core.registry import cpu_target
+
+from ...errors import KernelError, LibraryError
+from ..compilers import Target
+from . import rules
+from .linker import link
+from .rules import HERE, I1, I64, ArrayType, HereType, number
+from .source import Function, Written
+
+__all__ = ["compile_kernel", "versions"]
+
+types: Any = numba_types  # a module that checkers of types read in part
+WORD: Final = ir.IntType(32)
+_TRIPLES: Final = {"cuda": "nvptx64-nvidia-cuda", "hip": "amdgcn-amd-amdhsa"}
+_REPORT: Final = """
+define ptr @oa_report(ptr %watch, i64 %argument, i64 %index, i64 %size) noinline cold {
+  %record = load ptr, ptr %watch
+  %pair = cmpxchg ptr %record, i32 0, i32 1 monotonic monotonic
+  %first = extractvalue { i32, i1 } %pair, 1
+  br i1 %first, label %write, label %done
+write:
+  %number = trunc i64 %argument to i32
+  %p1 = getelementptr i8, ptr %record, i64 4
+  store i32 %number, ptr %p1
+  %from = getelementptr i8, ptr %watch, i64 8
+  %p2 = getelementptr i8, ptr %record, i64 12
+  call void @llvm.memcpy.p0.p0.i64(ptr align 4 %p2, ptr align 4 %from, i64 24, i1 false)
+  %p3 = getelementptr i8, ptr %record, i64 40
+  store i64 %index, ptr %p3
+  %p4 = getelementptr i8, ptr %record, i64 48
+  store i64 %size, ptr %p4
+  br label %done
+done:
+  %zeros = getelementptr i8, ptr %record, i64 64
+  ret ptr %zeros
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+_WATCH_BYTES: Final = 32  # the record's address, the block's and the thread's numbers
+
+
+def versions() -> tuple[str, str]:
+    """Return the versions of numba and llvmlite."""
+    return numba.__version__, llvm.__name__ and __import__("llvmlite").__version__
+
+
+@cache
+def _contexts() -> tuple[Any, Any]:
+    """Return numba's contexts, with all that they know."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    typing, target = cpu_target.typing_context, cpu_target.target_context
+    typing.refresh()
+    target.refresh()
+    return typing, target
+
+
+def _flags() -> Any:
+    flags = compiler.Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    flags.nrt = False
+    return flags
+
+
+def _python(written: Written, made: dict[int, Any]) -> Any:
+    """Return the function of a rewritten tree."""
+    names: dict[str, Any] = {**rules.RULES, **written.constants}
+    for name, function in written.functions.items():
+        names[name] = _inlined(function, made)
+    code = compile(ast.Module([written.tree], []), written.file, "exec")
+    exec(code, names)
+    return names[written.tree.name]
+
+
+def _inlined(function: Function, made: dict[int, Any]) -> Any:
+    """Return a function of kernels that numba writes into the code of its callers."""
+    if id(function) not in made:
+        made[id(function)] = numba.njit(_python(function.written, made), inline="always", error_model="numpy")
+    return made[id(function)]
+
+
+def _said(error: errors.NumbaError, written: Written) -> KernelError:
+    """Return numba's refusal in the words of this package."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error.args[0] if error.args else error))
+    line = getattr(getattr(error, "loc", None), "line", None)
+    if found := re.findall(r'File "[^"]*", line (\d+)', text):
+        line = int(found[-1])
+    head = next((one.strip() for one in text.splitlines() if one.strip() and "Failed in" not in one), "")
+    if undefined := re.search(
+        r"No implementation of function .*?\((.*?)\) found for signature:\s*>>> (.*)", text, re.S
+    ):
+        head = f"there is no {undefined[2].splitlines()[0].strip()}"
+    if unified := re.search(r"Cannot unify (.*?) and (.*?) for '(\w+)", text):
+        one, other = (re.sub(r"Literal\[int\]\(\S*\)", "int64", text) for text in (unified[1], unified[2]))
+        head = f"{unified[3].split('.')[0]} is {one} and {other}: give it one type, as by np.float32(...)"
+    head = re.sub(r"Array\(([\w]+), .*?\)", r"array of \1", head)
+    return KernelError(f"{written.file}:{line or written.line}: {written.name}: {head or text.strip()[:300]}")
+
+
+def _types_of(written: Written, is_gpu: bool, checked: bool) -> tuple[Any, ...]:
+    found: list[Any] = [HereType(is_gpu)]
+    for name, declared in zip(written.parameters, written.declared, strict=True):
+        array = written.arrays.get(name)
+        if array is not None:
+            found.append(ArrayType(array.dtype, array.number, array.rank, array.partition, checked))
+        else:
+            found.append(rules.value_type(np.dtype(declared)))
+    return tuple(found)
+
+
+def _lower(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, Any, str]:
+    """Return the description of the function, the target context, and its LLVM IR."""
+    typing, target = _contexts()
+    try:
+        done = compiler.compile_extra(typing, target, _python(written, {}), kinds, types.void, _flags(), {})
+    except errors.NumbaError as error:
+        raise _said(error, written) from None
+    library = done.library
+    module = library._final_module.clone()
+    for other in library._linking_libraries:
+        module.link_in(other._get_module_for_linking(), preserve=True)
+    return done.fndesc, target, str(module)
+
+
+@contextmanager
+def _loop(builder: Any, start: Any, end: Any) -> Iterator[Any]:
+    """Loop over start..end - 1."""
+    place = cgutils.alloca_once(builder, I64)
+    builder.store(start, place)
+    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    now = builder.load(place)
+    builder.cbranch(builder.icmp_signed("<", now, end), body, after)
+    builder.position_at_end(body)
+    yield now
+    builder.store(builder.add(now, number(1), flags=["nsw"]), place)
+    builder.branch(head)
+    builder.position_at_end(after)
+
+
+@dataclass
+class _Entry:
+    """Writes the entry of a kernel for one target."""
+
+    written: Written
+    kinds: tuple[Any, ...]
+    fndesc: Any
+    context: Any
+    checked: bool
+    symbol: str
+
+    def __post_init__(self) -> None:
+        self.module = ir.Module("entry")
+        self.module.triple = llvm.get_process_triple()
+        self.module.data_layout = str(self.context.target_data)
+        self.arrays = list(self.written.arrays.values())
+
+    @property
+    def steps(self) -> list[str]:
+        """The ways in which the steps of matrices are known."""
+        if not any(array.rank == 2 for array in self.arrays):
+            return ["any"]
+        return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]
+
+    def value(self, kind: Any, declared: Any, place: Any) -> Any:
+        """Return the value that lies at an address."""
+        builder, dtype = self.builder, np.dtype(declared)
+        if rules.is_small_float(dtype):
+            stored = ArrayType(dtype, 0, 1, None, False)
+            return rules.load(self.context, builder, stored, builder.bitcast(place, ir.IntType(16).as_pointer()))
+        model = self.context.data_model_manager[kind]
+        if isinstance(kind, types.Record):
+            return builder.bitcast(place, model.get_value_type())
+        return model.load_from_data_pointer(builder, builder.bitcast(place, model.get_data_type().as_pointer()))
+
+    def call(self, here: dict[str, Any], given: Sequence[Any], shapes: Sequence[Any], step: str) -> None:
+        """Call the function. given: the address of each array's first element, and the values."""
+        builder, context = self.builder, self.context
+        proxy = cgutils.create_struct_proxy(self.kinds[0])(context, builder)
+        for name in HERE:
+            setattr(proxy, name, here[name])
+        arguments = [proxy._getvalue()]
+        for i, kind in enumerate(self.kinds[1:]):
+            if not isinstance(kind, ArrayType):
+                arguments.append(given[i])
+                continue
+            array = cgutils.create_struct_proxy(kind)(context, builder)
+            array.data = builder.bitcast(given[i], context.get_value_type(types.CPointer(kind.stored)))
+            at = 4 * next(k for k, one in enumerate(self.arrays) if one.number == i)
+            array.rows, array.columns, array.down, array.across = shapes[at : at + 4]
+            if kind.rank == 2 and step == "across":
+                array.across = number(1)
+            if kind.rank == 2 and step == "down":
+                array.down = number(1)
+            array.watch = here["watch"]
+            arguments.append(array._getvalue())
+        function = context.declare_function(self.module, self.fndesc)
+        context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)
+
+    def by_steps(self, shapes: Sequence[Any], run: Callable[[str], None]) -> None:
+        """Write the code for each way in which the steps are known, and choose."""
+        builder = self.builder
+        after = builder.append_basic_block("after")
+        for step in self.steps:
+            if step == "any":
+                run(step)
+                builder.branch(after)
+                continue
+            known, unknown = builder.append_basic_block(step), builder.append_basic_block("other")
+            at = 3 if step == "across" else 2
+            ones = [
+                builder.icmp_unsigned("==", shapes[4 * k + at], number(1))
+                for k, array in enumerate(self.arrays)
+                if array.rank == 2
+            ]
+            builder.cbranch(rules.all_of(builder, *ones), known, unknown)
+            builder.position_at_end(known)
+            run(step)
+            builder.branch(after)
+            builder.position_at_end(unknown)
+        builder.position_at_end(after)
+
+    def watch(self, record: Any) -> Any:
+        """Return memory for the watch of a thread, with the record's address; null if nothing is checked."""
+        if not self.checked:
+            return ir.Constant(cgutils.voidptr_t, None)
+        place = cgutils.alloca_once(self.builder, ir.ArrayType(I64, _WATCH_BYTES // 8))
+        self.builder.store(record, self.builder.bitcast(place, record.type.as_pointer()))
+        return self.builder.bitcast(place, cgutils.voidptr_t)
+
+    def note_thread(self, here: dict[str, Any]) -> None:
+        if self.checked:
+            builder = self.builder
+            words = builder.bitcast(here["watch"], WORD.as_pointer())
+            for k, what in enumerate(("block", "thread")):
+                for j, axis in enumerate("xyz"):
+                    at = builder.gep(words, [number(2 + 3 * k + j)])
+                    builder.store(builder.trunc(here[f"{what}_{axis}"], WORD), at)
+
+    # -- the CPU -------------------------------------------------------------------------------------------------------
+
+    def on_cpu(self) -> None:
+        function = ir.Function(
+            self.module, ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t]), f"oa_kernel_{self.symbol}"
+        )
+        self.builder = builder = ir.IRBuilder(function.append_basic_block())
+        call = function.args[0]
+
+        def at(nbytes: int, kind: Any) -> Any:
+            return builder.load(builder.bitcast(builder.gep(call, [number(nbytes)]), kind.as_pointer()))
+
+        blocks = [builder.zext(at(4 * axis, WORD), I64) for axis in range(3)]
+        threads = [builder.zext(at(12 + 4 * axis, WORD), I64) for axis in range(3)]
+        first, last = at(24, I64), at(32, I64)
+        places = at(40, cgutils.voidptr_t.as_pointer())
+        memory, memory_bytes = at(48, cgutils.voidptr_t), at(56, I64)
+        entries: list[int] = []
+
+        def argument(nbytes: int, is_pointer: bool = False) -> Any:
+            entries.append(nbytes | (0x80000000 if is_pointer else 0))
+            return builder.load(builder.gep(places, [number(len(entries) - 1)]))
+
+        def pointer() -> Any:
+            return builder.load(builder.bitcast(argument(8, True), cgutils.voidptr_t.as_pointer()))
+
+        given: list[Any] = []
+        for kind, declared in zip(self.kinds[1:], self.written.declared, strict=True):
+            if isinstance(kind, ArrayType):
+                given.append(pointer())
+            else:
+                given.append(self.value(kind, declared, argument(np.dtype(declared).itemsize)))
+        record = None
+        if self.checked:
+            record = builder.load(builder.bitcast(argument(8), cgutils.voidptr_t.as_pointer()))
+        shapes = [builder.load(builder.bitcast(argument(8), I64.as_pointer())) for _ in range(4 * len(self.arrays))]
+        here = {f"blocks_{axis}": blocks[i] for i, axis in enumerate("xyz")}
+        here |= {f"threads_{axis}": threads[i] for i, axis in enumerate("xyz")}
+        here |= {"on_cpu": ir.Constant(I1, 1), "shared": memory, "shared_bytes": memory_bytes}
+        here["watch"] = self.watch(record)
+        self.by_steps(shapes, lambda step: self.over_blocks(here, first, last, given, shapes, step))
+        builder.ret_void()
+        table = ir.Constant(ir.ArrayType(WORD, len(entries) + 1), [len(entries), *entries])
+        made = ir.GlobalVariable(self.module, table.type, f"oa_parameters_{self.symbol}")
+        made.initializer, made.global_constant = table, True
+
+    def bound(self, shapes: Sequence[Any], end: Any) -> Any:
+        """Return the least number of threads along x that own an element in each array divided by them."""
+        builder = self.builder
+        least = None
+        for k, array in enumerate(self.arrays):
+            kind = type(array.partition).__name__
+            if kind == "Linear1D":
+                extent = shapes[4 * k]
+            elif kind == "Linear2D":
+                turned = rules.less(builder, shapes[4 * k + 2], shapes[4 * k + 3])
+                extent = builder.select(turned, shapes[4 * k], shapes[4 * k + 1])
+            else:
+                continue
+            least = extent if least is None else rules.smaller(builder, least, extent)
+        return number(0) if least is None else rules.smaller(builder, least, end)
+
+    def over_blocks(
+        self, here: dict[str, Any], first: Any, last: Any, given: Sequence[Any], shapes: Sequence[Any], step: str
+    ) -> None:
+        builder = self.builder
+        here = dict(here)
+        place = cgutils.alloca_once(builder, I64)
+        builder.store(first, place)
+        head, body, after = (builder.append_basic_block(name) for name in ("blocks", "row", "done"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        now = builder.load(place)
+        builder.cbranch(rules.less(builder, now, last), body, after)
+        builder.position_at_end(body)
+        along, threads = here["blocks_x"], [here[f"threads_{axis}"] for axis in "xyz"]
+        block_x, row = builder.urem(now, along), builder.udiv(now, along)
+        here["block_y"], here["block_z"] = builder.urem(row, here["blocks_y"]), builder.udiv(row, here["blocks_y"])
+        count = rules.smaller(builder, builder.sub(last, now), builder.sub(along, block_x))
+        begin = builder.mul(block_x, threads[0])
+        end = builder.add(begin, builder.mul(count, threads[0]))
+        split = self.bound(shapes, end)
+        with _loop(builder, number(0), threads[2]) as z, _loop(builder, number(0), threads[1]) as y:
+            here["thread_y"], here["thread_z"] = y, z
+            here["index_y"] = builder.add(builder.mul(here["block_y"], threads[1]), y)
+            here["index_z"] = builder.add(builder.mul(here["block_z"], threads[2]), z)
+            start = begin
+            for below in (1, 0):
+                if below and not any(type(one.partition).__name__.startswith("Linear") for one in self.arrays):
+                    continue
+                stop = split if below else end
+                with _loop(builder, start, stop) as x:
+                    here["below"] = ir.Constant(I1, below)
+                    here["index_x"] = x
+                    here["block_x"] = builder.udiv(x, threads[0])
+                    here["thread_x"] = builder.urem(x, threads[0])
+                    self.note_thread(here)
+                    self.call(here, given, shapes, step)
+                start = builder.select(rules.less(builder, start, stop), stop, start)
+        builder.store(builder.add(now, count), place)
+        builder.branch(head)
+        builder.position_at_end(after)
+
+    # -- GPUs ----------------------------------------------------------------------------------------------------------
+
+    def on_gpu(self, backend: str) -> None:
+        elements = ir.IntType(8).as_pointer(1)
+        parameters: list[Any] = []
+        for kind, declared in zip(self.kinds[1:], self.written.declared, strict=True):
+            dtype = np.dtype(declared) if not isinstance(kind, ArrayType) else None
+            if dtype is None:
+                parameters.append(elements)
+            elif isinstance(kind, types.Record):
+                unit = max(dtype.alignment, 1)
+                parameters.append(ir.ArrayType(ir.IntType(8 * unit), dtype.itemsize // unit))
+            elif rules.is_small_float(dtype) or dtype.kind == "c":  # as large, and aligned to as much, as in C
+                parameters.append(ir.IntType(8 * dtype.itemsize))
+            else:
+                parameters.append(self.context.data_model_manager[kind].get_data_type())
+        if self.checked:
+            parameters.append(elements)
+        parameters += [I64] * (4 * len(self.arrays))
+        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), parameters), self.symbol)
+        function.calling_convention = "ptx_kernel" if backend == "cuda" else "amdgpu_kernel"
+        self.builder = builder = ir.IRBuilder(function.append_basic_block())
+        given: list[Any] = []
+        arguments = iter(function.args)
+        for kind, declared in zip(self.kinds[1:], self.written.declared, strict=True):
+            argument = next(arguments)
+            if isinstance(kind, ArrayType):
+                given.append(builder.addrspacecast(argument, cgutils.voidptr_t))
+            else:
+                place = cgutils.alloca_once(builder, argument.type)
+                builder.store(argument, place)
+                given.append(self.value(kind, declared, place))
+        record = builder.addrspacecast(next(arguments), cgutils.voidptr_t) if self.checked else None
+        shapes = list(arguments)
+        here = self.on_nvidia() if backend == "cuda" else self.on_amd()
+        for axis in "xyz":
+            index = builder.mul(here[f"block_{axis}"], here[f"threads_{axis}"], flags=["nuw", "nsw"])
+            here[f"index_{axis}"] = builder.add(index, here[f"thread_{axis}"], flags=["nuw", "nsw"])
+        here |= {"on_cpu": ir.Constant(I1, 0), "below": ir.Constant(I1, 0), "shared_bytes": number(0)}
+        here["shared"] = ir.Constant(cgutils.voidptr_t, None)
+        here["watch"] = self.watch(record)
+        self.note_thread(here)
+        self.by_steps(shapes, lambda step: self.call(here, given, shapes, step))
+        builder.ret_void()
+
+    def on_nvidia(self) -> dict[str, Any]:
+        names = {"thread": "tid", "block": "ctaid", "threads": "ntid", "blocks": "nctaid"}
+        return {f"{name}_{axis}": self.read(f"llvm.nvvm.read.ptx.sreg.{register}.{axis}")
+                for name, register in names.items() for axis in "xyz"}  # fmt: skip
+
+    def read(self, name: str) -> Any:
+        function = cgutils.get_or_insert_function(self.module, ir.FunctionType(WORD, []), name)
+        return self.builder.zext(self.builder.call(function, []), I64)
+
+    def on_amd(self) -> dict[str, Any]:
+        builder = self.builder
+        names = {"thread": "workitem", "block": "workgroup"}
+        here = {f"{name}_{axis}": self.read(f"llvm.amdgcn.{register}.id.{axis}")
+                for name, register in names.items() for axis in "xyz"}  # fmt: skip
+        constant = ir.IntType(8).as_pointer(4)  # the packet of the launch
+        packet = builder.call(
+            cgutils.get_or_insert_function(self.module, ir.FunctionType(constant, []), "llvm.amdgcn.dispatch.ptr"), []
+        )
+        for i, axis in enumerate("xyz"):
+            threads = builder.bitcast(builder.gep(packet, [number(4 + 2 * i)]), ir.IntType(16).as_pointer(4))
+            here[f"threads_{axis}"] = builder.zext(builder.load(threads, align=2), I64)
+            size = builder.bitcast(builder.gep(packet, [number(12 + 4 * i)]), WORD.as_pointer(4))
+            whole = builder.load(size, align=4)
+            here[f"blocks_{axis}"] = builder.zext(
+                builder.udiv(whole, builder.trunc(here[f"threads_{axis}"], WORD)), I64
+            )
+        return here
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+def _machine(target: Target, name: str) -> Any:
+    """Return LLVM's description of a processor."""
+    _contexts()
+    if target.backend not in _TRIPLES:
+        features = llvm.get_host_cpu_features().flatten()
+        return llvm.Target.from_default_triple().create_target_machine(
+            llvm.get_host_cpu_name(), features, 3, reloc="pic", codemodel="small"
+        )
+    processor, _, rest = target.processor.partition(":")
+    if not processor:
+        raise LibraryError(f"{name}: the driver does not tell which AMD GPU this is: name it, as target='gfx90a'")
+    features = ""
+    if target.backend == "cuda":
+        features = "+ptx78" if int(re.sub(r"\D", "", processor)) <= 90 else "+ptx87"
+    for feature in filter(None, rest.split(":")):
+        features += f"{',' if features else ''}{feature[-1]}{feature[:-1]}"
+    return llvm.Target.from_triple(_TRIPLES[target.backend]).create_target_machine(processor, features, 3, reloc="pic")
+
+
+def _for_target(text: str, target: Target, machine: Any) -> str:
+    """Return LLVM IR with the triple, the layout and the address spaces of a target."""
+    triple = _TRIPLES.get(target.backend)
+    if triple is None:
+        return text
+    text = re.sub(r"^target (datalayout|triple) = .*\n", "", text, flags=re.M)
+    text = f'target datalayout = "{machine.target_data}"\ntarget triple = "{triple}"\n{text}'
+    if target.backend == "hip":
+        text = re.sub(
+            r"^( *)(%\S+|%\".*?\") = alloca (.*)$",
+            lambda m: f"{m[1]}{_with(m[2], '.own')} = alloca {m[3]}, addrspace(5)\n"
+            f"{m[1]}{m[2]} = addrspacecast ptr addrspace(5) {_with(m[2], '.own')} to ptr",
+            text, flags=re.M,
+        )  # fmt: skip
+        text = re.sub(
+            r"^(define amdgpu_kernel [^{]*?)((?: #\d+)?) \{$",
+            r'\1\2 "uniform-work-group-size"="true" {',
+            text,
+            flags=re.M,
+        )  # without it, HIP takes no kernel of code object 5
+        text = re.sub(r"^!llvm\.module\.flags = .*\n", "", text, flags=re.M)  # of the machine that compiles
+        text += '\n!llvm.module.flags = !{!99999}\n!99999 = !{i32 1, !"amdhsa_code_object_version", i32 500}\n'
+    return text
+
+
+def _with(name: str, end: str) -> str:
+    return f'{name[:-1]}{end}"' if name.endswith('"') else f"{name}{end}"
+
+
+def _optimized(text: str, machine: Any, exported: Sequence[str], is_amd: bool) -> Any:
+    module = llvm.parse_assembly(text)
+    for variable in module.global_variables:
+        if variable.name not in exported and not variable.is_declaration:
+            variable.linkage = "internal"
+    for function in module.functions:
+        if function.name not in exported and not function.is_declaration:
+            function.linkage = "internal"
+            if function.name != "oa_report":
+                function.add_function_attribute("alwaysinline")
+    options = llvm.create_pipeline_tuning_options(3)
+    options.loop_vectorization = options.slp_vectorization = not is_amd
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+_NATIVE: Final = re.compile(r"llvm\.(?!(exp|log|sin|cos|tan|pow|sincos)\b)")
+
+
+def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
+    """Refuse a kernel that needs a function which the target lacks, as a last resort: the line is not known here."""
+    where = f"{written.file}:{written.line}: {written.name}"
+    for function in module.functions:
+        is_of_c = not is_gpu and re.fullmatch(r"[a-z]+\d*f?|__\w+", function.name)
+        if function.is_declaration and not _NATIVE.match(function.name) and not is_of_c:
+            raise KernelError(f"{where}: it needs {function.name}, which kernels do not have")
+    if is_gpu and "= frem " in str(module):
+        raise KernelError(f"{where}: % and // of floating-point numbers: GPUs have no exact ones; use np.floor(x / y)")
+
+
+def compile_kernel(written: Written, target: Target, checked: bool, symbol: str) -> bytes:
+    """Return the module of a kernel: PTX, an HSACO or a shared object. Raises KernelError and LibraryError."""
+    is_gpu = target.backend in _TRIPLES
+    kinds = _types_of(written, is_gpu, checked)
+    fndesc, context, inner = _lower(written, kinds)
+    entry = _Entry(written, kinds, fndesc, context, checked, symbol)
+    if is_gpu:
+        entry.on_gpu(target.backend)
+        exported = [symbol]
+    else:
+        entry.on_cpu()
+        exported = [f"oa_kernel_{symbol}", f"oa_parameters_{symbol}"]
+    module = llvm.parse_assembly(inner)
+    module.link_in(llvm.parse_assembly(str(entry.module)))
+    if checked:
+        module.link_in(llvm.parse_assembly(_REPORT))
+    machine = _machine(target, written.name)
+    text = _for_target(str(module), target, machine)
+    made = _optimized(text, machine, exported, target.backend == "hip")
+    _check_calls(made, written, is_gpu)
+    if target.backend == "cuda":
+        return bytes(machine.emit_assembly(made), "ascii")
+    return link(written.name, machine.emit_object(made))

@@ -1,0 +1,41 @@
+"""Functions of kernels that are kernels' functions themselves: the same code, and the same bits, everywhere."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+__all__ = ["ceil", "floor", "isfinite", "isinf", "isnan", "maximum", "minimum", "trunc"]
+
+
+def floor(x):
+    return int(np.floor(x))
+
+
+def ceil(x):
+    return int(np.ceil(x))
+
+
+def trunc(x):
+    return int(np.trunc(x))
+
+
+def isnan(x):
+    return x != x
+
+
+def isinf(x):
+    return abs(x) == math.inf
+
+
+def isfinite(x):
+    return abs(x) < math.inf
+
+
+def minimum(a, b):
+    return a if a < b or a != a else b
+
+
+def maximum(a, b):
+    return a if a > b or a != a else b

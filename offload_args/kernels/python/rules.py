@@ -1,0 +1,608 @@
+"""What numba learns for kernels: the types of arrays and of the thread, and the functions that rewritten trees call.
+
+Importing this imports numba. An array is its address, two extents, two steps in elements, and the address of a watch
+(watch.py), which a kernel that checks its accesses has; others have null. `here` is the thread: its numbers, which a
+target's entry fills in.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Final
+
+import llvmlite.ir as ir
+import numpy as np
+from numba.core import cgutils
+from numba.core import types as numba_types
+from numba.core.datamodel import models, register_default
+from numba.core.imputils import RefType, iternext_impl, lower_builtin
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic
+from numba.np.numpy_support import from_dtype
+
+from ..partitions import Partition
+
+types: Any = numba_types  # a module that checkers of types read in part
+I64: Final = ir.IntType(64)
+I1: Final = ir.IntType(1)
+HERE: Final = (
+    *(f"{what}_{axis}" for what in ("index", "thread", "block", "threads", "blocks") for axis in "xyz"),
+    "below", "on_cpu", "watch", "shared", "shared_bytes",
+)  # fmt: skip
+ARRAY: Final = ("data", "rows", "columns", "down", "across", "watch")
+
+
+class HereType(types.Type):
+    """The thread. is_gpu: neighbours get neighbouring elements."""
+
+    def __init__(self, is_gpu: bool) -> None:
+        self.is_gpu = is_gpu
+        super().__init__(f"Here({is_gpu})")
+
+
+class ArrayType(types.Type):
+    """An array among the parameters."""
+
+    def __init__(
+        self, dtype: np.dtype[Any], number: int, rank: int, partition: Partition | None, checked: bool
+    ) -> None:
+        self.element = dtype
+        self.stored = stored_type(dtype)
+        self.value = value_type(dtype)
+        self.number, self.rank, self.partition, self.checked = number, rank, partition, checked
+        super().__init__(f"Array({dtype}, {number}, {rank}, {partition}, {checked})")
+
+
+class RunType(types.IterableType):
+    """The numbers first, first + step, ..., below end."""
+
+    def __init__(self) -> None:
+        super().__init__("Run")
+
+    @property
+    def iterator_type(self) -> Any:
+        return RUN_ITERATOR
+
+
+class RunIterator(types.SimpleIteratorType):
+    def __init__(self) -> None:
+        super().__init__("RunIterator", types.int64)
+
+
+class OneType(types.IterableType):
+    """One number, or none."""
+
+    def __init__(self) -> None:
+        super().__init__("One")
+
+    @property
+    def iterator_type(self) -> Any:
+        return ONE_ITERATOR
+
+
+class OneIterator(types.SimpleIteratorType):
+    def __init__(self) -> None:
+        super().__init__("OneIterator", types.int64)
+
+
+ONE: Final = OneType()
+ONE_ITERATOR: Final = OneIterator()
+RUN: Final = RunType()
+RUN_ITERATOR: Final = RunIterator()
+
+
+def is_small_float(dtype: np.dtype[Any]) -> bool:
+    """Tell whether elements are computed with as float32, and rounded when they are stored."""
+    return dtype.name in ("float16", "bfloat16")
+
+
+def value_type(dtype: np.dtype[Any]) -> Any:
+    """Return the type with which a kernel computes."""
+    return types.float32 if is_small_float(dtype) else from_dtype(dtype)
+
+
+def stored_type(dtype: np.dtype[Any]) -> Any:
+    return types.uint16 if is_small_float(dtype) else from_dtype(dtype)
+
+
+@register_default(HereType)
+class HereModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        named = {"below": types.boolean, "on_cpu": types.boolean, "watch": types.voidptr, "shared": types.voidptr}
+        super().__init__(manager, kind, [(name, named.get(name, types.int64)) for name in HERE])
+
+
+@register_default(ArrayType)
+class ArrayModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        named = {"data": types.CPointer(kind.stored), "watch": types.voidptr}
+        super().__init__(manager, kind, [(name, named.get(name, types.int64)) for name in ARRAY])
+
+
+@register_default(RunType)
+class RunModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [(name, types.int64) for name in ("first", "end", "step")])
+
+
+@register_default(RunIterator)
+class RunIteratorModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        place = types.EphemeralPointer(types.int64)
+        super().__init__(manager, kind, [("place", place), ("end", types.int64), ("step", types.int64)])
+
+
+@register_default(OneType)
+class OneModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [("at", types.int64), ("mine", types.boolean)])
+
+
+@register_default(OneIterator)
+class OneIteratorModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [("left", types.EphemeralPointer(types.boolean)), ("at", types.int64)])
+
+
+def number(value: int) -> ir.Constant:
+    return ir.Constant(I64, value)
+
+
+@lower_builtin("getiter", RunType)
+def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    run = cgutils.create_struct_proxy(RUN)(context, builder, args[0])
+    made = cgutils.create_struct_proxy(RUN_ITERATOR)(context, builder)
+    place = cgutils.alloca_once(builder, I64)
+    builder.store(run.first, place)
+    made.place, made.end, made.step = place, run.end, run.step
+    return made._getvalue()
+
+
+@lower_builtin("iternext", RunIterator)
+@iternext_impl(RefType.UNTRACKED)
+def _(context: Any, builder: Any, sig: Any, args: Any, result: Any) -> None:
+    run = cgutils.create_struct_proxy(RUN_ITERATOR)(context, builder, args[0])
+    now = builder.load(run.place)
+    more = builder.icmp_signed("<", now, run.end)
+    result.set_valid(more)
+    with builder.if_then(more):
+        result.yield_(now)
+        builder.store(builder.add(now, run.step, flags=["nsw"]), run.place)
+
+
+@lower_builtin("getiter", OneType)
+def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    one = cgutils.create_struct_proxy(ONE)(context, builder, args[0])
+    made = cgutils.create_struct_proxy(ONE_ITERATOR)(context, builder)
+    left = cgutils.alloca_once(builder, I1)
+    builder.store(one.mine, left)
+    made.left, made.at = builder.bitcast(left, made.left.type), one.at
+    return made._getvalue()
+
+
+@lower_builtin("iternext", OneIterator)
+@iternext_impl(RefType.UNTRACKED)
+def _(context: Any, builder: Any, sig: Any, args: Any, result: Any) -> None:
+    one = cgutils.create_struct_proxy(ONE_ITERATOR)(context, builder, args[0])
+    left = builder.bitcast(one.left, I1.as_pointer())
+    mine = builder.load(left)
+    result.set_valid(mine)
+    result.yield_(one.at)
+    builder.store(ir.Constant(I1, 0), left)
+
+
+# -- elements ----------------------------------------------------------------------------------------------------------
+
+
+def index_of(array: Any, index: Any) -> Any:
+    """Return the type of an index that an array takes; None: it does not."""
+    if isinstance(index, types.Integer):
+        return types.int64
+    if isinstance(index, types.BaseTuple) and len(index) == 2 and all(isinstance(x, types.Integer) for x in index):
+        return types.UniTuple(types.int64, 2)
+    return None
+
+
+@infer_global(operator.getitem)
+class GetElement(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        if len(args) == 2 and isinstance(args[0], ArrayType):
+            index = index_of(*args)
+            if index is not None:
+                return signature(args[0].value, args[0], index)
+        return None
+
+
+@infer_global(operator.setitem)
+class SetElement(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        if len(args) == 3 and isinstance(args[0], ArrayType):
+            index = index_of(args[0], args[1])
+            value, element = args[2], args[0].value
+            fits = isinstance(value, (types.Number, types.Boolean)) and (
+                not isinstance(value, types.Complex) or isinstance(element, types.Complex)
+            )
+            if index is not None and fits:
+                return signature(types.none, args[0], index, element)
+        return None
+
+
+def place_of(context: Any, builder: Any, kind: ArrayType, array: Any, index: Any, checks: bool) -> Any:
+    """Return the address of an element; of other memory if the index is out of bounds, and checks."""
+    if isinstance(index.type, ir.ArrayType):
+        row, column = builder.extract_value(index, 0), builder.extract_value(index, 1)
+        offset = builder.add(builder.mul(row, array.down), builder.mul(column, array.across))
+        inside = builder.and_(
+            builder.icmp_unsigned("<", row, array.rows), builder.icmp_unsigned("<", column, array.columns)
+        )
+        position = builder.add(builder.mul(row, array.columns), column)
+        size = builder.mul(array.rows, array.columns)
+    else:
+        offset = position = index
+        size = array.rows
+        inside = builder.icmp_unsigned("<", index, size)
+    place = builder.gep(array.data, [offset])
+    if not (checks and kind.checked):
+        return place
+    instead = cgutils.alloca_once_value(builder, place)
+    with builder.if_then(builder.not_(inside), likely=False):
+        kind_of = ir.FunctionType(cgutils.voidptr_t, [cgutils.voidptr_t, I64, I64, I64])
+        report = cgutils.get_or_insert_function(builder.module, kind_of, "oa_report")
+        other = builder.call(report, [array.watch, number(kind.number), position, size])
+        builder.store(builder.bitcast(other, place.type), instead)
+    return builder.load(instead)
+
+
+def load(context: Any, builder: Any, kind: ArrayType, place: Any) -> Any:
+    """Return the value of an element as kernels compute with it."""
+    raw = builder.load(place)
+    if kind.element.name == "float16":
+        return builder.fpext(builder.bitcast(raw, ir.HalfType()), ir.FloatType())
+    if kind.element.name == "bfloat16":
+        bits = builder.shl(builder.zext(raw, ir.IntType(32)), ir.Constant(ir.IntType(32), 16))
+        return builder.bitcast(bits, ir.FloatType())
+    return context.data_model_manager[kind.stored].from_data(builder, raw)
+
+
+def store(context: Any, builder: Any, kind: ArrayType, value: Any, place: Any) -> None:
+    if kind.element.name == "float16":
+        value = builder.bitcast(builder.fptrunc(value, ir.HalfType()), ir.IntType(16))
+    elif kind.element.name == "bfloat16":  # to the nearest, to even between two
+        word = ir.IntType(32)
+        bits = builder.bitcast(value, word)
+        last = builder.and_(builder.lshr(bits, ir.Constant(word, 16)), ir.Constant(word, 1))
+        rounded = builder.add(bits, builder.add(last, ir.Constant(word, 0x7FFF)))
+        quiet = builder.or_(bits, ir.Constant(word, 0x400000))
+        rounded = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+        value = builder.trunc(builder.lshr(rounded, ir.Constant(word, 16)), ir.IntType(16))
+    else:
+        value = context.data_model_manager[kind.stored].as_data(builder, value)
+    builder.store(value, place)
+
+
+def array_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    return cgutils.create_struct_proxy(kind)(context, builder, value)
+
+
+@lower_builtin(operator.getitem, ArrayType, types.Any)
+def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    kind = sig.args[0]
+    array = array_of(context, builder, kind, args[0])
+    return load(context, builder, kind, place_of(context, builder, kind, array, args[1], kind.partition is None))
+
+
+@lower_builtin(operator.setitem, ArrayType, types.Any, types.Any)
+def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    kind = sig.args[0]
+    array = array_of(context, builder, kind, args[0])
+    store(context, builder, kind, args[2], place_of(context, builder, kind, array, args[1], False))
+    return context.get_dummy_value()
+
+
+@intrinsic(prefer_literal=True)
+def oa__size(typing: Any, array: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one = array_of(context, builder, sig.args[0], args[0])
+        return builder.mul(one.rows, one.columns) if sig.args[0].rank == 2 else one.rows
+
+    return (types.int64(array), make) if isinstance(array, ArrayType) else None
+
+
+@intrinsic(prefer_literal=True)
+def oa__extent(typing: Any, array: Any, axis: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one = array_of(context, builder, sig.args[0], args[0])
+        return one.rows if axis.literal_value == 0 else one.columns
+
+    known = isinstance(array, ArrayType) and isinstance(axis, types.IntegerLiteral)
+    return (types.int64(array, axis), make) if known else None
+
+
+@infer_global(len)
+class Length(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        return signature(types.int64, args[0]) if isinstance(args[0], ArrayType) else None
+
+
+@lower_builtin(len, ArrayType)
+def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    one = array_of(context, builder, sig.args[0], args[0])
+    return builder.mul(one.rows, one.columns) if sig.args[0].rank == 2 else one.rows
+
+
+# -- the thread --------------------------------------------------------------------------------------------------------
+
+
+def here_of(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
+
+
+def _by_axis(what: str) -> Any:
+    @intrinsic(prefer_literal=True)
+    def rule(typing: Any, here: Any, axis: Any) -> Any:
+        def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return getattr(here_of(context, builder, sig, args), f"{what}_{'xyz'[axis.literal_value]}")
+
+        return types.int64(here, axis), make
+
+    return rule
+
+
+oa__here_index = _by_axis("index")
+oa__here_thread_index = _by_axis("thread")
+oa__here_block_index = _by_axis("block")
+oa__here_threads = _by_axis("threads")
+oa__here_blocks = _by_axis("blocks")
+
+
+@intrinsic(prefer_literal=True)
+def oa__here_size(typing: Any, here: Any, axis: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one, along = here_of(context, builder, sig, args), "xyz"[axis.literal_value]
+        return builder.mul(getattr(one, f"blocks_{along}"), getattr(one, f"threads_{along}"))
+
+    return types.int64(here, axis), make
+
+
+def thread_in_block(builder: Any, here: Any) -> Any:
+    rows = builder.add(builder.mul(here.thread_z, here.threads_y), here.thread_y)
+    return builder.add(builder.mul(rows, here.threads_x), here.thread_x)
+
+
+@intrinsic(prefer_literal=True)
+def oa__here_thread(typing: Any, here: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return thread_in_block(builder, here_of(context, builder, sig, args))
+
+    return types.int64(here), make
+
+
+@intrinsic(prefer_literal=True)
+def oa__assert(typing: Any, here: Any, test: Any, line: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one = here_of(context, builder, sig, args)
+        failed = builder.and_(
+            builder.not_(context.cast(builder, args[1], sig.args[1], types.boolean)),
+            builder.icmp_unsigned("!=", one.watch, ir.Constant(one.watch.type, None)),
+        )
+        with builder.if_then(failed, likely=False):
+            kind_of = ir.FunctionType(cgutils.voidptr_t, [cgutils.voidptr_t, I64, I64, I64])
+            report = cgutils.get_or_insert_function(builder.module, kind_of, "oa_report")
+            builder.call(report, [one.watch, number(-3), number(line.literal_value), number(0)])
+        return context.get_dummy_value()
+
+    return types.none(here, test, line), make
+
+
+# -- partitions: as kernel_partitions.h has them -----------------------------------------------------------------------
+
+
+def on_x(builder: Any, here: Any) -> Any:
+    """Tell whether the thread is the first one along y and z."""
+    return builder.icmp_unsigned("==", builder.or_(here.index_y, here.index_z), number(0))
+
+
+def all_of(builder: Any, *conditions: Any) -> Any:
+    made = conditions[0]
+    for one in conditions[1:]:
+        made = builder.and_(made, one)
+    return made
+
+
+def less(builder: Any, a: Any, b: Any) -> Any:
+    return builder.icmp_signed("<", a, b)
+
+
+def smaller(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(less(builder, a, b), a, b)
+
+
+def run_of(context: Any, builder: Any, first: Any, end: Any, step: Any) -> Any:
+    made = cgutils.create_struct_proxy(RUN)(context, builder)
+    made.first, made.end, made.step = first, end, step
+    return made._getvalue()
+
+
+def one_of(context: Any, builder: Any, at: Any, mine: Any) -> Any:
+    """Return one number, or none."""
+    made = cgutils.create_struct_proxy(ONE)(context, builder)
+    made.at, made.mine = at, mine
+    return made._getvalue()
+
+
+def before(builder: Any, here: Any, end: Any) -> Any:
+    """Tell whether the thread's number along x is less; on the CPU the loop over threads may know it."""
+    return builder.or_(here.below, less(builder, here.index_x, end))
+
+
+def share(context: Any, builder: Any, is_gpu: bool, first: Any, end: Any, thread: Any, threads: Any) -> Any:
+    """Return the thread's share of first..end - 1: every threads-th number on a GPU, a part of its own on the CPU."""
+    if is_gpu:
+        return run_of(context, builder, builder.add(first, thread), end, threads)
+    size = builder.select(less(builder, first, end), builder.sub(end, first), number(0))
+    each, more = builder.sdiv(size, threads), builder.srem(size, threads)
+    begin = builder.add(builder.mul(thread, each), smaller(builder, thread, more))
+    last = builder.add(begin, builder.add(each, builder.zext(less(builder, thread, more), I64)))
+    alone = builder.icmp_unsigned("==", threads, number(1))
+    begin, last = (
+        builder.select(alone, number(0), begin),
+        builder.select(alone, size, last),
+    )
+    return run_of(context, builder, builder.add(first, begin), builder.add(first, last), number(1))
+
+
+@intrinsic(prefer_literal=True)
+def oa__run(typing: Any, here: Any, array: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
+        match type(sig.args[1].partition).__name__:
+            case "Linear1D":
+                mine = all_of(builder, before(builder, one, y.rows), on_x(builder, one))
+                return one_of(context, builder, one.index_x, mine)
+            case "GridStride1D":
+                end = builder.select(on_x(builder, one), y.rows, number(0))
+                threads = builder.mul(one.blocks_x, one.threads_x)
+                return share(context, builder, sig.args[0].is_gpu, number(0), end, one.index_x, threads)
+        at = one.block_x
+        others = builder.or_(thread_in_block(builder, one), builder.or_(one.block_y, one.block_z))
+        first = builder.icmp_unsigned("==", others, number(0))
+        return one_of(context, builder, at, all_of(builder, less(builder, at, y.rows), first))
+
+    kind = ONE if type(array.partition).__name__ in ("Linear1D", "PerBlock") else RUN
+    return kind(here, array), make
+
+
+def lines_of(builder: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Return the rows and columns of a matrix as they lie in memory, and whether it has Fortran order."""
+    turned = less(builder, y.down, y.across)
+    return builder.select(turned, y.columns, y.rows), builder.select(turned, y.rows, y.columns), turned
+
+
+def box_of(builder: Any, here: Any, y: Any, partition: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the first row and column of a block's part, and how many there are."""
+    rows, columns, _ = lines_of(builder, y)
+    if type(partition).__name__ == "RowBlocks":
+        row = builder.mul(number(partition.height), here.block_x)
+        first = builder.icmp_unsigned("==", builder.or_(here.block_y, here.block_z), number(0))
+        mine = all_of(builder, less(builder, row, rows), first)
+        height = smaller(builder, number(partition.height), builder.sub(rows, row))
+        return row, number(0), builder.select(mine, height, number(0)), columns
+    row = builder.mul(number(partition.height), here.block_y)
+    column = builder.mul(number(partition.width), here.block_x)
+    first = builder.icmp_unsigned("==", here.block_z, number(0))
+    mine = all_of(builder, less(builder, row, rows), less(builder, column, columns), first)
+    height = smaller(builder, number(partition.height), builder.sub(rows, row))
+    width = smaller(builder, number(partition.width), builder.sub(columns, column))
+    return row, column, builder.select(mine, height, number(0)), builder.select(mine, width, number(0))
+
+
+@intrinsic(prefer_literal=True)
+def oa__rows(typing: Any, here: Any, array: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
+        rows, _, _ = lines_of(builder, y)
+        partition = sig.args[1].partition
+        match type(partition).__name__:
+            case "Linear2D":
+                first = builder.icmp_unsigned("==", one.index_z, number(0))
+                return one_of(context, builder, one.index_y, all_of(builder, less(builder, one.index_y, rows), first))
+            case "Rows":
+                mine = all_of(builder, less(builder, one.index_x, rows), on_x(builder, one))
+                return one_of(context, builder, one.index_x, mine)
+        row, _, height, _ = box_of(builder, one, y, partition)
+        mine = builder.icmp_unsigned("==", one.thread_z, number(0))
+        end = builder.select(mine, builder.add(row, height), row)
+        return share(context, builder, sig.args[0].is_gpu, row, end, one.thread_y, one.threads_y)
+
+    kind = ONE if type(array.partition).__name__ in ("Linear2D", "Rows") else RUN
+    return kind(here, array), make
+
+
+@intrinsic(prefer_literal=True)
+def oa__columns(typing: Any, here: Any, array: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
+        _, columns, _ = lines_of(builder, y)
+        partition = sig.args[1].partition
+        match type(partition).__name__:
+            case "Linear2D":
+                return one_of(context, builder, one.index_x, before(builder, one, columns))
+            case "Rows":
+                return run_of(context, builder, number(0), columns, number(1))
+        _, column, _, width = box_of(builder, one, y, partition)
+        end = builder.add(column, width)
+        return share(context, builder, sig.args[0].is_gpu, column, end, one.thread_x, one.threads_x)
+
+    kind = ONE if type(array.partition).__name__ in ("Linear2D",) else RUN
+    return kind(here, array), make
+
+
+@intrinsic(prefer_literal=True)
+def oa__element(typing: Any, array: Any, row: Any, column: Any) -> Any:
+    """Return the row and the column of an element by those that it has in memory."""
+    pair = types.UniTuple(types.int64, 2)
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _, _, turned = lines_of(builder, array_of(context, builder, sig.args[0], args[0]))
+        row, column = args[1:]
+        pair_of = (builder.select(turned, column, row), builder.select(turned, row, column))
+        return context.make_tuple(builder, pair, pair_of)
+
+    return pair(array, types.int64, types.int64), make
+
+
+# -- atomic steps ------------------------------------------------------------------------------------------------------
+
+
+def _atomic(step: str) -> Any:
+    @intrinsic(prefer_literal=True)
+    def rule(typing: Any, array: Any, index: Any, value: Any) -> Any:
+        def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            kind = sig.args[0]
+            one = array_of(context, builder, kind, args[0])
+            place = place_of(context, builder, kind, one, args[1], True)
+            dtype = kind.element
+            if dtype.kind == "f":
+                names = {"add": "fadd", "min": "fmin", "max": "fmax"}
+            elif dtype.kind == "u":
+                names = {"add": "add", "min": "umin", "max": "umax"}
+            else:
+                names = {"add": "add", "min": "min", "max": "max"}
+            return builder.atomic_rmw(names[step], place, args[2], "monotonic")
+
+        kind = index_of(array, index)
+        fits = isinstance(value, (types.Number, types.Boolean)) and not isinstance(value, types.Complex)
+        return (array.value(array, kind, array.value), make) if kind is not None and fits else None
+
+    return rule
+
+
+oa__add, oa__min, oa__max = map(_atomic, ("add", "min", "max"))
+
+
+# -- functions that every target has itself ----------------------------------------------------------------------------
+
+
+def _of_target(name: str, count: int = 1) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = args[0].type
+        function = builder.module.declare_intrinsic(f"llvm.{name}", [kind], ir.FunctionType(kind, [kind] * count))
+        return builder.call(function, args)
+
+    def result(*given: Any) -> Any:
+        if not all(isinstance(one, (types.Float, types.Integer, types.Boolean)) for one in given):
+            return None
+        kind = types.float32 if all(one == types.float32 for one in given) else types.float64
+        return signature(kind, *[kind] * count), make
+
+    if count == 2:
+        return intrinsic(lambda typing, a, b: result(a, b))
+    return intrinsic(lambda typing, a: result(a))
+
+
+oa__sqrt, oa__fabs, oa__floor, oa__ceil, oa__trunc, oa__rint = map(
+    _of_target, ("sqrt", "fabs", "floor", "ceil", "trunc", "rint")
+)
+oa__copysign = _of_target("copysign", 2)
+
+RULES: Final = {name: value for name, value in list(globals().items()) if name.startswith("oa__")}

@@ -1,0 +1,731 @@
+"""The source of a kernel in Python: read, checked, and rewritten for numba.
+
+A kernel is checked as a tree, before any type is known: that it stores to elements that `mine()` gave it and to no
+others, and that it uses nothing that has no meaning on a device. A refusal names the file, the line, the construct and
+the remedy. The tree that results has plain loops in place of `for i in y.mine()`, and functions of rules.py, whose
+names begin with `oa__`, in place of the words of words.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import math
+import numbers
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from ...arguments import In, InOut, Out, Parameter
+from ...display import shown
+from ...errors import KernelError, SignatureError
+from ..partitions import Partition
+from . import functions, words
+from .calls import CALLS
+
+__all__ = ["Array", "Function", "Written", "read_function", "read_kernel"]
+
+_MISSING: Final = object()
+_BUILTINS: Final = frozenset({range, len, min, max, abs, int, float, bool, complex})
+_BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
+_ATOMICS: Final = {words.atomic_add: "oa__add", words.atomic_min: "oa__min", words.atomic_max: "oa__max"}
+_EXPRESSIONS: Final = (
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.operator, ast.unaryop, ast.boolop,
+    ast.cmpop, ast.expr_context,
+)  # fmt: skip
+_REMEDIES: Final[dict[type[ast.AST], str]] = {
+    ast.List: "a list has no fixed size: use a tuple, or variables",
+    ast.Dict: "there are no dictionaries: use a tuple, or variables",
+    ast.Set: "there are no sets: use a tuple, or variables",
+    ast.ListComp: "write the loop",
+    ast.SetComp: "write the loop",
+    ast.DictComp: "write the loop",
+    ast.GeneratorExp: "write the loop",
+    ast.Lambda: "write a function, and begin it with @kernel.function",
+    ast.FunctionDef: "move it out of the kernel, and begin it with @kernel.function",
+    ast.ClassDef: "there are no objects in kernels",
+    ast.Try: "there are no exceptions in kernels: test the value with if",
+    ast.Raise: "there are no exceptions in kernels: use assert, which debug=True checks",
+    ast.With: "there are no contexts in kernels",
+    ast.JoinedStr: "there are no strings in kernels",
+    ast.Import: "import it at the top of the file",
+    ast.ImportFrom: "import it at the top of the file",
+    ast.Global: "pass the value as an argument",
+    ast.Nonlocal: "pass the value as an argument",
+    ast.Delete: "leave it out",
+    ast.Await: "there are no coroutines in kernels",
+    ast.Yield: "a kernel writes its results to arrays",
+    ast.YieldFrom: "a kernel writes its results to arrays",
+    ast.NamedExpr: "assign in a line of its own",
+    ast.Starred: "name the items",
+    ast.Match: "use if and elif",
+    ast.MatMult: "write the loop of sums",
+}
+
+
+class Function:
+    """A function that kernels call, by @kernel.function. It computes values; it stores nothing."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__name__ = getattr(function, "__name__", "function")
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+        self._written: Written | None = None
+        self.is_read = False  #: now; a function that is read while it is read calls itself
+
+    @property
+    def written(self) -> Written:
+        if self._written is None:
+            self.is_read = True
+            try:
+                self._written = read_function(self.function)
+            finally:
+                self.is_read = False
+        return self._written
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Compute it in Python, as any function."""
+        return self.function(*arguments, **keywords)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} of kernels>"
+
+
+@dataclass
+class Array:
+    """An array among the parameters of a kernel."""
+
+    name: str
+    number: int  #: of the parameter, from 0
+    direction: type[Any]
+    dtype: np.dtype[Any]
+    partition: Partition | None
+    rank: int = 0  #: by how many numbers the kernel subscripts it; 0: it does not
+    like: int = -1  #: the parameter whose elements' places this one's elements have; -1: none
+
+    @property
+    def by_elements(self) -> bool:
+        return type(self.partition).__name__ in _BY_ELEMENTS
+
+
+@dataclass
+class Written:
+    """A kernel or a function of kernels, as it is rewritten."""
+
+    name: str
+    file: str
+    line: int
+    tree: ast.FunctionDef
+    parameters: tuple[str, ...]
+    declared: tuple[Any, ...] = ()  #: of a kernel: the type of each parameter
+    arrays: dict[str, Array] = field(default_factory=dict)  #: of a kernel
+    constants: dict[str, Any] = field(default_factory=dict)  #: values that the tree names
+    functions: dict[str, Function] = field(default_factory=dict)  #: functions that the tree names
+    ranks: dict[str, int] = field(default_factory=dict)  #: of a function's parameters, where it subscripts them
+
+    def identity(self) -> str:
+        """Return a text that differs where the code would: the tree, its constants and the functions that it calls."""
+        values = [f"{name}={type(value).__name__}:{value!r}" for name, value in sorted(self.constants.items())]
+        called = [f"{name}={one.written.identity()}" for name, one in sorted(self.functions.items())]
+        return "\n".join([ast.dump(self.tree), *values, *called])
+
+
+def _tree_of(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
+    """Return the tree of a function, with its file's line numbers."""
+    if not isinstance(function, FunctionType):
+        raise SignatureError(f"kernel: needs a function, got {shown(function)}")
+    file = function.__code__.co_filename
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise KernelError(
+            f"{file}:{function.__code__.co_firstlineno}: {function.__name__}: its source can't be read: write kernels "
+            "in a file or in a notebook"
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    ast.increment_lineno(tree, first - 1)
+    if not isinstance(tree, ast.FunctionDef):
+        raise KernelError(f"{file}:{first}: {function.__name__}: a kernel is a function that def begins")
+    return tree, file, tree.lineno
+
+
+class _Reader:
+    """Checks and rewrites one function."""
+
+    def __init__(self, function: FunctionType) -> None:
+        tree, file, line = _tree_of(function)
+        self.function, self.original = function, tree
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
+        self.cells = {name: cell.cell_contents for name, cell in cells.items() if _is_filled(cell)}
+        given = tree.args
+        names = tuple(one.arg for one in given.args)
+        self.written = Written(function.__name__, file, line, tree, names)
+        if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults:
+            self.refuse(tree, "its parameters", "give it plain ones, without defaults, * and **")
+        self.locals = set(names) | {
+            one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+        }
+        for name in sorted(self.locals):
+            if name.startswith("oa__"):
+                self.refuse(tree, f"the name {name}", "names that begin with oa__ are the package's own: use another")
+        self.loops: list[str] = []  # "mine" or "plain"
+        self.owned: dict[tuple[str, ...], Array] = {}  # by the variables of loops over mine()
+        self.fresh = 0
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return self.written.arrays
+
+    def refuse(self, node: ast.AST, what: str, remedy: str) -> NoReturn:
+        line = getattr(node, "lineno", self.written.line)
+        raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {what}: {remedy}")
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def value_of(self, node: ast.expr) -> Any:
+        """Return the object that a name, or a name with attributes, stands for; _MISSING: a variable."""
+        if isinstance(node, ast.Name):
+            if node.id in self.locals:
+                return _MISSING
+            for place in (self.cells, self.function.__globals__, vars(builtins)):
+                if node.id in place:
+                    return place[node.id]
+            self.refuse(node, f"the name {node.id}", "nothing has it: define it before the kernel")
+        if isinstance(node, ast.Attribute):
+            base = self.value_of(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else _MISSING
+            if base is _MISSING:
+                return _MISSING
+            if base is words.here:
+                base = words.Here
+            try:
+                return getattr(base, node.attr)
+            except AttributeError:
+                self.refuse(node, ast.unparse(node), f"{shown(base)} has no {node.attr}")
+        return _MISSING
+
+    def constant(self, node: ast.expr, value: Any) -> ast.expr:
+        """Return a name for a value that is fixed from now on."""
+        name = f"oa__value_{len(self.written.constants)}"
+        known = [key for key, other in self.written.constants.items() if other is value]
+        self.written.constants.setdefault(known[0] if known else name, value)
+        return ast.copy_location(ast.Name(known[0] if known else name, ast.Load()), node)
+
+    def call(self, node: ast.AST, function: str, *arguments: ast.expr) -> ast.Call:
+        made = ast.Call(ast.Name(function, ast.Load()), list(arguments), [])
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
+    def here(self, node: ast.AST) -> ast.expr:
+        if not self.written.declared:
+            self.refuse(node, ast.unparse(node), "only a kernel knows its thread: pass the number as an argument")
+        return ast.copy_location(ast.Name("oa__here", ast.Load()), node)
+
+    def note_rank(self, node: ast.AST, name: str, rank: int) -> None:
+        """Note by how many numbers an array, or a parameter of a function, is subscripted."""
+        array = self.arrays.get(name)
+        known = array.rank if array is not None else self.written.ranks.get(name, 0)
+        if known and rank and known != rank:
+            self.refuse(
+                node,
+                f"{name} is subscripted by one number and by two",
+                f"a matrix needs {name}[i, j] everywhere; {name}[i] counts its elements in the order of memory",
+            )
+        if array is not None:
+            array.rank = max(array.rank, rank)
+        elif name in self.written.parameters:
+            self.written.ranks[name] = max(known, rank)
+
+    # -- expressions ---------------------------------------------------------------------------------------------------
+
+    def expression(self, node: ast.expr) -> ast.expr:
+        if isinstance(node, ast.Constant):
+            if node.value is not None and not isinstance(node.value, (bool, int, float, complex)):
+                self.refuse(node, repr(node.value), "there are numbers in kernels, and no strings")
+            return node
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self.name(node)
+        if isinstance(node, ast.Subscript):
+            return self.subscript(node)
+        if isinstance(node, ast.Call):
+            return self.called(node)
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.MatMult):
+                self.refuse(node, "@", _REMEDIES[ast.MatMult])
+            left, right = self.expression(node.left), self.expression(node.right)
+            if isinstance(node.op, ast.Pow) and not _is_small_power(node.right):
+                if math.pow not in CALLS:
+                    self.refuse(node, ast.unparse(node), "a power needs a whole number of at most 16")
+                return self.call(node, self.function_name(CALLS[math.pow]), left, right)
+            return ast.copy_location(ast.BinOp(left, node.op, right), node)
+        if isinstance(node, _EXPRESSIONS):
+            for name, value in ast.iter_fields(node):
+                if isinstance(value, ast.expr):
+                    setattr(node, name, self.expression(value))
+                elif isinstance(value, list):
+                    setattr(node, name, [self.expression(x) if isinstance(x, ast.expr) else x for x in value])
+            return node
+        self.refuse(node, f"{ast.unparse(node):.60}", _REMEDIES.get(type(node), "kernels do not have it"))
+
+    def name(self, node: ast.Name | ast.Attribute) -> ast.expr:
+        if isinstance(node, ast.Name) and node.id in self.arrays:
+            self.refuse(
+                node, f"{node.id} without a subscript", f"use its elements, {node.id}.size or {node.id}.shape; only a "
+                "function of kernels takes an array, one that is In"
+            )  # fmt: skip
+        value = self.value_of(node)
+        if value is _MISSING:
+            if isinstance(node, ast.Attribute):
+                return self.attribute(node)
+            return node
+        if value is None or isinstance(value, (bool, numbers.Number, np.generic)) or _is_tuple_of_numbers(value):
+            return self.constant(node, value)
+        if isinstance(value, np.ndarray):
+            self.refuse(node, f"the array {ast.unparse(node)}", "pass it as an argument that is In")
+        self.refuse(
+            node,
+            f"{ast.unparse(node)}, {shown(value):.60}",
+            "a kernel reads numbers and tuples of numbers from outside",
+        )
+
+    def attribute(self, node: ast.Attribute) -> ast.expr:
+        base = node.value
+        if isinstance(base, ast.Name) and (base.id in self.arrays or base.id in self.written.parameters):
+            if node.attr == "size":
+                return self.call(node, "oa__size", base)
+            if node.attr == "shape":
+                self.note_rank(node, base.id, 2)
+                items: list[ast.expr] = [self.extent(node, base, 0), self.extent(node, base, 1)]
+                return ast.copy_location(ast.Tuple(items, ast.Load()), node)
+            if base.id in self.arrays:
+                remedy = "an array has size, shape and, if it is written, mine()"
+                if node.attr == "mine":
+                    remedy = f"write it as a loop: for i in {base.id}.mine()"
+                self.refuse(node, f"{base.id}.{node.attr}", remedy)
+        node.value = self.expression(base)
+        return node
+
+    def extent(self, node: ast.AST, array: ast.Name, axis: int) -> ast.expr:
+        return self.call(node, "oa__extent", array, ast.Constant(axis))
+
+    def subscript(self, node: ast.Subscript) -> ast.expr:
+        base, index = node.value, node.slice
+        array_of_shape = base.value if isinstance(base, ast.Attribute) and base.attr == "shape" else None
+        if isinstance(array_of_shape, ast.Name) and array_of_shape.id in self.written.parameters:
+            axis = ast.unparse(index)
+            if axis not in ("0", "1"):
+                self.refuse(node, ast.unparse(node), "an array has shape[0], and a matrix shape[1], too")
+            self.note_rank(node, array_of_shape.id, 2 if axis == "1" else 0)
+            return self.extent(node, array_of_shape, int(axis))
+        if any(isinstance(one, ast.Slice) for one in ast.walk(index)):
+            self.refuse(node, ast.unparse(node), "there are no slices in kernels: write the loop over the elements")
+        if not isinstance(base, ast.Name):
+            return ast.copy_location(ast.Subscript(self.expression(base), self.expression(index), node.ctx), node)
+        array = self.arrays.get(base.id)
+        if array is None:
+            if base.id in self.written.parameters:
+                self.note_rank(node, base.id, len(index.elts) if isinstance(index, ast.Tuple) else 1)
+            value = base if base.id in self.locals else self.name(base)
+            return ast.copy_location(ast.Subscript(value, self.expression(index), node.ctx), node)
+        if array.direction is Out:
+            self.refuse(node, f"{ast.unparse(node)} is read", f"{array.name} is Out: keep the value in a variable, or "
+                        "declare InOut")  # fmt: skip
+        if array.direction is InOut:
+            self.check_owned(node, array, "read")
+        else:
+            self.note_rank(node, array.name, self.rank_of(index))
+        return ast.copy_location(ast.Subscript(base, self.expression(index), node.ctx), node)
+
+    def rank_of(self, index: ast.expr) -> int:
+        if isinstance(index, ast.Tuple):
+            return len(index.elts)
+        owner = self.owned.get((index.id,)) if isinstance(index, ast.Name) else None
+        return 2 if owner is not None and not owner.by_elements else 1
+
+    def check_owned(self, node: ast.Subscript, array: Array, verb: str) -> None:
+        """Refuse an element of a written array that a loop over mine() did not give."""
+        what = f"{ast.unparse(node)} is {verb}"
+        if array.direction is In:
+            self.refuse(node, what, f"{array.name} is In: declare Out or InOut with a partition")
+        if array.partition is None:
+            self.refuse(
+                node, what, f"declare {array.name} with the partition that divides it, such as .by(Linear1D()), or use "
+                "atomic_add, atomic_min, atomic_max"
+            )  # fmt: skip
+        index = node.slice
+        items = index.elts if isinstance(index, ast.Tuple) else [index]
+        key = tuple(one.id if isinstance(one, ast.Name) else "" for one in items)
+        owner = self.owned.get(key)
+        if owner is None:
+            target = "i" if array.by_elements else "i, j"
+            remedy = f"for {target} in {array.name}.mine(): {array.name}[{target}] = ..."
+            if verb == "read":
+                remedy += "; to read others, pass the array as In, too, and write to another one"
+            self.refuse(node, f"{what}, and this thread need not own that element", remedy)
+        if owner is not array:
+            if owner.partition != array.partition:
+                self.refuse(
+                    node, f"{what} by an index of {owner.name}.mine()",
+                    f"{array.name} is divided by {array.partition}, {owner.name} by {owner.partition}: "
+                    f"loop over {array.name}.mine(), or declare the same partition",
+                )  # fmt: skip
+            by_number = {one.number: one for one in self.arrays.values()}
+            roots = [array, owner]
+            for i in (0, 1):
+                while roots[i].like >= 0:
+                    roots[i] = by_number[roots[i].like]
+            if roots[0] is not roots[1]:
+                roots[0].like = roots[1].number
+        array.rank = 1 if array.by_elements else 2
+
+    def function_name(self, function: Function | str) -> str:
+        """Return the name that the tree has for a function."""
+        if isinstance(function, str):
+            return function
+        for name, known in self.written.functions.items():
+            if known is function:
+                return name
+        name = f"oa__function_{len(self.written.functions)}"
+        self.written.functions[name] = function
+        return name
+
+    def called(self, node: ast.Call) -> ast.expr:
+        if node.keywords or any(isinstance(one, ast.Starred) for one in node.args):
+            self.refuse(node, ast.unparse(node), "pass the arguments one by one, without names and *")
+        function = self.value_of(node.func)
+        if function is _MISSING:
+            if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                self.attribute(node.func)  # may refuse with a better remedy
+            self.refuse(node, ast.unparse(node), "a kernel calls functions of math and NumPy, and those that "
+                        "@kernel.function begins")  # fmt: skip
+        if function is len and len(node.args) == 1 and getattr(node.args[0], "id", "") in self.arrays:
+            return self.call(node, "oa__size", node.args[0])
+        try:
+            known = function in _ATOMICS
+        except TypeError:
+            known = False
+        if known:
+            return self.atomic(node, function)
+        if isinstance(function, Function):
+            return self.of_kernels(node, function)
+        arguments = [self.expression(one) for one in node.args]
+        try:
+            if function in words.WORDS:
+                return self.word(node, words.WORDS[function], arguments)
+            if function in _BUILTINS:
+                if function is range and not self.is_iterated:
+                    self.refuse(node, ast.unparse(node), "use it in a for loop: for i in range(n)")
+                name = function.__name__
+                if name in self.locals:
+                    self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")
+                called = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+                return ast.copy_location(ast.Call(called, arguments, []), node)
+            if function in CALLS:
+                return self.call(node, self.function_name(CALLS[function]), *arguments)
+        except TypeError:
+            pass  # not hashable
+        if isinstance(function, type) and issubclass(function, np.generic):
+            if np.dtype(function).kind not in "biufc" or np.dtype(function).itemsize > 16 or function is np.float16:
+                self.refuse(
+                    node, ast.unparse(node), "kernels compute with integers, float32, float64 and complex numbers"
+                )
+            made = ast.Call(self.constant(node.func, function), arguments, [])
+            return ast.copy_location(made, node)
+        name = getattr(function, "__name__", shown(function))
+        module = getattr(function, "__module__", "") or ""
+        if isinstance(function, np.ufunc) or module in ("math", "cmath", "numpy"):
+            self.refuse(node, f"{ast.unparse(node.func)}", "kernels do not have this function: docs/guide/kernels.md "
+                        "lists those that they have")  # fmt: skip
+        remedy = f"begin {name} with @kernel.function, or write its code here"
+        self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
+
+    is_iterated = False  # the expression that is read is that of a for loop
+
+    def of_kernels(self, node: ast.Call, function: Function) -> ast.expr:
+        if function.is_read:
+            self.refuse(node, f"{function.__name__} calls itself", "write a loop")
+        written = function.written
+        if len(node.args) != len(written.parameters):
+            self.refuse(node, ast.unparse(node), f"{written.name} takes {len(written.parameters)} arguments")
+        arguments: list[ast.expr] = []
+        for parameter, one in zip(written.parameters, node.args, strict=True):
+            if isinstance(one, ast.Name) and one.id in self.arrays:
+                if self.arrays[one.id].direction is not In:
+                    self.refuse(node, f"{one.id} is passed to {written.name}", "only arrays that are In are passed to "
+                                "functions: pass the element")  # fmt: skip
+                self.note_rank(node, one.id, written.ranks.get(parameter, 0))
+                arguments.append(one)
+            else:
+                if isinstance(one, ast.Name) and one.id in self.written.parameters:
+                    self.note_rank(node, one.id, written.ranks.get(parameter, 0))
+                arguments.append(self.expression(one))
+        return self.call(node, self.function_name(function), *arguments)
+
+    def word(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> ast.expr:
+        if name == "here_thread":
+            if arguments:
+                self.refuse(node, ast.unparse(node), "here.thread() takes no axis")
+            return self.call(node, "oa__here_thread", self.here(node))
+        axis = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else 0
+        if len(node.args) > 1 or axis not in (0, 1, 2) or (node.args and not isinstance(node.args[0], ast.Constant)):
+            self.refuse(node, ast.unparse(node), "the axis is 0, 1 or 2, as a number")
+        return self.call(node, f"oa__{name}", self.here(node), ast.Constant(axis))
+
+    def atomic(self, node: ast.Call, function: Any) -> ast.expr:
+        what = ast.unparse(node)
+        if len(node.args) != 3 or not isinstance(node.args[0], ast.Name) or node.args[0].id not in self.arrays:
+            self.refuse(node, what, f"write {function.__name__}(array, i, value), with an array among the parameters")
+        base = node.args[0]
+        array = self.arrays[base.id]
+        if array.direction is not InOut or array.partition is not None:
+            self.refuse(node, what, f"{array.name} has to be InOut[{array.dtype}], with no partition: any thread "
+                        "changes its elements")  # fmt: skip
+        if array.dtype.kind not in "iuf" or array.dtype.itemsize < 4:
+            self.refuse(node, what, f"{array.name} has elements of {array.dtype}; there are steps for integers and "
+                        "floating-point numbers of 4 and 8 bytes")  # fmt: skip
+        self.note_rank(node, array.name, self.rank_of(node.args[1]))
+        return self.call(node, _ATOMICS[function], base, self.expression(node.args[1]), self.expression(node.args[2]))
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+
+    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        made = [one for statement in body for one in self.statement(statement)]
+        return made or [ast.Pass(lineno=body[0].lineno, col_offset=0)]
+
+    def statement(self, node: ast.stmt) -> Iterator[ast.stmt]:
+        match node:
+            case ast.Pass():
+                return
+            case ast.Expr(value=ast.Constant()):
+                return
+            case ast.Expr():
+                if not isinstance(node.value, ast.Call):
+                    self.refuse(node, ast.unparse(node), "a value that nothing uses: assign it")
+                node.value = self.expression(node.value)
+            case ast.Assign():
+                node.value = self.expression(node.value)
+                for target in node.targets:
+                    self.target(target)
+            case ast.AnnAssign():
+                if node.value is None or not isinstance(node.target, ast.Name):
+                    self.refuse(node, ast.unparse(node), "assign a value")
+                value = self.expression(node.value)
+                self.target(node.target)
+                made = ast.Assign([node.target], value)
+                yield ast.copy_location(made, node)
+                return
+            case ast.AugAssign():
+                yield from self.augmented(node)
+                return
+            case ast.If() | ast.While():
+                if isinstance(node, ast.While) and node.orelse:
+                    self.refuse(node, "else of a loop", "set a variable in the loop, and test it")
+                node.test = self.expression(node.test)
+                if isinstance(node, ast.While):
+                    self.loops.append("plain")
+                node.body = self.block(node.body)
+                node.orelse = self.block(node.orelse) if node.orelse else []
+                if isinstance(node, ast.While):
+                    self.loops.pop()
+            case ast.For():
+                yield from self.loop(node)
+                return
+            case ast.Break() | ast.Continue():
+                if isinstance(node, ast.Break) and self.loops and self.loops[-1] == "mine":
+                    self.refuse(node, "break in a loop over mine()", "elements would be left without a value: use if")
+            case ast.Return():
+                if "mine" in self.loops:
+                    self.refuse(node, "return in a loop over mine()", "elements would be left without a value: use "
+                                "continue, or if")  # fmt: skip
+                if self.written.declared and node.value is not None:
+                    self.refuse(node, ast.unparse(node), "a kernel returns nothing: it writes to arrays that are Out")
+                node.value = self.expression(node.value) if node.value is not None else None
+            case ast.Assert():
+                made_test = self.expression(node.test)
+                where = ast.Constant(node.lineno)
+                if self.written.declared:
+                    call = self.call(node, "oa__assert", self.here(node), made_test, where)
+                    yield ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
+                return
+            case _:
+                remedy = _REMEDIES.get(type(node), "kernels do not have it")
+                self.refuse(node, f"{ast.unparse(node).splitlines()[0]:.60}", remedy)
+        yield node
+
+    def target(self, node: ast.expr) -> None:
+        """Check the target of an assignment, and rewrite its indices."""
+        if isinstance(node, ast.Tuple):
+            for one in node.elts:
+                self.target(one)
+        elif isinstance(node, ast.Subscript):
+            if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
+                remedy = "a function of kernels returns values, and only a kernel stores"
+                if self.written.declared:
+                    remedy = "only elements of arrays that are Out or InOut are assigned: make a new tuple"
+                self.refuse(node, f"{ast.unparse(node)} is assigned", remedy)
+            self.check_owned(node, self.arrays[node.value.id], "assigned")
+        elif isinstance(node, ast.Name):
+            if node.id in self.arrays:
+                self.refuse(node, f"{node.id} is assigned", "it is an array: assign its elements, or use another name")
+            if any(node.id in key for key in self.owned):
+                self.refuse(node, f"{node.id} is assigned in its loop over mine()", "it says which element is this "
+                            "thread's: use another name")  # fmt: skip
+        else:
+            self.refuse(node, f"{ast.unparse(node)} is assigned", "assign variables and elements of arrays")
+
+    def augmented(self, node: ast.AugAssign) -> Iterator[ast.stmt]:
+        if isinstance(node.op, ast.MatMult):
+            self.refuse(node, "@=", _REMEDIES[ast.MatMult])
+        target = node.target
+        array = self.arrays.get(getattr(target.value, "id", "")) if isinstance(target, ast.Subscript) else None
+        if array is not None and array.direction is Out:
+            self.refuse(node, f"{ast.unparse(target)} is read", f"{array.name} is Out: declare InOut")
+        self.target(target)
+        value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # the same, to be read
+        for one in ast.walk(value):
+            ast.copy_location(one, target)
+        combined = ast.copy_location(ast.BinOp(value, node.op, node.value), node)
+        yield ast.copy_location(ast.Assign([target], self.expression(combined)), node)
+
+    def loop(self, node: ast.For) -> Iterator[ast.stmt]:
+        if node.orelse:
+            self.refuse(node, "else of a loop", "set a variable in the loop, and test it")
+        called = node.iter
+        if (
+            isinstance(called, ast.Call)
+            and isinstance(called.func, ast.Attribute)
+            and called.func.attr == "mine"
+            and isinstance(called.func.value, ast.Name)
+            and called.func.value.id in self.arrays
+        ):
+            yield self.over_mine(node, called, self.arrays[called.func.value.id])
+            return
+        self.target(node.target)
+        self.is_iterated = True
+        node.iter = self.expression(node.iter)
+        self.is_iterated = False
+        self.loops.append("plain")
+        node.body = self.block(node.body)
+        self.loops.pop()
+        yield node
+
+    def over_mine(self, node: ast.For, called: ast.Call, array: Array) -> ast.stmt:
+        if called.args or called.keywords:
+            self.refuse(node, ast.unparse(called), f"the partition stands in the signature: {array.name}.mine()")
+        if array.partition is None:
+            remedy = "declare it with a partition, such as Out[np.float32].by(Linear1D())"
+            self.refuse(node, ast.unparse(called), f"{array.name} has no partition: {remedy}")
+        target = node.target
+        items = target.elts if isinstance(target, ast.Tuple) else [target]
+        names = tuple(one.id for one in items if isinstance(one, ast.Name))
+        most = 1 if array.by_elements else 2
+        if len(names) != len(items) or len(names) not in (1, most) or len(set(names)) != len(names):
+            self.refuse(node, f"for {ast.unparse(target)} in {array.name}.mine()", f"{array.partition} gives "
+                        f"{'one number: for i in' if most == 1 else 'a row and a column: for i, j in'} "
+                        f"{array.name}.mine()")  # fmt: skip
+        for name in names:
+            self.target(ast.copy_location(ast.Name(name, ast.Store()), node))
+        array.rank = most
+        self.owned[names] = array
+        self.loops.append("mine")
+        body = self.block(node.body)
+        self.loops.pop()
+        del self.owned[names]
+        base = ast.Name(array.name, ast.Load())
+        if most == 1:
+            made = ast.For(target, self.call(node, "oa__run", self.here(node), base), body, [])
+            return ast.fix_missing_locations(ast.copy_location(made, node))
+        self.fresh += 1
+        row, column = f"oa__row_{self.fresh}", f"oa__column_{self.fresh}"
+        places = (ast.Name(row, ast.Load()), ast.Name(column, ast.Load()))
+        element = ast.Assign([target], self.call(node, "oa__element", base, *places))
+        columns = self.call(node, "oa__columns", self.here(node), base)
+        inner = ast.For(ast.Name(column, ast.Store()), columns, [element, *body], [])
+        rows = self.call(node, "oa__rows", self.here(node), base)
+        outer = ast.For(ast.Name(row, ast.Store()), rows, [inner], [])
+        for one in (outer, inner, element):
+            ast.copy_location(one, node)
+        return ast.fix_missing_locations(outer)
+
+    def finish(self, *first: str) -> Written:
+        tree = self.original
+        given = [ast.arg(name) for name in (*first, *self.written.parameters)]
+        body = self.block(tree.body)
+        made = ast.FunctionDef(tree.name, ast.arguments([], given, None, [], [], None, []), body, [], None, None)
+        setattr(made, "type_params", [])  # noqa: B010  Python 3.12 has to have it, and 3.11 does not know it
+        self.written.tree = ast.fix_missing_locations(ast.copy_location(made, tree))
+        return self.written
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _is_tuple_of_numbers(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, (numbers.Number, np.generic)) for one in value)
+
+
+def _is_small_power(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value <= 16
+
+
+def read_function(function: Callable[..., Any]) -> Written:
+    """Return a function of kernels as it is rewritten. Raises KernelError."""
+    _tree_of(function)
+    return _Reader(function).finish()  # type: ignore[arg-type]
+
+
+def _declared(reader: _Reader, names: dict[str, Any]) -> tuple[Any, ...]:
+    function, written = reader.function, reader.written
+    try:
+        annotations = inspect.get_annotations(function, locals={**names, **reader.cells}, eval_str=True)
+    except Exception as error:
+        reader.refuse(reader.original, "its annotations", f"they can't be evaluated: {error}")
+    for name in written.parameters:
+        if name not in annotations:
+            reader.refuse(reader.original, f"the parameter {name}", f"declare its type, as in {name}: In[np.float32]")
+    return tuple(annotations[name] for name in written.parameters)
+
+
+def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
+    """Return a kernel as it is rewritten. names: those around it, for annotations that are texts.
+
+    Raises KernelError and SignatureError.
+    """
+    _tree_of(function)
+    reader = _Reader(function)  # type: ignore[arg-type]
+    written = reader.written
+    written.declared = _declared(reader, names)
+    for i, (name, declared) in enumerate(zip(written.parameters, written.declared, strict=True)):
+        if isinstance(declared, type) and declared in (In, Out, InOut):
+            reader.refuse(reader.original, f"the parameter {name}", f"name the dtype of its elements: "
+                          f"{declared.__name__}[np.float32]")  # fmt: skip
+        if isinstance(declared, Parameter):
+            written.arrays[name] = Array(name, i, declared.direction, declared.dtype, declared.partition)
+    reader.finish("oa__here")
+    for array in written.arrays.values():
+        if array.direction is not In and array.rank == 0:
+            remedy = f"for i in {array.name}.mine(): ..., or declare In"
+            reader.refuse(reader.original, f"{array.name} is {array.direction.__name__} and never written", remedy)
+    return written
+
+
+def _add_functions() -> None:
+    one = {name: Function(getattr(functions, name)) for name in functions.__all__}
+    CALLS.update({math.floor: one["floor"], math.ceil: one["ceil"], math.trunc: one["trunc"]})
+    for name in ("isnan", "isinf", "isfinite"):
+        CALLS[getattr(math, name)] = CALLS[getattr(np, name)] = one[name]
+    CALLS.update({np.minimum: one["minimum"], np.maximum: one["maximum"]})
+
+
+_add_functions()

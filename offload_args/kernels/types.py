@@ -1,0 +1,115 @@
+"""The types of a kernel's parameters as its source has them, which kernel_types.h puts into the module."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from .. import _core
+from ..errors import ModuleError
+from .elf import Elf
+
+__all__ = ["SYMBOL", "ParameterType", "types_in", "types_of"]
+
+SYMBOL: Final = "oa_types_"  #: followed by the kernel's name: the symbol of the table
+
+# As in kernel_types.h.
+_OTHER, _BOOL, _CHARACTER, _SIGNED, _UNSIGNED, _FLOATING, _ENUMERATION = range(7)
+_VALUE, _CONST_POINTER, _POINTER, _IN, _OUT, _IN_OUT, _ATOMIC = range(7)
+
+_SPELLED: Final = ("{}", "const {} *", "{} *", "oa::In<{}>", "oa::Out<{}>", "oa::InOut<{}>", "oa::Atomic<{}>")
+_NUMBERS: Final = {
+    (_BOOL, 1): "bool", (_CHARACTER, 1): "char",
+    (_SIGNED, 1): "signed char", (_SIGNED, 2): "short", (_SIGNED, 4): "int", (_SIGNED, 8): "long long",
+    (_UNSIGNED, 1): "unsigned char", (_UNSIGNED, 2): "unsigned short", (_UNSIGNED, 4): "unsigned",
+    (_UNSIGNED, 8): "unsigned long long", (_FLOATING, 4): "float", (_FLOATING, 8): "double",
+}  # fmt: skip
+# The ways in which the source may pass a declared parameter, by its access.
+_PASSED: Final = {
+    0: (_VALUE,),
+    _core.OA_READ: (_CONST_POINTER, _IN),
+    _core.OA_OVERWRITE: (_POINTER, _OUT),
+    _core.OA_READ_WRITE: (_POINTER, _OUT, _IN_OUT, _ATOMIC),
+}
+# The numbers of a source that may stand for a dtype, by its kind. Halves and smaller ones are structs or their bits.
+_STANDS: Final = {
+    "b": (_BOOL, _CHARACTER, _SIGNED, _UNSIGNED),
+    "i": (_SIGNED, _CHARACTER, _ENUMERATION),
+    "u": (_UNSIGNED, _CHARACTER, _ENUMERATION),
+    "f": (_FLOATING,),
+    "c": (_OTHER,),
+}
+_LESS_THAN_FLOAT: Final = (_OTHER, _UNSIGNED, _FLOATING)
+_MOST_WORDS: Final = _core.OA_MOST_PARAMETERS + 1
+
+
+@dataclass(frozen=True)
+class ParameterType:
+    """One parameter by its type in the source."""
+
+    word: int
+
+    @property
+    def passed(self) -> int:
+        return self.word >> 20
+
+    @property
+    def number(self) -> int:
+        return self.word >> 16 & 15
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the value or of an element; 0: not known."""
+        return self.word & 0xFFFF
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it is an array that the kernel only reads."""
+        return self.passed in (_CONST_POINTER, _IN)
+
+    def suits(self, access: int, dtype: np.dtype[Any] | None) -> bool:
+        """Tell whether a signature may declare it so. dtype: of the value or the elements; None: any."""
+        if self.passed not in _PASSED[access]:
+            return False
+        if dtype is None or (self.number == _OTHER and self.nbytes == 0):
+            return True
+        is_small = dtype.names is None and dtype.kind in "fV" and dtype.itemsize < 4
+        if access and self.number == _OTHER and dtype.kind != "c":  # a struct of one or more such elements
+            return self.nbytes % dtype.itemsize == 0 and (is_small or self.nbytes >= 4)
+        stands = _LESS_THAN_FLOAT if is_small else _STANDS.get(dtype.kind, (_OTHER,))
+        return self.number in stands and self.nbytes == dtype.itemsize
+
+    def __str__(self) -> str:
+        if (self.number, self.nbytes) in _NUMBERS:
+            element = _NUMBERS[self.number, self.nbytes]
+        elif self.nbytes == 0:
+            element = "void"
+        else:
+            element = f"{'enum' if self.number == _ENUMERATION else 'struct'} of {self.nbytes} bytes"
+        return _SPELLED[self.passed].format(element)
+
+
+def types_of(name: str, kernel: str, raw: bytes | memoryview) -> tuple[ParameterType, ...]:
+    """Return the types that a table states. Raises ModuleError for a damaged table."""
+    count = len(raw) // 4
+    words = struct.unpack(f"<{count}I", raw[: 4 * count]) if 0 < count <= _MOST_WORDS else (0,)
+    if words[0] != count - 1 or any(word >> 20 > _ATOMIC for word in words[1:]):
+        raise ModuleError(f"{name}: kernel {kernel}: its table of types is not as kernel_types.h makes it")
+    return tuple(map(ParameterType, words[1:]))
+
+
+def types_in(name: str, elf: Elf, tables: Iterable[int]) -> dict[str, tuple[ParameterType, ...]]:
+    """Return the types by kernel that an ELF file has. tables: the sections' types of its symbols."""
+    found = {}
+    for section in elf.sections:
+        if section.type not in tables:
+            continue
+        for symbol in elf.symbols(section):
+            if symbol.section and symbol.name.startswith(SYMBOL):
+                kernel = symbol.name.removeprefix(SYMBOL)
+                found[kernel] = types_of(name, kernel, elf.bytes_of(symbol))
+    return found

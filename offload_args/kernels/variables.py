@@ -1,0 +1,74 @@
+"""Variables of a module: device and constant memory that its kernels know by name."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..devices import Device, as_device
+from ..display import shown
+from ..dtypes import code_of
+from ..errors import ArgumentTypeError, ModuleError, SignatureError
+from ..pointers import DevicePtr
+from .loaded import Loaded
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["Variables"]
+
+
+class Variables:
+    """Reach the variables of a module. Module is one; Kernel.module is the module of a kernel."""
+
+    __slots__ = ("_loaded",)
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+
+    @property
+    def name(self) -> str:
+        """The file's name, or that given."""
+        return self._loaded.name
+
+    def variable(
+        self, name: str, dtype: DTypeLike, shape: int | Sequence[int] = (), *, device: Device | str | None = None
+    ) -> DevicePtr[Any]:
+        """Return the pointer to a variable of the module: `__device__` or `__constant__` memory, a global on the CPU.
+
+        name: as the module has it; declare the variable `extern "C"`, or by OA_DEVICE_VARIABLE or OA_CONSTANT_VARIABLE
+        of kernel.h. dtype, shape: of its elements; all its bytes. device: None: the default one if it can run the
+        module, else the first that can. `module[name]` is the same pointer later. It needs no region, and lives until
+        the module is unloaded or collected. Launches of the module's kernels wait for its other uses, and its other
+        uses wait for launches.
+
+        Raises ModuleError if there is no such variable, SignatureError if it has another size.
+        """
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"Module.variable: name needs a string, got {type(name).__name__}")
+        element = np.dtype(dtype)
+        if code_of(element) < 0:
+            raise SignatureError(f"{name}: devices can't hold elements of {element}")
+        try:
+            sizes = tuple(map(operator.index, shape if isinstance(shape, Sequence) else (shape,)))
+        except TypeError:
+            raise ArgumentTypeError(f"{name}: shape needs whole numbers, got {shown(shape)}") from None
+        on = self._loaded.default_device() if device is None else as_device(device)
+        return self._loaded.variable(name, element, sizes, on)
+
+    def __getitem__(self, name: str) -> DevicePtr[Any]:
+        """Return the pointer to a variable that `variable` has declared, on the device of the last declaration."""
+        try:
+            return self._loaded.variables[name]
+        except (KeyError, TypeError):
+            raise ModuleError(
+                f"{self.name}: variable {shown(name)} has no dtype yet: declare it by module.variable(name, dtype, "
+                "shape)"
+            ) from None
+
+    def unload(self) -> None:
+        """Free the module on every device; waits for them. Its kernels can't be launched any more."""
+        self._loaded.unload()

@@ -1,0 +1,117 @@
+"""Checks of LAPACK's own: right sides, the elements of a matrix, and the errors of calls that failed."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from math import isfinite
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+import numpy as np
+
+from .._core import invalidate, query
+from .._operands import Matrix, matrix, misfit, need_dimensions, need_dtype, need_pointer
+from ..blas.level1 import asum
+from ..errors import ArgumentError, DirectionError, OffloadError, WrongDeviceError
+from ..pointers import DevicePtr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+__all__ = ["Columns", "as_columns", "columns", "factored", "need_finite", "need_pivots", "need_solvable", "refuse"]
+
+#: Right sides: a vector is one column.
+Columns: TypeAlias = Matrix
+
+
+def columns(name: str, operand: str, pointer: DevicePtr, rows: int, reason: str, like: DevicePtr) -> Columns:
+    """Return the geometry of right sides: a matrix, or a vector that is one column."""
+    need_pointer(name, operand, pointer)
+    need_dtype(name, operand, pointer, (like._dtype_code,), " as A has")
+    if len(pointer._shape) not in (1, 2):
+        need_dimensions(name, operand, pointer, 2, "or one")
+    if pointer._shape[0] != rows:
+        needed = f"({rows},{' n)' if len(pointer._shape) == 2 else ')'}"
+        raise misfit(name, operand, pointer, needed, reason)
+    return matrix(name, operand, as_columns(pointer))
+
+
+def as_columns(pointer: DevicePtr) -> DevicePtr:
+    """Return a pointer to right sides as a matrix."""
+    return pointer[:, None] if len(pointer._shape) == 1 else pointer
+
+
+def need_pivots(name: str, ipiv: DevicePtr) -> None:
+    """Raise ArgumentError for pivots that getrf can't have left: libraries do not check them, and write there."""
+    pivots = ipiv.to_host()
+    n = len(pivots)
+    wrong = np.flatnonzero((pivots < np.arange(1, n + 1)) | (pivots > n))
+    if len(wrong):
+        i = int(wrong[0])
+        raise ArgumentError(
+            f"{name}: ipiv[{i}] is {pivots[i]}, needs to be from {i + 1} to {n}: pivots count from 1, as getrf "
+            f"returns them; SciPy's lu_factor counts from 0: pass piv + 1"
+        )
+
+
+def need_finite(name: str, A: DevicePtr, uplo: str = "") -> None:
+    """Raise LinAlgError for NaN or infinity in A, of which only a triangle counts if uplo says so.
+
+    LAPACK's iterations look for neither, and may never end.
+    """
+    try:
+        if _has_finite_sum(A):
+            return
+        values = A.to_host()
+    except OffloadError:  # the driver itself says what is wrong with A
+        return
+    if uplo:
+        values = np.triu(values) if uplo == "U" else np.tril(values)
+        np.fill_diagonal(values, values.diagonal().real)  # as the driver reads it
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        i, j = map(int, wrong[0])
+        found = f"A[{i}, {j}] is {values[i, j]}, needs to be finite, or the algorithm may never end"
+        raise np.linalg.LinAlgError(
+            f"{name}: {found}; nothing was changed; look for such elements by numpy.isfinite(A)"
+        )
+
+
+def _has_finite_sum(A: DevicePtr) -> bool:
+    """Return whether the device finds at once that all elements are finite, which it can of a matrix without gaps."""
+    (m, n), step = A._shape, min(A._strides)
+    return step * m * n == max(A._strides[0] * m, A._strides[1] * n) and isfinite(asum(A._view(0, (m * n,), (step,))))
+
+
+def need_solvable(name: str, A: DevicePtr, B: DevicePtr) -> None:
+    """Raise the error that the solution would raise for its right sides, if it is known before A is factored."""
+    if B._device != A._device:
+        raise WrongDeviceError(
+            f"{name}: B is on {B.device}, and A is on {A.device}; all pointers of a call must be on one device"
+        )
+    if not query(B).writable:
+        raise DirectionError(f"{name}: B needs to be writable, but was lent as In or is read-only; lend it as InOut")
+
+
+def _undefine(written: dict[str, DevicePtr]) -> str:
+    """Mark a call's outputs as undefined, so that none of them comes down. Return the end of its error's message."""
+    for pointer in written.values():
+        with suppress(OffloadError):  # it has no element, or the device is lost: then nothing comes down
+            invalidate(pointer)
+    listed = " and ".join(written)
+    return f"; {listed} {'are' if len(written) > 1 else 'is'} undefined on the device now" if written else ""
+
+
+def refuse(name: str, text: str, **written: DevicePtr) -> NoReturn:
+    """Raise LinAlgError, after the call's outputs were marked as undefined."""
+    raise np.linalg.LinAlgError(f"{name}: {text}{_undefine(written)}")
+
+
+@contextmanager
+def factored(name: str, **written: DevicePtr) -> Iterator[None]:
+    """Mark a call's outputs as undefined if a step after the factoring of A fails, and say so in its error."""
+    try:
+        yield
+    except OffloadError as error:
+        error.args = (f"{name}: {error}{_undefine(written)}",)
+        raise

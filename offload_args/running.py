@@ -1,0 +1,63 @@
+"""Running a script to its end, as Python itself would, for commands that say something after it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TextIO
+
+__all__ = ["run_to_end", "say"]
+
+_COMMAND = os.path.join(os.path.dirname(__file__), "command")
+_RUNNERS = (*(os.path.join(_COMMAND, f"{name}.py") for name in ("script", "trace", "run", "plan")), "<frozen runpy>")
+
+
+def say(text: str, file: TextIO | None) -> None:
+    """Print to a script's stderr, which may be gone: that does not change its status."""
+    if file is None:
+        return
+    try:
+        print(text, file=file, flush=True)
+    except (AttributeError, OSError, ValueError):
+        if file is sys.stderr:
+            sys.stderr = None  # Python would try again at its end, and leave with another status
+
+
+def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> int:
+    """Run a script, wait for its threads, call stop, and return the script's exit status.
+
+    An exception is printed as Python would, without the frames of this package.
+    """
+    import traceback
+
+    status, me = 0, threading.current_thread()
+    try:
+        run_script()
+    except SystemExit as leaving:
+        code = leaving.code
+        if code is not None and not isinstance(code, int):
+            say(str(code), sys.stderr)
+        status = 0 if code is None else code if isinstance(code, int) else 1
+    except BaseException as error:
+        rest = error.__traceback__
+        while rest is not None and rest.tb_frame.f_code.co_filename in (__file__, *_RUNNERS):
+            rest = rest.tb_next
+        say("".join(traceback.format_exception(type(error), error, rest)).rstrip("\n"), sys.stderr)
+        status = 1
+    finally:
+        try:
+            # Executors end their threads in these, which Python calls before it waits for threads.
+            for end in reversed(getattr(threading, "_threading_atexits", ())):
+                end()
+            while others := [one for one in threading.enumerate() if one is not me and not one.daemon]:
+                others[0].join()  # as Python itself does at its end
+        except KeyboardInterrupt:
+            status = 1
+        finally:
+            stop()
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # the script may have closed it
+        sys.stdout.flush()
+    return status

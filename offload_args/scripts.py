@@ -1,0 +1,539 @@
+"""Programs as they are: calls of BLAS that NumPy, SciPy and other modules make go to a device where that is faster.
+
+    with offload_args.accelerate() as on:
+        C = A @ B
+    print(on.report)
+
+csrc/accelerate has the hooks. They decide by sizes, by rates that were measured, and by what calls of the same kind
+took; a call that does not go is made by the library that would have made it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import glob
+import json
+import math
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from types import FrameType, TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from . import _core
+from .devices import Device
+from .display import html_table, nearest, plural, shown, size_text, text_table, time_text
+from .errors import ArgumentError, OffloadError
+from .plans import Decision, Plan, decides, rates_of
+from .tracing.source import Place
+
+__all__ = ["Accelerated", "Report", "Row", "accelerate"]
+
+# In the order of oa_accelerate_reason.
+_REASONS: Final = (
+    "not faster",
+    "device not open",
+    "overlap",
+    "invalid or empty",
+    "many threads",
+    "device failed before",
+    "device failed",
+    "left out",
+    "by the plan",
+    "variant stays on the CPU",
+    "info or values are odd",
+)
+_DEVICE_WANTED, _SITE_WANTED, _LAPACK_WANTED = 2, 3, 4  # oa_accelerate_event
+LEAST: Final = 1_000_000  # multiplications of a call that is looked at
+PRICE: Final = 1.0  # seconds to be saved before a GPU is opened
+FREE: Final = ("host", "sim")  # devices that are opened at once
+
+
+# -- the places of a program -------------------------------------------------------------------------------------------
+
+_sites: list[Place] = []
+_numbers: dict[Place, int] = {}
+_INSTALLED: Final = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib")})
+_HERE: Final = os.path.dirname(__file__) + os.sep
+
+
+def _number_of(frame: FrameType | None) -> int:
+    """Return the number of the innermost place that is the program's own, or else of the innermost."""
+    own = frame
+    while own is not None and (
+        own.f_code.co_filename.startswith((*_INSTALLED, _HERE)) or own.f_code.co_filename.startswith("<frozen")
+    ):
+        own = own.f_back
+    chosen = own or frame
+    if chosen is None:
+        return -1
+    return _number_of_place(Place(chosen.f_code.co_filename, chosen.f_lineno or 0, chosen.f_code.co_name))
+
+
+def _number_of_place(place: Place | None) -> int:
+    if place is None:
+        return -1
+    number = _numbers.get(place)
+    if number is None:
+        number = _numbers[place] = len(_sites)
+        _sites.append(place)
+    return number
+
+
+def _own_site() -> int:
+    return _number_of(sys._getframe(1) if sys._getframe(0).f_back else None)
+
+
+def _serve() -> None:
+    """Do what hooks must not: open a device, and find the line of a call whose thread has not Python's lock."""
+    while True:
+        event, thread, serial = _core.accelerate_wait()
+        if event == _DEVICE_WANTED:
+            with _lock:
+                if _active:
+                    _active[-1]._buy()
+        elif event == _LAPACK_WANTED:
+            with _lock:
+                if _active:
+                    _active[-1]._buy_lapack()
+        elif event == _SITE_WANTED:
+            _core.accelerate_set_site(serial, _number_of(sys._current_frames().get(thread)))
+        else:
+            return
+
+
+# -- what is on --------------------------------------------------------------------------------------------------------
+
+_lock: Final = threading.RLock()
+_active: list[Accelerated] = []
+_server: threading.Thread | None = None
+_opened: dict[str, tuple[int, tuple[float, ...] | None]] = {}  # devices, each with its rates
+_have_lapack: set[str] = set()  # those whose LAPACK is open, too
+
+
+def _gpu_is_likely() -> bool:
+    """Return whether a GPU may be here, without loading a driver."""
+    return bool(glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/kfd") or os.path.exists("/dev/dxg"))
+
+
+def _open(name: str | None, calibrated: bool) -> tuple[int, tuple[float, ...] | None]:
+    """Open a device with its libraries, and return its number and its rates."""
+    device = Device.default() if name is None else Device(name)
+    if name is None and not device.is_gpu:
+        raise OffloadError("no GPU can be opened")
+    known = _opened.get(device.name)
+    if known is None or (calibrated and known[1] is None):
+        known = device.number, rates_of(device) if calibrated else None
+        _opened[device.name] = known
+    return known
+
+
+def _apply() -> None:
+    """Have the core follow the innermost that is on, or stop. Under the lock."""
+    global _server
+    if not _active:
+        _core.accelerate_stop()
+        server, _server = _server, None
+        if server is not None and server is not threading.current_thread():
+            server.join(timeout=1)
+        return
+    top = _active[-1]
+    _core.accelerate_set_finder(_own_site)
+    _core.accelerate_start(
+        top._margin, 0 if top._margin == 0 else LEAST, top._families, top._only_count, top._lines, PRICE, top._planned
+    )
+    plan = top._plan.decisions.values() if top._plan is not None else ()
+    _core.accelerate_plan([(one.routine, _number_of_place(one.place), *one[2:5], 1 if one.goes else 2) for one in plan])
+    if _server is None:
+        _server = threading.Thread(target=_serve, name="offload_args accelerate", daemon=True)
+        _server.start()
+    if top._device_name in _opened or top._at_once:
+        top._buy()
+    else:
+        _core.accelerate_use(-1, None)
+
+
+def _forget_in_child() -> None:
+    """Let a forked child go on: its calls are the CPU's, and a thread that it lacks may have held the lock."""
+    global _server
+    _lock._at_fork_reinit()  # type: ignore[attr-defined]
+    _active.clear()
+    _server = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+@atexit.register
+def _stop_all() -> None:
+    with _lock:
+        _active.clear()
+        if _server is not None:
+            _apply()
+
+
+def _less(now: Any, before: Any) -> Any:
+    """Return how much a count, or each of several, has grown."""
+    return tuple(map(_less, now, before)) if isinstance(now, tuple) else now - before
+
+
+class Row(NamedTuple):
+    """Say what became of calls of one routine, of sizes alike, from one place."""
+
+    routine: str  #: "dgemm"
+    place: str  #: "script.py:12"; "" if it is not known
+    m: int  #: of the latest call
+    n: int
+    k: int
+    calls: int
+    gone: int  #: to the device
+    refused: dict[str, int]  #: by reason
+    bytes_up: int
+    bytes_down: int
+    bytes_spared: int  #: of operands that were on the device already
+    host_seconds: float  #: of calls that the CPU made
+    device_seconds: float  #: of calls that went
+    saved: float  #: seconds, by the model: the CPU's time less the device's
+    missed: float  #: seconds that the device would have saved in calls that did not go, by the model
+
+
+class Report:
+    """Report what became of the program's calls."""
+
+    def __init__(self, rows: Sequence[Row], small: int, device: str, note: str, failure: str, lapack: str = "") -> None:
+        self.rows: tuple[Row, ...] = tuple(sorted(rows, key=lambda row: -(row.host_seconds + row.device_seconds)))
+        self.small = small  #: calls of fewer than a million multiplications; about, where threads call at once
+        self.device = device  #: its name; "" while none is open
+        self.note = note  #: why nothing goes, such as that there is no GPU; ""
+        self.failure = failure  #: of the device; ""
+        self.lapack = lapack  #: why no call of LAPACK goes; ""
+
+    @property
+    def calls(self) -> int:
+        """All calls that were not small."""
+        return sum(row.calls for row in self.rows)
+
+    @property
+    def gone(self) -> int:
+        """The calls that went to the device."""
+        return sum(row.gone for row in self.rows)
+
+    @property
+    def bytes_spared(self) -> int:
+        """The bytes that did not move, since they were on the device already."""
+        return sum(row.bytes_spared for row in self.rows)
+
+    @property
+    def saved(self) -> float:
+        """The seconds that this saved, by the model."""
+        return sum(row.saved for row in self.rows)
+
+    @property
+    def missed(self) -> float:
+        """The seconds that calls that did not go would have saved, by the model."""
+        return sum(row.missed for row in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data: seconds and bytes."""
+        return {
+            "device": self.device,
+            "note": self.note,
+            "failure": self.failure,
+            "lapack": self.lapack,
+            "small": self.small,
+            "calls": self.calls,
+            "gone": self.gone,
+            "saved": self.saved,
+            "missed": self.missed,
+            "bytes_spared": self.bytes_spared,
+            "rows": [row._asdict() for row in self.rows],
+        }
+
+    def as_json(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(self.as_dict(), indent=2)
+
+    def _lines(self) -> list[str]:
+        where = f" to {self.device}" if self.device else ""
+        lines = [
+            f"{self.calls} {plural('call', self.calls)} of BLAS and LAPACK, {self.gone} went{where}; "
+            f"{self.small} small ones did not count"
+        ]
+        if self.gone:
+            moved = sum(row.bytes_up + row.bytes_down for row in self.rows)
+            spared = f", spared {size_text(self.bytes_spared)} that stayed there" if self.bytes_spared else ""
+            lines.append(f"saved {time_text(max(self.saved, 0))} by the model, moved {size_text(moved)}{spared}")
+        return [*lines, *filter(None, (self.note, self.lapack, self.failure))]
+
+    def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        header = ("line", "routine", "size", "calls", "went", "CPU", "device", "moved", "spared", "saved", "why not")
+        rows = []
+        for row in self.rows:
+            size = " x ".join(str(one) for one in (row.m, row.n, row.k) if one)
+            why = ", ".join(f"{count} {reason}" for reason, count in row.refused.items())
+            moved = size_text(row.bytes_up + row.bytes_down) if row.gone else ""
+            spared = size_text(row.bytes_spared) if row.bytes_spared else ""
+            times = (time_text(one) if one > 0 else "" for one in (row.host_seconds, row.device_seconds))
+            saved = time_text(row.saved) if row.saved > 0 else f"({time_text(row.missed)})" if row.missed > 0 else ""
+            rows.append(
+                (row.place, row.routine, size, str(row.calls), str(row.gone), *times, moved, spared, saved, why)
+            )
+        return header, rows
+
+    def _advice(self) -> list[str]:
+        """Return what lending by hand would spare: arrays that are sent again and again from one line."""
+        return [
+            f"{row.place or row.routine}: {row.gone} calls moved {size_text(row.bytes_up + row.bytes_down)}; "
+            "if they have an array in common, lend it around the loop: with offload_args(A) as (dA,)"
+            for row in self.rows
+            if row.gone >= 4 and row.bytes_up + row.bytes_down >= 1 << 28
+        ]
+
+    def __str__(self) -> str:
+        header, rows = self._table()
+        table = text_table([header, *rows]) if rows else []
+        notes = ["(in brackets: the seconds that the device would have saved, by the model)"] if self.missed > 0 else []
+        return "\n".join([*self._lines(), *table, *notes, *self._advice()])
+
+    def __repr__(self) -> str:
+        return f"<Report: {self._lines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        header, rows = self._table()
+        return html_table("; ".join(self._lines()), header, rows)
+
+
+class Accelerated:
+    """Hold what accelerate() turned on, until stop() or the end of the `with` block."""
+
+    def __init__(
+        self,
+        device: str | None,
+        margin: float,
+        families: int,
+        only_count: bool,
+        lines: bool,
+        plan: Plan | None = None,
+        deterministic: bool = False,
+    ) -> None:
+        self._device_name = device
+        self._plan = plan
+        self._planned = 0 if plan is None else 2 if deterministic else 1  # oa_accelerate_planning
+        self._margin = margin
+        self._families = families
+        self._only_count = only_count
+        self._lines = lines or plan is not None
+        self._note = self._failure = self._lapack = ""
+        self._device = ""
+        self._number = -1
+        self._ended: Report | None = None
+        on_cpu = device is not None and device.partition(":")[0] in FREE
+        self._at_once = (margin == 0 or on_cpu or (plan is not None and plan.goes)) and not only_count
+        no_gpu = device is None and not _gpu_is_likely()
+        if plan is not None:
+            plan.check(None, not no_gpu)
+        if no_gpu:
+            self._note = "no GPU is here: the program runs as it is"
+        with _lock:
+            self._before, self._small_before = _core.accelerate_read()
+            if self._note and not only_count:
+                self._ended = Report((), 0, "", self._note, "")
+                return
+            _active.append(self)
+            try:
+                _apply()
+            except BaseException:
+                _active.remove(self)
+                _apply()
+                raise
+
+    def _buy(self) -> None:
+        """Open the device, and have calls go there. Under the lock."""
+        try:
+            number, rates = _open(self._device_name, self._margin > 0 and self._planned != 2)
+            if self._plan is not None:
+                self._plan.check(Device._opened[number])
+            _core.accelerate_use(number, rates)
+            self._device = Device._opened[number].name
+            self._number = number
+            if self._at_once or self._planned or self._device in _have_lapack:
+                self._buy_lapack()
+        except OffloadError as error:
+            if self._at_once:
+                raise
+            self._failure = f"the device can't be used: {error}"
+
+    def _buy_lapack(self) -> None:
+        """Open LAPACK of the device, and have calls go there; where there is none, they stay. Under the lock."""
+        try:
+            _core.accelerate_use_lapack(self._number)
+            _have_lapack.add(self._device)
+        except OffloadError as error:
+            self._lapack = f"calls of LAPACK stay on the CPU: {error}"
+
+    def stop(self) -> None:
+        """Turn it off. An outer one goes on. Does nothing if it is off.
+
+        Raises OSError if the plan can't be written.
+        """
+        with _lock:
+            if self._ended is not None:
+                return
+            self._ended = self._read()
+            if self._plan is not None and self._planned == 1:
+                for one in self.decisions():
+                    self._plan.add(one)
+            was_last = _active and _active[-1] is self
+            was_on = self in _active  # not in a forked child, whose parent writes the plan
+            if was_on:
+                _active.remove(self)
+            if was_last:
+                _apply()
+        if was_on and self._plan is not None and self._planned == 1:
+            self._write_plan()
+
+    def _write_plan(self) -> None:
+        if self._plan is not None:
+            self._plan.write(next((one for one in Device._opened.values() if one.name == self._device), None))
+
+    def add_decisions(self, decisions: Sequence[Decision]) -> None:
+        """Add to the plan what child processes decided, if the run adds anything.
+
+        Raises OSError if the plan can't be written.
+        """
+        if self._plan is None or self._planned != 1 or not decisions:
+            return
+        for one in decisions:
+            self._plan.add(one)
+        self._write_plan()
+
+    def decisions(self) -> Iterator[Decision]:
+        """Say for each kind of call whether it should go another time, by what it took.
+
+        Without a device nothing was worth opening one.
+        """
+        for site, row, counts in self._grown(_core.accelerate_read()[0]):
+            calls, gone, _, _, _, _, host, device, _, missed = counts
+            goes = self._device != "" and decides(gone, calls, host, device, missed, self._margin)
+            place = _sites[site] if 0 <= site < len(_sites) else None
+            yield Decision(place, *row, goes)
+
+    def _grown(self, now: list[tuple[Any, ...]]) -> Iterator[tuple[int, tuple[str, int, int, int], tuple[Any, ...]]]:
+        """Yield the place, the routine with its sizes, and the counts of each row that had calls meanwhile."""
+        for at, (routine, site, m, n, k, *counts) in enumerate(now):
+            before = self._before[at][5:] if at < len(self._before) else (0, 0, (0,) * len(_REASONS), *(0,) * 7)
+            grown = tuple(map(_less, counts, before))
+            if grown[0] > 0:
+                yield site, (routine, m, n, k), grown
+
+    def _read(self) -> Report:
+        now, small = _core.accelerate_read()
+        rows = []
+        for site, (routine, m, n, k), counts in self._grown(now):
+            calls, gone, refused, up, down, spared, host, device, predicted, missed = counts
+            place = str(_sites[site]) if 0 <= site < len(_sites) else ""
+            why = {reason: count for reason, count in zip(_REASONS, refused, strict=True) if count}
+            rows.append(
+                Row(routine, place, m, n, k, calls, gone, why, up, down, spared, host, device, predicted - device,
+                    missed)
+            )  # fmt: skip
+        return Report(rows, small - self._small_before, self._device, self._note, self._failure, self._lapack)
+
+    @property
+    def report(self) -> Report:
+        """The fates of the calls so far, on all threads; of what ended, until then."""
+        with _lock:
+            return self._ended if self._ended is not None else self._read()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<accelerate: {'off' if self._ended is not None else 'on'}, {self.report._lines()[0]}>"
+
+
+def accelerate(
+    device: Device | str | None = None,
+    *,
+    margin: float = 1.25,
+    functions: Iterable[str] | None = None,
+    lines: bool = True,
+    only_count: bool = False,
+    plan: str | os.PathLike[str] | None = None,
+    deterministic: bool = False,
+) -> Accelerated:
+    """Send the program's calls of BLAS and LAPACK to a device where that is faster, until stop() or the end of `with`.
+
+    It concerns all threads of the process, and may be nested: the innermost decides. No call fails for its sake: where
+    the device can't or should not make it, the library makes it that would have done so anyway.
+
+    device: by default the first GPU, opened once the calls so far would have saved a second there.
+    margin: how many times as fast the device has to be, by the model; 0: every call goes that can, which is for tests.
+    functions: the families that may go, such as ["gemm", "syrk"]; by default all.
+    lines: whether the report has the program's lines.
+    only_count: nothing goes, and the report says what would have been saved.
+    plan: a file that says which calls go, by line, routine and sizes; the model decides about others, and stop() adds
+        them.
+    deterministic: the plan alone decides, and is not changed, so that results are the same from run to run.
+
+    Raises ArgumentError for a wrong argument, or a plan of another machine; LibraryError on systems other than Linux
+    with glibc.
+    """
+    if isinstance(device, Device):
+        device = device.name
+    elif device is not None and not isinstance(device, str):
+        raise ArgumentError(f'accelerate: device needs a Device or a name such as "cuda:0", got {shown(device)}')
+    if not isinstance(margin, (int, float)) or not math.isfinite(margin) or margin < 0:
+        raise ArgumentError(f"accelerate: margin needs a number of 0 or more, got {shown(margin)}")
+    names = _core.accelerate_families()
+    families = 0
+    for name in () if functions is None else functions:
+        if name not in names:
+            raise ArgumentError(
+                f"accelerate: functions needs some of {', '.join(names)}, got {shown(name)}{nearest(str(name), names)}"
+            )
+        families |= 1 << names.index(name)
+    if functions is not None and not families:
+        raise ArgumentError("accelerate: functions names none")
+    kept = None if plan is None else Plan(plan)
+    if deterministic and (kept is None or kept.is_new):
+        missing = "a plan" if kept is None else f"a plan, and there is no file {kept.path}"
+        raise ArgumentError(f"accelerate: deterministic needs {missing}; a run with plan=FILE alone makes it")
+    return Accelerated(device, float(margin), families, only_count, lines, kept, deterministic)
+
+
+# -- notebooks ---------------------------------------------------------------------------------------------------------
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Define %accelerate and %%accelerate; for %load_ext offload_args."""
+    on: list[Accelerated] = []
+
+    def stop() -> Report | None:
+        if not on:
+            return None
+        on[-1].stop()
+        return on.pop().report
+
+    def magic(line: str, cell: str | None = None) -> Report | None:
+        """%accelerate [device]: from here on. %accelerate off: no more, with the report. %%accelerate: for a cell."""
+        if cell is not None:
+            with accelerate(line.strip() or None) as here:
+                shell.run_cell(cell)
+            return here.report
+        if line.strip() == "off":
+            return stop()
+        if line.strip() == "report":
+            return on[-1].report if on else None
+        stop()
+        on.append(accelerate(line.strip() or None))
+        return None
+
+    shell.register_magic_function(magic, "line_cell", "accelerate")

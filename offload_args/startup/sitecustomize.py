@@ -1,0 +1,55 @@
+"""Accelerate this process, as a child of `offload_args run --children`, once it imports NumPy.
+
+Python imports this module at its start, since the parent put this folder first into PYTHONPATH. A sitecustomize that
+this one hides is imported after it. The process may be another environment's, without offload_args.
+"""
+
+import os
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+class _AtNumPy:
+    """Wait for the import of NumPy, and start after it: a process that does not use it pays nothing."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name != "numpy":
+            return None
+        from importlib.util import find_spec
+
+        sys.meta_path.remove(cls)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            first = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                first(module)
+                try:
+                    from offload_args.children import start
+                except ImportError:
+                    return
+                start()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _import_hidden() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    own, path = sys.modules.pop("sitecustomize", None), sys.path.copy()
+    sys.path[:] = [one for one in path if os.path.abspath(one) != here]
+    try:
+        import_module("sitecustomize")
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        if own is not None:
+            sys.modules["sitecustomize"] = own
+
+
+if os.environ.get("OFFLOAD_ARGS_RUN"):
+    sys.meta_path.insert(0, _AtNumPy)
+_import_hidden()

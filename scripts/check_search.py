@@ -1,0 +1,74 @@
+"""Checks that the search of a built site finds the right page by users' words, among the first three.
+
+    python scripts/check_search.py build/docs/html
+
+It runs the site's own search in Node. It prints one line a fault and exits with 1, or prints the number of queries;
+without Node it says that nothing was searched.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FIRST = 3
+# The words of a user, each with the pages of which one has to be among the first.
+QUERIES = {
+    "solve linear system": ("guide/lapack",),
+    "matrix multiplication": ("guide/blas",),
+    "matmul": ("guide/blas",),
+    "matrix product": ("guide/blas",),
+    "least squares": ("guide/lapack",),
+    "svd": ("guide/lapack",),
+    "eigenvalues": ("guide/lapack",),
+    "cholesky": ("guide/lapack",),
+    "random numbers": ("guide/curand",),
+    "batch": ("guide/blas",),
+    "multi gpu": ("guide/devices", "help/questions"),
+    "multiple gpus": ("guide/devices",),
+    "pandas": ("help/questions",),
+    "sparse": ("help/what-is-not-here",),
+    "fft": ("help/what-is-not-here",),
+    "einsum": ("help/what-is-not-here",),
+    "elementwise": ("help/what-is-not-here",),
+    "speed": ("guide/performance",),
+    "slow": ("guide/performance", "guide/tracing", "help/questions"),
+    "benchmark": ("guide/performance",),
+    "out of memory": ("guide/memory", "help/questions"),
+    "read-only": ("help/questions", "guide/contents"),
+    "assignment destination is read-only": ("help/questions",),
+    "jupyter": ("guide/notebooks", "help/questions"),
+    "joblib": ("guide/threads",),
+    "install": ("start",),
+    "numpy": ("coming-from/numpy",),
+    "fortran": ("guide/embedding",),
+    "rocm": ("guide/amd",),
+    "convolution": ("guide/cudnn",),
+    "write a kernel": ("guide/kernels",),
+    "profiling": ("guide/tracing",),
+}
+
+
+def main() -> int:
+    node = shutil.which("node")
+    if node is None:
+        print("check_search: nothing was searched, as there is no Node")
+        return 0
+    command = [node, str(Path(__file__).with_name("search.js")), sys.argv[1], *QUERIES]
+    shown = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    faults = 0
+    for query, pages in QUERIES.items():
+        first = shown[query][:FIRST]
+        if not set(pages) & set(first):
+            faults += 1
+            print(f'"{query}" shows {", ".join(first) or "nothing"}, and not {" or ".join(pages)}')
+    if not faults:
+        print(f"{len(QUERIES)} queries, each with its page among the first {FIRST}")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

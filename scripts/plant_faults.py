@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Plants faults in a copy of the core, one at a time, and times how long the random programs take to find each.
+
+scripts/plant_faults.py [--seconds 60] [NAME...]: all faults, or those named. A fault that is not found makes the exit
+status 1. It needs what `make ctest` needs, and works below build/faults. tests/scripts/test_plant_faults.py checks that
+the text of each fault is still in the core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Text of the core, which has it once, and the wrong text in its place."""
+
+    name: str
+    right: str
+    wrong: str
+
+    def place(self, tree: Path) -> Path:
+        """Return the file of a tree of sources that has the right text; raise LookupError if not exactly one has."""
+        having = [path for path in sorted((tree / "csrc").rglob("*.c")) if self.right in path.read_text()]
+        if len(having) != 1 or having[0].read_text().count(self.right) != 1:
+            raise LookupError(f"{self.name}: needs {self.right!r} once in csrc/, found it in {[*map(str, having)]}")
+        return having[0]
+
+
+FAULTS: Final = (
+    Fault("undefined-comes-down", "if (group->invalid) return false;", ""),
+    Fault(
+        "discarded-comes-down",
+        "      group->invalid = true;\n      if (slot->mapping->kind == OA_MAPS_HOST) add_name(arrays, slot);",
+        "      if (slot->mapping->kind == OA_MAPS_HOST) add_name(arrays, slot);",
+    ),
+    Fault(
+        "no-result-passes-outwards",
+        "*(outer ? &outer->wrote : &group->committed)",
+        "group->committed",
+    ),
+    Fault("out-stays-out", "  lend_rest_up(region);\n", ""),
+    Fault(
+        "failed-copy-counts-as-arrived",
+        "if (!status) { /* the next call reads the host's writable bytes again, unless this call writes the group */",
+        "{",
+    ),
+    Fault(
+        "writers-do-not-wait-for-readers",
+        "writes && use->read > use->written ? use->read : use->written",
+        "use->written",
+    ),
+    Fault(
+        "failed-order-is-dropped",
+        "const int status = oa_stream_after(stream, use->stream, ticket);\n    if (status) return status;",
+        "oa_stream_after(stream, use->stream, ticket);",
+    ),
+    Fault(
+        "results-on-one-device-are-not-news",
+        "mapping->groups[g].writing || mapping->groups[g].dirty ||",
+        "mapping->groups[g].writing ||",
+    ),
+    Fault(
+        "overlapping-arrays-apart",
+        "if (from == to || oa_lines_disjoint(views[i].lines, views[j].lines)) continue;",
+        "if (from == to || views[i].lines.start != views[j].lines.start) continue;",
+    ),
+    Fault(
+        "a-region-counts-as-nested-across-threads",
+        "if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;",
+        "if (outer->phase != OA_OPEN) continue;",
+    ),
+)
+
+
+def hunt(seconds: float) -> float | None:
+    """Run random programs until one comes out wrong. Returns after how many seconds; None if none did."""
+    from helpers.programs import Wrong
+    from helpers.writer import BYTES, LENGTH, any_program, program_of_steps_at_once, program_short_of_memory
+
+    kinds: Sequence[Callable[[tuple[str, str], bytes], None]]
+    kinds = (any_program, any_program, any_program, program_short_of_memory, program_of_steps_at_once)
+    begun, number = time.monotonic(), random.Random(0)
+    for kind, devices in zip(cycle(kinds), cycle([("sim:0", "sim:1"), ("sim:0", "host")])):
+        if time.monotonic() - begun > seconds:
+            return None
+        try:
+            kind(devices, number.randbytes(LENGTH * BYTES))
+        except Wrong as wrong:
+            print(wrong, file=sys.stderr)  # main() shows it if no fault was planted
+            return time.monotonic() - begun
+    return None
+
+
+def site(folder: Path) -> Path:
+    """Return where the packages of an environment below a folder go, which has .venv's packages but its own core."""
+    environment = folder / "environment"
+    python = ROOT / ".venv" / "bin" / "python"
+    if not environment.exists():
+        subprocess.run([python, "-m", "venv", "--without-pip", environment], check=True)
+    show = [environment / "bin" / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    own, shared = (
+        subprocess.run([each, *show[1:]], check=True, capture_output=True, text=True).stdout.strip()
+        for each in (show[0], python)
+    )
+    # A folder named in a .pth file is searched, but its own .pth files, such as an editable install's, are not read.
+    Path(own, "packages.pth").write_text(shared + "\n")
+    return Path(own)
+
+
+def build(tree: Path, folder: Path) -> None:
+    """Build the core and the package of a tree of sources, and install both into a folder."""
+    tools = ROOT / ".venv" / "bin"
+    cmake = [str(tools / "cmake")]
+    make = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}", f"-DPython_EXECUTABLE={tools / 'python'}"]
+    for command in (
+        [*cmake, *make, "-DCMAKE_BUILD_TYPE=Release", "-S", str(tree), "-B", str(folder / "cmake")],
+        [*cmake, "--build", str(folder / "cmake")],
+        [*cmake, "--install", str(folder / "cmake"), "--prefix", str(site(folder))],
+    ):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long each fault is looked for")
+    parser.add_argument("--hunt", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    given = parser.parse_args()
+    if given.hunt:
+        sys.path.insert(0, str(ROOT / "tests"))
+        after = hunt(given.seconds)
+        print(-1.0 if after is None else after)
+        return 0
+    folder = ROOT / "build" / "faults"
+    tree = folder / "tree"
+    for old in (tree, folder / "cmake"):  # copies keep their times: an object of a planted fault would look newer
+        shutil.rmtree(old, ignore_errors=True)
+    for part in ("csrc", "bindings", "cmake", "offload_args", "scripts", "CMakeLists.txt", "LICENSE", "pyproject.toml"):
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        (tree / part).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / part, tree / part)
+    shutil.copytree(ROOT / "offload_args", site(folder) / "offload_args", dirs_exist_ok=True)
+    missed = 0
+    for fault in (None, *(fault for fault in FAULTS if not given.names or fault.name in given.names)):
+        name = "none" if fault is None else fault.name
+        if fault:
+            path = fault.place(tree)
+            right = path.read_text()
+            path.write_text(right.replace(fault.right, fault.wrong, 1))
+        build(tree, folder)
+        ran = subprocess.run(
+            [folder / "environment" / "bin" / "python", __file__, "--hunt", "--seconds", str(given.seconds)],
+            env={**os.environ, "PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+        )
+        after = float(ran.stdout) if ran.returncode == 0 else None
+        found = f"found after {after:.1f} s" if after and after > 0 else "not found" if after else "ended the process"
+        print(f"{name:45} {found}", flush=True)
+        if fault is None and found != "not found":
+            print(ran.stderr)
+        missed += (found == "not found") == (fault is not None)
+        if fault:
+            path.write_text(right)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

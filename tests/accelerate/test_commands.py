@@ -1,0 +1,124 @@
+"""`python -m offload_args run`, `plan SCRIPT` and %accelerate: programs from outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offload_args
+from offload_args import scripts
+
+PROGRAM = """
+import sys
+import numpy as np
+
+def main(n):
+    A = np.arange(n * n, dtype=float).reshape(n, n) / n**2
+    C = A @ (A + 1)
+    print("sum", round(float(C.sum()), 6))
+
+main(int(sys.argv[1]))
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "offload_args", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_run_keeps_the_programs_output_and_status(program: Path, device: str, tmp_path: Path) -> None:
+    plain = subprocess.run([sys.executable, program, "64"], capture_output=True, text=True, timeout=60)
+    file = tmp_path / "report.json"
+    ended = command("run", "--device", device, "--margin", 0, "--report", "--json", file, program, 64)
+    assert (ended.returncode, ended.stdout) == (plain.returncode, plain.stdout) == (3, ended.stdout)
+    assert "-- offload_args run" in ended.stderr and f"1 went to {device}" in ended.stderr
+    report = json.loads(file.read_text())
+    assert [row["routine"] for row in report["rows"]] == ["dgemm"]
+    assert report["gone"] == 1
+
+
+def test_run_without_a_gpu_says_so_in_a_line_and_runs_the_program(program: Path) -> None:
+    if scripts._gpu_is_likely():
+        ended = command("run", program, 64)
+        assert ended.stderr == ""
+    else:
+        ended = command("run", program, 64)
+        assert ended.stderr == "offload_args run: no GPU is here: the program runs as it is\n"
+    assert ended.returncode == 3
+    assert ended.stdout.startswith("sum ")
+
+
+def test_run_takes_a_module(tmp_path: Path, device: str) -> None:
+    (tmp_path / "measured.py").write_text("import numpy as np\nA = np.ones((40, 40))\nprint((A @ (A + 1))[0, 0])\n")
+    ended = command("run", "--device", device, "--margin", 0, "--report", "-m", "measured", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "80.0\n"
+    assert "1 went" in ended.stderr
+
+
+def test_run_prints_an_exception_as_python_does(tmp_path: Path) -> None:
+    path = tmp_path / "fails.py"
+    path.write_text("import numpy as np\nnp.linalg.cholesky(-np.eye(3))\n")
+    plain = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    ended = command("run", "--device", "host", path)
+    assert ended.returncode == plain.returncode == 1
+    assert ended.stderr == plain.stderr
+
+
+def test_run_names_a_file_that_is_not_there() -> None:
+    ended = command("run", "nowhere.py")
+    assert (ended.returncode, ended.stderr) == (2, "run: no file nowhere.py\n")
+
+
+def test_plan_of_a_script_counts_and_sends_nothing(program: Path) -> None:
+    ended = command("plan", program, 600)
+    assert ended.returncode == 3
+    assert ended.stdout.startswith("sum ")
+    assert "-- offload_args plan" in ended.stderr
+    assert "1 call of BLAS and LAPACK, 0 went; " in ended.stderr
+    assert "dgemm" in ended.stderr and "1 left out" in ended.stderr
+    assert "plan: no file" in command("plan", "nowhere.py").stderr
+
+
+class Shell:
+    """The part of IPython's shell that the extension uses."""
+
+    def __init__(self) -> None:
+        self.magics: dict[str, Any] = {}
+        self.results: list[object] = []
+
+    def register_magic_function(self, function: Any, kind: str, name: str) -> None:
+        assert kind == "line_cell"
+        self.magics[name] = function
+
+    def run_cell(self, cell: str) -> None:
+        exec(cell, {"np": np, "results": self.results})
+
+
+def test_a_cell_and_from_here_on(device: str) -> None:
+    shell = Shell()
+    offload_args.load_ipython_extension(shell)
+    magic = shell.magics["accelerate"]
+    report = magic(device, "A = np.ones((200, 200)); results.append((A @ (A + 1))[0, 0])")
+    assert shell.results == [400.0]
+    assert report.calls == 1
+    assert magic(device) is None
+    A = np.ones((200, 200))
+    A @ (A + 1)
+    assert magic("report").calls == 1
+    assert magic("off").calls == 1
+    assert magic("off") is None

@@ -1,0 +1,71 @@
+"""The generator's command line, as a contributor runs it: extract says what it lacks, emit touches what changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+
+from bindings import emit, roles  # noqa: E402
+from bindings.emit.docs import docstring  # noqa: E402
+from recording import legal  # noqa: E402
+
+
+def extract(*arguments: str, before: str = "") -> str:
+    """Run extract, which has to fail, and return its one line."""
+    code = f"import sys; {before}; from bindings.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "extract", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_extract_without_libclang_names_the_remedy() -> None:
+    text = extract("--library", "curand", "--header", "x.h", before="sys.modules['clang'] = None")
+    assert "has no libclang; run make .venv/dev and use .venv/bin/python, or install libclang==" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--library", "curand", "--header", "nowhere.h"], "extract: --header nowhere.h: there is no such file"),
+        (["--library", "nothing", "--header", "README.md"], "nothing.toml: there is no such file in "),
+        (["--library", "curand", "--header", "README.md", "--older"], "curand.toml: there is no [older], which"),
+    ],
+)
+def test_extract_names_the_file_that_it_lacks(arguments: list[str], fault: str) -> None:
+    stand_in = "import types; sys.modules |= dict.fromkeys(['clang', 'clang.cindex'], types.ModuleType('clang')); "
+    stand_in += "sys.modules['clang'].cindex = types.SimpleNamespace(Type=0, TranslationUnit=0, Cursor=0)"
+    assert extract(*arguments, before=stand_in).startswith(fault)
+
+
+def test_emit_leaves_files_alone_whose_text_does_not_change(tmp_path: Path) -> None:
+    library = legal.libraries()["curand"]
+    emit.emit([library], tmp_path)
+    paths = [path for path in tmp_path.rglob("*") if path.is_file()]
+    for path in paths:
+        os.utime(path, ns=(1, 1))
+    changed = tmp_path / "libraries" / "curand.c"
+    changed.write_text("changed")
+    emit.emit([library], tmp_path)
+    assert len(paths) > 8
+    assert [path for path in paths if path.stat().st_mtime_ns != 1] == [changed]
+    assert changed.read_text() != "changed"
+
+
+@pytest.mark.parametrize("name", roles.names())
+def test_docstrings_have_the_parameters_in_the_order_of_the_signature(name: str) -> None:
+    library = legal.libraries()[name]
+    for function in library.functions:
+        order = [one.name for one in function.parameters]
+        lines = [line.partition(": ")[0] for line in docstring(library, function).split("\n") if ": " in line]
+        firsts = [named.split(", ")[0] for named in lines]
+        places = [order.index(one) for one in firsts if one in order]
+        assert places == sorted(places), function.name

@@ -1,0 +1,56 @@
+"""offload_args.f90, the generated module of Fortran: its structs lie as those of C, and it has every function."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from offload_args.embedding import get_fortran_module, get_include, libs
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def module() -> str:
+    return Path(get_fortran_module()).read_text()
+
+
+def test_structs_that_know_their_size_have_that_of_c(module: str) -> None:
+    recorded = dict(
+        re.findall(r"^(oa_\w+): (\d+) bytes$", (ROOT / "tests/c_api/layouts.txt").read_text(), re.MULTILINE)
+    )
+    sizes = dict(re.findall(r":: (oa_\w+)\n    integer\(c_size_t\) :: size = (\d+)\n", module))
+    assert {"oa_pointer_layout", "oa_region_options", "oa_counters", "oa_device_info"} <= set(sizes)
+    assert sizes == {name: recorded[name] for name in sizes}
+
+
+def test_every_function_of_the_headers_is_in_the_module(module: str) -> None:
+    declared: set[str] = set()
+    for header in ("offload_args/core.h", "offload_args_blas.h"):
+        text = (Path(get_include()) / header).read_text()
+        declared |= set(re.findall(r"^(?:const \w+ \*|int |int64_t |void \*?)(oa_\w+)\(", text, re.MULTILINE))
+    found = set(re.findall(r"^    .*(?:function|subroutine) (oa_\w+)\(", module, re.MULTILINE))
+    assert len(declared) > 100
+    # Their argument is a function.
+    assert declared - found == {"oa_guard_set_report", "oa_library_set_loader", "oa_driver_set_finder"}
+
+
+def test_a_strict_compiler_takes_the_module(module: str, tmp_path: Path) -> None:
+    compiler = shutil.which("gfortran")
+    if compiler is None:
+        pytest.skip("device unavailable: no gfortran")
+    check = tmp_path / "check.f90"
+    check.write_text(
+        "program check\n  use offload_args\n  implicit none\n  type(oa_array) :: array\n"
+        "  if (c_sizeof(array) /= 72) error stop 1\n"
+        "  if (oa_check_version(OA_VERSION_CONSTANT) == OA_OK) print '(a)', 'right'\n"
+        "  if (oa_check_version(1) /= OA_ERROR_VERSION) error stop 2\n  print '(a)', oa_text()\nend program\n"
+    )
+    options = ["-std=f2018", "-Wall", "-Werror", "-fcheck=all", get_fortran_module(), check, *libs()]
+    subprocess.run([compiler, "-o", "check", *options], cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "check"], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("right\noa_check_version: the library is version")

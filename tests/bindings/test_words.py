@@ -1,0 +1,119 @@
+"""The page on the generator's words: its library is a library, and its tables are those of the classes."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
+
+from bindings import __main__ as workshop  # noqa: E402
+from bindings import emit, labels, meanings, roles, schema  # noqa: E402
+from bindings.expressions import EXPRESSIONS, Names  # noqa: E402
+from bindings.labelled import EXTENTS, Enum  # noqa: E402
+from bindings.parameters import CLAUSES, Array, EnumValue, Parameter, Size  # noqa: E402
+from recording import legal  # noqa: E402
+
+PAGE = (ROOT / "bindings" / "README.md").read_text()
+
+
+def test_the_library_of_12_lines_is_complete() -> None:
+    text = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+    assert text.count("\n") <= 13  # 12 with words, and the lines between
+    declared = re.findall(r"^(\w+) (mini_\w+)\((.*)\);", PAGE, re.MULTILINE)
+    functions = {
+        symbol: {
+            "returns": returns,
+            "parameters": [
+                [one.split()[-1].lstrip("*"), one.rpartition(" ")[0] + " *" * ("*" in one)]
+                for one in parameters.split(", ")
+            ],
+        }
+        for returns, symbol, parameters in declared
+    }
+    api = {"header": "mini.h", "version": "1", "functions": functions, "enums": {}}
+    library = roles.join("mini", api, tomllib.loads(text))
+    records = {one.name: [role[:3] for role in emit.record(library, one)] for one in library.functions}
+    assert records == {
+        "scale": [("size", "n", ""), ("scalar", "alpha", "f64"), ("inout", "x", "f64")],
+        "sum": [("size", "n", ""), ("in", "x", "f64"), ("result", "result", "f64")],
+    }
+    assert emit.faults(library) == []
+
+
+def test_links_of_the_page_lead_to_headings_of_the_words() -> None:
+    headings = re.findall(r"^#+ (.*)$", emit.words(), re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+    links = re.findall(r"\]\(words\.md#([^)]*)\)", PAGE)
+    assert len(links) > 10
+    assert [one for one in links if one not in anchors] == []
+
+
+def test_each_word_has_a_meaning_and_no_other_has() -> None:
+    words = " ".join(emit.words().split())
+    assert [one for one, text in meanings.MEANINGS.items() if text not in words] == []
+    placeholders = [f"`{{{one}}}`" for one in schema.PLACEHOLDERS]
+    assert [one for one in placeholders if one not in words] == []
+
+
+def test_check_finds_words_that_are_not_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emit, "words", lambda: "others")
+    assert "words.md is not current; run python -m bindings report" in workshop.check()
+
+
+@pytest.mark.parametrize("kind", labels.CLASSES)
+def test_the_example_of_a_label_fits_its_pattern(kind: type[Parameter]) -> None:
+    for label in vars(kind).get("labels", ()):
+        examples = [label.example] if "(" in label.example else label.example.split(", ")
+        assert [one for one in examples if not re.fullmatch(label.pattern, one)] == []
+
+
+def test_the_example_of_a_clause_fits_its_pattern_and_no_other() -> None:
+    for key, clause in CLAUSES.items():
+        assert [other for other, one in CLAUSES.items() if re.fullmatch(one.pattern, clause.example)] == [key]
+
+
+def test_the_examples_of_expressions_are_expressions() -> None:
+    enum = EnumValue(name="trans", c_type="int", enum=Enum("int", (("OP_N", 0), ("OP_T", 1))))
+    sizes = [Size(name=name, c_type="int", label="size") for name in ("m", "n")]
+    names = Names([*sizes, enum], ["OP_N", "OP_T"])
+    for text in EXPRESSIONS:
+        if text != "xDesc[1]":
+            expression = ast.parse(text, mode="eval").body
+            checks = (names.size, names.test, names.requirement)
+            assert any(not list(check(expression)) for check in checks), text
+
+
+def test_every_class_of_a_bound_parameter_has_a_label_or_needs_none() -> None:
+    without = {"Handle", "DeviceNumber", "EnumValue", "DataType"}
+    used = {type(one) for library in legal.libraries().values() for made in library.functions for one in made.arguments}
+    assert {one.__name__ for one in used if not one.labels} <= without
+    assert all(dataclasses.is_dataclass(one) for one in labels.CLASSES)
+
+
+# Classes whose labels begin with the same word as those of another one: `keeps`, `gives address`.
+SAME_WORD = {"HeldObject": "Kept", "GivenPlace": "Address"}
+
+
+def test_each_word_serves_at_least_four_functions() -> None:
+    """A word of fewer is dearer to learn than a hand-written body, or a function that only raw has."""
+    functions = [made for library in legal.libraries().values() for made in library.functions]
+    counts: Counter[str] = Counter()
+    for function in functions:
+        arrays = [one for one in function.arguments if isinstance(one, Array)]
+        names = {type(one).__name__ for one in function.arguments}
+        names = {SAME_WORD.get(one, one) for one in names}
+        names |= {one.extent.kind for one in arrays}
+        names |= {key for key in CLAUSES for one in arrays if getattr(one, key, None)}
+        counts.update(names)
+    words = {one.__name__ for one in labels.CLASSES} - SAME_WORD.keys()
+    words |= {*EXTENTS, *CLAUSES} - {"despite_const"}  # which leaves no trace in a parameter
+    assert {word: counts[word] for word in words if counts[word] < 4} == {}

@@ -1,0 +1,111 @@
+"""Results of functions that the host gets: each is that of its own call, whatever stream the call went to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from regions.test_graphs import RELAXED, Graphs
+
+from offload_args import In, InOut, blas, cblas, offload_args, rocblas
+from offload_args.errors import CaptureError, DirectionError
+
+RESULTS: dict[str, tuple[Callable[[Any], Any], Callable[[np.ndarray], Any]]] = {
+    "nrm2": (blas.nrm2, np.linalg.norm),
+    "asum": (blas.asum, lambda x: np.abs(x.real).sum() + np.abs(x.imag).sum()),
+    "iamax": (blas.iamax, lambda x: np.argmax(np.abs(x.real) + np.abs(x.imag))),
+    "dot": (lambda dx: (blas.dot if dx.dtype.kind == "f" else blas.dotu)(dx, dx), lambda x: x @ x),
+}
+
+
+@pytest.mark.parametrize("stream", ["the region's", "the caller's"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_a_result_is_that_of_its_call_and_not_of_an_earlier_one(device: str, dtype: type, stream: str) -> None:
+    """T63. rocBLAS before 4.1 fetches some results in a stream that does not wait for others."""
+    if stream == "the caller's" and not device.startswith(("cuda", "hip")):
+        return  # only GPUs have such streams
+    with ExitStack() as stack:
+        own = {}
+        if stream == "the caller's":
+            own["stream"] = graphs = Graphs(device)
+            stack.callback(graphs.destroy_stream)
+        x = np.zeros(700, dtype)
+        (dx,) = stack.enter_context(offload_args(x, device=device, **own))
+        for turn in range(1, 5):
+            now = np.zeros_like(x)
+            now[turn * 100] = -turn
+            now[turn] = 0.5
+            dx.assign(now)
+            for name, (call, expected) in RESULTS.items():
+                np.testing.assert_allclose(call(dx), expected(now), rtol=1e-5, err_msg=f"{name}, turn {turn}")
+
+
+def test_a_handle_of_the_callers_keeps_its_pointer_mode_whatever_way_a_result_takes(hip: str) -> None:
+    """T63. With numbers on the host, on the device, and on the host again."""
+    x, result = np.arange(50.0), np.zeros(1)
+    handle = rocblas.create_handle(hip)
+    with offload_args(x, InOut(result), device=hip) as (dx, dresult):
+        for turn in 1, 2, 3:
+            rocblas.dscal(50, 2.0, dx, 1, handle=handle)
+            assert rocblas.get_pointer_mode(handle) == rocblas.pointer_mode_host
+            np.testing.assert_allclose(
+                rocblas.dnrm2(50, dx, 1, handle=handle), 2.0**turn * np.linalg.norm(np.arange(50.0))
+            )
+            rocblas.dasum(50, dx, 1, result=dresult, handle=handle)
+    np.testing.assert_allclose(result, 8 * np.arange(50.0).sum())
+
+
+# Weights of which none, one or both need scaling, once or often; either product the greater one; and no such rotation.
+ROTATIONS = [
+    (2, 3, 1.5, 0.5),
+    (1e-9, 3e-9, 0.5, 1.5),
+    (1e9, 3e-9, 0.5, 1.5),
+    (3e-9, 2e9, 1.5, 0.5),
+    (1e-12, 1e12, 2, 3),
+]
+ROTATIONS += [(2e-30, 1e-30, 0.5, 0.25), (-1, 3, 0.5, 1.5), (1, -3, 0.5, 1.5), (3, -1, 1.5, 0.5), (2, 3, 1.5, 0)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("numbers", ROTATIONS)
+def test_rotmg_of_amd_is_that_of_the_reference(hip: str, numbers: tuple[float, ...], dtype: type) -> None:
+    """T63. rocBLAS sets elements of H again where it scales both weights."""
+    given: list[Any] = [np.array([one], dtype) for one in numbers]
+    param: Any = np.full(5, 7, dtype)
+    letter = "s" if dtype is np.float32 else "d"
+    expected = getattr(cblas, f"{letter}rotmg")(*(float(one[0]) for one in given))
+    with offload_args(*given, param, device=hip) as pointers:
+        blas.rotmg(*pointers)
+    close = partial(np.testing.assert_allclose, rtol=8 * float(np.finfo(dtype).eps), err_msg=f"{numbers}")
+    close([one[0] for one in given[:3]], expected[:3])
+    assert given[3][0] == dtype(numbers[3]) and param[0] == expected[3][0]
+    said: list[int] = {-2: [], -1: [1, 2, 3, 4], 0: [2, 3], 1: [1, 4]}[int(param[0])]  # the flag implies the others
+    close(param[said], np.array(expected[3])[said])
+
+
+def test_rotmg_of_amd_refuses_before_it_writes(hip: str) -> None:
+    """T62, T63. Wrong arguments, and a captured stream, which would lack what the host computes."""
+    given: list[Any] = [np.array([one]) for one in (1e-9, 3e-9, 0.5, 1.5)] + [np.zeros(5)]
+    before = [one.copy() for one in given]
+    graphs = Graphs(hip)
+    try:
+        with offload_args(*given[:2], In(given[2]), *given[3:], device=hip) as pointers:
+            with pytest.raises(DirectionError, match="x1"):
+                blas.rotmg(*pointers)
+        with offload_args(*given, device=hip, stream=graphs) as pointers:
+            for pointer in pointers:  # they are there, and newer than the host's
+                pointer.fill(1.0)
+            with graphs.captured(RELAXED):
+                with pytest.raises(CaptureError):
+                    blas.rotmg(*pointers)
+                blas.scal(2.0, pointers[4])
+            for pointer, value in zip(pointers, before, strict=True):
+                pointer.assign(value)
+    finally:
+        graphs.destroy()
+    for array, value in zip(given, before, strict=True):
+        np.testing.assert_array_equal(array, value)

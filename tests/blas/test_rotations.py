@@ -1,0 +1,107 @@
+"""Rotations of any numbers: every call ends, and where the library's own function ends, the numbers are its own."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offload_args import blas, cblas, offload_args
+
+# Sizes about which products and weights over- and underflow in either precision, and what is no number.
+SIZES = [0.0, 1.0, 1.4, 5e-324, 1e-300, 1e-160, 1e-45, 1e-20, 2.0**-24, 5.9604645e-8, 2.0**24, 1e20, 3e38, 1e160, 1e308]
+NUMBERS = [*SIZES, *(-size for size in SIZES), -0.5e308, np.inf, -np.inf, np.nan]
+# Of OpenBLAS's own function none of these ends.
+ENDLESS = [
+    (np.inf, 1.0, 1.0, 1.0),
+    (1.0, np.inf, 1.0, 1.0),
+    (1e308, -0.5e308, 1.0, 1.4),
+    (1.0, -1 / 9, 5.0, 15.0),
+    (3e-160, -1e-200, 1e-170, 1e-140),
+]
+
+
+def count_calls(letter: str) -> int:
+    """Call rotmg with numbers chosen at random and rotg with all pairs of them; return how many calls ended."""
+    count, real = 0, np.float32 if letter in "sc" else np.float64
+    random = np.random.default_rng(5)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        values = [float(real(one)) for one in NUMBERS]
+        if letter in "sd":
+            calls = [random.choice(values, 4).tolist() for _ in range(20_000)] + [list(one) for one in ENDLESS]
+            for given in calls:
+                getattr(cblas, f"{letter}rotmg")(*(float(real(one)) for one in given))
+                count += 1
+            for a, b in itertools.product(values, values):
+                getattr(cblas, f"{letter}rotg")(a, b)
+                count += 1
+        else:
+            for given in random.choice(values, (10_000, 4)):
+                getattr(cblas, f"{letter}rotg")(complex(*given[:2]), complex(*given[2:]))
+                count += 1
+    return count
+
+
+@pytest.mark.parametrize("letter", "sdcz")
+def test_rotations_of_any_numbers_end(letter: str) -> None:
+    """T62. In a process of its own, which is ended if one does not."""
+    code = f"import sys; sys.path.insert(0, {__file__.rsplit('/', 1)[0]!r}); import test_rotations as tests; "
+    code += f"print(tests.count_calls({letter!r}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) >= 10_000
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("where", ["host", "sim"])
+def test_rotmg_leaves_infinite_weights(where: str, dtype: type) -> None:
+    """T62. An infinite weight is not scaled; where rounding alone makes no rotation, all is 0."""
+    check_infinite_weights(where, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rotmg_of_amd_leaves_infinite_weights(hip: str, dtype: type) -> None:
+    """T62, T63. The same arithmetic."""
+    check_infinite_weights(hip, dtype)
+
+
+def check_infinite_weights(device: str, dtype: type) -> None:
+    largest = float(np.finfo(dtype).max)
+    rounded = (1, -9 / 169, 3, 13) if dtype is np.float32 else (1, -1 / 9, 5, 15)  # 1 + h12 h21 is 0, as it is rounded
+    for numbers, weights, x, flag in [
+        ((np.inf, 1, 1, 1), (np.inf, 1), 1, 0),
+        ((1, np.inf, 1, 2), (np.inf, 1), 2, 1),
+        (rounded, (0, 0), 0, -1),
+        ((largest, -largest / 2, 1, 1.4), (np.inf, -np.inf), None, 0),
+    ]:
+        given: list[Any] = [np.array([one], dtype) for one in numbers]
+        param: Any = np.full(5, 7, dtype)
+        with offload_args(*given, param, device=device) as pointers:
+            blas.rotmg(*pointers)
+        assert (given[0][0], given[1][0]) == weights, numbers
+        assert x is None or given[2][0] == x, numbers
+        assert param[0] == flag, numbers
+
+
+@pytest.mark.parametrize("letter", "sd")
+def test_rotmg_is_the_librarys_where_that_ends(letter: str) -> None:
+    """T62. Bit for bit: numbers of usual sizes, with signs, and some that need scaling."""
+    raw: Any = cblas.raw
+    function = getattr(raw, f"cblas_{letter}rotmg")
+    real, place = (np.float32, "float *") if letter == "s" else (np.float64, "double *")
+    random = np.random.default_rng(3)
+    for _ in range(2_000):
+        numbers = [float(real(one)) for one in random.normal(size=4) * 10.0 ** random.integers(-12, 13, 4)]
+        kept = [np.array([one], real) for one in numbers[:3]]
+        param = np.zeros(5, real)
+        places = [raw.ffi.cast(place, one.ctypes.data) for one in (*kept, param)]
+        function(*places[:3], numbers[3], places[3])
+        *updated, H = getattr(cblas, f"{letter}rotmg")(*numbers)
+        np.testing.assert_array_equal(updated, [one[0] for one in kept], err_msg=f"{numbers}")
+        np.testing.assert_array_equal(H, param, err_msg=f"{numbers}")

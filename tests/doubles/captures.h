@@ -1,0 +1,191 @@
+/* Captures of the double of CUDA, which that of HIP has, too: cuda.c includes this, and has what it uses. */
+/* -- captured graphs: an operation in a stream that is captured is noted, and done when the graph is launched ------ */
+enum { ILLEGAL_STATE = 401, UNSUPPORTED = 900, INVALIDATED = 901, MERGED = 902, UNMATCHED = 903, UNJOINED = 904 };
+enum { ISOLATED = 905, IMPLICIT = 906, CAPTURED_EVENT = 907, WRONG_THREAD = 908 };
+enum { OF_ALL_THREADS = 0, OF_THIS_THREAD = 1, RELAXED = 2 };
+
+typedef int operation(const void *arguments, gpu_stream stream);
+/* Puts an operation into a stream, to be done later. Returns whether it did. */
+#ifdef HAS_QUEUES
+static int later(const void *stream, operation *run, const void *arguments, size_t nbytes);
+#else
+static int later(const void *stream, operation *run, const void *arguments, size_t nbytes) {
+  (void)stream, (void)run, (void)arguments, (void)nbytes;
+  return 0;
+}
+#endif
+
+struct node {
+  struct node *next;
+  operation *run;
+  size_t nbytes;
+  _Alignas(16) char arguments[];
+};
+/* The memory of a stream or an event. */
+struct handle {
+  struct graph *graph; /* that captures the stream, or that the event was recorded in */
+  void *other;         /* of a stream: not NULL if it is a blocking one; of an event: the stream it was recorded in */
+};
+enum { MOST_FORKS = 16 };
+/* Never freed: one that was destroyed, or whose capture is under way, has no nodes to run. */
+struct graph {
+  struct node *first, *last;
+  struct graph *next;      /* in the list of captures under way */
+  void *origin;            /* the stream whose capture began */
+  void *forks[MOST_FORKS]; /* streams that took part later, and have work that the origin has not waited for */
+  pthread_t thread;
+  int device, mode, is_invalid, is_complete, is_destroyed;
+};
+static struct graph *under_way; /* under the lock, as is is_invalid */
+static int captures_of_all;
+static _Thread_local int captures_here;
+static _Thread_local int interaction; /* the mode of this thread: which captures forbid it what is unsafe */
+
+static struct handle *handle_of(const void *object) { return (struct handle *)(uintptr_t)object; }
+static struct graph *capture_of(const void *stream) {
+  struct graph *graph = stream && owner_of(stream, 1) >= 0 ? handle_of(stream)->graph : NULL;
+  return graph && !graph->is_complete ? graph : NULL;
+}
+
+/* Makes captures invalid: those of this device, of any mode (device >= 0), or those that forbid this thread what may be
+ * unsafe (-1). Returns whether there were any. */
+static int spoil(int device) {
+  int any = 0;
+  if (device < 0 && interaction == RELAXED) return 0;
+  pthread_mutex_lock(&lock);
+  for (struct graph *graph = under_way; graph; graph = graph->next) {
+    const int own = pthread_equal(graph->thread, pthread_self());
+    const int forbids = own ? graph->mode != RELAXED : graph->mode == OF_ALL_THREADS && interaction == OF_ALL_THREADS;
+    if (device >= 0 ? graph->device != device : !forbids) continue;
+    graph->is_invalid = any = 1;
+  }
+  pthread_mutex_unlock(&lock);
+  return any;
+}
+
+/* Returns the code of a call that is neither captured nor ordered with what is, such as an allocation or a wait. */
+int gpu_double_unsafe(void);
+int gpu_double_unsafe(void) { return SPOILS_CAPTURES && spoil(-1) ? UNSUPPORTED : SUCCESS; }
+
+/* Returns the code of a wait for a stream. */
+int gpu_double_waits(const void *stream);
+int gpu_double_waits(const void *stream) {
+  struct graph *graph = capture_of(stream);
+  const int code = gpu_double_unsafe();
+  if (!graph) return code;
+  graph->is_invalid = 1;
+  return UNSUPPORTED;
+}
+
+/* Returns the code for work in a stream. Work in the default stream would wait for all blocking streams. */
+static int takes_work(const void *stream) {
+  need_stream(stream);
+  const int code = belongs(stream);
+  const struct graph *graph = at_work ? NULL : capture_of(stream);
+  if (code || stream) return code ? code : graph && graph->is_invalid ? INVALIDATED : SUCCESS;
+  int blocking = 0;
+  pthread_mutex_lock(&lock);
+  for (struct graph *each = under_way; each; each = each->next)
+    if (each->device == current()->number && handle_of(each->origin)->other) each->is_invalid = blocking = 1;
+  pthread_mutex_unlock(&lock);
+  return blocking ? IMPLICIT : SUCCESS;
+}
+
+/* Notes that a stream which takes part in a capture has work that the origin has to wait for. */
+static void note_fork(struct graph *graph, const void *stream) {
+  int at = -1;
+  for (int i = MOST_FORKS - 1; i >= 0; i--) {
+    if (graph->forks[i] == stream) return;
+    if (!graph->forks[i]) at = i;
+  }
+  if (stream == graph->origin) return;
+  if (at < 0) abort();
+  graph->forks[at] = (void *)(uintptr_t)stream;
+}
+
+/* Notes an operation if the stream is captured, or puts it into the stream. Returns whether it did. */
+int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
+int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes) {
+  struct graph *graph = at_work ? NULL : capture_of(stream);
+  if (!graph) return later(stream, run, arguments, nbytes);
+  struct node *node = calloc(1, sizeof *node + nbytes);
+  if (!node) abort();
+  node->run = run;
+  node->nbytes = nbytes;
+  memcpy(node->arguments, arguments, nbytes);
+  *(graph->last ? &graph->last->next : &graph->first) = node;
+  graph->last = node;
+  note_fork(graph, stream);
+  return 1;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode) {
+  const int wanted = *mode;
+  if (wanted < OF_ALL_THREADS || wanted > RELAXED) return INVALID_VALUE;
+  *mode = interaction;
+  interaction = wanted;
+  return SUCCESS;
+}
+
+int cuStreamBeginCapture_v2(gpu_stream stream, int mode) {
+  const int code = belongs(stream);
+  if (code || !stream) return code ? code : UNSUPPORTED;
+  if (mode < OF_ALL_THREADS || mode > RELAXED) return INVALID_VALUE;
+  if (capture_of(stream)) return ILLEGAL_STATE;
+  struct graph *graph = calloc(1, sizeof *graph);
+  if (!graph) return OUT_OF_MEMORY;
+  *graph = (struct graph){.origin = stream, .thread = pthread_self(), .mode = mode, .device = current()->number};
+  handle_of(stream)->graph = graph;
+  pthread_mutex_lock(&lock);
+  graph->next = under_way;
+  under_way = graph;
+  pthread_mutex_unlock(&lock);
+  if (mode == OF_ALL_THREADS) __atomic_add_fetch(&captures_of_all, 1, __ATOMIC_SEQ_CST);
+  if (mode == OF_THIS_THREAD) captures_here++;
+  return SUCCESS;
+}
+
+int cuStreamEndCapture(gpu_stream stream, struct graph **made) {
+  struct graph *graph = capture_of(stream);
+  const int code = belongs(stream);
+  *made = NULL;
+  if (code || !graph) return code ? code : ILLEGAL_STATE;
+  if (graph->origin != stream) return UNMATCHED;
+  if (graph->mode != RELAXED && !pthread_equal(graph->thread, pthread_self())) return WRONG_THREAD;
+  if (graph->mode == OF_ALL_THREADS) __atomic_sub_fetch(&captures_of_all, 1, __ATOMIC_SEQ_CST);
+  if (graph->mode == OF_THIS_THREAD) captures_here--;
+  pthread_mutex_lock(&lock);
+  struct graph **link = &under_way;
+  while (*link != graph) link = &(*link)->next;
+  *link = graph->next;
+  pthread_mutex_unlock(&lock);
+  graph->is_complete = 1;
+  handle_of(stream)->graph = NULL;
+  if (graph->is_invalid) return INVALIDATED;
+  for (int i = 0; i < MOST_FORKS; i++)
+    if (graph->forks[i]) return UNJOINED;
+  *made = graph;
+  return SUCCESS;
+}
+
+int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, unsigned long long flags) {
+  if (!graph || graph->is_destroyed || flags) return INVALID_VALUE;
+  struct graph *made = calloc(1, sizeof *made);
+  if (!made) return OUT_OF_MEMORY;
+  *made = *graph; /* it has the nodes that the graph has now */
+  return *executable = made, SUCCESS;
+}
+int cuGraphLaunch(struct graph *executable, gpu_stream stream) {
+  int code = takes_work(stream);
+  if (!code && (!executable || executable->is_destroyed)) code = INVALID_VALUE;
+  for (const struct node *node = code ? NULL : executable->first; node && !code; node = node->next)
+    if (!later(stream, node->run, node->arguments, node->nbytes)) code = node->run(node->arguments, stream);
+  return code;
+}
+static int destroy_graph(struct graph *graph) {
+  if (!graph || graph->is_destroyed) return INVALID_VALUE;
+  graph->is_destroyed = 1;
+  return SUCCESS;
+}
+int cuGraphExecDestroy(struct graph *executable) { return destroy_graph(executable); }
+int cuGraphDestroy(struct graph *graph) { return destroy_graph(graph); }

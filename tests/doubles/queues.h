@@ -1,0 +1,212 @@
+/* Streams of the double of HIP: what is put into one is done later, in its order. Nothing runs by itself: work is done
+ * when something waits for it (a stream, an event, the device), with all that it is ordered after and nothing else. So
+ * the host sees no result that it did not wait for, and work of one stream is before that of another only where an
+ * event says so. HIP_DOUBLE_ORDER=mixed does the work of every second stream at once, as late work alone would not show
+ * a stream that should have waited.
+ *
+ * The null stream waits for the blocking streams of its device, and they for it; non-blocking streams do neither.
+ *
+ * Queues are never freed: events keep theirs. One lock is held while work is put in or done. */
+struct work {
+  struct work *next;
+  operation *run;       /* NULL: it only waits */
+  struct queue *before; /* must have done so much first; or NULL */
+  uint64_t ticket;
+  _Alignas(16) char arguments[];
+};
+
+struct queue {
+  struct queue *next;
+  const void *stream; /* NULL: the null stream of its device */
+  int device, is_gone, is_blocking, is_prompt;
+  struct work *first, **last;
+  uint64_t put, done;
+  int code; /* of the first work that failed, until a wait reports it */
+};
+static struct queue *queues;
+static pthread_mutex_t queue_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+/* The operations that an event was recorded after. */
+struct record {
+  struct record *next;
+  const void *event;
+  struct queue *queue; /* NULL: nothing */
+  uint64_t ticket;
+  int was_asked;
+};
+static struct record *records;
+
+/* Makes the queue of a stream. Under the lock. */
+static struct queue *make_queue(const void *stream, int device, int is_blocking) {
+  static int count;
+  const char *order = getenv("HIP_DOUBLE_ORDER");
+  struct queue *made = calloc(1, sizeof *made);
+  if (!made) abort();
+  *made = (struct queue){.next = queues, .stream = stream, .device = device, .is_blocking = is_blocking};
+  made->is_prompt = order && strcmp(order, "mixed") == 0 && count++ % 2;
+  made->last = &made->first;
+  return queues = made;
+}
+
+/* Returns the queue of a live stream. Under the lock. */
+static struct queue *queue_of(const void *stream, int device) {
+  for (struct queue *queue = queues; queue; queue = queue->next)
+    if (queue->stream == stream && queue->device == device && !queue->is_gone) return queue;
+  return make_queue(stream, device, stream == NULL);
+}
+
+/* Does the work of a queue up to a ticket. Under the lock. */
+static void do_until(struct queue *queue, uint64_t ticket) {
+  while (queue->done < ticket && queue->first) {
+    struct work *work = queue->first;
+    if (work->before) do_until(work->before, work->ticket);
+    if (queue->first != work) continue;
+    queue->first = work->next;
+    if (!queue->first) queue->last = &queue->first;
+    struct device *const outer = stack[0];
+    const int outer_depth = depth;
+    stack[0] = &devices[queue->device];
+    depth = 1;
+    at_work++;
+    const int code = work->run ? work->run(work->arguments, (gpu_stream)(uintptr_t)queue->stream) : SUCCESS;
+    at_work--;
+    stack[0] = outer;
+    depth = outer_depth;
+    if (code && !queue->code) queue->code = code;
+    queue->done++;
+    free(work);
+  }
+}
+
+/* Puts work in. Under the lock. */
+static void put(struct queue *queue, operation *run, const void *arguments, size_t nbytes, struct queue *before,
+                uint64_t ticket) {
+  enum { MOST = 512 };
+  struct work *work = calloc(1, sizeof *work + nbytes);
+  if (!work) abort();
+  *work = (struct work){.run = run, .before = before, .ticket = ticket};
+  if (nbytes) memcpy(work->arguments, arguments, nbytes);
+  *queue->last = work;
+  queue->last = &work->next;
+  queue->put++;
+  if (queue->is_prompt) do_until(queue, queue->put);
+  if (queue->put - queue->done > MOST) do_until(queue, queue->put - MOST / 2);
+}
+
+static void put_wait(struct queue *queue, struct queue *before, uint64_t ticket) {
+  if (before != queue && before->done < ticket) put(queue, NULL, NULL, 0, before, ticket);
+}
+
+/* Orders the null stream after the blocking ones, and these after it. Under the lock. */
+static void order_with_null(struct queue *queue) {
+  for (struct queue *other = queues; other && queue->is_blocking; other = other->next)
+    if (other != queue && other->device == queue->device && other->is_blocking && (!queue->stream || !other->stream))
+      put_wait(queue, other, other->put);
+}
+
+/* Puts an operation into a stream, unless this thread is doing it. Returns whether it did. */
+static int later(const void *stream, operation *run, const void *arguments, size_t nbytes) {
+  if (at_work || belongs(stream)) return 0;
+  pthread_mutex_lock(&queue_lock);
+  struct queue *queue = queue_of(stream, current()->number);
+  order_with_null(queue);
+  put(queue, run, arguments, nbytes, NULL, 0);
+  pthread_mutex_unlock(&queue_lock);
+  return 1;
+}
+
+/* Waits for a stream. Returns the code of work that failed. */
+static int wait_stream(const void *stream) {
+  pthread_mutex_lock(&queue_lock);
+  struct queue *queue = queue_of(stream, current()->number);
+  order_with_null(queue);
+  do_until(queue, queue->put);
+  const int code = queue->code;
+  queue->code = SUCCESS;
+  pthread_mutex_unlock(&queue_lock);
+  return code;
+}
+
+/* Waits for all streams of a device, of any if it is negative. */
+static int wait_device(int device) {
+  int code = SUCCESS;
+  pthread_mutex_lock(&queue_lock);
+  for (struct queue *queue = queues; queue; queue = queue->next) {
+    if (device >= 0 && queue->device != device) continue;
+    do_until(queue, queue->put);
+    if (!code) code = queue->code;
+    queue->code = SUCCESS;
+  }
+  pthread_mutex_unlock(&queue_lock);
+  return code;
+}
+
+/* Ends a queue whose work is done: another stream may have its address. */
+static void end_queue(const void *stream, int device) {
+  pthread_mutex_lock(&queue_lock);
+  for (struct queue *queue = queues; queue; queue = queue->next)
+    if (queue->stream == stream && queue->device == device) queue->is_gone = 1;
+  pthread_mutex_unlock(&queue_lock);
+}
+
+/* Returns the place of an event's record. Under the lock. */
+static struct record **record_of(const void *event) {
+  struct record **link = &records;
+  while (*link && (*link)->event != event) link = &(*link)->next;
+  return link;
+}
+
+static void forget_record(const void *event) {
+  pthread_mutex_lock(&queue_lock);
+  struct record **link = record_of(event), *gone = *link;
+  if (gone) *link = gone->next;
+  pthread_mutex_unlock(&queue_lock);
+  free(gone);
+}
+
+static void note_record(const void *event, const void *stream) {
+  pthread_mutex_lock(&queue_lock);
+  struct record **link = record_of(event);
+  if (!*link && !(*link = calloc(1, sizeof **link))) abort();
+  struct queue *queue = queue_of(stream, current()->number);
+  order_with_null(queue);
+  (*link)->event = event;
+  (*link)->queue = queue;
+  (*link)->ticket = queue->put;
+  (*link)->was_asked = 0;
+  pthread_mutex_unlock(&queue_lock);
+}
+
+/* Lets a stream wait for what the event was recorded after. */
+static void wait_in_stream(const void *stream, const void *event) {
+  pthread_mutex_lock(&queue_lock);
+  const struct record *record = *record_of(event);
+  if (record && record->queue) put_wait(queue_of(stream, current()->number), record->queue, record->ticket);
+  pthread_mutex_unlock(&queue_lock);
+}
+
+/* Waits for an event, or asks for it: at the first question it has not happened yet. Returns a code. */
+static int wait_event(const void *event, int only_asks) {
+  int code = SUCCESS;
+  pthread_mutex_lock(&queue_lock);
+  struct record *record = *record_of(event);
+  if (record && record->queue) {
+    const int is_done = record->queue->done >= record->ticket;
+    if (is_done || !only_asks || record->was_asked) {
+      do_until(record->queue, record->ticket);
+      code = record->queue->code;
+      record->queue->code = SUCCESS;
+    } else {
+      record->was_asked = 1;
+      code = NOT_READY;
+    }
+  }
+  pthread_mutex_unlock(&queue_lock);
+  return code;
+}
+
+/* For the doubles of libraries. */
+int hip_double_at_work(void);
+int hip_double_at_work(void) { return at_work; }
+int hip_double_wait(const void *stream);
+int hip_double_wait(const void *stream) { return belongs(stream) ? belongs(stream) : wait_stream(stream); }

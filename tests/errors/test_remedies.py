@@ -1,0 +1,162 @@
+"""Errors name a remedy, and the remedy works (T69)."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import offload_args as package
+from helpers.arrays import ramp
+from offload_args import HostAttributeError, In, Out, Scratch, blas, lapack, offload_args, testing
+from offload_args.errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, HostAccessError
+
+
+def test_an_out_that_calls_write_by_parts_is_filled_first(device: str) -> None:
+    x, y = ramp(4), np.full((3, 4), 9, np.float32)
+    with offload_args(In(x), Out(y), device=device) as (dx, dy):
+        with pytest.raises(DirectionError, match=r"does not write every element .* dy\.fill\(0\), lend each part as"):
+            blas.copy(dx, dy[1])
+        dy.fill(0)
+        blas.copy(dx, dy[1])
+    np.testing.assert_array_equal(y, [[0] * 4, x, [0] * 4])
+    with offload_args(In(x), *(Out(part) for part in y), device=device) as (dx, *parts):
+        for part in parts:
+            blas.copy(dx, part)
+    np.testing.assert_array_equal(y, [x, x, x])
+
+
+def test_an_out_of_which_a_triangle_is_written_is_filled_first(device: str) -> None:
+    A, C = ramp(3, 2), np.full((3, 3), 9, np.float32)
+    with offload_args(In(A), Out(C), device=device) as (dA, dC):
+        with pytest.raises(DirectionError, match=r"does not write every element .* dy\.fill\(0\)"):
+            blas.syrk(1.0, dA, 0.0, dC)
+        dC.fill(0)
+        blas.syrk(1.0, dA, 0.0, dC)
+    assert np.count_nonzero(C == A @ A.T) >= 6 and not (C == 9).any()
+
+
+def test_a_read_only_array_is_lent_as_a_writable_copy(device: str) -> None:
+    x = ramp(4)
+    x.flags.writeable = False
+    with pytest.raises(DirectionError, match=r"lend a writable copy, such as x\.copy\(\)"):
+        offload_args(Out(x), device=device).open()
+    with offload_args(x, device=device) as (dx,):
+        with pytest.raises(DirectionError, match="lend it as InOut"):
+            blas.scal(2.0, dx)
+    copy = x.copy()
+    with offload_args(copy, device=device) as (dx,):
+        blas.scal(2.0, dx)
+    np.testing.assert_array_equal(copy, 2 * ramp(4))
+
+
+def test_a_sparse_matrix_is_lent_by_its_arrays(device: str) -> None:
+    sparse = pytest.importorskip("scipy.sparse").csr_array(np.eye(3))
+    with pytest.raises(ArgumentTypeError, match=r"the sparse csr_array.* x\.data .* x\.toarray\(\)"):
+        offload_args(sparse, device=device).open()
+    with offload_args(sparse.data, In(sparse.indices), sparse.toarray(), device=device) as (data, _, _):
+        blas.scal(2.0, data)
+    np.testing.assert_array_equal(sparse.toarray(), 2 * np.eye(3))
+
+
+def test_a_lack_of_device_memory_is_told_in_sizes_for_people_with_the_ways_out() -> None:
+    sim = testing.sim_device(capacity=8 << 20)
+    x = np.ones(3 << 20, np.float32)
+    with pytest.raises(DeviceMemoryError, match=r"12\.00 MiB requested, 8\.00 MiB free of 8\.00 MiB, .* lend parts"):
+        offload_args(x, device=sim).open()
+    for part in np.split(x, 3):
+        with offload_args(part, device=sim) as (dpart,):
+            blas.scal(2.0, dpart)
+    assert x.sum() == 2 * x.size
+    testing.sim_device()
+
+
+def test_a_lack_of_device_memory_names_the_largest_arrays_there_with_their_lines() -> None:
+    sim = testing.sim_device(capacity=16 << 20)
+    small, large = np.ones(1 << 18), np.ones(1 << 20)
+    with offload_args(small, large, device=sim) as (dsmall, dlarge):
+        line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+        blas.scal(2.0, dsmall)
+        blas.scal(2.0, dlarge)
+        with offload_args(large, device=sim), pytest.raises(DeviceMemoryError) as raised:
+            offload_args(Scratch((3 << 20,), np.float64), device=sim).open()
+    place = rf"argument 1 of the region at \S*test_remedies\.py:{line}"
+    wanted = rf"; the largest there: 8(\.00)? MiB in argument 1 of [^,]+, 2(\.00)? MiB in {place}$"
+    assert re.search(wanted, str(raised.value))
+    assert (small[0], large[0]) == (2.0, 2.0)
+    testing.sim_device()
+
+
+def test_a_single_number_is_passed_as_a_vector_or_matrix_of_one(device: str) -> None:
+    x, y = np.array(3.0), np.array(5.0)
+    with offload_args(x, y, device=device) as (dx, dy):
+        with pytest.raises(ArgumentError, match=r"x has shape \(\), needs 1 dimension; pass x\.reshape\(1\)"):
+            blas.scal(2.0, dx)
+        blas.scal(2.0, dx.reshape(1))
+        with pytest.raises(ArgumentError, match=r"A has shape \(\), needs 2 dimensions; pass A\.reshape\(1, 1\)"):
+            blas.gemm(1.0, dx, dx, 0.0, dy)
+        one = dx.reshape(1, 1)
+        blas.gemm(1.0, one, one, 0.0, dy.reshape(1, 1))
+    assert (x, y) == (6.0, 36.0)
+
+
+def test_gesvd_names_the_jobs_for_a_shape_that_none_needs(device: str) -> None:
+    A, s, U, VT = ramp(5, 3), np.empty(3, np.float32), np.empty((5, 2), np.float32), np.empty((3, 3), np.float32)
+    with offload_args(A, s, U, VT, device=device) as (dA, ds, dU, dVT):
+        with pytest.raises(ArgumentError, match=r'U has .*\(5, 5\) for jobu="A" or \(5, 3\) for jobu="S", with A of'):
+            lapack.gesvd(dA, ds, dU, dVT)
+        with pytest.raises(ArgumentError, match=r'U has .* got jobu="S"'):
+            lapack.gesvd(dA, ds, dU, dVT, jobu="S")
+
+
+def test_pointers_are_not_compared_by_their_values(device: str) -> None:
+    x, y = ramp(4), ramp(4)
+    with offload_args(x, y, device=device) as (dx, dy):
+        same = dx
+        assert dx == same and not dx != same and dx in (dx, dy) and {dx: 1}[dx] == 1  # noqa: SIM202
+        assert dx != None and dx != "x"  # noqa: E711
+        for other in (dy, 2.0, np.float32(2), y):
+            with pytest.raises(HostAccessError):
+                assert dx == other
+            with pytest.raises(HostAccessError):
+                assert dx != other
+        with pytest.raises(HostAccessError, match=r"compare to_host\(\), or use `is`"):
+            assert dx == dy
+        assert (dx.to_host() == dy.to_host()).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("get", r"to_host\(\)"),
+        ("cpu", r"to_host\(\)"),
+        ("numpy", r"to_host\(\)"),
+        ("to", "device=..."),
+        ("cuda", "device=..."),
+        ("data_ptr", "address"),
+        ("set", "assign"),
+    ],
+)
+def test_names_of_other_packages_arrays_say_what_to_write(device: str, name: str, remedy: str) -> None:
+    with offload_args(ramp(4), device=device) as (dx,):
+        assert not hasattr(dx, name)
+        with pytest.raises(HostAttributeError, match=rf"DevicePtr\.{name}: .*{remedy}"):
+            getattr(dx, name)()
+
+
+def test_an_option_in_small_letters_is_told_in_capitals(device: str) -> None:
+    A, x, y = ramp(3, 4), ramp(3), ramp(4)
+    with offload_args(A, x, y, device=device) as (dA, dx, dy):
+        with pytest.raises(ArgumentError, match=r'blas\.gemv: trans must be .*got \'t\'; write trans="T"$'):
+            blas.gemv(1.0, dA, dx, 0.0, dy, trans="t")
+        with pytest.raises(ArgumentError, match=r"got 'x'$"):
+            blas.gemv(1.0, dA, dx, 0.0, dy, trans="x")
+        blas.gemv(1.0, dA, dx, 0.0, dy, trans="T")
+    np.testing.assert_allclose(y, A.T @ x, rtol=1e-6)
+
+
+def test_the_package_lists_its_public_names_alone() -> None:
+    assert dir(package) == sorted([*package.__all__, "__version__"])
+    assert {"HostAttributeError", "blas", "cublas", "launch"} <= set(dir(package))

@@ -1,0 +1,273 @@
+"""Kernels in Python that are refused: with the file, the line, the construct and the remedy, before anything moves."""
+
+# mypy: ignore-errors
+
+import inspect
+import math
+import random
+
+import numpy as np
+import pytest
+
+from offload_args import In, InOut, Out, errors, kernel, offload
+from offload_args.kernels import GridStride1D, Linear1D, Linear2D, Tiles, atomic_add, here
+
+Line = InOut[np.float32].by(Linear1D())
+Matrix = Out[np.float32].by(Tiles(8, 8))
+TABLE = np.arange(3)
+
+
+def neighbour(y: Line):
+    for i in y.mine():
+        y[i + 1] = 0  # refused: y\[i \+ 1\] is assigned, .* for i in y.mine\(\): y\[i\] = ...
+
+
+def by_number(y: Line):
+    y[here.index()] = 0  # refused: this thread need not own that element
+
+
+def moved(y: Line):
+    for i in y.mine():
+        i += 1  # refused: i is assigned in its loop over mine\(\): .* use another name
+        y[i] = 0
+
+
+def of_another(y: Line, z: Out[np.float32].by(GridStride1D())):
+    for i in y.mine():
+        z[i] = 0  # refused: z is divided by GridStride1D\(\), y by Linear1D\(\)
+
+
+def after_the_loop(y: Line):
+    for i in y.mine():
+        y[i] = 1
+    y[i] = 2  # refused: this thread need not own
+
+
+def read_of_another(y: Line):
+    for i in y.mine():
+        y[i] = y[i - 1]  # refused: y\[i - 1\] is read, .* pass the array as In, too
+
+
+def read_of_out(y: Matrix):
+    for i, j in y.mine():
+        y[i, j] += 1  # refused: y is Out: declare InOut
+
+
+def turned(y: Matrix):
+    for i, j in y.mine():
+        y[j, i] = 1  # refused: y\[j, i\] is assigned
+
+
+def one_for_two(y: Line):
+    for i, j in y.mine():  # refused: Linear1D\(\) gives one number: for i in y.mine\(\)
+        y[i] = j
+
+
+def written_in(x: In[np.float32], y: Line):
+    for i in y.mine():
+        x[i] = 1  # refused: x is In: declare Out or InOut with a partition
+
+
+def no_partition(y: Out[np.float32]):
+    for i in y.mine():  # refused: y has no partition: declare it with a partition
+        y[i] = 1
+
+
+def stopped(y: Line):
+    for i in y.mine():
+        if i > 3:
+            break  # refused: elements would be left without a value
+        y[i] = 1
+
+
+def left(y: Line):
+    for i in y.mine():
+        return  # refused: use continue, or if
+
+
+def two_ranks(x: In[np.float32], y: Line):
+    for i in y.mine():
+        y[i] = x[i] + x[i, 0]  # refused: x is subscripted by one number and by two
+
+
+def of_python(y: Line):
+    for i in y.mine():
+        y[i] = random.random()  # refused: random.random of .*: begin random with @kernel.function
+
+
+def of_numpy(y: Line):
+    for i in y.mine():
+        y[i] = np.interp(1, 2, 3)  # refused: np.interp
+
+
+def outer_array(y: Line):
+    for i in y.mine():
+        y[i] = TABLE[0]  # refused: the array TABLE: pass it as an argument that is In
+
+
+def a_list(y: Line):
+    for i in y.mine():
+        values = [1, 2]  # refused: a list has no fixed size: use a tuple
+        y[i] = values[0]
+
+
+def a_text(y: Line):
+    for i in y.mine():
+        y[i] = "1"  # refused: there are numbers in kernels, and no strings
+
+
+def raises(y: Line):
+    raise ValueError  # refused: there are no exceptions in kernels
+
+
+def caught(y: Line):
+    try:  # refused: there are no exceptions in kernels
+        pass
+    except ValueError:
+        pass
+
+
+def sliced(x: In[np.float32], y: Line):
+    for i in y.mine():
+        y[i] = max(x[:2])  # refused: there are no slices in kernels
+
+
+def passed_on(y: Line):
+    for i in y.mine():
+        y[i] = double(y)  # refused: only arrays that are In are passed to functions
+
+
+def stepped(y: Line):
+    atomic_add(y, 0, 1)  # refused: y has to be InOut\[float32\], with no partition
+
+
+def unknown(y: Line):
+    for i in y.mine():
+        y[i] = nothing_of_this_name  # noqa: F821 refused: nothing has it
+
+
+def returned(y: Line):
+    return 3  # refused: a kernel returns nothing
+
+
+def renamed(x: In[np.float32], y: Line):
+    z = x  # refused: x without a subscript
+    for i in y.mine():
+        y[i] = z[i]
+
+
+def called_itself(y: Line):
+    for i in y.mine():
+        y[i] = double_without_end(i)
+
+
+@kernel.function
+def double(x):
+    return x * 2
+
+
+@kernel.function
+def double_without_end(x):
+    return double_without_end(x + 1)
+
+
+def mixed(x: In[np.complex64], y: Line):
+    for i in y.mine():
+        y[i] = x[i]  # refused: there is no .*complex64
+
+
+def compared(x: In[np.complex64], y: Line):
+    for i in y.mine():
+        y[i] = 1 if x[i] < x[0] else 2  # refused: there is no lt\(complex64, complex64\)
+
+
+def one_name(x: In[np.float32], y: Line):
+    for i in y.mine():
+        a = x[i]
+        if i > 1:
+            a = (1, 2)
+        y[i] = a  # refused: a is .*float32.*: give it one type
+
+
+REFUSED = [
+    neighbour, by_number, moved, of_another, after_the_loop, read_of_another, read_of_out, turned, one_for_two,
+    written_in, no_partition, stopped, left, two_ranks, of_python, of_numpy, outer_array, a_list, a_text, raises,
+    caught, sliced, passed_on, stepped, unknown, returned, renamed, mixed, compared, one_name,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", REFUSED, ids=lambda one: one.__name__)
+def test_a_refusal_names_the_file_the_line_and_the_remedy(function) -> None:
+    lines, first = inspect.getsourcelines(function)
+    (number,) = (i for i, line in enumerate(lines) if "refused: " in line)
+    words = lines[number].partition("refused: ")[2].strip()
+    with pytest.raises(errors.KernelError, match=words) as caught:
+        made = kernel(function)
+        shape = (3, 3) if "j" in function.__code__.co_varnames else 3
+        arrays = [np.zeros(shape, one.dtype) for one in inspect.get_annotations(function).values()]
+        offload(made, *arrays, device="host")
+    assert f"{__file__}:{first + number}: {function.__name__}: " in str(caught.value)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    with pytest.raises(errors.KernelError, match="double_without_end calls itself: write a loop"):
+        offload(kernel(called_itself), np.zeros(3, np.float32), device="host")
+
+
+def undeclared(y):
+    pass
+
+
+def without_dtype(x: In, y: Line):
+    pass
+
+
+def with_default(y: Line, n: np.int32 = 3):
+    pass
+
+
+def with_int(n: int, y: Line):
+    for i in y.mine():
+        y[i] = n
+
+
+def never_written(x: In[np.float32], y: Out[np.float32].by(Linear2D())):
+    pass
+
+
+def no_array(n: np.int32):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (undeclared, r"the parameter y: declare its type, as in y: In\[np.float32\]"),
+        (without_dtype, r"the parameter x: name the dtype of its elements: In\[np.float32\]"),
+        (with_default, "give it plain ones, without defaults"),
+        (with_int, "is declared as int, which has no one size in C: use np.int32"),
+        (never_written, r"y is Out and never written: for i in y.mine\(\)"),
+        (no_array, "a kernel needs a pointer parameter"),
+    ],
+)
+def test_a_signature_that_says_too_little_is_refused(function, words: str) -> None:
+    with pytest.raises((errors.KernelError, errors.SignatureError), match=words):
+        kernel(function)
+
+
+def test_only_functions_with_a_source_become_kernels() -> None:
+    with pytest.raises(errors.SignatureError, match="kernel: needs a function, got 3"):
+        kernel(3)
+    with pytest.raises(errors.KernelError, match="its source can't be read: write kernels in a file or in a notebook"):
+        names = {"Line": Line}
+        exec("def made(y: Line):\n    pass", names)
+        kernel(names["made"])
+
+
+def test_words_of_kernels_are_refused_outside() -> None:
+    with pytest.raises(
+        errors.ArgumentTypeError, match=r"here.index is for kernels: call it in a function that @kernel"
+    ):
+        here.index()
+    assert math.isfinite(double(3))

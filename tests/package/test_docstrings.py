@@ -1,0 +1,127 @@
+"""Functions of blas, lapack and kernels describe their parameters; their examples and those of classes run."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import inspect
+import io
+import linecache
+import os
+import pydoc
+import re
+import textwrap
+import typing
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offload_args
+from helpers.devices import library_or_skip
+from helpers.pages import promised
+from offload_args import blas, kernels, lapack
+from offload_args.errors import LibraryError
+
+ROOT = Path(__file__).parents[2]
+VENDORS = {"blas": {"cblas", "cublas", "rocblas"}, "lapack": {"lapacke", "cusolver", "cublas"}}
+FUNCTIONS = {f"blas.{name}": getattr(blas, name) for name in blas.__all__}
+FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__}
+FUNCTIONS |= {f"kernels.{one}": getattr(kernels, one) for one in kernels.__all__ if one[0].islower() and one != "here"}
+CLASSES = {f"kernels.{one}": getattr(kernels, one) for one in kernels.__all__ if one[0].isupper()}
+CLASSES |= {name: getattr(offload_args, name) for name in ("In", "InOut", "Out", "Scratch")}
+NAMES = ("In", "InOut", "Kernel", "Module", "Out", "Scratch", "Shared", "blas", "kernel", "kernels", "lapack")
+
+
+def paragraphs(thing: Callable[..., Any]) -> list[str]:
+    return re.split(r"\n\s*\n", inspect.getdoc(thing) or "")
+
+
+def example_of(thing: Callable[..., Any]) -> str:
+    """Return the indented paragraphs of a docstring: a program."""
+    return "\n".join(textwrap.dedent(one) for one in paragraphs(thing) if one.startswith("    "))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_says_what_each_parameter_is(name: str) -> None:
+    thing = FUNCTIONS[name]
+    names = list(inspect.signature(thing).parameters)
+    said = [re.findall(r"^((?:\w+, )*\w+): \S", one, re.MULTILINE) for one in paragraphs(thing)[1:]]
+    described = [one for groups in said for group in groups for one in group.split(", ")]
+    described = [one for one in described if one != "Source"]
+    assert sorted(described) == sorted(names)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_help_has_the_type_of_each_parameter_and_of_the_result(name: str) -> None:
+    thing = FUNCTIONS[name]
+    header, _, text = pydoc.plain(pydoc.render_doc(thing)).partition("\n\n")[2].partition("\n")
+    typed = text.partition("\n")[0].strip() if inspect.isbuiltin(thing) else header
+    (definition,) = ast.parse(f"def {typed}: ...").body
+    assert isinstance(definition, ast.FunctionDef)
+    arguments = definition.args
+    every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs]
+    parameters = [one for one in every if one is not None]
+    assert [one.arg for one in parameters] == list(inspect.signature(thing).parameters)
+    assert all(one.annotation is not None for one in parameters)
+    assert definition.returns is not None
+
+
+@pytest.mark.parametrize("name", ["launch", "offload", "offload_unsafe"])
+def test_the_types_in_the_help_of_launches_are_those_of_the_stub(name: str) -> None:
+    stub = ast.parse(Path(offload_args.__file__).with_name("_core.pyi").read_text())
+    (declared,) = (one for one in stub.body if isinstance(one, ast.FunctionDef) and one.name == name)
+    (sizes,) = (
+        one.value for one in stub.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "Sizes"
+    )
+    expected = re.sub(r"\bSizes\b", ast.unparse(sizes), ast.unparse(declared))
+    opening = (getattr(kernels, name).__doc__ or "").partition("\n")[0]
+    assert ast.unparse(ast.parse(f"def {opening}: ...")) == expected
+
+
+@pytest.mark.parametrize("name", [one for one in FUNCTIONS if one.startswith("lapack.")])
+def test_the_types_of_a_function_are_resolved_at_run_time(name: str) -> None:
+    assert offload_args.DevicePtr in typing.get_type_hints(FUNCTIONS[name]).values()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS | CLASSES)
+def test_the_example_in_a_docstring_prints_the_text_beside_it(
+    name: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = example_of((FUNCTIONS | CLASSES)[name])
+    assert re.search(rf"\b{name.removeprefix('kernels.')}\b", code) and promised(code)
+    if "@kernel" in code and offload_args.Device(device).model.startswith("double"):
+        pytest.skip("device unavailable: the double runs no code of kernels in Python")
+    monkeypatch.chdir(tmp_path)
+    if name.startswith("lapack.") and device.startswith("cuda"):
+        library_or_skip("cusolver", device)
+    names = {one: getattr(offload_args, one) for one in NAMES} | {"np": np, "os": os}
+    for one in ("offload_args", "offload", "offload_unsafe"):
+        names[one] = partial(getattr(offload_args, one), device=device)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        if name.startswith("lapack.") and device.startswith("hip"):
+            with pytest.raises(LibraryError, match="rocSOLVER comes later"):
+                exec(code, names)
+            return
+        place = f"<the example of {name}>"  # kernels in Python read their source there
+        linecache.cache[place] = (len(code), None, code.splitlines(keepends=True), place)
+        exec(compile(code, place, "exec"), names | {"launch": offload_args.launch})
+    assert printed.getvalue().splitlines() == promised(code)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS | CLASSES)
+def test_a_docstring_names_others_like_it_the_vendors_and_the_guide(name: str) -> None:
+    (said,) = (one for one in paragraphs((FUNCTIONS | CLASSES)[name]) if one.startswith("See also: "))
+    *groups, guide = " ".join(said.split()).removeprefix("See also: ").removesuffix(".").split("; ")
+    home = name.partition(".")[0]
+    assert len(groups) == 1 + (home in VENDORS)  # kernels have no vendor's functions
+    for one in ", ".join(groups).split(", "):
+        module, _, function = one.rpartition(".")
+        assert hasattr(importlib.import_module(f"offload_args.{module}".strip(".")), function), one
+        assert one not in (name, name.removeprefix("kernels."))
+    assert all(one.partition(".")[0] in VENDORS[home] for group in groups[1:] for one in group.split(", "))
+    assert (ROOT / guide).is_file()

@@ -1,0 +1,99 @@
+"""Checks that a function in a captured stream is captured whole, or refused before the library is called.
+
+The library is a double on a GPU, or on a double of one: it notes its calls, and does nothing with the arrays.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from regions.test_graphs import FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED, Graphs
+
+from bindings.helper_functions import HostArray
+from offload_args.errors import CaptureError
+from recording import copies, described, legal, products, services
+from recording.bench import DoubleBench, Form
+from recording.legal import roles
+
+
+@cache
+def graphs_of(device: str) -> Graphs:
+    """Return a stream of the program's own, which stays as long as the process."""
+    return Graphs(device)
+
+
+Made = tuple[dict[str, Any], Callable[[dict[str, Any]], Any], bool]
+
+
+def drawn(bench: DoubleBench, function: roles.Function) -> Made:
+    """Return the arrays of a legal call, a function that makes it with their pointers, and whether the library is
+    called."""
+    random = np.random.default_rng(zlib.crc32(f"captures {function.name}".encode()))
+    name = bench.library.name
+    if function.name in legal.described(name):
+        values, arrays = described.legal_values(bench, function, full=True)
+        return arrays, lambda pointers: described.called(bench, function, values, pointers), True
+    if function.name in legal.written(name):
+        values, arrays = products.arguments(bench, function)
+        names = [one.name for one in function.parameters]
+        call = getattr(bench.module, function.name)
+        return arrays, lambda pointers: call(*((values | pointers)[one] for one in names)), True
+    if function.name in legal.copies(name):
+        integers = copies.sizes(function, random)
+        made = {
+            one.name: np.zeros(
+                int(legal.touched_by(one.extent, integers, by_rows=False).max()) + 1,
+                copies.DTYPE,  # type: ignore[attr-defined]
+            )
+            for one in function.parameters
+            if one.name not in integers
+        }
+        on_host = {one.name: made.pop(one.name) for one in function.parameters if isinstance(one, HostArray)}
+        names = [one.name for one in function.parameters]
+        call = getattr(bench.module, function.name)
+        return made, lambda pointers: call(*((integers | on_host | pointers)[one] for one in names)), True
+    drawn_call = legal.draw(bench.library, function, random, least=1)
+    return (
+        bench.arrays(drawn_call, Form()),
+        lambda pointers: bench.by_python(drawn_call, pointers),
+        drawn_call.reaches_the_vendor,
+    )
+
+
+def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
+    """Make a call in a captured stream, and beside one, in each mode. The capture fails if anything has spoilt it."""
+    graphs = graphs_of(bench.device)
+    success = bench.library.success.to_bytes(8, "little", signed=True)
+    for mode in [FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED][:: 1 if turns > 1 else 2]:
+        arrays, call, reaches = drawn(bench, function)
+        bench.stream = graphs
+        bench.recorder.reset({}, success)
+        with bench.lent(arrays) as pointers:
+            call(pointers)  # has the arrays brought up
+            bench.recorder.reset({}, success)
+            refused = False
+            with graphs.captured(mode):
+                try:
+                    call(pointers)
+                except CaptureError:
+                    refused = True
+            times = [one.symbol for one in bench.recorder.records(own=True)].count(function.symbol)
+            assert times == (reaches and not refused), f"{function.symbol}: called {times} times, {refused=}"
+        bench.stream = None
+        bench.recorder.reset({}, success)
+        with graphs.captured(mode), bench.lent(arrays) as pointers:
+            call(pointers)
+        times = [one.symbol for one in bench.recorder.records(own=True)].count(function.symbol)
+        assert times == reaches, f"{function.symbol}: called {times} times beside a capture"
+
+
+def check_service(bench: DoubleBench, function: roles.Function, turns: int) -> None:
+    """Call a service beside a capture."""
+    graphs = graphs_of(bench.device)
+    for mode in (FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED):
+        with graphs.captured(mode):
+            services.check(bench, function, turns)

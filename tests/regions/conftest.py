@@ -1,0 +1,18 @@
+"""Fixtures of tests of regions."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers.devices import open_or_skip
+from offload_args import Device
+
+
+@pytest.fixture(params=[("sim:0", "sim:1"), ("sim:0", "host"), ("cuda:0", "cuda:1"), ("cuda:0", "host")], ids="-".join)
+def devices(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The names of two devices that are here."""
+    one, other = request.param
+    open_or_skip(one)
+    if other == "cuda:1" and len(Device.all()) < 3:  # also where OFFLOAD_ARGS_REQUIRE asks for a GPU, for one will do
+        pytest.skip("device unavailable")
+    return one, open_or_skip(other)

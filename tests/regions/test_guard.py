@@ -1,0 +1,496 @@
+"""Arrays that the host touches while a device is newer: with guard=True an exception says so (T69)."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.arrays import Array
+from helpers.processes import SLOWNESS
+from offload_args import Device, In, blas, empty, offload_args, testing, update
+from offload_args.errors import ArgumentError, GuardError
+
+PAGE = os.sysconf("SC_PAGESIZE")
+N = 16 * PAGE // 4  # of float32: at least 15 whole pages
+
+
+def ones(n: int = N) -> Array:
+    return np.ones(n, np.float32)
+
+
+def settle() -> None:
+    """Let an exception come that waits for the next call."""
+    for _ in range(3):
+        time.sleep(0)
+
+
+def bytes_behind(x: Array) -> Array:
+    """Return what lies in the host's memory, whether or not it may be touched."""
+    with open("/proc/self/mem", "rb", 0) as memory:
+        memory.seek(x.ctypes.data)
+        return np.frombuffer(memory.read(x.nbytes), x.dtype)
+
+
+TOUCHES: dict[str, Callable[[Array], object]] = {
+    "sum": lambda x: x.sum(),
+    "element": lambda x: x[N // 2],
+    "copy": lambda x: x.copy(),
+    "bytes": lambda x: bytes(x),
+    "write": lambda x: x.ctypes.data_as(np.ctypeslib.ndpointer(np.float32)) and np.copyto(writeable(x), 3),
+}
+
+
+def writeable(x: Array) -> Array:
+    """Return a view that the host may still write, as one that was made before the array was lent."""
+    return np.frombuffer((np.ctypeslib.ctypes.c_char * x.nbytes).from_address(x.ctypes.data), x.dtype)
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+def test_a_touch_of_an_array_that_the_device_has_newer_is_an_exception(touch: str, device: str) -> None:
+    x = ones()
+    at = sys._getframe().f_lineno + 2
+    with pytest.raises(GuardError) as raised:
+        with offload_args(x, device=device, guard=True) as (dx,):
+            blas.scal(2.0, dx)
+            TOUCHES[touch](x)
+            settle()
+    text = str(raised.value)
+    assert f"the host read or wrote x, which is lent at tests/regions/test_guard.py:{at} to {device}" in text
+    assert "to_host()" in text and "update(x)" in text
+    assert x.flags.writeable
+    x += 1  # it is an array like any other again
+
+
+SYSTEM_CALLS: dict[str, Callable[[Any, Any], object]] = {
+    "os.write": lambda x, file: os.write(file.fileno(), x[-x.ctypes.data % PAGE // x.itemsize :]),
+    "file.write": lambda x, file: file.write(x),
+    "tofile": lambda x, file: x.tofile(file),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEM_CALLS)
+def test_a_system_call_that_gets_a_guarded_array_says_why(name: str, device: str, tmp_path: Path) -> None:
+    """T62. The kernel answers EFAULT, and no handler sees a fault: the error of the region's block has a note."""
+    x = ones()
+    with open(tmp_path / "x", "wb") as file:
+        with pytest.raises(OSError) as raised, offload_args(x, device=device, guard=True) as (dx,):
+            blas.scal(2.0, dx)
+            SYSTEM_CALLS[name](x, file)
+        assert any("a system call can't read or write one that is newer" in note for note in raised.value.__notes__)
+        with pytest.raises(FileNotFoundError) as other, offload_args(x, device=device, guard=True) as (dx,):
+            blas.scal(2.0, dx)
+            os.stat(tmp_path / "none")
+        assert not any("system call" in note for note in getattr(other.value, "__notes__", []))
+        with offload_args(x, device=device, guard=True) as (dx,):
+            blas.scal(2.0, dx)
+            update(x)
+            SYSTEM_CALLS[name](x, file)
+
+
+def test_what_the_device_does_not_have_newer_may_be_read(device: str) -> None:
+    A, x, y = ones(), ones(), ones()
+    with offload_args(In(A), x, y, device=device, guard=True) as (dA, dx, dy):
+        assert x.sum() == N  # nothing was written yet
+        blas.copy(dA, dy)
+        assert A.sum() == N and x.sum() == N
+        blas.axpy(1.0, dy, dx)
+        update(y)
+        assert y.sum() == N
+        update(x)
+        assert x.sum() == 2 * N
+        blas.scal(2.0, dx)
+        np.testing.assert_array_equal(bytes_behind(x), 2)  # an update brings down what it names
+        update(x[: N // 2])
+        assert x[: N // 2 - PAGE].sum() == 4 * (N // 2 - PAGE)
+        with update(x) as written:
+            assert written.sum() == 4 * N
+            written[...] = 7
+        assert x.sum() == 7 * N
+        blas.scal(2.0, dx)
+        assert dx.to_host().sum() == 14 * N
+    assert x.sum() == 14 * N and y.sum() == N
+
+
+def test_pages_that_an_array_shares_stay_readable(device: str) -> None:
+    memory = ones(4 * N)
+    part = memory[N + 5 : 3 * N - 7]
+    with offload_args(part, device=device, guard=True) as (dpart,):
+        blas.scal(2.0, dpart)
+        assert memory[: N + 5].sum() == N + 5 and memory[3 * N - 7 :].sum() == N + 7
+        settle()
+        with pytest.raises(GuardError, match="part"):
+            memory[2 * N :].sum()
+            settle()
+    A = np.ones((64, 2 * PAGE), np.float32)
+    columns = A[:, : PAGE // 4]  # of each line a page or a part of one
+    with offload_args(columns, device=device, guard=True) as (dA,):
+        dA.fill(2)
+        assert A[:, PAGE // 4 :].sum() == 64 * (2 * PAGE - PAGE // 4)
+        settle()
+    assert columns.sum() == 2 * columns.size
+
+
+def test_small_strided_and_packed_arrays_work_as_without(device: str) -> None:
+    x, z = ones(8), np.ones((3, 40, 50), np.float32)
+    strided, reordered = ones(2 * N)[::2], z.transpose(1, 2, 0)
+    with (
+        pytest.warns(UserWarning, match="packed"),
+        offload_args(x, strided, reordered, device=device, guard=True) as (dx, dstrided, dz),
+    ):
+        for each in (dx, dstrided, dz):
+            each.fill(3)
+        assert x.sum() == 8 and strided.sum() == N
+        settle()
+    assert x.sum() == 24 and strided.sum() == 3 * N and z.sum() == 3 * z.size
+
+
+def test_the_exception_is_of_the_thread_that_touched(device: str) -> None:
+    x, caught = ones(), []
+
+    def read() -> None:
+        try:
+            x.sum()
+            settle()
+        except GuardError as error:
+            caught.append(str(error))
+
+    with offload_args(x, device=device, guard=True) as (dx,):
+        for count in range(1, 4):
+            blas.scal(2.0, dx)
+            thread = threading.Thread(target=read)
+            thread.start()
+            thread.join()
+            assert len(caught) == count
+    assert x.sum() == 8 * N
+
+
+def read_on_a_thread_of_c(x: Array) -> None:
+    """Read some of an array on a thread that Python does not know, as a BLAS has."""
+    libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
+    strlen = ctypes.cast(libc.strlen, ctypes.c_void_p)
+    middle = ctypes.c_void_p(x.ctypes.data + x.nbytes // 2)
+    create, join = libc.pthread_create, libc.pthread_join
+    status = []
+    try:  # the exception may come as soon as the thread runs
+        status.append(create(ctypes.byref(thread), None, strlen, middle))
+    finally:
+        join(thread, None)
+    assert status == [0]
+
+
+def test_a_touch_by_a_thread_of_c_is_an_exception_of_the_thread_that_lent(device: str) -> None:
+    x, caught = ones(), []
+
+    def lend_and_read(*, settled: bool, error: type[Exception] | None = None) -> None:
+        try:
+            with offload_args(x, device=device, guard=True) as (dx,):
+                blas.scal(2.0, dx)
+                read_on_a_thread_of_c(x)
+                if settled:
+                    settle()
+                if error:
+                    raise error
+        except Exception as came:
+            caught.append(came)
+
+    for settled in (True, False):
+        lend_and_read(settled=settled)
+        assert isinstance(caught[-1], GuardError) and "the host read or wrote x, which is lent" in str(caught[-1])
+        thread = threading.Thread(target=partial(lend_and_read, settled=settled))
+        thread.start()
+        thread.join()  # the main thread, which Python tells first, does nothing meanwhile
+        assert isinstance(caught[-1], GuardError) and "the host read or wrote x, which is lent" in str(caught[-1])
+        settle()
+        assert len(caught) == (2 if settled else 4)
+    thread = threading.Thread(target=partial(lend_and_read, settled=False, error=KeyError))
+    thread.start()
+    thread.join()
+    assert isinstance(caught[-1], KeyError)
+    assert any(
+        "the host read or wrote x" in note for note in getattr(caught[-1], "__notes__", ["the host read or wrote x"])
+    )
+
+
+def test_a_touch_after_the_thread_that_lent_has_ended_is_printed(device: str) -> None:
+    x, opened = ones(), []
+    lender = threading.Thread(
+        target=lambda: opened.append(offload_args(x, device=device, guard=True)) or opened[0].open()
+    )
+    lender.start()
+    lender.join()
+    printed: list[str] = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda it: printed.append(str(it.exc_value))
+    try:
+        with offload_args(x, device=device) as (dx,):
+            blas.scal(2.0, dx)
+            read_on_a_thread_of_c(x)
+            settle()
+    finally:
+        sys.unraisablehook = before
+        opened[0].close()
+    assert len(printed) == 1 and "the host read or wrote x" in printed[0]
+    assert x.sum() == 2 * N
+
+
+def test_products_whose_threads_read_a_guarded_matrix_end_in_the_exception(device: str) -> None:
+    program = f"""
+import threading
+import numpy as np
+from offload_args import offload_args
+from offload_args.errors import GuardError
+A, B = np.ones((600, 500)), np.ones((500, 400))
+def multiply():
+    caught = []
+    for i in range(20):
+        try:
+            with offload_args(A, B, device={device!r}, guard=True) as (dA, dB):
+                dA.fill(i)
+                dB.fill(2)
+                A @ B
+        except GuardError:
+            caught.append(i)
+    print(caught == list(range(20)))
+multiply()
+thread = threading.Thread(target=multiply)
+thread.start()
+thread.join()
+"""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "4"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60 * SLOWNESS, env=environment
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True\nTrue\n", "")
+
+
+def test_a_pinned_array_is_guarded(device: str) -> None:
+    x, y = empty(N, np.float32, device=device), empty(N, np.float32, device=device)
+    x[...], y[...] = 1, 2
+    for resident in (False, True):
+        with pytest.raises(GuardError, match="x, which is lent"):
+            with offload_args(x, In(y), device=device, guard=True, resident=resident) as (dx, dy):
+                blas.axpy(1.0, dy, dx)
+                assert y.sum() == 2 * N
+                x.sum()
+                settle()
+        assert x.sum() == N
+        with offload_args(x, In(y), device=device, guard=True, resident=resident) as (dx, dy):
+            blas.axpy(1.0, dy, dx)
+            update(x)
+            assert x.sum() == 3 * N
+            with update(x) as written:
+                written[: N // 2] = 5
+            blas.axpy(1.0, dy, dx)
+            with pytest.raises(GuardError):
+                x.sum()
+                settle()
+        assert x[: N // 2].sum() == 7 * N // 2 and x[N // 2 :].sum() == 5 * N // 2
+        x[...] = 1
+    Device(device).release(x)
+
+
+def test_threads_that_read_while_regions_come_and_go_never_end_the_process(device: str) -> None:
+    x, stop, wrong = ones(), threading.Event(), []
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                x.sum()
+                settle()
+            except GuardError:
+                pass
+            except BaseException as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(100):
+        with offload_args(x, device=device, guard=True) as (dx,):
+            blas.scal(1.0, dx)
+            blas.scal(1.0, dx)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong and x.sum() == N
+
+
+def test_a_forked_child_reads_its_arrays(device: str) -> None:
+    x = ones()
+    with offload_args(x, device=device, guard=True) as (dx,):
+        blas.scal(2.0, dx)
+        child = os.fork()
+        if not child:
+            os._exit(int(x.sum() != N))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with pytest.raises(GuardError):
+            x.sum()
+            settle()
+
+
+def test_a_failed_block_and_a_discarded_region_give_the_pages_back(device: str) -> None:
+    x = ones()
+    with pytest.raises(KeyError), offload_args(x, device=device, guard=True) as (dx,):
+        blas.scal(2.0, dx)
+        raise KeyError
+    assert x.sum() == N
+    region = offload_args(x, device=device, guard=True)
+    (dx,) = region.open()
+    blas.scal(2.0, dx)
+    region.discard()
+    assert x.sum() == N
+
+
+def test_any_failing_backend_call_gives_the_pages_back() -> None:
+    sim = testing.sim_device()
+    for k in range(1, 12):
+        x = ones()
+        try:
+            with offload_args(x, device=sim, guard=True) as (dx,):
+                testing.fail_call(sim, k)
+                blas.scal(2.0, dx)
+                update(x)
+                blas.scal(2.0, dx)
+        except Exception:
+            pass
+        testing.fail_call(sim, 0)
+        assert x.sum() in (N, 2 * N, 4 * N)
+
+
+def test_an_array_whose_address_was_given_away_counts_as_newer(device: str) -> None:
+    x = ones()
+    with offload_args(x, device=device, guard=True) as (dx,):
+        assert dx.address
+        with pytest.raises(GuardError):
+            x.sum()
+            settle()
+    with offload_args(In(x), device=device, guard=True) as (dx,):
+        assert dx.address and x.sum() == N
+        settle()
+
+
+def test_an_array_may_be_freed_while_it_is_guarded(device: str) -> None:
+    with offload_args(ones(100 * N), device=device, guard=True) as (dx,):
+        blas.scal(2.0, dx)
+    assert sum(ones(100 * N).sum() for _ in range(3)) == 300 * N
+
+
+def test_nested_regions_guard_until_the_outermost_is_left(device: str) -> None:
+    x = ones()
+    with offload_args(x, device=device, guard=True):
+        with offload_args(x[N // 4 :], device=device) as (part,):
+            blas.scal(2.0, part)
+        with pytest.raises(GuardError):
+            x.sum()
+            settle()
+    assert x.sum() == N // 4 + 2 * (N - N // 4)
+
+
+def test_resident_arrays_are_guarded_and_only_changed_pages_are_sent(device: str) -> None:
+    x = ones(64 * N)
+    with offload_args(x, device=device, guard=True, resident=True) as (dx,):
+        blas.scal(2.0, dx)
+        with pytest.raises(GuardError):
+            x.sum()
+            settle()
+    x[:10] = 5
+    for factor in (2.0, 4.0):
+        with offload_args(x, device=device, guard=True, resident=True) as (dx,):
+            assert blas.asum(dx) == pytest.approx(50 * factor / 2 + (64 * N - 10) * factor)
+            blas.scal(2.0, dx)
+    assert x[0] == 20 and x[-1] == 8
+    Device(device).release(x)
+
+
+def test_a_system_call_fails_with_an_error(device: str, tmp_path: Path) -> None:
+    x = ones()
+    with offload_args(x, device=device, guard=True) as (dx,):
+        blas.scal(2.0, dx)
+        whole = -x.ctypes.data % PAGE // 4  # where the first whole page begins
+        with open(tmp_path / "x", "wb", 0) as sink, pytest.raises(OSError, match="Bad address"):
+            sink.write(writeable(x)[whole:])
+    assert x.sum() == 2 * N
+
+
+def test_another_fault_still_reaches_the_handler_that_was_there(device: str) -> None:
+    program = f"""
+import ctypes, faulthandler, sys
+import numpy as np
+from offload_args import blas, offload_args
+{{}}
+x = np.ones({N}, np.float32)
+with offload_args(x, device={device!r}, guard=True) as (dx,):
+    blas.scal(2.0, dx)
+    {{}}
+    ctypes.string_at(64)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONFAULTHANDLER"}
+    # AddressSanitizer has a handler of its own, which reports the fault and exits.
+    environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
+    for before, inside in (("faulthandler.enable()", ""), ("", "faulthandler.enable()"), ("", "")):
+        command = [sys.executable, "-c", program.format(before, inside)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+        assert ran.returncode == -signal.SIGSEGV
+        assert ("Fatal Python error: Segmentation fault" in ran.stderr) == bool(before or inside)
+    assert faulthandler.is_enabled()
+
+
+def test_the_environment_asks_for_it_everywhere(device: str) -> None:
+    program = f"""
+import time
+import numpy as np
+from offload_args import blas, call, errors, offload_args
+x = np.ones({N}, np.float32)
+call(blas.scal, 2.0, x, device={device!r})
+try:
+    with offload_args(x, device={device!r}) as (dx,):
+        blas.scal(2.0, dx)
+        x.sum()
+        time.sleep(0)
+except errors.GuardError as error:
+    print("x, which is lent at <string>:8 to {device}" in str(error), x.sum() == 2 * x.size)
+"""
+    for value, printed in (("1", "True True\n"), ("0", ""), ("", "")):
+        environment = os.environ | {"OFFLOAD_ARGS_GUARD": value}
+        ran = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment
+        )
+        assert (ran.stdout, ran.stderr) == (printed, "")
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"OFFLOAD_ARGS_GUARD": "yes"}
+    )
+    assert "OFFLOAD_ARGS_GUARD=yes: needs 0 or 1" in ran.stderr
+
+
+def test_guard_is_true_or_false() -> None:
+    with pytest.raises(ArgumentError, match="guard needs True or False, got 'yes'"):
+        offload_args(ones(), guard="yes")  # type: ignore[arg-type]
+
+
+def test_finding_the_names_holds_no_variable_of_the_caller(device: str) -> None:
+    x, y = ones(), ones()
+    gone = weakref.ref(x)
+    for arguments in ((x,), (x, y)):
+        with offload_args(*arguments, device=device, guard=True):
+            pass
+    del x, arguments
+    gc.collect()
+    assert gone() is None
+    variables = locals()  # Python itself gives the program the dict that was used
+    with offload_args(*(y,), device=device, guard=True):
+        pass
+    assert variables["y"] is y
