@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
 from .devices import Device
-from .kernels.shared import Shared
+from .kernels.shared_memory import Shared
 from .kernels.undeclared import UndeclaredKernel
 from .pointers import DevicePtr
 from .regions import offload_args
@@ -232,7 +232,7 @@ class Kernel:
         name: str,
         parameters: tuple[tuple[int, int, int, int], ...],
         partitions: tuple[Any, ...],
-        shapes: tuple[tuple[int, int, int], ...],
+        shapes: tuple[tuple[int, int, int, int], ...],
         /,
     ) -> Self: ...
     @property

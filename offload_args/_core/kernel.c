@@ -27,7 +27,7 @@ static int read_partitions(Kernel *self, PyObject *partitions) {
   return 0;
 }
 
-/* Reads a tuple (argument, rank, like) for each. Returns 0, or -1. */
+/* Reads a tuple (argument, rank, like, ordered) for each. Returns 0, or -1. */
 static int read_shapes(Kernel *self, PyObject *shapes) {
   const Py_ssize_t count = PyTuple_Size(shapes);
   self->given = self->count - (int)count * SHAPE_NUMBERS;
@@ -38,8 +38,9 @@ static int read_shapes(Kernel *self, PyObject *shapes) {
     return -1;
   }
   for (; self->shaped < count; self->shaped++)
-    if (!PyArg_ParseTuple(PyTuple_GetItem(shapes, self->shaped), "iii", &self->shapes[self->shaped].argument,
-                          &self->shapes[self->shaped].rank, &self->shapes[self->shaped].like))
+    if (!PyArg_ParseTuple(PyTuple_GetItem(shapes, self->shaped), "iiii", &self->shapes[self->shaped].argument,
+                          &self->shapes[self->shaped].rank, &self->shapes[self->shaped].like,
+                          &self->shapes[self->shaped].ordered))
       return -1;
   return 0;
 }

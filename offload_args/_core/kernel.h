@@ -46,10 +46,11 @@ typedef struct {
     int argument, kind[2], each[2], by_block[2], exact[2];
   } *by;
   /* Arrays whose extents and steps are arguments, too, SHAPE_NUMBERS each, from `given` on. rank 2: it has to be a
-   * matrix; else its elements are counted in the order of memory. like: the argument that has to be as large; -1. */
+   * matrix; else its elements are counted in the order of memory. like: the argument that has to be as large, and,
+   * if ordered, to have its longer step along the same axis; -1. */
   int shaped;
   struct {
-    int argument, rank, like;
+    int argument, rank, like, ordered;
   } *shapes;
 } Kernel;
 
@@ -63,8 +64,8 @@ typedef struct {
 
 /* -- kernel.c ------------------------------------------------------------------------------------------------------ */
 /* Makes a kernel of (name, parameters, partitions, shapes): a tuple (access, dtype, offset, nbytes) for each parameter,
- * (argument, (kind, each, by_block, exact) along x, the same along y) for each partition, and (argument, rank, like)
- * for each array whose shape is passed. NULL with an exception. */
+ * (argument, (kind, each, by_block, exact) along x, the same along y) for each partition, and
+ * (argument, rank, like, ordered) for each array whose shape is passed. NULL with an exception. */
 PyObject *kernel_new(PyTypeObject *type, PyObject *arguments);
 void kernel_dealloc(PyObject *kernel);
 

@@ -168,6 +168,11 @@ static int add_shapes(const Kernel *kernel, PyObject *const *arguments, unsigned
       int64_t others[MOST_DIMENSIONS];
       const int other = read_numbers(((Pointer *)arguments[like])->shape, others, MOST_DIMENSIONS);
       if (other != count || memcmp(shape, others, (size_t)count * sizeof *shape) != 0) return -1;
+      if (kernel->shapes[k].ordered && kernel->shapes[k].rank == 2) {
+        read_numbers(((Pointer *)arguments[like])->strides, others, MOST_DIMENSIONS);
+        const int64_t size = (int64_t)oa_itemsize(kernel->at[like].dtype);
+        if ((numbers[2] < numbers[3]) != (others[0] / size < others[1] / size)) return -1;
+      }
     }
   }
   return 0;

@@ -14,8 +14,8 @@ from .kernel_type import Kernel
 from .launches import launch, offload, offload_unsafe
 from .module import Module
 from .partitions import GridStride1D, Linear1D, Linear2D, PerBlock, RowBlocks, Rows, Tiles
-from .python import PythonKernel, atomic_add, atomic_max, atomic_min, here, kernel
-from .shared import Shared
+from .python import PythonKernel, atomic_add, atomic_max, atomic_min, barrier, here, kernel, shared
+from .shared_memory import Shared
 
 __all__ = [
     "GridStride1D",
@@ -32,10 +32,12 @@ __all__ = [
     "atomic_add",
     "atomic_max",
     "atomic_min",
+    "barrier",
     "here",
     "include",
     "kernel",
     "launch",
     "offload",
     "offload_unsafe",
+    "shared",
 ]

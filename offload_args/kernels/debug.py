@@ -110,7 +110,7 @@ def _thrown(name: str, found: Any) -> str:
 def _text(kernel: Any, found: Any) -> str:
     thread, block = (tuple(map(int, found[what])) for what in ("thread", "block"))
     argument, index, size = int(found["argument"]), int(found["index"]), int(found["size"])
-    what = "the dynamic shared memory" if argument < 0 else kernel._formals[argument].name
+    what = kernel._named_in_messages(argument)
     if found["in_slice"]:
         what = f"a slice of {what}"
     return (

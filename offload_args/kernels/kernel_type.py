@@ -28,7 +28,7 @@ from .debug import OPTION, has_bounds, launch_with_record, record_kernel
 from .facts import KernelFacts
 from .loaded import Loaded, Source
 from .partitions import Geometry, check, default_threads
-from .shared import Shared
+from .shared_memory import Shared
 from .signature import Formal, formals_of
 from .values import filled, kind, whole
 from .variables import Variables
@@ -60,6 +60,7 @@ class Shape(NamedTuple):
     argument: int
     rank: int  #: 2: it has to be a matrix; else its elements are counted in the order of memory
     like: int = -1  #: the argument that has to have the same shape; -1: none
+    ordered: bool = False  #: and the same order, C or Fortran
 
 
 _SHAPE: Final = frozenset(("grid", "block", "shared_bytes", "stream", "cooperative", "cluster"))
@@ -336,6 +337,10 @@ class Kernel(_core.Kernel):
             f"columns at most, because a kernel gets an address and no strides; got {got}, for shape {given.shape}: "
             "pass a contiguous copy (np.ascontiguousarray), or the whole array, with its stride as a number"
         )
+
+    def _named_in_messages(self, argument: int) -> str:
+        """Return the name of an argument by its number; a negative one is that of shared memory."""
+        return "the dynamic shared memory" if argument < 0 else self._formals[argument].name
 
     def _uncovered(self, launcher: _core.Launcher, arguments: tuple[Any, ...]) -> None:
         """Refuse a grid that leaves elements without an owner."""

@@ -148,6 +148,24 @@ def test_outputs_of_one_partition_share_a_loop(device: str) -> None:
         offload(sum_and_difference, a, b, s, Scratch((7, 8), np.int32), device=device)
 
 
+@kernel
+def of_two_loops(s: InOut[np.int32].by(Rows()), d: InOut[np.int32].by(Rows())):
+    for i, j in s.mine():
+        d[i, j] += 1
+    for i, j in d.mine():
+        d[i, j] += s.size
+
+
+def test_indices_of_two_loops_meet_in_arrays_of_one_order(device: str) -> None:
+    for order in "CF":
+        s, d = np.zeros((7, 9), np.int32, order), np.zeros((7, 9), np.int32, order)
+        offload(of_two_loops, s, d, device=device)
+        assert (d == 64).all()
+    words = r"argument 2 \(d\) needs the order of argument 1 \(s\), C or Fortran"
+    with pytest.raises(errors.ArgumentError, match=words):
+        offload(of_two_loops, np.zeros((7, 9), np.int32), np.zeros((7, 9), np.int32, "F"), device=device)
+
+
 def test_a_matrix_is_needed_where_two_numbers_subscript(device: str) -> None:
     with pytest.raises(errors.ArgumentError, match=r"argument 1 \(a\) needs a matrix, as the kernel uses a\[i, j\]"):
         offload(transpose, ramp(20), np.zeros((4, 5), np.float32), device=device)
@@ -179,6 +197,27 @@ def row_sum(x, i):
     for j in range(x.shape[1]):
         total += x[i, j]
     return total
+
+
+@kernel.function
+def by_another_name(x, other, i):
+    row, chosen = x, other
+    last = row
+    return last[i, 1] * row.shape[1] + chosen[0, i]
+
+
+@kernel
+def aliases(x: In[np.float64], z: In[np.float64], y: Out[np.float64].by(Linear1D())):
+    for i in y.mine():
+        y[i] = by_another_name(x, z, i)
+
+
+def test_a_function_may_give_an_array_another_name(device: str) -> None:
+    x, z, y = np.arange(15.0).reshape(3, 5), np.arange(6.0).reshape(2, 3), np.zeros(3)
+    offload(aliases, x, z, y, device=device)
+    np.testing.assert_array_equal(y, x[:, 1] * 5 + z[0])
+    with pytest.raises(errors.ArgumentError, match=r"argument 2 \(z\) needs a matrix"):
+        offload(aliases, x, z.reshape(-1), y, device=device)
 
 
 @kernel

@@ -67,6 +67,12 @@ def _symbol(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) else f"kernel_{name.encode().hex()}"
 
 
+def _is_turned(pointer: Any) -> bool:
+    """Tell whether a matrix has its rows side by side: Fortran order."""
+    down, across = pointer.strides
+    return bool(down < across)
+
+
 class PythonSource(Loaded):
     """A kernel in Python as a module, which is compiled for each kind of device."""
 
@@ -148,7 +154,7 @@ class PythonKernel(Kernel):
 
     @classmethod
     def _of(cls, written: Written, debug: bool | None) -> Self:
-        shapes = tuple(Shape(one.number, one.rank, one.like) for one in written.arrays.values())
+        shapes = tuple(Shape(one.number, one.rank, one.like, one.ordered) for one in written.arrays.values())
         plain, checked = PythonSource(written, False), PythonSource(written, True)
         made = cls._named(plain, written, written.declared, shapes)
         if debug is not False:  # on the CPU the record's address is passed, on GPUs the record
@@ -184,10 +190,16 @@ class PythonKernel(Kernel):
         with open(path, "wb") as file:
             file.write(data)
 
+    def _named_in_messages(self, argument: int) -> str:
+        for one in self._written.shared.values():
+            if one.number == argument:
+                return f"the shared array {one.name}"
+        return super()._named_in_messages(argument)
+
     def _unshaped(self, arguments: tuple[Any, ...]) -> NoReturn:
         """Refuse arrays whose shapes the kernel does not take."""
         counted: list[tuple[str, Any]] = []
-        for argument, rank, like in self._shapes:
+        for argument, rank, like, ordered in self._shapes:
             name, given = self._formals[argument].name, arguments[argument]
             what = f"{self.name}: {name}"
             parameter = self._written.parameters[argument]
@@ -201,6 +213,11 @@ class PythonKernel(Kernel):
                 raise ArgumentError(
                     f"{what} needs the shape of {other}, whose mine() gives its indices: {arguments[like].shape}; got "
                     f"{given.shape}"
+                )
+            if like >= 0 and ordered and rank == 2 and _is_turned(given) != _is_turned(arguments[like]):
+                raise ArgumentError(
+                    f"{what} needs the order of {self._formals[like].name}, C or Fortran, as the kernel stores to one "
+                    "of them by the indices of both: pass arrays of the same order"
                 )
             if rank != 2 and len(given.shape) != 1:
                 counted.append((name, given))

@@ -27,7 +27,7 @@ from ...errors import KernelError, LibraryError
 from ..compilers import Target
 from . import rules
 from .linker import link
-from .rules import HERE, I1, I64, ArrayType, HereType, number
+from .rules import HERE, I1, I64, NO_TOKEN, TOKEN, ArrayType, HereType, number
 from .source import Function, Written
 
 __all__ = ["compile_kernel", "versions"]
@@ -59,6 +59,33 @@ done:
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
+_BARRIERS: Final = {
+    "cuda": """
+define void @oa_barrier() convergent alwaysinline {
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  ret void
+}
+declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) convergent
+""",
+    "hip": """
+define void @oa_barrier() convergent alwaysinline {
+  fence syncscope("workgroup") release
+  call void @llvm.amdgcn.s.barrier()
+  fence syncscope("workgroup") acquire
+  ret void
+}
+declare void @llvm.amdgcn.s.barrier() convergent
+""",
+    "": """
+define i8 @oa_barrier() alwaysinline {
+  %came = call i8 @llvm.coro.suspend(token none, i1 false)
+  ret i8 %came
+}
+declare i8 @llvm.coro.suspend(token, i1)
+""",
+}
+_THREAD: Final = "oa_thread_"  # names of functions that run a thread from barrier to barrier, on the CPU
+_FRAME_ALIGNMENT: Final = 64
 _WATCH_BYTES: Final = 32  # the record's address, the block's and the thread's numbers
 
 
@@ -129,6 +156,7 @@ def _types_of(written: Written, is_gpu: bool, checked: bool) -> tuple[Any, ...]:
             found.append(ArrayType(array.dtype, array.number, array.rank, array.partition, checked))
         else:
             found.append(rules.value_type(np.dtype(declared)))
+    found += [ArrayType(one.dtype, one.number, one.rank, None, checked) for one in written.shared.values()]
     return tuple(found)
 
 
@@ -179,6 +207,7 @@ class _Entry:
         self.module.triple = llvm.get_process_triple()
         self.module.data_layout = str(self.context.target_data)
         self.arrays = list(self.written.arrays.values())
+        self.passed = self.kinds[1 : 1 + len(self.written.declared)]
 
     @property
     def steps(self) -> list[str]:
@@ -198,14 +227,14 @@ class _Entry:
             return builder.bitcast(place, model.get_value_type())
         return model.load_from_data_pointer(builder, builder.bitcast(place, model.get_data_type().as_pointer()))
 
-    def call(self, here: dict[str, Any], given: Sequence[Any], shapes: Sequence[Any], step: str) -> None:
-        """Call the function. given: the address of each array's first element, and the values."""
+    def call(self, here: dict[str, Any], given: Sequence[Any], shapes: Sequence[Any], step: str) -> Any:
+        """Call the function; return its status. given: the address of each array's first element, and the values."""
         builder, context = self.builder, self.context
         proxy = cgutils.create_struct_proxy(self.kinds[0])(context, builder)
         for name in HERE:
             setattr(proxy, name, here[name])
         arguments = [proxy._getvalue()]
-        for i, kind in enumerate(self.kinds[1:]):
+        for i, kind in enumerate(self.passed):
             if not isinstance(kind, ArrayType):
                 arguments.append(given[i])
                 continue
@@ -219,10 +248,30 @@ class _Entry:
                 array.down = number(1)
             array.watch = here["watch"]
             arguments.append(array._getvalue())
+        arguments += self.shared_arrays(here)
         function = context.declare_function(self.module, self.fndesc)
-        context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)
+        return context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)[0].code
 
-    def by_steps(self, shapes: Sequence[Any], run: Callable[[str], None]) -> None:
+    def shared_arrays(self, here: dict[str, Any]) -> list[Any]:
+        """Return the arrays of the block, in its memory: here["own"], or the launch's, here["shared"]."""
+        builder, made = self.builder, []
+        shared = self.written.shared.values()
+        for one, kind in zip(shared, self.kinds[1 + len(self.passed) :], strict=True):
+            array = cgutils.create_struct_proxy(kind)(self.context, builder)
+            if one.shape is None:
+                data = here["shared"]
+                shape = (builder.udiv(here["shared_bytes"], number(one.dtype.itemsize)), number(1))
+            else:
+                data = builder.gep(here["own"], [number(one.offset)])
+                shape = number(one.shape[0]), number(one.shape[1] if one.rank == 2 else 1)
+            array.data = builder.bitcast(data, self.context.get_value_type(types.CPointer(kind.stored)))
+            array.rows, array.columns = shape
+            array.down, array.across = array.columns, number(1)
+            array.watch = here["watch"]
+            made.append(array._getvalue())
+        return made
+
+    def by_steps(self, shapes: Sequence[Any], run: Callable[[str], object]) -> None:
         """Write the code for each way in which the steps are known, and choose."""
         builder = self.builder
         after = builder.append_basic_block("after")
@@ -289,7 +338,7 @@ class _Entry:
             return builder.load(builder.bitcast(argument(8, True), cgutils.voidptr_t.as_pointer()))
 
         given: list[Any] = []
-        for kind, declared in zip(self.kinds[1:], self.written.declared, strict=True):
+        for kind, declared in zip(self.passed, self.written.declared, strict=True):
             if isinstance(kind, ArrayType):
                 given.append(pointer())
             else:
@@ -301,8 +350,14 @@ class _Entry:
         here = {f"blocks_{axis}": blocks[i] for i, axis in enumerate("xyz")}
         here |= {f"threads_{axis}": threads[i] for i, axis in enumerate("xyz")}
         here |= {"on_cpu": ir.Constant(I1, 1), "shared": memory, "shared_bytes": memory_bytes}
-        here["watch"] = self.watch(record)
-        self.by_steps(shapes, lambda step: self.over_blocks(here, first, last, given, shapes, step))
+        if self.written.has_barriers or self.written.shared:
+            place = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), max(self.written.shared_bytes, 1)))
+            place.align = _FRAME_ALIGNMENT
+            here["own"] = builder.bitcast(place, cgutils.voidptr_t)
+            self.by_steps(shapes, lambda step: self.block_by_block(here, first, last, given, shapes, step, record))
+        else:
+            here["watch"] = self.watch(record)
+            self.by_steps(shapes, lambda step: self.over_blocks(here, first, last, given, shapes, step))
         builder.ret_void()
         table = ir.Constant(ir.ArrayType(WORD, len(entries) + 1), [len(entries), *entries])
         made = ir.GlobalVariable(self.module, table.type, f"oa_parameters_{self.symbol}")
@@ -365,12 +420,107 @@ class _Entry:
         builder.branch(head)
         builder.position_at_end(after)
 
+    def block_by_block(
+        self, here: dict[str, Any], first: Any, last: Any, given: Sequence[Any], shapes: Sequence[Any], step: str,
+        record: Any,
+    ) -> None:  # fmt: skip
+        """Run blocks one after the other, the threads of each in turn from barrier to barrier.
+
+        A thread is a coroutine of LLVM. What it knows between barriers lies in a frame of its own.
+        """
+        builder = self.builder
+        threads = [here[f"threads_{axis}"] for axis in "xyz"]
+        count = builder.mul(builder.mul(*threads[:2]), threads[2])
+        names, values = list(here), list(here.values())
+        numbers = [f"{what}_{axis}" for axis in "xyz" for what in ("block", "thread", "index")]
+        more = [*given, *shapes, *([record] if record is not None else [])]
+        kinds = [cgutils.voidptr_t, *(one.type for one in values), *[I64] * len(numbers), *(one.type for one in more)]
+        thread = ir.Function(self.module, ir.FunctionType(cgutils.voidptr_t, kinds), f"{_THREAD}{step}")
+        thread.linkage = "internal"
+        self.thread(thread, [*names, *numbers], len(given), len(shapes), step)
+        nothing = [ir.Constant(kind, ir.Undefined) for kind in kinds[1:]]
+        asked = builder.ptrtoint(builder.call(thread, [ir.Constant(kinds[0], None), *nothing]), I64)
+        bits = number(-_FRAME_ALIGNMENT)
+        nbytes = builder.and_(builder.add(asked, number(_FRAME_ALIGNMENT - 1)), bits)
+        memory = builder.call(
+            self.function("malloc", cgutils.voidptr_t, I64),
+            [builder.add(builder.mul(nbytes, count), number(_FRAME_ALIGNMENT))],
+        )
+        past = builder.add(builder.ptrtoint(memory, I64), number(_FRAME_ALIGNMENT - 1))
+        frames = builder.inttoptr(builder.and_(past, bits), cgutils.voidptr_t)
+        with _loop(builder, first, last) as now:
+            row = builder.udiv(now, here["blocks_x"])
+            block = [builder.urem(now, here["blocks_x"]), builder.urem(row, here["blocks_y"]),
+                     builder.udiv(row, here["blocks_y"])]  # fmt: skip
+            place = cgutils.alloca_once(builder, cgutils.voidptr_t)
+            builder.store(frames, place)
+            with _loop(builder, number(0), threads[2]) as z, _loop(builder, number(0), threads[1]) as y:
+                with _loop(builder, number(0), threads[0]) as x:
+                    frame = builder.load(place)
+                    along = [
+                        one
+                        for axis, own in enumerate((x, y, z))
+                        for one in (block[axis], own, builder.add(builder.mul(block[axis], threads[axis]), own))
+                    ]
+                    builder.call(thread, [frame, *values, *along, *more])
+                    builder.store(builder.gep(frame, [nbytes]), place)
+            self.until_done(frames, nbytes, count)
+        builder.call(self.function("free", ir.VoidType(), cgutils.voidptr_t), [memory])
+
+    def until_done(self, frames: Any, nbytes: Any, count: Any) -> None:
+        """Run the threads of a block, each to its next barrier, until all are done."""
+        builder = self.builder
+        again, after = builder.append_basic_block("again"), builder.append_basic_block("done")
+        waits = cgutils.alloca_once(builder, I1)
+        builder.branch(again)
+        builder.position_at_end(again)
+        builder.store(ir.Constant(I1, 0), waits)
+        with _loop(builder, number(0), count) as i:
+            frame = builder.gep(frames, [builder.mul(i, nbytes)])
+            done = builder.call(self.function("llvm.coro.done", I1, cgutils.voidptr_t), [frame])
+            with builder.if_then(builder.not_(done)):
+                builder.call(self.function("llvm.coro.resume", ir.VoidType(), cgutils.voidptr_t), [frame])
+                builder.store(ir.Constant(I1, 1), waits)
+        builder.cbranch(builder.load(waits), again, after)
+        builder.position_at_end(after)
+
+    def function(self, name: str, result: Any, *kinds: Any) -> Any:
+        return cgutils.get_or_insert_function(self.module, ir.FunctionType(result, kinds), name)
+
+    def thread(self, thread: Any, names: Sequence[str], given: int, shapes: int, step: str) -> None:
+        """Write the function that begins a thread in a frame. Without a frame it returns the bytes of one."""
+        before = self.builder
+        frame, *arguments = thread.args
+        here = dict(zip(names, arguments, strict=False))
+        rest = arguments[len(names) :]
+        self.builder = builder = ir.IRBuilder(thread.append_basic_block())
+        pointer = cgutils.voidptr_t
+        null = ir.Constant(pointer, None)
+        with builder.if_then(builder.icmp_unsigned("==", frame, null), likely=False):
+            builder.ret(builder.inttoptr(builder.call(self.function("llvm.coro.size.i64", I64), []), pointer))
+        kinds = (WORD, pointer, pointer, pointer)
+        identity = builder.call(
+            self.function("llvm.coro.id", TOKEN, *kinds), [ir.Constant(WORD, _FRAME_ALIGNMENT), null, null, null]
+        )
+        handle = builder.call(self.function("llvm.coro.begin", pointer, TOKEN, pointer), [identity, frame])
+        here["below"] = ir.Constant(I1, 0)
+        here["watch"] = self.watch(rest[-1])
+        self.note_thread(here)
+        status = self.call(here, rest[:given], rest[given : given + shapes], step)
+        with builder.if_then(builder.icmp_unsigned("!=", status, ir.Constant(WORD, rules.WAITS))):
+            suspend = self.function("llvm.coro.suspend", ir.IntType(8), TOKEN, I1)
+            builder.call(suspend, [NO_TOKEN, ir.Constant(I1, 1)])
+        end = self.function("llvm.coro.end", ir.VoidType(), pointer, I1, TOKEN)
+        builder.call(end, [null, ir.Constant(I1, 0), NO_TOKEN])
+        builder.ret(handle)
+        self.builder = before
+
     # -- GPUs ----------------------------------------------------------------------------------------------------------
 
     def on_gpu(self, backend: str) -> None:
         elements = ir.IntType(8).as_pointer(1)
         parameters: list[Any] = []
-        for kind, declared in zip(self.kinds[1:], self.written.declared, strict=True):
+        for kind, declared in zip(self.passed, self.written.declared, strict=True):
             dtype = np.dtype(declared) if not isinstance(kind, ArrayType) else None
             if dtype is None:
                 parameters.append(elements)
@@ -389,7 +539,7 @@ class _Entry:
         self.builder = builder = ir.IRBuilder(function.append_basic_block())
         given: list[Any] = []
         arguments = iter(function.args)
-        for kind, declared in zip(self.kinds[1:], self.written.declared, strict=True):
+        for kind, declared in zip(self.passed, self.written.declared, strict=True):
             argument = next(arguments)
             if isinstance(kind, ArrayType):
                 given.append(builder.addrspacecast(argument, cgutils.voidptr_t))
@@ -403,12 +553,33 @@ class _Entry:
         for axis in "xyz":
             index = builder.mul(here[f"block_{axis}"], here[f"threads_{axis}"], flags=["nuw", "nsw"])
             here[f"index_{axis}"] = builder.add(index, here[f"thread_{axis}"], flags=["nuw", "nsw"])
-        here |= {"on_cpu": ir.Constant(I1, 0), "below": ir.Constant(I1, 0), "shared_bytes": number(0)}
-        here["shared"] = ir.Constant(cgutils.voidptr_t, None)
+        here |= {"on_cpu": ir.Constant(I1, 0), "below": ir.Constant(I1, 0)}
+        self.add_shared(here, backend)
         here["watch"] = self.watch(record)
         self.note_thread(here)
         self.by_steps(shapes, lambda step: self.call(here, given, shapes, step))
         builder.ret_void()
+
+    def add_shared(self, here: dict[str, Any], backend: str) -> None:
+        """Add the memory of the block: what the kernel declares, and what the launch asked for."""
+        builder, written = self.builder, self.written
+        if written.shared_bytes:
+            kind = ir.ArrayType(ir.IntType(8), written.shared_bytes)
+            own = ir.GlobalVariable(self.module, kind, "oa_own_memory", 3)
+            own.initializer, own.linkage, own.align = ir.Constant(kind, ir.Undefined), "internal", 16
+            here["own"] = builder.addrspacecast(own, cgutils.voidptr_t)
+        if any(one.shape is None for one in written.shared.values()):
+            shared = ir.GlobalVariable(self.module, ir.ArrayType(ir.IntType(8), 0), "oa_shared_memory", 3)
+            shared.linkage, shared.align = "external", 16
+            here["shared"] = builder.addrspacecast(shared, cgutils.voidptr_t)
+            if backend == "cuda":
+                size = builder.asm(ir.FunctionType(WORD, []), "mov.u32 $0, %dynamic_smem_size;", "=r", [], False)
+            else:  # the packet has the size of all shared memory
+                packet = self.function("llvm.amdgcn.dispatch.ptr", ir.IntType(8).as_pointer(4))
+                whole = builder.gep(builder.call(packet, []), [number(28)])
+                fixed = builder.call(self.function("llvm.amdgcn.groupstaticsize", WORD), [])
+                size = builder.sub(builder.load(builder.bitcast(whole, WORD.as_pointer(4)), align=4), fixed)
+            here["shared_bytes"] = builder.zext(size, I64)
 
     def on_nvidia(self) -> dict[str, Any]:
         names = {"thread": "tid", "block": "ctaid", "threads": "ntid", "blocks": "nctaid"}
@@ -498,7 +669,9 @@ def _optimized(text: str, machine: Any, exported: Sequence[str], is_amd: bool) -
     for function in module.functions:
         if function.name not in exported and not function.is_declaration:
             function.linkage = "internal"
-            if function.name != "oa_report":
+            if function.name.startswith(_THREAD):
+                function.add_function_attribute("presplitcoroutine")
+            elif function.name != "oa_report":
                 function.add_function_attribute("alwaysinline")
     options = llvm.create_pipeline_tuning_options(3)
     options.loop_vectorization = options.slp_vectorization = not is_amd
@@ -537,6 +710,8 @@ def compile_kernel(written: Written, target: Target, checked: bool, symbol: str)
     module.link_in(llvm.parse_assembly(str(entry.module)))
     if checked:
         module.link_in(llvm.parse_assembly(_REPORT))
+    if written.has_barriers:
+        module.link_in(llvm.parse_assembly(_BARRIERS[target.backend if is_gpu else ""]))
     machine = _machine(target, written.name)
     text = _for_target(str(module), target, machine)
     made = _optimized(text, machine, exported, target.backend == "hip")

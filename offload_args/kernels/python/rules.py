@@ -27,7 +27,7 @@ I64: Final = ir.IntType(64)
 I1: Final = ir.IntType(1)
 HERE: Final = (
     *(f"{what}_{axis}" for what in ("index", "thread", "block", "threads", "blocks") for axis in "xyz"),
-    "below", "on_cpu", "watch", "shared", "shared_bytes",
+    "below", "on_cpu", "watch",
 )  # fmt: skip
 ARRAY: Final = ("data", "rows", "columns", "down", "across", "watch")
 
@@ -91,6 +91,23 @@ RUN: Final = RunType()
 RUN_ITERATOR: Final = RunIterator()
 
 
+class TokenType(ir.Type):
+    """LLVM's type of values that name a place in the code."""
+
+    def _to_string(self) -> str:
+        return "token"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenType)
+
+    def __hash__(self) -> int:
+        return hash(TokenType)
+
+
+TOKEN: Final = TokenType()
+NO_TOKEN: Final = ir.FormattedConstant(TOKEN, "none")
+
+
 def is_small_float(dtype: np.dtype[Any]) -> bool:
     """Tell whether elements are computed with as float32, and rounded when they are stored."""
     return dtype.name in ("float16", "bfloat16")
@@ -108,7 +125,7 @@ def stored_type(dtype: np.dtype[Any]) -> Any:
 @register_default(HereType)
 class HereModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        named = {"below": types.boolean, "on_cpu": types.boolean, "watch": types.voidptr, "shared": types.voidptr}
+        named = {"below": types.boolean, "on_cpu": types.boolean, "watch": types.voidptr}
         super().__init__(manager, kind, [(name, named.get(name, types.int64)) for name in HERE])
 
 
@@ -295,7 +312,7 @@ def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     kind = sig.args[0]
     array = array_of(context, builder, kind, args[0])
-    store(context, builder, kind, args[2], place_of(context, builder, kind, array, args[1], False))
+    store(context, builder, kind, args[2], place_of(context, builder, kind, array, args[1], kind.partition is None))
     return context.get_dummy_value()
 
 
@@ -392,6 +409,25 @@ def oa__assert(typing: Any, here: Any, test: Any, line: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(here, test, line), make
+
+
+WAITS: Final = 77  #: what the function returns, on the CPU, where its thread has come to a barrier
+
+
+@intrinsic(prefer_literal=True)
+def oa__barrier(typing: Any, here: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        is_gpu = sig.args[0].is_gpu
+        kind = ir.FunctionType(ir.VoidType() if is_gpu else ir.IntType(8), [])
+        wait = cgutils.get_or_insert_function(builder.module, kind, "oa_barrier")
+        wait.attributes.add("convergent")
+        came = builder.call(wait, [])
+        if not is_gpu:
+            with builder.if_then(builder.icmp_unsigned("!=", came, ir.Constant(came.type, 0)), likely=False):
+                builder.ret(ir.Constant(ir.IntType(32), WAITS))
+        return context.get_dummy_value()
+
+    return types.none(here), make
 
 
 # -- partitions: as kernel_partitions.h has them -----------------------------------------------------------------------
@@ -494,6 +530,21 @@ def box_of(builder: Any, here: Any, y: Any, partition: Any) -> tuple[Any, Any, A
     height = smaller(builder, number(partition.height), builder.sub(rows, row))
     width = smaller(builder, number(partition.width), builder.sub(columns, column))
     return row, column, builder.select(mine, height, number(0)), builder.select(mine, width, number(0))
+
+
+@intrinsic(prefer_literal=True)
+def oa__box(typing: Any, here: Any, array: Any) -> Any:
+    """Return the first row and column of the block's part of a matrix, and how many rows and columns it has."""
+    four = types.UniTuple(types.int64, 4)
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        one, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
+        row, column, height, width = box_of(builder, one, y, sig.args[1].partition)
+        _, _, turned = lines_of(builder, y)
+        pairs = ((row, column), (column, row), (height, width), (width, height))
+        return context.make_tuple(builder, four, [builder.select(turned, b, a) for a, b in pairs])
+
+    return four(here, array), make
 
 
 @intrinsic(prefer_literal=True)

@@ -23,16 +23,24 @@ import numpy as np
 
 from ...arguments import In, InOut, Out, Parameter
 from ...display import shown
+from ...dtypes import code_of
 from ...errors import KernelError, SignatureError
 from ..partitions import Partition
+from ..shared_memory import SharedOf
 from . import functions, words
+from .barriers import check_barriers
 from .calls import CALLS
+from .trees import matched
 
-__all__ = ["Array", "Function", "Written", "read_function", "read_kernel"]
+__all__ = ["FIRST_SHARED", "Array", "Function", "SharedArray", "Written", "read_function", "read_kernel"]
 
 _MISSING: Final = object()
+_MOST_SHARED: Final = 48 * 1024  # bytes that a kernel may declare on any GPU
+_SHARED_ALIGNMENT: Final = 16
+FIRST_SHARED: Final = -16  #: in place of the number of an argument, for the first shared array; then -17
 _BUILTINS: Final = frozenset({range, len, min, max, abs, int, float, bool, complex})
 _BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
+_BY_BLOCKS: Final = frozenset({"RowBlocks", "Tiles"})
 _ATOMICS: Final = {words.atomic_add: "oa__add", words.atomic_min: "oa__min", words.atomic_max: "oa__max"}
 _EXPRESSIONS: Final = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.operator, ast.unaryop, ast.boolop,
@@ -108,10 +116,20 @@ class Array:
     partition: Partition | None
     rank: int = 0  #: by how many numbers the kernel subscripts it; 0: it does not
     like: int = -1  #: the parameter whose elements' places this one's elements have; -1: none
+    ordered: bool = False  #: and whose order it has, too: indices of several loops over mine() meet in one array
+    owners: set[str] = field(default_factory=set)  #: arrays whose mine() gave its indices
 
     @property
     def by_elements(self) -> bool:
         return type(self.partition).__name__ in _BY_ELEMENTS
+
+
+@dataclass
+class SharedArray(Array):
+    """An array of a block."""
+
+    shape: tuple[int, ...] | None = None  #: None: the launch says how many elements
+    offset: int = 0  #: in bytes, in the memory that the kernel declares
 
 
 @dataclass
@@ -125,6 +143,9 @@ class Written:
     parameters: tuple[str, ...]
     declared: tuple[Any, ...] = ()  #: of a kernel: the type of each parameter
     arrays: dict[str, Array] = field(default_factory=dict)  #: of a kernel
+    shared: dict[str, SharedArray] = field(default_factory=dict)  #: of a kernel's blocks
+    shared_bytes: int = 0  #: that the kernel itself declares
+    has_barriers: bool = False
     constants: dict[str, Any] = field(default_factory=dict)  #: values that the tree names
     functions: dict[str, Function] = field(default_factory=dict)  #: functions that the tree names
     ranks: dict[str, int] = field(default_factory=dict)  #: of a function's parameters, where it subscripts them
@@ -133,7 +154,8 @@ class Written:
         """Return a text that differs where the code would: the tree, its constants and the functions that it calls."""
         values = [f"{name}={type(value).__name__}:{value!r}" for name, value in sorted(self.constants.items())]
         called = [f"{name}={one.written.identity()}" for name, one in sorted(self.functions.items())]
-        return "\n".join([ast.dump(self.tree), *values, *called])
+        shared = [f"{one.name}: {one.dtype} {one.shape} {one.offset}" for one in self.shared.values()]
+        return "\n".join([ast.dump(self.tree), *values, *called, *shared])
 
 
 def _tree_of(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
@@ -177,10 +199,14 @@ class _Reader:
         self.loops: list[str] = []  # "mine" or "plain"
         self.owned: dict[tuple[str, ...], Array] = {}  # by the variables of loops over mine()
         self.fresh = 0
+        self.aliases: dict[str, set[str]] = {}  # of a function: the parameters that a variable may be
 
     @property
     def arrays(self) -> dict[str, Array]:
         return self.written.arrays
+
+    def array_named(self, name: str) -> Array | None:
+        return self.arrays.get(name) or self.written.shared.get(name)
 
     def refuse(self, node: ast.AST, what: str, remedy: str) -> NoReturn:
         line = getattr(node, "lineno", self.written.line)
@@ -227,18 +253,38 @@ class _Reader:
 
     def note_rank(self, node: ast.AST, name: str, rank: int) -> None:
         """Note by how many numbers an array, or a parameter of a function, is subscripted."""
-        array = self.arrays.get(name)
-        known = array.rank if array is not None else self.written.ranks.get(name, 0)
-        if known and rank and known != rank:
-            self.refuse(
-                node,
-                f"{name} is subscripted by one number and by two",
-                f"a matrix needs {name}[i, j] everywhere; {name}[i] counts its elements in the order of memory",
-            )
-        if array is not None:
-            array.rank = max(array.rank, rank)
-        elif name in self.written.parameters:
-            self.written.ranks[name] = max(known, rank)
+        array = self.array_named(name)
+        for parameter in self.parameters_of(name) if array is None else (name,):
+            known = array.rank if array is not None else self.written.ranks.get(parameter, 0)
+            if known and rank and known != rank:
+                self.refuse(
+                    node,
+                    f"{name} is subscripted by one number and by two",
+                    f"a matrix needs {name}[i, j] everywhere; {name}[i] counts its elements in the order of memory",
+                )
+            if array is not None:
+                array.rank = max(known, rank)
+            else:
+                self.written.ranks[parameter] = max(known, rank)
+
+    def parameters_of(self, name: str) -> set[str]:
+        """Return the parameters that a name may stand for: itself, or those that are assigned to it."""
+        return ({name} & set(self.written.parameters)) | self.aliases.get(name, set())
+
+    def find_aliases(self) -> None:
+        """Find the variables of a function that a parameter is assigned to: it may be an array."""
+        pairs = [
+            (target.id, value)
+            for node in ast.walk(self.original)
+            if isinstance(node, ast.Assign)
+            for given in node.targets
+            for target, value in matched(given, node.value)
+            if isinstance(target, ast.Name)
+        ]
+        for _ in pairs:  # one more name of a chain each time
+            for target, value in pairs:
+                for name in _names_in(value):
+                    self.aliases.setdefault(target, set()).update(self.parameters_of(name))
 
     # -- expressions ---------------------------------------------------------------------------------------------------
 
@@ -272,7 +318,7 @@ class _Reader:
         self.refuse(node, f"{ast.unparse(node):.60}", _REMEDIES.get(type(node), "kernels do not have it"))
 
     def name(self, node: ast.Name | ast.Attribute) -> ast.expr:
-        if isinstance(node, ast.Name) and node.id in self.arrays:
+        if isinstance(node, ast.Name) and self.array_named(node.id) is not None:
             self.refuse(
                 node, f"{node.id} without a subscript", f"use its elements, {node.id}.size or {node.id}.shape; only a "
                 "function of kernels takes an array, one that is In"
@@ -294,16 +340,16 @@ class _Reader:
 
     def attribute(self, node: ast.Attribute) -> ast.expr:
         base = node.value
-        if isinstance(base, ast.Name) and (base.id in self.arrays or base.id in self.written.parameters):
+        if isinstance(base, ast.Name) and (self.array_named(base.id) is not None or self.parameters_of(base.id)):
             if node.attr == "size":
                 return self.call(node, "oa__size", base)
             if node.attr == "shape":
                 self.note_rank(node, base.id, 2)
                 items: list[ast.expr] = [self.extent(node, base, 0), self.extent(node, base, 1)]
                 return ast.copy_location(ast.Tuple(items, ast.Load()), node)
-            if base.id in self.arrays:
-                remedy = "an array has size, shape and, if it is written, mine()"
-                if node.attr == "mine":
+            if self.array_named(base.id) is not None:
+                remedy = "an array has size, shape and, if it is written, mine() and box()"
+                if node.attr == "mine" and base.id in self.arrays:
                     remedy = f"write it as a loop: for i in {base.id}.mine()"
                 self.refuse(node, f"{base.id}.{node.attr}", remedy)
         node.value = self.expression(base)
@@ -315,7 +361,9 @@ class _Reader:
     def subscript(self, node: ast.Subscript) -> ast.expr:
         base, index = node.value, node.slice
         array_of_shape = base.value if isinstance(base, ast.Attribute) and base.attr == "shape" else None
-        if isinstance(array_of_shape, ast.Name) and array_of_shape.id in self.written.parameters:
+        if isinstance(array_of_shape, ast.Name) and (
+            self.parameters_of(array_of_shape.id) or array_of_shape.id in self.written.shared
+        ):
             axis = ast.unparse(index)
             if axis not in ("0", "1"):
                 self.refuse(node, ast.unparse(node), "an array has shape[0], and a matrix shape[1], too")
@@ -325,16 +373,16 @@ class _Reader:
             self.refuse(node, ast.unparse(node), "there are no slices in kernels: write the loop over the elements")
         if not isinstance(base, ast.Name):
             return ast.copy_location(ast.Subscript(self.expression(base), self.expression(index), node.ctx), node)
-        array = self.arrays.get(base.id)
+        array = self.array_named(base.id)
         if array is None:
-            if base.id in self.written.parameters:
+            if self.parameters_of(base.id):
                 self.note_rank(node, base.id, len(index.elts) if isinstance(index, ast.Tuple) else 1)
             value = base if base.id in self.locals else self.name(base)
             return ast.copy_location(ast.Subscript(value, self.expression(index), node.ctx), node)
         if array.direction is Out:
             self.refuse(node, f"{ast.unparse(node)} is read", f"{array.name} is Out: keep the value in a variable, or "
                         "declare InOut")  # fmt: skip
-        if array.direction is InOut:
+        if array.direction is InOut and not isinstance(array, SharedArray):
             self.check_owned(node, array, "read")
         else:
             self.note_rank(node, array.name, self.rank_of(index))
@@ -366,6 +414,7 @@ class _Reader:
             if verb == "read":
                 remedy += "; to read others, pass the array as In, too, and write to another one"
             self.refuse(node, f"{what}, and this thread need not own that element", remedy)
+        array.owners.add(owner.name)
         if owner is not array:
             if owner.partition != array.partition:
                 self.refuse(
@@ -373,14 +422,17 @@ class _Reader:
                     f"{array.name} is divided by {array.partition}, {owner.name} by {owner.partition}: "
                     f"loop over {array.name}.mine(), or declare the same partition",
                 )  # fmt: skip
-            by_number = {one.number: one for one in self.arrays.values()}
-            roots = [array, owner]
-            for i in (0, 1):
-                while roots[i].like >= 0:
-                    roots[i] = by_number[roots[i].like]
-            if roots[0] is not roots[1]:
-                roots[0].like = roots[1].number
+            root, other = self.root_of(array), self.root_of(owner)
+            if root is not other:
+                root.like = other.number
         array.rank = 1 if array.by_elements else 2
+
+    def root_of(self, array: Array) -> Array:
+        """Return the array whose shape an array has to have: itself, or one that has to have no other's."""
+        by_number = {one.number: one for one in self.arrays.values()}
+        while array.like >= 0:
+            array = by_number[array.like]
+        return array
 
     def function_name(self, function: Function | str) -> str:
         """Return the name that the tree has for a function."""
@@ -397,12 +449,14 @@ class _Reader:
         if node.keywords or any(isinstance(one, ast.Starred) for one in node.args):
             self.refuse(node, ast.unparse(node), "pass the arguments one by one, without names and *")
         function = self.value_of(node.func)
+        if function is _MISSING and isinstance(node.func, ast.Attribute) and node.func.attr == "box":
+            return self.box(node, node.func.value)
         if function is _MISSING:
             if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
                 self.attribute(node.func)  # may refuse with a better remedy
             self.refuse(node, ast.unparse(node), "a kernel calls functions of math and NumPy, and those that "
                         "@kernel.function begins")  # fmt: skip
-        if function is len and len(node.args) == 1 and getattr(node.args[0], "id", "") in self.arrays:
+        if function is len and len(node.args) == 1 and self.array_named(getattr(node.args[0], "id", "")) is not None:
             return self.call(node, "oa__size", node.args[0])
         try:
             known = function in _ATOMICS
@@ -410,6 +464,11 @@ class _Reader:
             known = False
         if known:
             return self.atomic(node, function)
+        if function is words.barrier:
+            self.refuse(node, ast.unparse(node), "barrier() is a statement of its own, and has no value")
+        if function is words.shared:
+            self.refuse(node, ast.unparse(node), "write name = shared(shape, dtype) in the kernel, outside of "
+                        "conditions and loops")  # fmt: skip
         if isinstance(function, Function):
             return self.of_kernels(node, function)
         arguments = [self.expression(one) for one in node.args]
@@ -453,17 +512,26 @@ class _Reader:
             self.refuse(node, ast.unparse(node), f"{written.name} takes {len(written.parameters)} arguments")
         arguments: list[ast.expr] = []
         for parameter, one in zip(written.parameters, node.args, strict=True):
-            if isinstance(one, ast.Name) and one.id in self.arrays:
-                if self.arrays[one.id].direction is not In:
+            array = self.array_named(one.id) if isinstance(one, ast.Name) else None
+            if isinstance(one, ast.Name) and array is not None:
+                if array.direction is not In and not isinstance(array, SharedArray):
                     self.refuse(node, f"{one.id} is passed to {written.name}", "only arrays that are In are passed to "
                                 "functions: pass the element")  # fmt: skip
                 self.note_rank(node, one.id, written.ranks.get(parameter, 0))
                 arguments.append(one)
             else:
-                if isinstance(one, ast.Name) and one.id in self.written.parameters:
+                if isinstance(one, ast.Name) and self.parameters_of(one.id):
                     self.note_rank(node, one.id, written.ranks.get(parameter, 0))
                 arguments.append(self.expression(one))
         return self.call(node, self.function_name(function), *arguments)
+
+    def box(self, node: ast.Call, base: ast.expr) -> ast.expr:
+        array = self.arrays.get(getattr(base, "id", ""))
+        if array is None or type(array.partition).__name__ not in _BY_BLOCKS or node.args:
+            self.refuse(node, ast.unparse(node), "box() is of arrays that RowBlocks or Tiles divide: the block's row, "
+                        "column, rows and columns")  # fmt: skip
+        array.rank = 2
+        return self.call(node, "oa__box", self.here(node), base)
 
     def word(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> ast.expr:
         if name == "here_thread":
@@ -477,10 +545,10 @@ class _Reader:
 
     def atomic(self, node: ast.Call, function: Any) -> ast.expr:
         what = ast.unparse(node)
-        if len(node.args) != 3 or not isinstance(node.args[0], ast.Name) or node.args[0].id not in self.arrays:
+        base = node.args[0] if len(node.args) == 3 else None
+        array = self.array_named(base.id) if isinstance(base, ast.Name) else None
+        if not isinstance(base, ast.Name) or array is None:
             self.refuse(node, what, f"write {function.__name__}(array, i, value), with an array among the parameters")
-        base = node.args[0]
-        array = self.arrays[base.id]
         if array.direction is not InOut or array.partition is not None:
             self.refuse(node, what, f"{array.name} has to be InOut[{array.dtype}], with no partition: any thread "
                         "changes its elements")  # fmt: skip
@@ -501,6 +569,9 @@ class _Reader:
             case ast.Pass():
                 return
             case ast.Expr(value=ast.Constant()):
+                return
+            case ast.Expr(value=ast.Call() as called) if self.value_of(called.func) is words.barrier:
+                yield self.barrier(node, called)
                 return
             case ast.Expr():
                 if not isinstance(node.value, ast.Call):
@@ -562,14 +633,19 @@ class _Reader:
             for one in node.elts:
                 self.target(one)
         elif isinstance(node, ast.Subscript):
-            if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
+            array = self.array_named(node.value.id) if isinstance(node.value, ast.Name) else None
+            if array is None:
                 remedy = "a function of kernels returns values, and only a kernel stores"
                 if self.written.declared:
                     remedy = "only elements of arrays that are Out or InOut are assigned: make a new tuple"
                 self.refuse(node, f"{ast.unparse(node)} is assigned", remedy)
-            self.check_owned(node, self.arrays[node.value.id], "assigned")
+            if isinstance(array, SharedArray):
+                self.note_rank(node, array.name, self.rank_of(node.slice))
+                node.slice = self.expression(node.slice)
+            else:
+                self.check_owned(node, array, "assigned")
         elif isinstance(node, ast.Name):
-            if node.id in self.arrays:
+            if self.array_named(node.id) is not None:
                 self.refuse(node, f"{node.id} is assigned", "it is an array: assign its elements, or use another name")
             if any(node.id in key for key in self.owned):
                 self.refuse(node, f"{node.id} is assigned in its loop over mine()", "it says which element is this "
@@ -584,8 +660,8 @@ class _Reader:
         array = self.arrays.get(getattr(target.value, "id", "")) if isinstance(target, ast.Subscript) else None
         if array is not None and array.direction is Out:
             self.refuse(node, f"{ast.unparse(target)} is read", f"{array.name} is Out: declare InOut")
-        self.target(target)
         value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # the same, to be read
+        self.target(target)
         for one in ast.walk(value):
             ast.copy_location(one, target)
         combined = ast.copy_location(ast.BinOp(value, node.op, node.value), node)
@@ -651,10 +727,85 @@ class _Reader:
             ast.copy_location(one, node)
         return ast.fix_missing_locations(outer)
 
+    def barrier(self, node: ast.stmt, called: ast.Call) -> ast.stmt:
+        if called.args or called.keywords:
+            self.refuse(node, ast.unparse(called), "barrier() takes no arguments")
+        if not self.written.declared:
+            self.refuse(node, "barrier()", "only a kernel has barriers: write it there, before or after the call")
+        self.written.has_barriers = True
+        made = ast.Expr(self.call(node, "oa__barrier", self.here(called)))
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
+    # -- memory of blocks ----------------------------------------------------------------------------------------------
+
+    def evaluated(self, node: ast.expr) -> Any:
+        """Return the value of an expression that is the same for each launch."""
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name) and one.id in self.locals:
+                self.refuse(node, ast.unparse(node), "the memory of a block has one size, known when the kernel is "
+                            "made: use numbers, or a parameter of type Shared[dtype]")  # fmt: skip
+        try:
+            return eval(compile(ast.Expression(node), self.written.file, "eval"), self.function.__globals__, self.cells)
+        except Exception as error:
+            self.refuse(node, ast.unparse(node), f"it can't be evaluated: {error}")
+
+    def declare_shared(self, node: ast.Assign, name: ast.expr, called: ast.Call) -> None:
+        what = ast.unparse(node)
+        given = [*called.args, *(one.value for one in called.keywords if one.arg in ("shape", "dtype"))]
+        if len(given) != 2 or len(called.args) + len(called.keywords) != 2 or not isinstance(name, ast.Name):
+            self.refuse(node, what, "write name = shared(shape, dtype)")
+        if not self.written.declared:
+            self.refuse(node, what, "only a kernel declares shared memory: pass the array as an argument")
+        if [one.arg for one in called.keywords] == ["dtype", "shape"]:
+            given.reverse()
+        shape = self.evaluated(given[0])
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        if not all(isinstance(one, (int, np.integer)) and one > 0 for one in sizes) or len(sizes) not in (1, 2):
+            self.refuse(node, what, f"the shape has one or two numbers, 1 or more; got {shown(shape)}")
+        if sum(getattr(one, "id", "") == name.id and isinstance(getattr(one, "ctx", None), ast.Store)
+               for one in ast.walk(self.original)) > 1:  # fmt: skip
+            self.refuse(node, f"{name.id} is assigned twice", "a shared array is one all through the kernel")
+        dtype = self.evaluated(given[1])
+        try:
+            dtype = np.dtype(dtype)
+        except TypeError:
+            self.refuse(node, what, f"needs the dtype of its elements, got {shown(dtype)}")
+        self.check_dtype(node, what, dtype)
+        offset = -(-self.written.shared_bytes // _SHARED_ALIGNMENT) * _SHARED_ALIGNMENT
+        self.written.shared_bytes = offset + math.prod(map(int, sizes)) * dtype.itemsize
+        if self.written.shared_bytes > _MOST_SHARED:
+            self.refuse(node, what, f"the shared arrays of a kernel have {self.written.shared_bytes} bytes, and may "
+                        f"have {_MOST_SHARED}: for more, declare a parameter of type Shared[dtype]")  # fmt: skip
+        self.add_shared(name.id, dtype, tuple(map(int, sizes)), offset)
+
+    def check_dtype(self, node: ast.AST, what: str, dtype: np.dtype[Any]) -> None:
+        if dtype.names is not None or code_of(dtype) < 0:
+            self.refuse(node, what, f"there are no elements of {dtype} in kernels")
+
+    def add_shared(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...] | None, offset: int = 0) -> None:
+        number = FIRST_SHARED - len(self.written.shared)
+        rank = 1 if shape is None else len(shape)
+        self.written.shared[name] = SharedArray(name, number, InOut, dtype, None, rank, shape=shape, offset=offset)
+
+    def without_shared(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Return statements without the declarations of shared arrays, which become parameters."""
+        rest: list[ast.stmt] = []
+        for node in body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                called = node.value
+                if len(node.targets) == 1 and self.value_of(called.func) is words.shared:
+                    self.declare_shared(node, node.targets[0], called)
+                    continue
+            rest.append(node)
+        return rest or [ast.Pass(lineno=body[0].lineno, col_offset=0)]
+
     def finish(self, *first: str) -> Written:
         tree = self.original
-        given = [ast.arg(name) for name in (*first, *self.written.parameters)]
-        body = self.block(tree.body)
+        statements = self.without_shared(tree.body)
+        given = [ast.arg(name) for name in (*first, *self.written.parameters, *self.written.shared)]
+        body = self.block(statements)
+        changing = {one.name for one in self.arrays.values() if one.direction is not In} | set(self.written.shared)
+        check_barriers(body, frozenset(changing), self.refuse)
         made = ast.FunctionDef(tree.name, ast.arguments([], given, None, [], [], None, []), body, [], None, None)
         setattr(made, "type_params", [])  # noqa: B010  Python 3.12 has to have it, and 3.11 does not know it
         self.written.tree = ast.fix_missing_locations(ast.copy_location(made, tree))
@@ -667,6 +818,15 @@ def _is_filled(cell: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _names_in(value: ast.expr) -> Iterator[str]:
+    """Give the variables whose value an expression may be as it is."""
+    if isinstance(value, ast.Name):
+        yield value.id
+    elif isinstance(value, ast.IfExp):
+        yield from _names_in(value.body)
+        yield from _names_in(value.orelse)
 
 
 def _is_tuple_of_numbers(value: object) -> bool:
@@ -682,7 +842,9 @@ def _is_small_power(node: ast.expr) -> bool:
 def read_function(function: Callable[..., Any]) -> Written:
     """Return a function of kernels as it is rewritten. Raises KernelError."""
     _tree_of(function)
-    return _Reader(function).finish()  # type: ignore[arg-type]
+    reader = _Reader(function)  # type: ignore[arg-type]
+    reader.find_aliases()
+    return reader.finish()
 
 
 def _declared(reader: _Reader, names: dict[str, Any]) -> tuple[Any, ...]:
@@ -697,6 +859,21 @@ def _declared(reader: _Reader, names: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(annotations[name] for name in written.parameters)
 
 
+def _take_shared(reader: _Reader) -> None:
+    """Take the parameters of type Shared[dtype] out of those that a launch passes."""
+    written = reader.written
+    pairs = list(zip(written.parameters, written.declared, strict=True))
+    for name, declared in pairs:
+        if isinstance(declared, SharedOf):
+            if written.shared:
+                reader.refuse(reader.original, f"the parameter {name}", "a launch has one size of shared memory: "
+                              "declare one parameter of type Shared[dtype]")  # fmt: skip
+            reader.check_dtype(reader.original, f"the parameter {name}", declared.dtype)
+            reader.add_shared(name, declared.dtype, None)
+    rest = [pair for pair in pairs if pair[0] not in written.shared]
+    written.parameters, written.declared = tuple(name for name, _ in rest), tuple(declared for _, declared in rest)
+
+
 def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
     """Return a kernel as it is rewritten. names: those around it, for annotations that are texts.
 
@@ -706,6 +883,7 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
     reader = _Reader(function)  # type: ignore[arg-type]
     written = reader.written
     written.declared = _declared(reader, names)
+    _take_shared(reader)
     for i, (name, declared) in enumerate(zip(written.parameters, written.declared, strict=True)):
         if isinstance(declared, type) and declared in (In, Out, InOut):
             reader.refuse(reader.original, f"the parameter {name}", f"name the dtype of its elements: "
@@ -713,6 +891,9 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
         if isinstance(declared, Parameter):
             written.arrays[name] = Array(name, i, declared.direction, declared.dtype, declared.partition)
     reader.finish("oa__here")
+    mixed = {id(reader.root_of(one)) for one in written.arrays.values() if len(one.owners) > 1}
+    for array in written.arrays.values():
+        array.ordered = id(reader.root_of(array)) in mixed
     for array in written.arrays.values():
         if array.direction is not In and array.rank == 0:
             remedy = f"for i in {array.name}.mine(): ..., or declare In"

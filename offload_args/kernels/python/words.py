@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...errors import ArgumentTypeError
 
-__all__ = ["WORDS", "Here", "atomic_add", "atomic_max", "atomic_min", "here"]
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+__all__ = ["WORDS", "Here", "atomic_add", "atomic_max", "atomic_min", "barrier", "here", "shared"]
 
 
 def _refuse(name: str) -> NoReturn:
@@ -112,6 +115,59 @@ def atomic_max(array: Any, i: Any, value: Any) -> Any:
     See also: kernels.atomic_add, kernels.atomic_min, kernel; docs/guide/kernels.md.
     """
     _refuse("atomic_max")
+
+
+def barrier() -> None:
+    """Wait for all threads of the block, in a kernel; what they stored to shared memory is there for each of them.
+
+    All threads of a block have to come to it: one in a condition or a loop that differs between threads is refused.
+
+        @kernel
+        def reverse(x: In[np.int32], y: Out[np.int32].by(kernels.Tiles(1, 4))):
+            part = kernels.shared(4, np.int32)
+            first = 4 * kernels.here.block_index()
+            for i in range(kernels.here.thread(), 4, kernels.here.threads()):
+                part[3 - i] = x[0, first + i]
+            kernels.barrier()
+            for i, j in y.mine():
+                y[i, j] = part[j - first]
+
+        x, y = np.arange(8, dtype=np.int32).reshape(1, 8), np.zeros((1, 8), np.int32)
+        offload(reverse, x, y, block=4)
+        print(y)  # [[3 2 1 0 7 6 5 4]]
+
+    See also: kernels.shared, kernel; docs/guide/kernels.md.
+    """
+    _refuse("barrier")
+
+
+def shared(shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
+    """Declare an array that the threads of a block share, in a kernel: `part = shared(256, np.float32)`.
+
+    Each block has its own, whose values are not set at first. Any thread reads and stores any element; barrier()
+    orders that. A parameter `part: Shared[np.float32]` has its size from the launch, as shared_bytes=Shared(...) says.
+
+    shape: one or two numbers, which are fixed where the kernel is made.
+    dtype: of its elements.
+
+        @kernel
+        def sums(x: In[np.int32], y: Out[np.int32].by(kernels.PerBlock())):
+            part = kernels.shared(1, np.int32)
+            if kernels.here.thread() == 0:
+                part[0] = 0
+            kernels.barrier()
+            kernels.atomic_add(part, 0, x[kernels.here.index()])
+            kernels.barrier()
+            for i in y.mine():
+                y[i] = part[0]
+
+        x, y = np.arange(8, dtype=np.int32), np.zeros(2, np.int32)
+        offload(sums, x, y, block=4)
+        print(y)  # [ 6 22]
+
+    See also: kernels.barrier, Shared, kernel; docs/guide/kernels.md.
+    """
+    _refuse("shared")
 
 
 #: The words that are functions of `here`, and the name of each in numba's rules (rules.py).

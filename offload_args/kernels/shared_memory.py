@@ -13,7 +13,7 @@ from .values import whole
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = ["Shared"]
+__all__ = ["Shared", "SharedOf"]
 
 _MOST: Final = 2**32 - 1  # bytes
 
@@ -58,14 +58,16 @@ class Shared:
             raise ArgumentError(f"Shared: size needs 0 to {most} elements of {self.dtype}, got {shown(size)}")
         self.nbytes = self.size * self.dtype.itemsize
 
-    def __class_getitem__(cls, dtype: DTypeLike) -> _SharedOf:
-        return _SharedOf(np.dtype(dtype))
+    def __class_getitem__(cls, dtype: DTypeLike) -> SharedOf:
+        return SharedOf(np.dtype(dtype))
 
     def __repr__(self) -> str:
         return f"Shared[{self.dtype}]({self.size})"
 
 
-class _SharedOf(NamedTuple):
+class SharedOf(NamedTuple):
+    """Shared memory by its elements: a type of parameters of kernels in Python, and a maker of Shared."""
+
     dtype: np.dtype[Any]
 
     def __call__(self, size: int) -> Shared:

@@ -1,0 +1,115 @@
+"""Barriers that all threads of a block reach, or none: a barrier that some threads may miss is refused.
+
+The check reads the rewritten tree. A value is of the thread if it comes from the thread's numbers, from an array that
+the kernel writes, or from a variable that is assigned where only some threads come. It follows no order of statements:
+a variable that is of the thread anywhere is so everywhere.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Final, NoReturn, Protocol
+
+from .trees import matched
+
+__all__ = ["check_barriers"]
+
+_OF_THREAD: Final = frozenset({
+    "oa__here_index", "oa__here_thread_index", "oa__here_thread", "oa__run", "oa__rows", "oa__columns", "oa__add",
+    "oa__min", "oa__max",
+})  # fmt: skip
+_OF_BLOCK: Final = frozenset({"oa__size", "oa__extent", "oa__box"})
+
+
+class Refuse(Protocol):
+    """Raise KernelError with a line."""
+
+    def __call__(self, node: ast.AST, what: str, remedy: str) -> NoReturn: ...
+
+
+def is_barrier(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "oa__barrier"
+
+
+class _Reader:
+    def __init__(self, written: frozenset[str], refuse: Refuse) -> None:
+        self.written, self.refuse = written, refuse
+        self.of_thread: set[str] = set()  # variables
+        self.refuses = False  # the variables are known
+
+    def differs(self, node: ast.AST) -> bool:
+        """Tell whether the value of an expression may differ between the threads of a block."""
+        if isinstance(node, ast.Name):
+            return node.id in self.of_thread or node.id in self.written
+        called = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+        if called in _OF_THREAD or called in _OF_BLOCK:
+            return called in _OF_THREAD
+        return any(map(self.differs, ast.iter_child_nodes(node)))
+
+    def assign(self, target: ast.expr, of_thread: bool) -> None:
+        if of_thread:
+            self.of_thread |= {one.id for one in ast.walk(target)
+                               if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}  # fmt: skip
+
+    def block(self, body: Sequence[ast.stmt], cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
+        """Read statements. cause: by which only some threads come here; None: all do.
+
+        Return the ways in which only some threads leave, each with its cause.
+        """
+        leaving: dict[type[ast.stmt], ast.stmt] = {}
+        for one in body:
+            left = self.statement(one, cause)
+            leaving = {**left, **leaving}
+            cause = cause or next(iter(left.values()), None)
+        return leaving
+
+    def statement(self, node: ast.stmt, cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
+        match node:
+            case ast.Expr(value=ast.Call()) if is_barrier(node.value):
+                if cause is not None and self.refuses:
+                    self.refuse(
+                        node, f"barrier() that the threads of a block need not all reach, by line {cause.lineno}",
+                        "a barrier waits for every thread of the block: move it out of conditions and loops that "
+                        "differ between threads",
+                    )  # fmt: skip
+            case ast.Assign():
+                for given in node.targets:
+                    for target, value in matched(given, node.value):
+                        self.assign(target, cause is not None or self.differs(value))
+            case ast.If():
+                inner = cause or (node if self.differs(node.test) else None)
+                return {**self.block(node.orelse, inner), **self.block(node.body, inner)}
+            case ast.While() | ast.For():
+                return self.loop(node, cause)
+            case ast.Return() | ast.Break() | ast.Continue():
+                return {type(node): cause} if cause is not None else {}
+        return {}
+
+    def loop(self, node: ast.While | ast.For, cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
+        inner = cause or (node if self.differs(node.iter if isinstance(node, ast.For) else node.test) else None)
+        if isinstance(node, ast.For):
+            self.assign(node.target, inner is not None)
+        was, self.refuses = self.refuses, False
+        left = self.block(node.body, inner)  # who leaves the loop misses the barriers before, too, in later rounds
+        self.refuses = was
+        for kind in (ast.Return, ast.Break):
+            inner = inner or left.get(kind)
+        left = self.block(node.body, inner)
+        return {ast.Return: left[ast.Return]} if ast.Return in left else {}
+
+
+def check_barriers(body: Sequence[ast.stmt], written: frozenset[str], refuse: Refuse) -> None:
+    """Refuse a barrier that some threads of a block may miss.
+
+    body: of a rewritten kernel. written: the names of arrays whose elements change. refuse: raises the error.
+    """
+    if not any(is_barrier(one) for statement in body for one in ast.walk(statement)):
+        return
+    reader = _Reader(written, refuse)
+    known = -1
+    while known != len(reader.of_thread):
+        known = len(reader.of_thread)
+        reader.block(body, None)
+    reader.refuses = True
+    reader.block(body, None)
