@@ -7,13 +7,21 @@ import pytest
 
 from helpers.devices import here, open_or_skip
 from kernels.images import module_for
-from offload_args import In, InOut, Kernel, Module, Out
+from offload_args import Device, In, InOut, Kernel, Module, Out
 
 
 @pytest.fixture(params=here("host", "sim:0", "cuda:0", "hip:0", "hip:1"))
 def device(request: pytest.FixtureRequest) -> str:
     """The name of a device that is here."""
     return open_or_skip(request.param)
+
+
+@pytest.fixture
+def running_device(device: str) -> str:
+    """The name of a device that is here and runs machine code."""
+    if Device(device).model.startswith("double"):
+        pytest.skip("device unavailable: the double runs no code that it does not know")
+    return device
 
 
 @pytest.fixture

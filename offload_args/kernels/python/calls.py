@@ -1,13 +1,15 @@
-"""The functions of Python, math and NumPy that kernels call: a name of rules.py, or a function of kernels."""
+"""The functions of Python, math and NumPy that kernels call: a name of rules.py, or a function of kernels. And remedies
+for some that they do not have."""
 
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["CALLS"]
+__all__ = ["CALLS", "REMEDIES"]
 
 #: source.py adds functions of kernels.
 CALLS: Final[dict[Any, Any]] = {
@@ -15,11 +17,50 @@ CALLS: Final[dict[Any, Any]] = {
     np.sqrt: "oa__sqrt",
     math.fabs: "oa__fabs",
     np.fabs: "oa__fabs",
-    np.abs: "abs",
+    abs: "oa__abs",
+    np.abs: "oa__abs",
     np.floor: "oa__floor",
     np.ceil: "oa__ceil",
     np.trunc: "oa__trunc",
     np.rint: "oa__rint",
     math.copysign: "oa__copysign",
     np.copysign: "oa__copysign",
+}
+
+
+def _add_elementary() -> None:
+    for name in ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh",
+                 "hypot", "cbrt"):  # fmt: skip
+        CALLS[getattr(math, name)] = CALLS[getattr(np, name)] = f"oa__{name}"
+    for name in ("asin", "acos", "atan", "atan2"):
+        CALLS[getattr(math, name)] = CALLS[getattr(np, f"arc{name[1:]}")] = f"oa__{name}"
+    for name in ("erf", "erfc", "pow"):
+        CALLS[getattr(math, name)] = f"oa__{name}"
+    CALLS[np.power] = CALLS[operator.pow] = "oa__power"
+
+
+_add_elementary()
+
+REMEDIES: Final[dict[Any, str]] = {
+    math.fmod: "write x - y * np.trunc(x / y)",
+    np.fmod: "write x - y * np.trunc(x / y)",
+    np.remainder: "write x - y * np.floor(x / y)",
+    math.gamma: "compute its logarithm or a polynomial in a function of kernels",
+    math.lgamma: "compute Stirling's series in a function of kernels",
+    math.acosh: "write np.log(x + np.sqrt(x * x - 1))",
+    np.arccosh: "write np.log(x + np.sqrt(x * x - 1))",
+    math.asinh: "write np.copysign(np.log(abs(x) + np.sqrt(x * x + 1)), x)",
+    np.arcsinh: "write np.copysign(np.log(abs(x) + np.sqrt(x * x + 1)), x)",
+    math.atanh: "write (np.log1p(x) - np.log1p(-x)) / 2",
+    np.arctanh: "write (np.log1p(x) - np.log1p(-x)) / 2",
+    np.sign: "write (x > 0) - (x < 0), or np.copysign(1, x)",
+    np.radians: "write x * (math.pi / 180)",
+    math.radians: "write x * (math.pi / 180)",
+    np.degrees: "write x * (180 / math.pi)",
+    math.degrees: "write x * (180 / math.pi)",
+    np.reciprocal: "write 1 / x",
+    np.round: "write np.rint(x), or np.floor(x + 0.5)",
+    round: "write np.rint(x), or np.floor(x + 0.5)",
+    sum: "write the loop",
+    math.fsum: "write the loop",
 }

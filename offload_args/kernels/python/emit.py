@@ -140,7 +140,9 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
     if undefined := re.search(
         r"No implementation of function .*?\((.*?)\) found for signature:\s*>>> (.*)", text, re.S
     ):
-        head = f"there is no {undefined[2].splitlines()[0].strip()}"
+        head = f"there is no {undefined[2].splitlines()[0].strip()}".replace("oa__", "")
+    if refused := re.search(r"oa__: (.*)", text):
+        head = refused[1].strip()
     if unified := re.search(r"Cannot unify (.*?) and (.*?) for '(\w+)", text):
         one, other = (re.sub(r"Literal\[int\]\(\S*\)", "int64", text) for text in (unified[1], unified[2]))
         head = f"{unified[3].split('.')[0]} is {one} and {other}: give it one type, as by np.float32(...)"

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-__all__ = ["ceil", "floor", "isfinite", "isinf", "isnan", "maximum", "minimum", "trunc"]
+__all__ = ["ceil", "floor", "fmax", "fmin", "isfinite", "isinf", "isnan", "maximum", "minimum", "square", "trunc"]
 
 
 def floor(x):
@@ -39,3 +39,15 @@ def minimum(a, b):
 
 def maximum(a, b):
     return a if a > b or a != a else b
+
+
+def fmin(a, b):
+    return a if a < b or b != b else b
+
+
+def fmax(a, b):
+    return a if a > b or b != b else b
+
+
+def square(x):
+    return x * x

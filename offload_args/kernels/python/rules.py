@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import llvmlite.ir as ir
 import numpy as np
-from numba.core import cgutils
+from numba.core import cgutils, errors
 from numba.core import types as numba_types
 from numba.core.datamodel import models, register_default
 from numba.core.imputils import RefType, iternext_impl, lower_builtin
@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
 from ..partitions import Partition
+from . import elementary
 
 types: Any = numba_types  # a module that checkers of types read in part
 I64: Final = ir.IntType(64)
@@ -634,6 +635,13 @@ oa__add, oa__min, oa__max = map(_atomic, ("add", "min", "max"))
 # -- functions that every target has itself ----------------------------------------------------------------------------
 
 
+def _rule(name: str, count: int, result: Any) -> Any:
+    """Return a rule of a number or of two, which errors call by its name."""
+    made = (lambda typing, a, b: result(a, b)) if count == 2 else (lambda typing, a: result(a))
+    made.__name__ = name
+    return intrinsic(made)
+
+
 def _of_target(name: str, count: int = 1) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = args[0].type
@@ -646,14 +654,58 @@ def _of_target(name: str, count: int = 1) -> Any:
         kind = types.float32 if all(one == types.float32 for one in given) else types.float64
         return signature(kind, *[kind] * count), make
 
-    if count == 2:
-        return intrinsic(lambda typing, a, b: result(a, b))
-    return intrinsic(lambda typing, a: result(a))
+    return _rule(name, count, result)
 
 
 oa__sqrt, oa__fabs, oa__floor, oa__ceil, oa__trunc, oa__rint = map(
     _of_target, ("sqrt", "fabs", "floor", "ceil", "trunc", "rint")
 )
 oa__copysign = _of_target("copysign", 2)
+
+
+# -- elementary functions ----------------------------------------------------------------------------------------------
+
+
+def _elementary(name: str, count: int, takes_integers: bool = True) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.call(elementary.function_of(builder.module, name, args[0].type), args)
+
+    def result(*given: Any) -> Any:
+        if not all(isinstance(one, (types.Float, types.Integer, types.Boolean)) for one in given):
+            return None
+        if not takes_integers and not any(isinstance(one, types.Float) for one in given):
+            raise errors.TypingError(
+                "oa__: a power of integers: use a whole number of at most 16 as the exponent, 1 << n for a power of "
+                "2, or np.float64(x) ** n"
+            )
+        kind = types.float32 if all(one == types.float32 for one in given) else types.float64
+        return signature(kind, *[kind] * count), make
+
+    return _rule(name, count, result)
+
+
+for _name, (_, _count) in elementary.ELEMENTARY.items():
+    globals()[_name] = _elementary(_name, _count)
+oa__power = _elementary("oa__pow", 2, takes_integers=False)
+
+
+@intrinsic
+def oa__abs(typing: Any, value: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind, raw = sig.args[0], args[0]
+        if isinstance(kind, types.Complex):
+            number = context.make_complex(builder, kind, raw)
+            parts = [number.real, number.imag]
+            return builder.call(elementary.function_of(builder.module, "oa__hypot", parts[0].type), parts)
+        if isinstance(kind, types.Float):
+            return builder.call(builder.module.declare_intrinsic("llvm.fabs", [raw.type]), args)
+        if not getattr(kind, "signed", False):
+            return raw
+        return builder.select(builder.icmp_signed("<", raw, ir.Constant(raw.type, 0)), builder.neg(raw), raw)
+
+    if isinstance(value, types.Complex):
+        return value.underlying_float(value), make
+    return (value(value), make) if isinstance(value, (types.Number, types.Boolean)) else None
+
 
 RULES: Final = {name: value for name, value in list(globals().items()) if name.startswith("oa__")}

@@ -13,6 +13,7 @@ import builtins
 import inspect
 import math
 import numbers
+import operator
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from ..partitions import Partition
 from ..shared_memory import SharedOf
 from . import functions, words
 from .barriers import check_barriers
-from .calls import CALLS
+from .calls import CALLS, REMEDIES
 from .trees import matched
 
 __all__ = ["FIRST_SHARED", "Array", "Function", "SharedArray", "Written", "read_function", "read_kernel"]
@@ -38,7 +39,7 @@ _MISSING: Final = object()
 _MOST_SHARED: Final = 48 * 1024  # bytes that a kernel may declare on any GPU
 _SHARED_ALIGNMENT: Final = 16
 FIRST_SHARED: Final = -16  #: in place of the number of an argument, for the first shared array; then -17
-_BUILTINS: Final = frozenset({range, len, min, max, abs, int, float, bool, complex})
+_BUILTINS: Final = frozenset({range, len, min, max, int, float, bool, complex})
 _BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
 _BY_BLOCKS: Final = frozenset({"RowBlocks", "Tiles"})
 _ATOMICS: Final = {words.atomic_add: "oa__add", words.atomic_min: "oa__min", words.atomic_max: "oa__max"}
@@ -304,9 +305,7 @@ class _Reader:
                 self.refuse(node, "@", _REMEDIES[ast.MatMult])
             left, right = self.expression(node.left), self.expression(node.right)
             if isinstance(node.op, ast.Pow) and not _is_small_power(node.right):
-                if math.pow not in CALLS:
-                    self.refuse(node, ast.unparse(node), "a power needs a whole number of at most 16")
-                return self.call(node, self.function_name(CALLS[math.pow]), left, right)
+                return self.call(node, self.function_name(CALLS[operator.pow]), left, right)
             return ast.copy_location(ast.BinOp(left, node.op, right), node)
         if isinstance(node, _EXPRESSIONS):
             for name, value in ast.iter_fields(node):
@@ -495,11 +494,12 @@ class _Reader:
             made = ast.Call(self.constant(node.func, function), arguments, [])
             return ast.copy_location(made, node)
         name = getattr(function, "__name__", shown(function))
+        missing = REMEDIES.get(function) if callable(function) else None
         module = getattr(function, "__module__", "") or ""
         if isinstance(function, np.ufunc) or module in ("math", "cmath", "numpy"):
-            self.refuse(node, f"{ast.unparse(node.func)}", "kernels do not have this function: docs/guide/kernels.md "
-                        "lists those that they have")  # fmt: skip
-        remedy = f"begin {name} with @kernel.function, or write its code here"
+            remedy = missing or "docs/guide/kernels.md lists those that they have"
+            self.refuse(node, ast.unparse(node.func), f"kernels do not have this function: {remedy}")
+        remedy = missing or f"begin {name} with @kernel.function, or write its code here"
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
 
     is_iterated = False  # the expression that is read is that of a for loop
@@ -907,6 +907,7 @@ def _add_functions() -> None:
     for name in ("isnan", "isinf", "isfinite"):
         CALLS[getattr(math, name)] = CALLS[getattr(np, name)] = one[name]
     CALLS.update({np.minimum: one["minimum"], np.maximum: one["maximum"]})
+    CALLS.update({np.fmin: one["fmin"], np.fmax: one["fmax"], np.square: one["square"]})
 
 
 _add_functions()
