@@ -5,8 +5,8 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `kernels`, `lapack`, `scripts`, `testing`
-and the modules of the vendor libraries are imported when first used; `libraries.NAMES` lists those.
+Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `kernels`, `lapack`, `linalg`, `scripts`,
+`testing` and the modules of the vendor libraries are imported when first used; `libraries.NAMES` lists those.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .regions import call, offload_args, open_regions, update
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, embedding, kernels, lapack, libraries, scripts, testing
+    from . import blas, embedding, kernels, lapack, libraries, linalg, scripts, testing
     from .embedding import get_cmake_dir, get_include, get_library
     from .graphs import Graph
     from .kernels import Kernel, Module, Shared, kernel, launch, offload, offload_unsafe
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "embedding", "kernels", "lapack", "libraries", "scripts", "testing", *LIBRARIES)
+_LAZY = ("blas", "embedding", "kernels", "lapack", "libraries", "linalg", "scripts", "testing", *LIBRARIES)
 _OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
 _OF_GRAPHS = ("Graph",)
 _OF_SCRIPTS = ("accelerate", "load_ipython_extension")
@@ -66,6 +66,7 @@ __all__ = [
     "lapack",
     "launch",
     "libraries",
+    "linalg",
     "offload",
     "offload_args",
     "offload_unsafe",

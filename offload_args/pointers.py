@@ -617,12 +617,10 @@ _ON_DEVICE: Final = {
     "vdot": "blas.dotc or blas.dot",
     "outer": "blas.ger",
     "norm": "blas.nrm2",
-    "solve": "lapack.gesv",
-    "cholesky": "lapack.potrf",
-    "qr": "lapack.geqrf",
-    "svd": "lapack.gesvd",
-    "lstsq": "lapack.gels",
-    "eigh": "lapack.syevd or lapack.heevd",
+    **{
+        name: f"linalg.{name}"
+        for name in "solve inv cholesky lstsq qr svd eigh eigvalsh det slogdet matrix_power".split()
+    },
 }
 
 

@@ -46,8 +46,10 @@ int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64
       slice->reads = slot->reads;
       slice->writes = slot->writes;
       slice->out = slot->out;
-      slice->root = slot->root;
-      if (oa_slot_is_scalar(slice)) slice->mapping->pointers++;
+      if (oa_slot_is_counted(slice))
+        slice->mapping->pointers++; /* its first pointer may end before it, so it is a root of its own */
+      else
+        slice->root = slot->root;
       slice->offset = start;
       slice->nbytes = layout.span;
       if ((status = oa_slot_shape(slice, ndim, shape, strides)))
@@ -70,7 +72,7 @@ int oa_pointer_release(oa_any *view) {
       status = OA_OK; /* it ended with its region */
     else
       oa_fail(status, "oa_pointer_release: view needs what oa_pointer_view gave, got the address %p", (void *)view);
-  } else if (oa_slot_root(slot) == slot && !oa_slot_is_scalar(slot)) {
+  } else if (oa_slot_root(slot) == slot && !oa_slot_is_counted(slot)) {
     status =
         oa_fail(OA_ERROR_ARGUMENT,
                 "oa_pointer_release: view is a region's own pointer, which ends with its region; leave the region");
@@ -416,6 +418,7 @@ static oa_slot *make_scalar(oa_region_state *region, const void *value, int dtyp
   scalar->reads = scalar->writes = true;
   scalar->zero = oa_number_is_zero(value, dtype);
   scalar->nbytes = nbytes;
+  mapping->counted = true;
   mapping->groups[0].valid = true;
   mapping->views[0].lines = scalar->inside;
   mapping->holders = mapping->references = 1;

@@ -15,6 +15,7 @@ void oa_capture_note(oa_capture *capture, const oa_slot *slot, bool overwrites, 
     capture->failed |= writes; /* no replay would be ordered with its readers */
     return;
   }
+  mapping->counted = false; /* the graph has its address: it stays until the region ends */
   oa_captured *c = capture->groups, *end = c + capture->count;
   while (c < end && (c->mapping != mapping || c->group != group)) c++;
   if (c == end) {

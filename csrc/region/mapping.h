@@ -88,7 +88,8 @@ typedef struct oa_mapping {
   int exports;            /* its memory lives until there are no exports either */
   bool waits;             /* its last export ended while a stream was captured: the memory is freed later */
   bool waited;            /* leaving has waited for all users of its address, and it was not exposed since */
-  int pointers;           /* number of a device scalar's pointers, less one */
+  bool counted;           /* its memory ends with its last pointer, or with its region */
+  int pointers;           /* of a counted mapping: the number of its pointers, less one */
   oa_region_state *maker; /* the region that allocates it: no other region may share it before */
   oa_caller *seizer;      /* the thread that has it moving and still waits for its calls; NULL: none */
   uint64_t serial;        /* the serial of the region that made it */

@@ -150,17 +150,17 @@ bool oa_slot_was_released(const void *handle) {
   return slot->kind == OA_SLOT_FREE && slot->released && slot->generation == generation + 1;
 }
 
-bool oa_slot_is_scalar(const oa_slot *slot) { return slot->mapping && slot->mapping->kind == OA_MAPS_SCALAR; }
+bool oa_slot_is_counted(const oa_slot *slot) { return slot->mapping && slot->mapping->counted; }
 
 int oa_slot_destroy(oa_slot *slot) {
-  oa_mapping *staged = oa_slot_is_scalar(slot) ? slot->mapping : NULL;
+  oa_mapping *counted = oa_slot_is_counted(slot) ? slot->mapping : NULL;
   oa_region_state *region = slot->region;
   oa_slot_free(slot);
   slot->released = true;
-  if (!staged || staged->escaped) return OA_OK; /* a captured graph may read it while the region is open */
-  if (staged->pointers--) return OA_OK;
-  oa_region_detach(region, staged);
-  return oa_mapping_free(staged, region->stream, false);
+  if (!counted || counted->escaped) return OA_OK; /* a captured graph may read it while the region is open */
+  if (counted->pointers--) return OA_OK;
+  oa_region_detach(region, counted);
+  return oa_mapping_free(counted, region->stream, false);
 }
 
 oa_slot *oa_slot_enter(const char *function, const char *name, const void *pointer, int *status) {

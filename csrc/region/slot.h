@@ -83,8 +83,8 @@ static inline oa_slot *oa_slot_root(const oa_slot *slot) { return &oa_slots.at[s
 /* Takes the lock and returns the live slot of a pointer, which is the parameter `name` of a public function. If there
  * is none, returns NULL with *status and the text set and the lock free. */
 oa_slot *oa_slot_enter(const char *function, const char *name, const void *pointer, int *status);
-/* Returns whether the slot is a device scalar, or a slice of one. */
-bool oa_slot_is_scalar(const oa_slot *slot);
+/* Returns whether the slot's memory ends with its last pointer: a device scalar, or scratch of oa_scratch. */
+bool oa_slot_is_counted(const oa_slot *slot);
 void *oa_slot_handle(const oa_slot *slot);
 /* Returns a new slot at the head of the region's list; NULL with the text set. */
 oa_slot *oa_slot_take(oa_region_state *region, int kind);
@@ -100,7 +100,7 @@ static inline const oa_dimensions *oa_slot_dimensions(const oa_slot *slot) {
 void oa_slot_free(oa_slot *slot);
 /* Returns whether a stale handle belonged to a slice that ended before its region. */
 bool oa_slot_was_released(const void *handle);
-/* Destroys a slice that no call holds: frees its slot, and a device scalar with its last pointer. */
+/* Destroys a slice that no call holds: frees its slot, and counted memory with its last pointer. */
 int oa_slot_destroy(oa_slot *slot);
 /* Returns the view of a slot that has a mapping. */
 static inline oa_view *oa_slot_view(const oa_slot *slot) { return &slot->mapping->views[slot->view]; }

@@ -163,6 +163,42 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return pointer_to_part;
 }
 
+/* (pointers, dtype, shape, strides) -> DevicePtr to new memory in the youngest region of the pointers, which are in a
+ * tuple. The memory ends with the last pointer to it. */
+static PyObject *scratch(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  enum { MOST = 8 };
+  PyObject *pointers, *shape, *strides;
+  const oa_any *operands[MOST];
+  int64_t dims[128];
+  int dtype, status;
+  if (!PyArg_ParseTuple(arguments, "O!iO!O!", &PyTuple_Type, &pointers, &dtype, &PyTuple_Type, &shape, &PyTuple_Type,
+                        &strides))
+    return NULL;
+  const int count = (int)PyTuple_Size(pointers), ndim = (int)PyTuple_Size(shape);
+  if (count < 1 || count > MOST || ndim > 64 || PyTuple_Size(strides) != ndim) {
+    PyErr_SetString(python.argument_error, "DevicePtr: scratch has at most 64 dimensions, with a stride each");
+    return NULL;
+  }
+  Pointer *first = NULL;
+  for (int i = count - 1; i >= 0; i--) {
+    if ((first = as_pointer(PyTuple_GetItem(pointers, i))) == NULL) return NULL;
+    operands[i] = first->handle;
+  }
+  if (read_integers(shape, dims) < 0 || read_integers(strides, dims + 64) < 0) return NULL;
+  oa_array array = {
+      .shape = dims, .strides = dims + 64, .name = "a result", .ndim = ndim, .dtype = dtype, .direction = OA_SCRATCH};
+  Py_BEGIN_ALLOW_THREADS status = oa_scratch(operands, count, &array);
+  Py_END_ALLOW_THREADS if (status == OA_ERROR_MEMORY) { /* garbage may hold pointers and regions */
+    PyObject *collected = PyObject_CallNoArgs(python.collect);
+    if (collected == NULL) return NULL;
+    Py_DECREF(collected);
+    Py_BEGIN_ALLOW_THREADS status = oa_scratch(operands, count, &array);
+    Py_END_ALLOW_THREADS
+  }
+  if (status != OA_OK) return fail(status);
+  return pointer_new(array.handle, dtype, first->device_number, Py_NewRef(shape), Py_NewRef(strides), 1);
+}
+
 /* (pointer) -> its handle, such as an `oa_f32 *`, as an int */
 static PyObject *handle(PyObject *Py_UNUSED(module), PyObject *object) {
   const Pointer *pointer = as_pointer(object);
@@ -296,6 +332,7 @@ static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) 
 
 static PyMethodDef pointer_functions[] = {
     {"view", view, METH_VARARGS, NULL},
+    {"scratch", scratch, METH_VARARGS, NULL},
     {"handle", handle, METH_O, NULL},
     {"alive", alive, METH_O, NULL},
     {"query", query, METH_O, NULL},

@@ -76,6 +76,9 @@ class _Vendor(Adapter):
         """rest: lda, tau, C, ldc."""
         raise NotImplementedError
 
+    def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
+        raise NotImplementedError
+
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         raise NotImplementedError
 
@@ -120,6 +123,9 @@ class _LAPACKE(_Vendor):
     def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
         arguments = self.value(self.side, side), self.value(self.op, trans), m, n, k, A, *rest
         return self.with_work(_q(t, "mqr"), A, arguments, ((n if side == "L" else m) * _BLOCK + _TRIANGLES, A.dtype))
+
+    def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
+        return self.with_work(_q(t, "gqr"), A, (m, n, k, A, lda, tau), (n * _BLOCK, A.dtype))
 
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         arguments = self.value(self.jobz, jobz), self.value(self.uplo, uplo), n, A, lda, w
@@ -170,6 +176,9 @@ class _CuSOLVER(_Vendor):
     def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
         chosen = self.value(self.side, side), self.value(self.op, trans)
         return self.call(_q(t, "mqr"), A, *chosen, m, n, k, A, *rest)
+
+    def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
+        return self.call(_q(t, "gqr"), A, m, n, k, A, lda, tau)
 
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         chosen = self.value(self.jobz, jobz), self.value(self.uplo, uplo)

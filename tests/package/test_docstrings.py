@@ -1,4 +1,4 @@
-"""Functions of blas, lapack and kernels describe their parameters; their examples and those of classes run."""
+"""Functions of blas, lapack, linalg and kernels describe their parameters; their examples and those of classes run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import os
 import pydoc
 import re
 import textwrap
+import types
 import typing
 from collections.abc import Callable
 from functools import partial
@@ -24,13 +25,14 @@ import pytest
 import offload_args
 from helpers.devices import library_or_skip
 from helpers.pages import promised
-from offload_args import blas, kernels, lapack
+from offload_args import blas, kernels, lapack, linalg
 from offload_args.errors import LibraryError
 
 ROOT = Path(__file__).parents[2]
 VENDORS = {"blas": {"cblas", "cublas", "rocblas"}, "lapack": {"lapacke", "cusolver", "cublas"}}
 FUNCTIONS = {f"blas.{name}": getattr(blas, name) for name in blas.__all__}
 FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__}
+FUNCTIONS |= {f"linalg.{one}": getattr(linalg, one) for one in linalg.__all__ if one[0].islower()}
 FUNCTIONS |= {f"kernels.{one}": getattr(kernels, one) for one in kernels.__all__ if one[0].islower() and one != "here"}
 CLASSES = {f"kernels.{one}": getattr(kernels, one) for one in kernels.__all__ if one[0].isupper()}
 CLASSES |= {name: getattr(offload_args, name) for name in ("In", "InOut", "Out", "Scratch")}
@@ -97,13 +99,16 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
     if "@kernel" in code and offload_args.Device(device).model.startswith("double"):
         pytest.skip("device unavailable: the double runs no code of kernels in Python")
     monkeypatch.chdir(tmp_path)
-    if name.startswith("lapack.") and device.startswith("cuda"):
+    by_lapack = name.startswith(("lapack.", "linalg.")) and name not in ("linalg.matmul", "linalg.matrix_power")
+    if by_lapack and device.startswith("cuda"):
         library_or_skip("cusolver", device)
     names = {one: getattr(offload_args, one) for one in NAMES} | {"np": np, "os": os}
     for one in ("offload_args", "offload", "offload_unsafe"):
         names[one] = partial(getattr(offload_args, one), device=device)
+    of_linalg = {one: partial(getattr(linalg, one), device=device) for one in linalg.__all__ if one[0].islower()}
+    names["linalg"] = types.SimpleNamespace(**of_linalg)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        if name.startswith("lapack.") and device.startswith("hip"):
+        if by_lapack and device.startswith("hip"):
             with pytest.raises(LibraryError, match="rocSOLVER comes later"):
                 exec(code, names)
             return

@@ -350,6 +350,10 @@ int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *sourc
 int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides);
 /* Makes a device copy of one host scalar in pointer's region, for calls whose other scalars are on the device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
+/* Takes device memory while a region is open: in the youngest region of the operands, which are pointers on one device.
+ * array: OA_SCRATCH, as oa_region_enter takes it; its handle is set. The memory ends with oa_pointer_release of the
+ * handle and of all its views, or with the region. Returns OA_ERROR_CAPTURE in a region that is being captured. */
+int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
 
 /* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
  * wrote to the host; there they are safe whatever happens later. oa_update_to sends the host's bytes to every device

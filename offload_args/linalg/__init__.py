@@ -1,0 +1,55 @@
+"""Linear algebra with NumPy's arguments, on a device: solve, inv, eigh, svd and others, for arrays and for pointers.
+
+    x = linalg.solve(A, b)                                   # arrays go up, and x comes down
+
+    with offload_args(A, b, y) as (dA, db, dy):
+        dx = linalg.solve(dA, db)                            # dx stays on the device
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+
+The functions have the names, arguments and results of numpy.linalg, to within rounding, and change none of their
+arguments. Arrays may be of any class and layout that NumPy takes: a function lends them in one region, and returns
+arrays. Of DevicePtrs, all in open regions, it returns DevicePtrs to new memory of the youngest of these regions, which
+ends with the last pointer to it. Matrices may be stacked: the last two dimensions are those of a matrix.
+
+Dtypes are float32, float64, complex64 and complex128. Integers of arrays are converted to float64, as NumPy does;
+nothing is converted on a device. `device` says where arrays are computed: None is the first GPU, else the host.
+
+There is nothing else of an array library here: sums, elementwise functions and indexing are NumPy's.
+
+Failures raise numpy.linalg.LinAlgError, which names the matrices that failed; no result is returned then. Wrong
+arguments raise the errors of lapack and blas, each of which is also NumPy's class: ArgumentError is a ValueError,
+DTypeError a TypeError. LibraryError says that a device has no LAPACK, as AMD's have none here yet.
+
+Source: numpy.linalg, https://numpy.org/doc/stable/reference/routines.linalg.html.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..display import missing
+from .products import matmul, matrix_power
+from .spectral import EighResult, QRResult, SVDResult, eigh, eigvalsh, qr, svd
+from .systems import SlogdetResult, cholesky, det, inv, lstsq, slogdet, solve
+
+__all__ = [
+    "EighResult",
+    "QRResult",
+    "SVDResult",
+    "SlogdetResult",
+    "cholesky",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "matmul",
+    "matrix_power",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+]
+
+if not TYPE_CHECKING:  # static checkers know all there is
+    __getattr__ = missing(__name__, __all__)

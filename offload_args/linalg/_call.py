@@ -1,0 +1,246 @@
+"""One call of linalg: its operands, which are arrays or pointers, and its results, which are of the same kind."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from .. import _core
+from .._operands import LETTERS, need_dtype
+from ..arguments import In, Out
+from ..devices import as_device
+from ..display import shown
+from ..dtypes import c_strides, code_of, refuse_masked
+from ..errors import ArgumentError, DTypeError, HostPointerError, StalePointerError, WrongDeviceError
+from ..pointers import DevicePtr
+from ..regions import offload_args
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ..devices import Device
+
+__all__ = ["Call", "Operand", "Result", "Spec", "new"]
+
+#: What the functions take: an array, or what numpy.asarray makes one of; or a pointer of an open region.
+Operand: TypeAlias = Any
+#: What they return: arrays for arrays, pointers for pointers.
+Result: TypeAlias = Any
+
+_TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
+
+
+class Spec(NamedTuple):
+    """A result: its shape, its dtype, and the order of its matrices, "C" or "F"."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    order: str = "C"
+
+
+def _strides(spec: Spec) -> tuple[int, ...]:
+    """Return the strides in bytes of an array of that shape whose matrices follow each other without gaps."""
+    shape = spec.shape
+    if spec.order == "C" or len(shape) < 2:
+        return c_strides(shape, spec.dtype.itemsize)
+    *outer, down, across = c_strides((*shape[:-2], shape[-1], shape[-2]), spec.dtype.itemsize)
+    return (*outer, across, down)
+
+
+def new(like: DevicePtr, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> DevicePtr:
+    """Take memory in the region of a pointer; it ends with the last pointer to it."""
+    made: DevicePtr = _core.scratch((like,), code_of(dtype), shape, _strides(Spec(shape, dtype, order)))
+    return made
+
+
+def _empty(spec: Spec) -> NDArray[Any]:
+    if spec.order == "C" or len(spec.shape) < 2:
+        return np.empty(spec.shape, spec.dtype)
+    return np.empty((*spec.shape[:-2], spec.shape[-1], spec.shape[-2]), spec.dtype).swapaxes(-1, -2)
+
+
+class Call:
+    """One call of a function. `name` is that of messages, such as "linalg.solve"."""
+
+    def __init__(self, name: str, device: Device | str | None, /, **operands: Operand) -> None:
+        self.name = name
+        self.on_device = any(isinstance(value, DevicePtr) for value in operands.values())
+        self._device = device
+        self._wraps: dict[str, Callable[[Any], Any]] = {}
+        self._given = operands
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        if self.on_device:
+            self._check_pointers()
+            self._arrays: list[Any] = list(operands.values())
+        else:
+            self._arrays = [self._array_of(operand, value) for operand, value in operands.items()]
+        for operand, array in zip(operands, self._arrays, strict=True):
+            self.shapes[operand] = tuple(array.shape)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the computation. DTypeError for arrays that have none comes when it is first asked for."""
+        return self._arrays[0].dtype if self.on_device else self._common_dtype()
+
+    @property
+    def real(self) -> np.dtype[Any]:
+        """The dtype of absolute values."""
+        return np.dtype(self.dtype.char.lower() if self.dtype.kind == "c" else self.dtype)
+
+    # -- operands --------------------------------------------------------------------------------------------
+
+    def _check_pointers(self) -> None:
+        first: tuple[str, DevicePtr] | None = None
+        pointer_named = next(key for key, value in self._given.items() if isinstance(value, DevicePtr))
+        for operand, value in self._given.items():
+            if not isinstance(value, DevicePtr):
+                raise HostPointerError(
+                    f"{self.name}: {operand} needs a DevicePtr as {pointer_named} is one, got {type(value).__name__}; "
+                    f"lend it too, or pass arrays only"
+                )
+            if first is None:
+                need_dtype(self.name, operand, value, LETTERS)
+                first = operand, value
+            else:
+                need_dtype(self.name, operand, value, (first[1]._dtype_code,), f" as {first[0]} has")
+            if not value.live:
+                raise StalePointerError(f"{self.name}: {operand} belongs to a region that has ended; call it inside")
+            if first[1]._device != value._device:
+                raise WrongDeviceError(
+                    f"{self.name}: {operand} is on {value.device}, and {first[0]} is on {first[1].device}; all "
+                    f"pointers of a call must be on one device"
+                )
+            if self._device is not None and as_device(self._device).number != value._device:
+                raise WrongDeviceError(
+                    f"{self.name}: {operand} is on {value.device}, got device={shown(str(self._device))}; leave device "
+                    f"out for pointers"
+                )
+
+    def _array_of(self, operand: str, value: Any) -> NDArray[Any]:
+        refuse_masked(f"{self.name}: {operand}", value)
+        array = np.asarray(value)
+        self._wraps[operand] = getattr(value, "__array_wrap__", array.__array_wrap__)
+        return array
+
+    def _common_dtype(self) -> np.dtype[Any]:
+        """Return the dtype of the computation, by NumPy's rules: integers count as float64."""
+        double = is_complex = False
+        for operand, array in zip(self._given, self._arrays, strict=True):
+            dtype = array.dtype.newbyteorder("=")
+            if dtype.kind in "biu":
+                double = True
+            elif dtype in _TYPES:
+                double |= dtype.char in "dD"
+                is_complex |= dtype.kind == "c"
+            else:
+                raise DTypeError(
+                    f"{self.name}: array type {array.dtype} of {operand} is unsupported in linalg; convert it first: "
+                    f"{operand}.astype(np.float64)"
+                )
+        return _TYPES[double + 2 * is_complex]
+
+    def need_inexact(self) -> None:
+        """Raise DTypeError for integers, of which no library of BLAS has products."""
+        for operand, array in zip(self._given, self._arrays, strict=True):
+            if array.dtype.kind in "biu":
+                raise DTypeError(
+                    f"{self.name}: {operand} needs float32, float64, complex64 or complex128, got {array.dtype}; pass "
+                    f"{operand}.astype(np.float64), or use NumPy's function, whose products of integers are exact"
+                )
+
+    def need_stack(self, operand: str = "a") -> tuple[int, ...]:
+        """Return the shape of an operand; raise LinAlgError unless it is a matrix or a stack of them."""
+        shape = self.shapes[operand]
+        if len(shape) < 2:
+            raise np.linalg.LinAlgError(
+                f"{self.name}: {operand} is a {len(shape)}-dimensional array, and needs at least two dimensions"
+            )
+        return shape
+
+    def need_matrix(self, operand: str) -> tuple[int, ...]:
+        """Return the shape of an operand; raise LinAlgError unless it is one matrix."""
+        shape = self.shapes[operand]
+        if len(shape) != 2:
+            raise np.linalg.LinAlgError(
+                f"{self.name}: {operand} is a {len(shape)}-dimensional array, and needs two dimensions; call it for "
+                f"each matrix"
+            )
+        return shape
+
+    def need_square(self, operand: str = "a") -> tuple[int, ...]:
+        """Return the shape of an operand; raise LinAlgError unless its matrices are square."""
+        shape = self.need_stack(operand)
+        if shape[-1] != shape[-2]:
+            raise np.linalg.LinAlgError(f"{self.name}: {operand} has shape {shape}, and needs square matrices")
+        return shape
+
+    def order_of(self, operand: str) -> str:
+        """Return the order of an operand's matrices: "F" if that is the only one, otherwise "C"."""
+        array = self._arrays[list(self._given).index(operand)]
+        if array.ndim < 2 or array.shape[-1] == 1:
+            return "C"
+        itemsize = array.dtype.itemsize
+        down, across = array.strides[-2:]
+        return "F" if down == itemsize and (across != itemsize or array.shape[-2] > 1) else "C"
+
+    def broadcast(self, *batches: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the common shape of stacks; raise ArgumentError, a ValueError, if there is none."""
+        try:
+            return np.broadcast_shapes(*batches)
+        except ValueError:
+            shapes = " and ".join(f"{operand} of shape {shape}" for operand, shape in self.shapes.items())
+            raise ArgumentError(f"{self.name}: {shapes} can't be broadcast together") from None
+
+    # -- the computation -------------------------------------------------------------------------------------
+
+    def run(self, work: Callable[..., Any], *specs: Spec) -> tuple[list[Any], Any]:
+        """Do the work with pointers to the operands and to the results. Return the results, and what it returns."""
+        if self.on_device:
+            made = [
+                _core.scratch(tuple(self._arrays), code_of(spec.dtype), spec.shape, _strides(spec)) for spec in specs
+            ]
+            return made, work(*self._arrays, *made)
+        results = [_empty(spec) for spec in specs]
+        lent = [In(_ready(array, self.dtype)) for array in self._arrays]
+        region = offload_args(*lent, *map(Out, results), device=self._device)
+        with region as pointers:
+            try:
+                for pointer in pointers[len(lent) :]:
+                    if len(pointer._shape) > 1 and pointer.size:  # calls write it in parts, which an Out does not take
+                        pointer.fill(0)
+                value = work(*pointers)
+            except BaseException:
+                region.discard()  # without a note that the results are lost: nobody has seen them
+                raise
+        return results, value
+
+    def wrapped(self, operand: str, result: Any) -> Any:
+        """Return a result as the class of an operand, such as numpy.matrix; a pointer as it is."""
+        return result if self.on_device else self._wraps[operand](result)
+
+    def scalar(self, result: Any) -> Any:
+        """Return a result without dimensions as NumPy's scalar."""
+        return result if self.on_device else result[()]
+
+
+def _ready(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array of the dtype whose matrices are in C or Fortran order, and whose stack has no gaps.
+
+    It is the array itself where that is so.
+    """
+    array = np.asarray(array, dtype)  # of plain ndarray's class, too: np.asarray drops subclasses
+    if array.ndim == 0 or array.size == 0:
+        return np.ascontiguousarray(array)
+    if array.ndim == 1:
+        return array if array.strides[0] == array.itemsize else np.ascontiguousarray(array)
+    if array.ndim == 2:
+        (m, n), (down, across), itemsize = array.shape, array.strides, array.itemsize
+        by_rows = across == itemsize and down >= n * itemsize and down % itemsize == 0
+        by_columns = down == itemsize and across >= m * itemsize and across % itemsize == 0
+        return array if by_rows or by_columns else np.ascontiguousarray(array)
+    contiguous = array.flags.c_contiguous or array.swapaxes(-1, -2).flags.c_contiguous
+    return array if contiguous else np.ascontiguousarray(array)

@@ -1,0 +1,132 @@
+"""Products and powers."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..display import shown
+from ..errors import ArgumentError, ArgumentTypeError
+from ._call import Call, Operand, Result, Spec, new
+from ._stacks import arrange, multiply, set_identity, stored
+from .systems import inverse
+
+if TYPE_CHECKING:
+    from ..devices import Device
+    from ..pointers import DevicePtr
+
+__all__ = ["matmul", "matrix_power"]
+
+
+def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -> Result:
+    """Return the matrix product of two arrays, as numpy.matmul does.
+
+    x1, x2: matrices, vectors, or stacks of matrices (..., m, k) and (..., k, n), which are broadcast. Their dtypes are
+    float32, float64, complex64 or complex128: BLAS has no exact products of integers.
+    device: as for solve.
+
+        print(linalg.matmul(np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2)))  # [3. 7.]
+
+    Raises ArgumentError, a ValueError, for shapes that do not fit, DTypeError for integers. Source: numpy.matmul.
+
+    See also: linalg.matrix_power, blas.gemm, blas.gemv; docs/guide/linalg.md.
+    """
+    call = Call("linalg.matmul", device, x1=x1, x2=x2)
+    call.need_inexact()
+    first, second = call.shapes["x1"], call.shapes["x2"]
+    if not first or not second:
+        raise ArgumentError(
+            f"linalg.matmul: x1 of shape {first} and x2 of shape {second} need one dimension at least; multiply by a "
+            f"number instead"
+        )
+    left = first if len(first) > 1 else (1, *first)
+    right = second if len(second) > 1 else (*second, 1)
+    if left[-1] != right[-2]:
+        raise ArgumentError(
+            f"linalg.matmul: x1 of shape {first} has {left[-1]} columns, and x2 of shape {second} has {right[-2]} rows"
+        )
+    batch = call.broadcast(left[:-2], right[:-2])
+    rows = (left[-2],) if len(first) > 1 else ()
+    columns = (right[-1],) if len(second) > 1 else ()
+    (product,), _ = call.run(_product, Spec((*batch, *rows, *columns), call.dtype))
+    of_class = "x2" if type(x2) is not np.ndarray and isinstance(x2, np.ndarray) else "x1"
+    return call.wrapped(of_class, product) if product.shape else call.scalar(product)
+
+
+def _product(a: DevicePtr, b: DevicePtr, c: DevicePtr) -> None:
+    """Set c to a b; of a vector it is a row, or a column."""
+    size = a.dtype.itemsize
+    if len(a._shape) == 1 and len(b._shape) == 1:
+        c = c._view(0, (1, 1), (size, size))
+    elif len(a._shape) == 1:
+        c = c._view(0, (*c._shape[:-1], 1, c._shape[-1]), (*c._strides[:-1], c._shape[-1] * size, size))
+    elif len(b._shape) == 1:
+        c = c._view(0, (*c._shape, 1), (*c._strides, size))
+    if len(a._shape) == 1:
+        a = a._view(0, (1, *a._shape), (max(a._shape[0], 1) * abs(a._strides[0]), *a._strides))
+    if len(b._shape) == 1:
+        b = b._view(0, (*b._shape, 1), (*b._strides, size))
+    for operand, pointer in (("x1", a), ("x2", b)):
+        stored("linalg.matmul", operand, pointer)
+    multiply(1.0, a, b, 0.0, c)
+
+
+def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> Result:
+    """Return a square matrix, or each of a stack, to a power, as numpy.linalg.matrix_power does.
+
+    a: matrix of shape (m, m), or a stack (..., m, m), of float32, float64, complex64 or complex128.
+    n: a whole number; 0 gives the identity, and a negative one powers of the inverse.
+    device: as for solve.
+
+        print(linalg.matrix_power(np.array([[1.0, 1.0], [1.0, 0.0]]), 10).tolist())  # [[89.0, 55.0], [55.0, 34.0]]
+
+    Raises numpy.linalg.LinAlgError if a is not square, or singular for a negative n; DTypeError for integers. Source:
+    numpy.linalg.matrix_power.
+
+    See also: linalg.matmul, linalg.inv; docs/guide/linalg.md.
+    """
+    call = Call("linalg.matrix_power", device, a=a)
+    shape = call.need_square()
+    try:
+        power = operator.index(n)
+    except TypeError:
+        raise ArgumentTypeError(f"linalg.matrix_power: n needs a whole number, got {shown(n)}") from None
+    if power >= 0:  # NumPy, too, inverts integers as float64
+        call.need_inexact()
+
+    def work(a: DevicePtr, x: DevicePtr) -> None:
+        stored("linalg.matrix_power", "a", a)
+        if 0 not in x._shape:
+            _power(a, x, power)
+
+    (x,), _ = call.run(work, Spec(shape, call.dtype))
+    return call.wrapped("a", x)
+
+
+def _power(a: DevicePtr, x: DevicePtr, power: int) -> None:
+    """Set x to a power of a, by squares of a."""
+    if not power:
+        set_identity(x)
+        return
+    square = new(a, a._shape, a.dtype)
+    if power < 0:
+        inverse("linalg.matrix_power", a, square)
+    else:
+        arrange(square, a)
+    rest, result = abs(power), None
+    while rest:
+        if rest % 2:
+            result = square if result is None else _times(result, square)
+        rest //= 2
+        if rest:
+            square = _times(square, square)
+    assert result is not None
+    x.copy_from(result)
+
+
+def _times(a: DevicePtr, b: DevicePtr) -> DevicePtr:
+    product = new(a, a._shape, a.dtype)
+    multiply(1.0, a, b, 0.0, product)
+    return product

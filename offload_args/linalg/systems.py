@@ -1,0 +1,318 @@
+"""Linear systems, inverses and determinants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..blas.extensions import dgmm
+from ..blas.gemm import gemm
+from ..errors import ArgumentError
+from ..lapack._vendors import vendor_of
+from ._call import Call, Operand, Result, Spec, new
+from ._stacks import (
+    arrange,
+    clear_triangle,
+    diagonal,
+    factor,
+    letter,
+    matrices,
+    refuse_first,
+    set_identity,
+    solve_factored,
+    stored,
+    vectors,
+)
+from .spectral import singular_vectors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..devices import Device
+    from ..pointers import DevicePtr
+
+__all__ = ["SlogdetResult", "cholesky", "det", "inv", "inverse", "lstsq", "slogdet", "solve"]
+
+_SINGULAR = "is singular: pivot {info} of its factor U is zero"
+
+
+class SlogdetResult(NamedTuple):
+    """The sign of a determinant, and the logarithm of its absolute value."""
+
+    sign: Any
+    logabsdet: Any
+
+
+def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Result:
+    """Return the x of a x = b, as numpy.linalg.solve does.
+
+    a: matrix of shape (n, n), or a stack (..., n, n).
+    b: vector of shape (n,), or right sides of shape (n, k), or a stack of those (..., n, k).
+    device: where arrays are computed; None: the first GPU, else the host. Pointers are computed where they are.
+
+    A vector serves for a whole stack. The matrices of the result are in Fortran order.
+
+        A, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([6.0, 8.0])
+        print(linalg.solve(A, b).round(6))  # [1. 2.]
+
+    Raises numpy.linalg.LinAlgError if a matrix is singular. Source: numpy.linalg.solve.
+
+    See also: linalg.inv, linalg.lstsq, lapack.gesv; docs/guide/linalg.md.
+    """
+    call = Call("linalg.solve", device, a=a, b=b)
+    *outer, n, _ = call.need_square("a")
+    shape = call.shapes["b"]
+    is_vector = len(shape) == 1
+    if not shape or shape[0 if is_vector else -2] != n:
+        raise ArgumentError(f"linalg.solve: b has shape {shape}, needs {n} rows, as a of shape {call.shapes['a']} has")
+    batch = call.broadcast(tuple(outer), () if is_vector else shape[:-2])
+    # A stack of systems with one vector has a stack of vectors as its result.
+    inner = (n,) if is_vector else shape[-2:]
+    (x,), _ = call.run(_solve, Spec((*batch, *inner), call.dtype, "C" if is_vector else "F"))
+    return call.wrapped("b", x)
+
+
+def _solve(a: DevicePtr, b: DevicePtr, x: DevicePtr) -> None:
+    name, is_vector = "linalg.solve", len(b._shape) == 1
+    facts = stored(name, "a", a)
+    batch = x._shape[: -1 if is_vector else -2]
+    right = vectors(x) if is_vector else matrices(x)
+    given = vectors(b, batch) if is_vector else matrices(b, batch)
+    factors = new(a, a._shape, a.dtype, "F" if facts.ld_f else "C")
+    arrange(factors, a)
+    pivots, infos = factor(name, factors)
+    refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR)
+    if 0 in x._shape:
+        return
+    for to, source in zip(right, given, strict=True):
+        to.copy_from(source) if is_vector else arrange(to, source)
+    trans = "N" if facts.ld_f else "T"
+    solve_factored(name, trans, matrices(factors, batch), vectors(pivots, batch), right)
+
+
+def inv(a: Operand, *, device: Device | str | None = None) -> Result:
+    """Return the inverse of a matrix, or of each of a stack, as numpy.linalg.inv does; solve is faster and more exact.
+
+    a: matrix of shape (n, n), or a stack (..., n, n).
+    device: as for solve.
+
+        print(linalg.inv([[4.0, 1.0], [2.0, 3.0]]).round(6).tolist())  # [[0.3, -0.1], [-0.2, 0.4]]
+
+    Raises numpy.linalg.LinAlgError if a matrix is singular. Source: numpy.linalg.inv.
+
+    See also: linalg.solve, lapack.getrs; docs/guide/linalg.md.
+    """
+    call = Call("linalg.inv", device, a=a)
+    shape = call.need_square()
+
+    def work(a: DevicePtr, x: DevicePtr) -> None:
+        inverse("linalg.inv", a, x)
+
+    (x,), _ = call.run(work, Spec(shape, call.dtype, call.order_of("a")))
+    return call.wrapped("a", x)
+
+
+def inverse(name: str, a: DevicePtr, x: DevicePtr) -> None:
+    """Set x, a stack, to the inverses of a's matrices."""
+    stored(name, "a", a)
+    factors = new(a, a._shape, a.dtype, "F" if stored(name, "a", x).ld_f else "C")
+    arrange(factors, a)
+    pivots, infos = factor(name, factors)
+    refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR)
+    set_identity(x)
+    # Both are stored in one order: of C order the library sees both transposed, and (A^T)^-1 is (A^-1)^T.
+    solve_factored(name, "N", matrices(factors), vectors(pivots), matrices(x))
+
+
+def cholesky(a: Operand, /, *, upper: bool = False, device: Device | str | None = None) -> Result:
+    """Return the Cholesky factor of a Hermitian positive definite matrix, or of each of a stack.
+
+    a: matrix of shape (n, n), or a stack (..., n, n); one triangle is read.
+    upper: the triangle that is read and returned: False: the lower one, a = L L^H; True: the upper one, a = U^H U.
+    device: as for solve.
+
+        print(linalg.cholesky([[4.0, 2.0], [2.0, 5.0]]).round(6).tolist())  # [[2.0, 0.0], [1.0, 2.0]]
+
+    Raises numpy.linalg.LinAlgError if a matrix is not positive definite. Source: numpy.linalg.cholesky.
+
+    See also: linalg.solve, lapack.potrf; docs/guide/linalg.md.
+    """
+    call = Call("linalg.cholesky", device, a=a)
+    shape = call.need_square()
+
+    def work(a: DevicePtr, x: DevicePtr) -> None:
+        _cholesky(a, x, "U" if upper else "L")
+
+    (x,), _ = call.run(work, Spec(shape, call.dtype, call.order_of("a")))
+    return call.wrapped("a", x)
+
+
+def _cholesky(a: DevicePtr, x: DevicePtr, uplo: str) -> None:
+    name = "linalg.cholesky"
+    vendor, t = vendor_of(name, a), letter(a)
+    stored(name, "a", a)
+    arrange(x, a)
+    if 0 in x._shape:
+        return
+    facts, parts = stored(name, "a", x), matrices(x)
+    # In C order the library sees conj(A), and in its other triangle conj(L) or conj(U), transposed.
+    by_columns = uplo if facts.ld_f else {"U": "L", "L": "U"}[uplo]
+    infos = [vendor.potrf(t, by_columns, facts.rows, part, facts.ld_f or facts.ld_c) for part in parts]
+    why = "is not positive definite: its leading minor of order {info} is not"
+    refuse_first(name, "a", a._shape[:-2], infos, why)
+    for part in parts:
+        clear_triangle(part, uplo)
+
+
+def det(a: Operand, *, device: Device | str | None = None) -> Result:
+    """Return the determinant of a matrix, or of each of a stack, as numpy.linalg.det does.
+
+    a: matrix of shape (n, n), or a stack (..., n, n).
+    device: as for solve.
+
+        print(round(float(linalg.det([[4.0, 1.0], [2.0, 3.0]])), 6))  # 10.0
+
+    Source: numpy.linalg.det.
+
+    See also: linalg.slogdet, linalg.inv; docs/guide/linalg.md.
+    """
+    call = Call("linalg.det", device, a=a)
+    shape = call.need_square()
+
+    def work(a: DevicePtr, x: DevicePtr) -> None:
+        sign, log = _sign_and_log("linalg.det", a)
+        with np.errstate(all="ignore"):
+            x.assign((sign * np.exp(log)).astype(x.dtype))
+
+    (x,), _ = call.run(work, Spec(shape[:-2], call.dtype))
+    return call.scalar(x)
+
+
+def slogdet(a: Operand, *, device: Device | str | None = None) -> SlogdetResult:
+    """Return the sign and the logarithm of the absolute value of a determinant, as numpy.linalg.slogdet does.
+
+    a: matrix of shape (n, n), or a stack (..., n, n).
+    device: as for solve.
+
+    A singular matrix has the sign 0 and the logarithm -inf.
+
+        sign, log = linalg.slogdet(np.eye(3) * -10)
+        print(sign, round(float(log), 6))  # -1.0 6.907755
+
+    Source: numpy.linalg.slogdet.
+
+    See also: linalg.det; docs/guide/linalg.md.
+    """
+    call = Call("linalg.slogdet", device, a=a)
+    shape = call.need_square()
+
+    def work(a: DevicePtr, sign: DevicePtr, log: DevicePtr) -> None:
+        found, found_log = _sign_and_log("linalg.slogdet", a)
+        sign.assign(found.astype(sign.dtype))
+        log.assign(found_log.astype(log.dtype))
+
+    (sign, log), _ = call.run(work, Spec(shape[:-2], call.dtype), Spec(shape[:-2], call.real))
+    return SlogdetResult(call.scalar(sign), call.scalar(log))
+
+
+def _sign_and_log(name: str, a: DevicePtr) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the signs and logarithms of a stack's determinants, from the diagonals of its factors."""
+    batch, n = a._shape[:-2], a._shape[-1]
+    facts = stored(name, "a", a)
+    vendor_of(name, a)
+    if 0 in a._shape:
+        return np.ones(batch, a.dtype), np.zeros(batch)
+    factors = new(a, a._shape, a.dtype, "F" if facts.ld_f else "C")
+    arrange(factors, a)
+    pivots, infos = factor(name, factors)
+    # Of a stack all comes down, by one copy.
+    values = factors.to_host().diagonal(axis1=-2, axis2=-1) if batch else diagonal(factors).to_host()
+    values = values.astype("D" if values.dtype.kind == "c" else "d")
+    swaps = np.count_nonzero(pivots.to_host() != np.arange(1, n + 1), axis=-1)
+    sizes = np.abs(values)
+    with np.errstate(all="ignore"):
+        signs = np.prod(np.where(sizes == 0, 1, values / sizes), axis=-1) * np.where(swaps % 2, -1, 1)
+        logs = np.sum(np.log(sizes), axis=-1)
+    singular = np.reshape(np.asarray(infos) > 0, batch)
+    return np.where(singular, 0, signs), np.where(singular, -np.inf, logs)
+
+
+def lstsq(
+    a: Operand, b: Operand, rcond: float | None = None, *, device: Device | str | None = None
+) -> tuple[Result, Result, int, Result]:
+    """Return the x that makes |b - a x| least, and least itself; the sums of squares that are left; rank; values.
+
+    a: matrix of shape (m, n), of any rank.
+    b: vector of shape (m,), or right sides of shape (m, k).
+    rcond: singular values of at most rcond times the largest count as zero; None: eps * max(m, n); -1: eps / 2.
+    device: as for solve.
+
+    The four are x, the residuals, the rank of a, and its singular values. The residuals are empty unless a has full
+    rank and more rows than columns. It uses the singular values of a, as LAPACK's gelsd does.
+
+        t = np.array([0.0, 1.0, 2.0, 3.0])
+        x, residuals, rank, s = linalg.lstsq(np.vander(t, 2), np.array([1.0, 3.0, 5.0, 7.0]))
+        print(x.round(6), rank)  # [2. 1.] 2
+
+    Raises numpy.linalg.LinAlgError if a has NaN or infinity, or if the algorithm does not converge. Source:
+    numpy.linalg.lstsq.
+
+    See also: linalg.solve, linalg.svd, lapack.gels; docs/guide/linalg.md.
+    """
+    call = Call("linalg.lstsq", device, a=a, b=b)
+    m, n = call.need_matrix("a")
+    shape = call.shapes["b"]
+    if len(shape) not in (1, 2):
+        raise np.linalg.LinAlgError(f"linalg.lstsq: b has shape {shape}, and needs one or two dimensions")
+    if shape[0] != m:
+        raise np.linalg.LinAlgError(f"linalg.lstsq: Incompatible dimensions: b has {shape[0]} rows, a has {m}")
+    eps = float(np.finfo(call.dtype).eps)
+    limit = eps * max(m, n) if rcond is None else eps / 2 if rcond < 0 else float(rcond)
+    order = "F" if m >= n else "C"
+
+    def work(a: DevicePtr, b: DevicePtr, x: DevicePtr, s: DevicePtr) -> tuple[int, NDArray[Any] | None]:
+        if len(b._shape) == 1:
+            b, x = b[:, None], x[:, None]
+        return _least_squares(a, b, x, s, limit)
+
+    specs = Spec((n, *shape[1:]), call.dtype, order), Spec((min(m, n),), call.real)
+    (x, s), (rank, left) = call.run(work, *specs)
+    squares = np.empty(0, call.real) if left is None else left
+    if call.on_device:
+        residuals = new(x, squares.shape, call.real)
+        if left is not None and squares.size:
+            residuals.assign(squares)
+        return x, residuals, rank, s
+    return call.wrapped("b", x), call.wrapped("b", squares), rank, s
+
+
+def _least_squares(
+    a: DevicePtr, b: DevicePtr, x: DevicePtr, s: DevicePtr, limit: float
+) -> tuple[int, NDArray[Any] | None]:
+    """Set x and s. Return the rank, and the sums of squares that are left, or None."""
+    (m, n), nrhs, k = a._shape, b._shape[1], min(a._shape)
+    name, order, rank = "linalg.lstsq", "F" if m >= n else "C", 0
+    stored(name, "a", a)
+    vendor_of(name, a)
+    if 0 not in x._shape:
+        x.fill(0)
+    left = new(a, (m, nrhs), a.dtype, order)
+    arrange(left, b)
+    if k:
+        U, VT = new(a, (m, k), a.dtype, order), new(a, (k, n), a.dtype, order)
+        singular_vectors(name, a, U, s, VT)
+        values = s.to_host()
+        rank = int(np.count_nonzero(values > limit * values[0]))
+    if rank and nrhs:
+        c, inverses = new(a, (rank, nrhs), a.dtype, order), new(a, (rank,), a.dtype)
+        inverses.assign((1 / values[:rank]).astype(a.dtype))
+        for _ in range(2):  # the second time for what rounding left
+            gemm(1.0, U[:, :rank], left, 0.0, c, trans_a="C")
+            dgmm(c, inverses, c)
+            gemm(1.0, VT[:rank], c, 1.0, x, trans_a="C")
+            arrange(left, b)
+            gemm(-1.0, a, x, 1.0, left)
+    if rank < n or m <= n:
+        return rank, None
+    return rank, np.sum(np.abs(left.to_host()) ** 2, axis=0)

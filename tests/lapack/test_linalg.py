@@ -1,0 +1,273 @@
+"""`linalg` of arrays: results, dtypes, shapes and errors are NumPy's, to within rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from lapack.conftest import Matrices
+from numpy.typing import NDArray
+
+from offload_args import Device, linalg, offload_args
+from offload_args.errors import ArgumentError, ArgumentTypeError, DTypeError
+
+SHAPES = [(0, 0), (1, 1), (5, 5), (3, 4, 4), (2, 3, 3, 3), (0, 4, 4), (2, 0, 0)]
+ORDERS = ["C", "F", "gaps"]
+
+
+def ordered(values: NDArray[Any], order: str) -> NDArray[Any]:
+    """Return the values as an array whose matrices are in that order, or have gaps along every axis."""
+    if order == "C" or values.ndim < 2:
+        return np.ascontiguousarray(values)
+    if order == "F":
+        return np.ascontiguousarray(values.swapaxes(-1, -2)).swapaxes(-1, -2)
+    roomy = np.zeros([2 * extent for extent in values.shape], values.dtype)
+    part = roomy[tuple(slice(None, None, 2) for _ in values.shape)][tuple(slice(0, n) for n in values.shape)]
+    part[...] = values
+    return part
+
+
+class Given:
+    """A stack of matrices, and how results are compared."""
+
+    def __init__(self, matrices: Matrices, shape: tuple[int, ...], order: str) -> None:
+        self.matrices = matrices
+        general = matrices.general(*shape)
+        self.A = ordered(general, order)
+        gram = general @ general.conj().swapaxes(-1, -2) + np.eye(shape[-2]) * shape[-2]
+        self.definite = ordered(gram.astype(general.dtype), order)
+
+    def near(self, found: Any, expected: Any) -> None:
+        assert type(found) is type(expected)
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        assert self.matrices.near(found, expected)
+
+
+def each(matrices: Matrices, shapes: list[tuple[int, ...]] = SHAPES) -> list[Given]:
+    """Return stacks of each shape, in each order for double precision, in C order for single."""
+    orders = ORDERS if matrices.tolerance < 1e-8 else ORDERS[:1]
+    return [Given(matrices, shape, order) for shape in shapes for order in orders]
+
+
+def test_systems_and_determinants_are_numpys(device: str, matrices: Matrices) -> None:
+    for given in each(matrices):
+        A, n = given.A, given.A.shape[-1]
+        before = A.copy()
+        vector, right = given.matrices.general(n), ordered(given.matrices.general(*A.shape[:-1], 3), "C")
+        given.near(linalg.solve(A, vector, device=device), np.linalg.solve(A, vector))
+        given.near(linalg.solve(A, right, device=device), np.linalg.solve(A, right))
+        given.near(linalg.inv(A, device=device), np.linalg.inv(A))
+        given.near(linalg.det(A, device=device), np.linalg.det(A))
+        for found, expected in zip(linalg.slogdet(A, device=device), np.linalg.slogdet(A), strict=True):
+            given.near(found, expected)
+        assert np.array_equal(A, before)
+
+
+def test_factors_and_eigenvalues_are_numpys(device: str, matrices: Matrices) -> None:
+    for given in each(matrices):
+        S = given.definite
+        before = S.copy()
+        for upper in (False, True):
+            given.near(linalg.cholesky(S, upper=upper, device=device), np.linalg.cholesky(S, upper=upper))
+        for UPLO in "lU":
+            one_triangle = np.tril(S) if UPLO == "l" else np.triu(S)
+            values, vectors = linalg.eigh(one_triangle, UPLO, device=device)
+            given.near(values, np.linalg.eigh(S).eigenvalues)
+            given.near(S @ vectors, (vectors * values[..., None, :]).astype(S.dtype))
+            given.near(linalg.eigvalsh(one_triangle, UPLO, device=device), np.linalg.eigvalsh(S))
+        assert np.array_equal(S, before)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 1), (1, 4), (2, 4, 3), (2, 3, 4), (0, 3), (3, 0), (2, 0, 3)])
+def test_singular_values_and_qr_are_numpys(device: str, matrices: Matrices, shape: tuple[int, ...]) -> None:
+    for given in each(matrices, [shape]):
+        check_factors(device, given.A, given.near)
+
+
+def check_factors(device: str, A: NDArray[Any], near: Callable[[Any, Any], None]) -> None:
+    shape = A.shape
+    k = min(shape[-2:])
+    for full in (True, False):
+        U, s, Vh = linalg.svd(A, full, device=device)
+        expected = np.linalg.svd(A, full)
+        assert (U.shape, Vh.shape) == (expected.U.shape, expected.Vh.shape)
+        near(s, expected.S)
+        near(((U[..., :k] * s[..., None, :]) @ Vh[..., :k, :]).astype(A.dtype), np.ascontiguousarray(A))
+        for Q in (U, Vh):
+            near(Q.conj().swapaxes(-1, -2) @ Q if Q is U else Q @ Q.conj().swapaxes(-1, -2), identities(Q, Q is U))
+    near(linalg.svd(A, compute_uv=False, device=device), np.linalg.svd(A, compute_uv=False))
+    for mode in ("reduced", "complete"):
+        for found, factor in zip(linalg.qr(A, mode, device=device), np.linalg.qr(A, mode), strict=True):
+            near(found, factor)
+    near(linalg.qr(A, "r", device=device), np.linalg.qr(A, "r"))
+    for found, factor in zip(linalg.qr(A, "raw", device=device), np.linalg.qr(A, "raw"), strict=True):
+        near(found, factor)
+
+
+def identities(Q: NDArray[Any], of_columns: bool) -> NDArray[Any]:
+    n = Q.shape[-1] if of_columns else Q.shape[-2]
+    return np.broadcast_to(np.eye(n, dtype=Q.dtype), (*Q.shape[:-2], n, n)).copy()
+
+
+def test_svd_of_a_hermitian_matrix_uses_its_eigenvalues(device: str, matrices: Matrices) -> None:
+    given = Given(matrices, (2, 4, 4), "C")
+    A = given.definite - 3 * np.eye(4, dtype=matrices.dtype)
+    U, s, Vh = linalg.svd(A, hermitian=True, device=device)
+    given.near((U * s[..., None, :]) @ Vh, A)
+    given.near(linalg.svd(A, compute_uv=False, hermitian=True, device=device), s)
+    given.near(s, np.linalg.svd(A, compute_uv=False))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "rank"), [(6, 3, 3), (3, 6, 3), (6, 4, 2), (4, 6, 2), (4, 4, 0), (0, 3, 0), (3, 0, 0)]
+)
+def test_least_squares_are_numpys_of_any_rank(device: str, matrices: Matrices, m: int, n: int, rank: int) -> None:
+    order = "C" if m < n else "F"
+    A = ordered((matrices.general(m, rank) @ matrices.general(rank, n)).astype(matrices.dtype), order)
+    near = Given(matrices, (1, 1), "C").near
+    for b in (matrices.general(m), matrices.general(m, 2), matrices.general(m, 0)):
+        x, residuals, found, s = linalg.lstsq(A, b, 1e-4, device=device)
+        expected = np.linalg.lstsq(A, b, 1e-4)
+        assert found == expected[2] == rank
+        for one, other in zip((x, residuals, s), (expected[0], expected[1], expected[3]), strict=True):
+            near(one, other)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((2, 3), (3, 4)),
+        ((3,), (3, 4)),
+        ((2, 3), (3,)),
+        ((3,), (3,)),
+        ((5, 2, 3), (3, 4)),
+        ((2, 3), (5, 3, 4)),
+        ((5, 2, 3), (5, 3, 4)),
+        ((5, 1, 2, 3), (6, 3, 4)),
+        ((1, 2, 3), (5, 3, 1)),
+        ((3,), (5, 3, 4)),
+        ((2, 0), (0, 3)),
+        ((0, 2), (2, 3)),
+        ((0, 2, 3), (3, 4)),
+    ],
+)
+def test_products_are_numpys(device: str, matrices: Matrices, first: Any, second: Any) -> None:
+    for order in ORDERS:
+        a, b = ordered(matrices.general(*first), order), ordered(matrices.general(*second), "C")
+        Given(matrices, (1, 1), "C").near(linalg.matmul(a, b, device=device), np.matmul(a, b))
+
+
+@pytest.mark.parametrize("power", [0, 1, 2, 3, 7, -1, -2])
+def test_powers_are_numpys(device: str, matrices: Matrices, power: int) -> None:
+    for given in each(matrices):
+        A = given.A / max(given.A.shape[-1], 1)
+        A[...] += np.eye(A.shape[-1])
+        found = linalg.matrix_power(A, power, device=device)
+        expected = np.linalg.matrix_power(A, power)
+        assert found.dtype == expected.dtype and found.shape == expected.shape
+        scale = max(1.0, *np.abs(expected).ravel(), 1.0)
+        assert given.matrices.near(found / scale, expected / scale)
+
+
+@pytest.mark.parametrize("pair", [(np.float32, np.int8), (np.complex64, np.float64), (np.float32, np.complex64)])
+def test_dtypes_are_promoted_as_numpys_are(device: str, pair: tuple[Any, Any]) -> None:
+    A, b = np.array([[4, 1], [2, 3]], pair[0]), np.array([6, 8], pair[1])
+    found, expected = linalg.solve(A, b, device=device), np.linalg.solve(A, b)
+    assert found.dtype == expected.dtype
+    assert np.allclose(found, expected)
+    assert linalg.det([[1, 2], [3, 4]], device=device).dtype == np.float64
+
+
+def test_arrays_of_another_byte_order_and_class(device: str) -> None:
+    A = np.array([[4.0, 1.0], [2.0, 3.0]])
+    assert np.allclose(linalg.inv(A.astype(">f8"), device=device), np.linalg.inv(A))
+    matrix = A.view(np.matrix)
+    assert type(linalg.inv(matrix, device=device)) is np.matrix
+    assert type(linalg.solve(A, matrix, device=device)) is np.matrix
+
+
+def test_an_argument_may_be_given_twice_or_be_lent(device: str) -> None:
+    A = np.array([[4.0, 1.0], [2.0, 3.0]])
+    assert np.allclose(linalg.solve(A, A, device=device), np.eye(2))
+    assert np.allclose(linalg.matmul(A, A.T, device=device), A @ A.T)
+    with offload_args(A, device=device) as (dA,):
+        dA.fill(2)
+        assert np.array_equal(linalg.matmul(A, A, device=device), np.full((2, 2), 8.0))  # of what the device has
+
+
+@pytest.mark.parametrize("function", [linalg.solve, linalg.inv])
+def test_a_singular_matrix_is_named(device: str, function: Callable[..., Any]) -> None:
+    stack = np.stack([np.eye(3)] * 4).reshape(2, 2, 3, 3)
+    stack[0, 1, 1] = stack[1, 0] = 0
+    name, right = function.__name__, (np.ones(3),) if function is linalg.solve else ()
+    with pytest.raises(np.linalg.LinAlgError, match=rf"^linalg\.{name}: a is singular: pivot 1") as caught:
+        function(np.zeros((3, 3)), *right, device=device)
+    assert not hasattr(caught.value, "__notes__")
+    with pytest.raises(
+        np.linalg.LinAlgError, match=rf"^linalg\.{name}: a\[0, 1\] is singular: .*so it is with a\[1, 0"
+    ):
+        function(stack, *right, device=device)
+
+
+def test_an_indefinite_matrix_is_named(device: str) -> None:
+    stack = np.stack([np.eye(3), np.diag([1.0, -1.0, 1.0])])
+    with pytest.raises(np.linalg.LinAlgError, match=r"^linalg\.cholesky: a\[1\] is not positive definite: .*order 2"):
+        linalg.cholesky(stack, device=device)
+
+
+def test_determinants_of_singular_matrices_are_zero(device: str, dtype: str) -> None:
+    stack = np.stack([np.eye(2), np.zeros((2, 2))]).astype(dtype)
+    assert np.array_equal(linalg.det(stack, device=device), [1, 0])
+    sign, log = linalg.slogdet(stack, device=device)
+    assert np.array_equal(sign, [1, 0]) and np.array_equal(log, [0, -np.inf])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_iterations_refuse_what_is_not_finite(device: str, dtype: str, value: float) -> None:
+    A = np.eye(3).astype(dtype)
+    A[2, 1] = value
+    for function in (linalg.eigh, linalg.eigvalsh, linalg.svd, lambda A, device: linalg.lstsq(A, A[0], device=device)):
+        with pytest.raises(np.linalg.LinAlgError, match=r"is .*(nan|inf).*, needs to be finite"):
+            function(A, device=device)
+    values = linalg.eigvalsh(A, "U", device=device)  # whose triangle is finite
+    assert np.array_equal(values, np.ones(3))
+
+
+def test_wrong_arguments_are_refused_as_numpy_refuses_them(device: str) -> None:
+    square, flat = np.eye(3), np.ones(3)
+    for function in (linalg.inv, linalg.det, linalg.cholesky, linalg.eigh, linalg.slogdet):
+        with pytest.raises(np.linalg.LinAlgError, match=r"needs square matrices"):
+            function(np.ones((2, 3)), device=device)
+        with pytest.raises(np.linalg.LinAlgError, match=r"needs at least two dimensions"):
+            function(flat, device=device)
+        with pytest.raises(DTypeError, match=r"float16 of a is unsupported in linalg; convert it first"):
+            function(square.astype(np.float16), device=device)
+    with pytest.raises(ArgumentError, match=r"^linalg\.solve: b has shape \(2,\), needs 3 rows"):
+        linalg.solve(square, np.ones(2), device=device)
+    with pytest.raises(ArgumentError, match=r"can't be broadcast together"):
+        linalg.solve(np.ones((2, 3, 3)), np.ones((3, 3, 1)), device=device)
+    with pytest.raises(ArgumentError, match=r"x1 of shape \(3, 3\) has 3 columns, and x2 of shape \(2,\) has 2 rows"):
+        linalg.matmul(square, np.ones(2), device=device)
+    with pytest.raises(ArgumentError, match=r"need one dimension at least"):
+        linalg.matmul(square, 2.0, device=device)
+    with pytest.raises(DTypeError, match=r"x1 needs float32.*got int64; pass x1\.astype"):
+        linalg.matmul([[1]], [[1]], device=device)
+    with pytest.raises(ArgumentTypeError, match=r"n needs a whole number"):
+        linalg.matrix_power(square, 1.5, device=device)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r'UPLO argument must be "L" or "U"'):
+        linalg.eigh(square, "lower", device=device)
+    with pytest.raises(ArgumentError, match=r"mode must be"):
+        linalg.qr(square, "full", device=device)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"is a masked array"):
+        linalg.inv(np.ma.masked_invalid(square), device=device)
+
+
+def test_only_what_is_needed_moves(device: str) -> None:
+    A, counters = np.eye(64), Device(device).counters
+    before = counters
+    linalg.solve(A, np.ones(64), device=device)
+    after = Device(device).counters
+    assert after.bytes_up - before.bytes_up <= A.nbytes + 64 * 8 + 4096
+    assert after.mappings == before.mappings

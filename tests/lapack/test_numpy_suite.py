@@ -1,0 +1,35 @@
+"""NumPy's own tests of numpy.linalg pass over offload_args.linalg, but for those that numpy_suite.py names."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.processes import output_of
+
+
+@pytest.mark.slow
+def test_numpys_tests_pass(device: str, tmp_path: Path) -> None:
+    suite = Path(np.__file__).parent / "linalg" / "tests" / "test_linalg.py"
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
+    command = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "numpy_suite",
+        f"--rootdir={tmp_path}",
+    )
+    output = output_of(*command, suite, folder=tmp_path, timeout=550, OFFLOAD_ARGS_DEVICE=device, PYTHONPATH=paths)
+    passed = re.search(r"(\d+) passed", output)
+    assert passed and int(passed[1]) > 300, output
+    assert "failed" not in output, output
