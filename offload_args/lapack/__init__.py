@@ -12,6 +12,10 @@ the host and on sim.
 Dtypes are float32, float64, complex64 and complex128; `ipiv` is int32, and counts from 1. Right sides are matrices, or
 vectors, which are one column.
 
+A may be a stack of matrices, (..., m, n). The other operands then have the dimensions of the stack before their own:
+pivots (..., n), right sides (..., n, nrhs) or (..., n). Each matrix is one call of the library. If some fail,
+StackError, a LinAlgError, names them, and its `info` has LAPACK's for each; the others are done.
+
 Every call waits for its result. Where LAPACK reports a failure, such as a singular or indefinite matrix,
 numpy.linalg.LinAlgError names the pivot. The call's outputs are undefined then, and never reach the host.
 
@@ -28,12 +32,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..display import missing
+from ._stacks import StackError
 from .cholesky import posv, potrf, potrs, trtrs
 from .lu import gesv, getrf, getrs
 from .qr import gels, geqrf, ormqr
 from .spectral import gesvd, heevd, syevd
 
 __all__ = [
+    "StackError",
     "gels",
     "geqrf",
     "gesv",

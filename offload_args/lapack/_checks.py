@@ -13,6 +13,7 @@ from .._operands import Matrix, matrix, misfit, need_dimensions, need_dtype, nee
 from ..blas.level1 import asum
 from ..errors import ArgumentError, DirectionError, OffloadError, WrongDeviceError
 from ..pointers import DevicePtr
+from ._stacks import in_a_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,9 +103,11 @@ def _undefine(written: dict[str, DevicePtr]) -> str:
     return f"; {listed} {'are' if len(written) > 1 else 'is'} undefined on the device now" if written else ""
 
 
-def refuse(name: str, text: str, **written: DevicePtr) -> NoReturn:
-    """Raise LinAlgError, after the call's outputs were marked as undefined."""
-    raise np.linalg.LinAlgError(f"{name}: {text}{_undefine(written)}")
+def refuse(name: str, text: str, info: int, /, **written: DevicePtr) -> NoReturn:
+    """Raise LinAlgError, after the call's outputs were marked as undefined. info: LAPACK's, for stacks."""
+    error = np.linalg.LinAlgError(f"{name}: {text}{'' if in_a_stack() else _undefine(written)}")
+    error.info = info  # type: ignore[attr-defined]
+    raise error
 
 
 @contextmanager

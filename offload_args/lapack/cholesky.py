@@ -11,6 +11,7 @@ from ..blas.level3 import trsm
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._checks import as_columns, columns, factored, need_solvable, refuse
+from ._stacks import stacked
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["check_orders", "posv", "potrf", "potrs", "solve_triangular", "trtrs"]
 
 
+@stacked()
 def potrf(A: DevicePtr, *, uplo: str = "U") -> None:
     """Factor a Hermitian positive definite A by Cholesky: A = U^H U for uplo "U", L L^H for "L".
 
@@ -49,7 +51,7 @@ def _factor(name: str, t: str, A: DevicePtr, a: Matrix, uplo: str) -> None:
     stored = uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]
     info = vendor.potrf(t, stored, a.rows, A, a.ld_f or a.ld_c)
     if info:
-        refuse(name, f"A is not positive definite: its leading minor of order {info} (pivot {info}) is not", A=A)
+        refuse(name, f"A is not positive definite: its leading minor of order {info} (pivot {info}) is not", info, A=A)
 
 
 def check_orders(name: str, t: str, a: Matrix, B: DevicePtr, b: Columns, conjugates: bool) -> None:
@@ -62,6 +64,7 @@ def check_orders(name: str, t: str, a: Matrix, B: DevicePtr, b: Columns, conjuga
         )
 
 
+@stacked("B")
 def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B with the factor of A that potrf left, and set B to X.
 
@@ -97,6 +100,7 @@ def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
             trsm(1.0, A, B, uplo=uplo, trans=trans)
 
 
+@stacked("B")
 def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B for a Hermitian positive definite A, set B to X, and A to its Cholesky factor.
 
@@ -128,6 +132,7 @@ def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
         _solve(A, B, uplo)
 
 
+@stacked("B")
 def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
     """Solve op(A) X = B for a triangular A, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
@@ -159,7 +164,7 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     if diag == "N":
         zero = first_zero(A)
         if zero:
-            refuse("lapack.trtrs", f"A is singular: pivot {zero}, on its diagonal, is zero")
+            refuse("lapack.trtrs", f"A is singular: pivot {zero}, on its diagonal, is zero", zero)
     solve_triangular(A, B, uplo, trans, diag)
 
 

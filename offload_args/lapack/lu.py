@@ -8,6 +8,7 @@ from .._operands import INT32, letter_of, matrix, need_fortran, need_option, squ
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._checks import columns, factored, need_pivots, need_solvable, refuse
+from ._stacks import stacked
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["gesv", "getrf", "getrs"]
 
 
+@stacked("ipiv", writes=("ipiv",))
 def getrf(A: DevicePtr, ipiv: DevicePtr) -> None:
     """Factor A with row interchanges: A = P L U.
 
@@ -51,9 +53,10 @@ def _factor(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -> None
     else:
         info = vendor.getrf(t, a.columns, a.rows, A, a.ld_c, ipiv)
     if info:
-        refuse(name, f"A is singular: pivot {info} of its factor U is zero", A=A, ipiv=ipiv)
+        refuse(name, f"A is singular: pivot {info} of its factor U is zero", info, A=A, ipiv=ipiv)
 
 
+@stacked("ipiv", "B")
 def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     """Solve op(A) X = B with the factors of getrf, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
@@ -98,6 +101,7 @@ def _solve(name: str, t: str, trans: str, A: DevicePtr, a: Matrix, ipiv: DeviceP
     vendor.getrs(t, stored, b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
 
 
+@stacked("ipiv", "B", writes=("ipiv",))
 def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> None:
     """Solve A X = B, set B to X, and A and ipiv to the factors and pivots of getrf.
 

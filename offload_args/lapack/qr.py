@@ -11,6 +11,7 @@ from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import as_columns, columns, factored, need_solvable, refuse
+from ._stacks import stacked
 from ._vendors import vendor_of
 from .cholesky import first_zero, solve_triangular
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["gels", "geqrf", "ormqr"]
 
 
+@stacked("tau", writes=("tau",))
 def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
     """Factor A = Q R: A becomes R and, below the diagonal, the vectors of k reflectors whose product is Q.
 
@@ -47,6 +49,7 @@ def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
         vendor.geqrf(t, a.rows, a.columns, A, lda, tau)
 
 
+@stacked("tau", "C")
 def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans: str = "N") -> None:
     """Set C to op(Q) C (side "L") or C op(Q) ("R") for the Q of geqrf; op(Q) is Q, Q^T or Q^H for "N", "T" or "C".
 
@@ -106,6 +109,7 @@ def _multiply(
         vendor.ormqr(t, other, "T" if trans == "N" else "N", c.columns, c.rows, k, A, a.ld_f, tau, C, c.ld_c)
 
 
+@stacked("B")
 def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     """Solve op(A) X = B in the least-squares sense, or for the least norm; set B to X and A to its QR factors.
 
@@ -183,7 +187,7 @@ def _solve_factored(
     R = S[:n]
     zero = first_zero(R)
     if zero:
-        refuse("lapack.gels", f"A has not full rank: pivot {zero} of its factor R is zero", A=S)
+        refuse("lapack.gels", f"A has not full rank: pivot {zero} of its factor R is zero", zero, A=S)
     top = as_columns(B)[:n]
     if least_norm:
         solve_triangular(R, top, "U", "C")

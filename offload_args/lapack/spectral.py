@@ -8,6 +8,7 @@ from .._operands import REAL_OF, letter_of, matrix, need_fortran, need_option, s
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._checks import need_finite, refuse
+from ._stacks import stacked
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["gesvd", "heevd", "syevd"]
 
 
+@stacked("w", writes=("w",))
 def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of a real symmetric A, in ascending order, and its eigenvectors.
 
@@ -39,6 +41,7 @@ def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
     )
 
 
+@stacked("w", writes=("w",))
 def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of a Hermitian A, in ascending order, and its eigenvectors.
 
@@ -76,9 +79,10 @@ def _eigenvalues(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo:
     stored = uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]  # of conj(A), which has the same eigenvalues
     info = vendor.syevd(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, w)
     if info:
-        refuse(name, f"the eigenvalues did not converge (info {info})", A=A, w=w)
+        refuse(name, f"the eigenvalues did not converge (info {info})", info, A=A, w=w)
 
 
+@stacked("s", "U", "VT", writes=("s", "U", "VT"))
 def gesvd(
     A: DevicePtr,
     s: DevicePtr,
@@ -142,7 +146,7 @@ def gesvd(
     else:  # A^T = VT^T diag(s) U^T
         info = vendor.gesvd(t, (jobvt, jobu), n, m, A, a.ld_c, s, *_given(VT, vt, 3, A), *_given(U, u, 3, A))
     if info:
-        refuse("lapack.gesvd", f"{info} of the singular values did not converge", A=A, **written)
+        refuse("lapack.gesvd", f"{info} of the singular values did not converge", info, A=A, **written)
 
 
 def _vectors(

@@ -31,7 +31,7 @@ from offload_args.errors import LibraryError
 ROOT = Path(__file__).parents[2]
 VENDORS = {"blas": {"cblas", "cublas", "rocblas"}, "lapack": {"lapacke", "cusolver", "cublas"}}
 FUNCTIONS = {f"blas.{name}": getattr(blas, name) for name in blas.__all__}
-FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__}
+FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__ if name[0].islower()}
 FUNCTIONS |= {f"linalg.{one}": getattr(linalg, one) for one in linalg.__all__ if one[0].islower()}
 FUNCTIONS |= {f"kernels.{one}": getattr(kernels, one) for one in kernels.__all__ if one[0].islower() and one != "here"}
 CLASSES = {f"kernels.{one}": getattr(kernels, one) for one in kernels.__all__ if one[0].isupper()}
