@@ -140,7 +140,10 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
     if undefined := re.search(
         r"No implementation of function .*?\((.*?)\) found for signature:\s*>>> (.*)", text, re.S
     ):
-        head = f"there is no {undefined[2].splitlines()[0].strip()}".replace("oa__", "")
+        head = re.sub(
+            r"oa__binary_(\w+)\((.*), Literal\[int\]\(\d\)\)", r"\1(\2)", undefined[2].splitlines()[0].strip()
+        )
+        head = f"there is no {head}".replace("oa__", "")
     if refused := re.search(r"oa__: (.*)", text):
         head = refused[1].strip()
     if unified := re.search(r"Cannot unify (.*?) and (.*?) for '(\w+)", text):

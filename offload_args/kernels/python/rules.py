@@ -15,10 +15,10 @@ import numpy as np
 from numba.core import cgutils, errors
 from numba.core import types as numba_types
 from numba.core.datamodel import models, register_default
-from numba.core.imputils import RefType, iternext_impl, lower_builtin
+from numba.core.imputils import RefType, iternext_impl, lower_builtin, lower_cast
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic
-from numba.np.numpy_support import from_dtype
+from numba.np.numpy_support import as_dtype, from_dtype
 
 from ..partitions import Partition
 from . import elementary
@@ -160,6 +160,137 @@ class OneModel(models.StructModel):
 class OneIteratorModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, [("left", types.EphemeralPointer(types.boolean)), ("at", types.int64)])
+
+
+class WeakType(types.Type):
+    """A number that takes the type of what it is joined with, in a variable or by if and else."""
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        super().__init__(f"Weak({native})")
+
+    def unify(self, typing: Any, other: Any) -> Any:
+        if isinstance(other, WeakType):
+            return WEAK.get(typing.unify_pairs(self.native, other.native))
+        if isinstance(other, types.Boolean) or (isinstance(other, types.Integer) and other.bitwidth < 64):
+            return self.native
+        if isinstance(other, types.Number):
+            return combined(self.native, True, types.unliteral(other), False) or types.unliteral(other)
+        return None
+
+
+WEAK: Final = {native: WeakType(native) for native in (types.int64, types.float64, types.complex128)}
+
+
+@register_default(WeakType)
+class WeakModel(models.ProxyModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind)
+        self._proxied_model = manager[kind.native]
+
+
+@lower_cast(WeakType, types.Any)
+def _(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> Any:
+    return context.cast(builder, value, given.native, getattr(wanted, "native", wanted))
+
+
+@intrinsic(prefer_literal=True)
+def oa__weak(typing: Any, value: Any) -> Any:
+    """Return a number whose type is that of what it is joined with."""
+    native = types.unliteral(value)
+    kind = WEAK.get(native, native)
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.cast(builder, args[0], sig.args[0], native)
+
+    return kind(value), make
+
+
+def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
+    """Return the type in which NumPy 2 combines two numbers; None: numba's own.
+
+    Whole numbers among themselves are numba's: it computes in 64 bits.
+    """
+    exact = (types.Integer, types.Boolean)
+    if (a_is_weak and b_is_weak) or (isinstance(a, exact) and isinstance(b, exact)):
+        return None
+    if not a_is_weak and not b_is_weak:
+        return from_dtype(np.result_type(as_dtype(a), as_dtype(b)))
+    weak, strong = (a, b) if a_is_weak else (b, a)
+    if isinstance(weak, types.Complex) and not isinstance(strong, types.Complex):
+        return types.complex64 if strong == types.float32 else types.complex128
+    return weak if isinstance(strong, exact) else strong
+
+
+def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
+    """Return numba's types of two numbers, None if they are none, and the type in which they are combined.
+
+    weak: 1 if a is, 2 if b is, 3 if both are.
+    """
+    natives = [types.unliteral(getattr(one, "native", one)) for one in (a, b)]
+    if not all(isinstance(one, (types.Number, types.Boolean)) for one in natives):
+        return None, None
+    if not isinstance(weak, types.IntegerLiteral):  # numba tries types without values, too
+        return None, None
+    weakly = [isinstance(one, WeakType) or bool(weak.literal_value & 1 << i) for i, one in enumerate((a, b))]
+    return natives, combined(natives[0], weakly[0], natives[1], weakly[1])
+
+
+def _combine(operation: Any) -> Any:
+    @intrinsic(prefer_literal=True)
+    def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
+        natives, kind = both(a, b, weak)
+        if natives is None:
+            return None
+        chosen = typing.resolve_function_type(operation, (kind, kind) if kind is not None else tuple(natives), {})
+
+        def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            values = [context.cast(builder, value, given, wanted)
+                      for value, given, wanted in zip(args, sig.args, chosen.args, strict=False)]  # fmt: skip
+            return context.get_function(operation, chosen)(builder, values)
+
+        return None if chosen is None else (chosen.return_type(a, b, weak), make)
+
+    return rule
+
+
+oa__binary_add, oa__binary_sub, oa__binary_mul, oa__binary_truediv, oa__binary_floordiv, oa__binary_mod = map(
+    _combine, (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod)
+)
+oa__binary_lt, oa__binary_le, oa__binary_gt, oa__binary_ge, oa__binary_eq, oa__binary_ne = map(
+    _combine, (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
+)
+
+
+def _choose(operation: Any) -> Any:
+    @intrinsic(prefer_literal=True)
+    def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
+        """Return b if the operation tells so of b and a, else a, as Python's min and max do."""
+        natives, kind = both(a, b, weak)
+        kind = kind or (natives and typing.unify_types(*natives))
+        chosen = kind and typing.resolve_function_type(operation, (kind, kind), {})
+
+        def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            first, second = (context.cast(builder, args[i], sig.args[i], kind) for i in (0, 1))
+            values = [context.cast(builder, value, kind, wanted)
+                      for value, wanted in zip((second, first), chosen.args, strict=True)]  # fmt: skip
+            return builder.select(context.get_function(operation, chosen)(builder, values), second, first)
+
+        return (kind(a, b, weak), make) if chosen else None
+
+    return rule
+
+
+oa__binary_min, oa__binary_max = map(_choose, (operator.lt, operator.gt))
+
+
+@intrinsic
+def oa__floating(typing: Any, value: Any) -> Any:
+    """Return a number that is no whole one. Refuse others, as NumPy does."""
+    native = types.unliteral(getattr(value, "native", value))
+    if isinstance(native, (types.Integer, types.Boolean)):
+        raise errors.TypingError(f"oa__: {native} to a negative power: write 1 / x, or np.float64(x) ** -1")
+    return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
 
 
 def number(value: int) -> ir.Constant:
@@ -666,6 +797,12 @@ oa__copysign = _of_target("copysign", 2)
 # -- elementary functions ----------------------------------------------------------------------------------------------
 
 
+_POWER_OF_INTEGERS: Final = (
+    "oa__: a power of integers: use a whole number of at most 16 as the exponent, 1 << n for a power of 2, or "
+    "np.float64(x) ** n"
+)
+
+
 def _elementary(name: str, count: int, takes_integers: bool = True) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.call(elementary.function_of(builder.module, name, args[0].type), args)
@@ -674,10 +811,7 @@ def _elementary(name: str, count: int, takes_integers: bool = True) -> Any:
         if not all(isinstance(one, (types.Float, types.Integer, types.Boolean)) for one in given):
             return None
         if not takes_integers and not any(isinstance(one, types.Float) for one in given):
-            raise errors.TypingError(
-                "oa__: a power of integers: use a whole number of at most 16 as the exponent, 1 << n for a power of "
-                "2, or np.float64(x) ** n"
-            )
+            raise errors.TypingError(_POWER_OF_INTEGERS)
         kind = types.float32 if all(one == types.float32 for one in given) else types.float64
         return signature(kind, *[kind] * count), make
 
@@ -687,6 +821,19 @@ def _elementary(name: str, count: int, takes_integers: bool = True) -> Any:
 for _name, (_, _count) in elementary.ELEMENTARY.items():
     globals()[_name] = _elementary(_name, _count)
 oa__power = _elementary("oa__pow", 2, takes_integers=False)
+
+
+@intrinsic(prefer_literal=True)
+def oa__binary_pow(typing: Any, a: Any, b: Any, weak: Any) -> Any:
+    natives, kind = both(a, b, weak)
+    if natives is not None and kind is None:
+        raise errors.TypingError(_POWER_OF_INTEGERS)
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        values = [context.cast(builder, args[i], sig.args[i], kind) for i in (0, 1)]
+        return builder.call(elementary.function_of(builder.module, "oa__pow", values[0].type), values)
+
+    return (kind(a, b, weak), make) if isinstance(kind, types.Float) else None
 
 
 @intrinsic

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import inspect
 import math
 import numbers
@@ -32,13 +33,19 @@ from . import functions, words
 from .barriers import check_barriers
 from .calls import CALLS, REMEDIES
 from .trees import matched
+from .weak import Weakness
 
 __all__ = ["FIRST_SHARED", "Array", "Function", "SharedArray", "Written", "read_function", "read_kernel"]
 
 _MISSING: Final = object()
+_LEFT, _RIGHT, _BOTH = 1, 2, 3  # of two expressions those that are weak
 _MOST_SHARED: Final = 48 * 1024  # bytes that a kernel may declare on any GPU
 _SHARED_ALIGNMENT: Final = 16
 FIRST_SHARED: Final = -16  #: in place of the number of an argument, for the first shared array; then -17
+_OPERATIONS: Final[dict[type[ast.AST], str]] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.Pow: "pow",
+}  # fmt: skip
 _BUILTINS: Final = frozenset({range, len, min, max, int, float, bool, complex})
 _BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
 _BY_BLOCKS: Final = frozenset({"RowBlocks", "Tiles"})
@@ -200,6 +207,7 @@ class _Reader:
         self.loops: list[str] = []  # "mine" or "plain"
         self.owned: dict[tuple[str, ...], Array] = {}  # by the variables of loops over mine()
         self.fresh = 0
+        self.weak: Weakness
         self.aliases: dict[str, set[str]] = {}  # of a function: the parameters that a variable may be
 
     @property
@@ -303,10 +311,26 @@ class _Reader:
         if isinstance(node, ast.BinOp):
             if isinstance(node.op, ast.MatMult):
                 self.refuse(node, "@", _REMEDIES[ast.MatMult])
+            weak = self.weakness(node.left, node.right)
             left, right = self.expression(node.left), self.expression(node.right)
+            if isinstance(node.op, ast.Pow) and isinstance(right, ast.UnaryOp) and _is_small_power(right):
+                left = self.call(node, "oa__floating", left)
             if isinstance(node.op, ast.Pow) and not _is_small_power(node.right):
+                if weak in (_LEFT, _RIGHT):
+                    return self.combined(node, ast.Pow, left, right, weak)
                 return self.call(node, self.function_name(CALLS[operator.pow]), left, right)
+            if type(node.op) in _OPERATIONS and not isinstance(node.op, ast.Pow) and weak != _BOTH:
+                return self.combined(node, type(node.op), left, right, weak)
             return ast.copy_location(ast.BinOp(left, node.op, right), node)
+        if isinstance(node, ast.Compare):
+            return self.compared(node)
+        if isinstance(node, ast.IfExp):
+            weak = self.weakness(node.body, node.orelse)
+            body, other = self.expression(node.body), self.expression(node.orelse)
+            if weak in (_LEFT, _RIGHT):
+                body, other = (self.call(one, "oa__weak", one) if weak == flag else one
+                               for one, flag in ((body, _LEFT), (other, _RIGHT)))  # fmt: skip
+            return ast.copy_location(ast.IfExp(self.expression(node.test), body, other), node)
         if isinstance(node, _EXPRESSIONS):
             for name, value in ast.iter_fields(node):
                 if isinstance(value, ast.expr):
@@ -315,6 +339,40 @@ class _Reader:
                     setattr(node, name, [self.expression(x) if isinstance(x, ast.expr) else x for x in value])
             return node
         self.refuse(node, f"{ast.unparse(node):.60}", _REMEDIES.get(type(node), "kernels do not have it"))
+
+    def weakness(self, left: ast.expr, right: ast.expr) -> int:
+        """Return which of two expressions are weak. They are as the user wrote them."""
+        return (_LEFT if self.weak.of(left) else 0) | (_RIGHT if self.weak.of(right) else 0)
+
+    def combined(self, node: ast.AST, operation: type[ast.AST], left: ast.expr, right: ast.expr, weak: int) -> ast.expr:
+        return self.call(node, f"oa__binary_{_OPERATIONS[operation]}", left, right, ast.Constant(weak))
+
+    def compared(self, node: ast.Compare) -> ast.expr:
+        """Return comparisons, each of the right type; in a chain a value is computed for each of its neighbours."""
+        items = [node.left, *node.comparators]
+        weak = [self.weakness(*items[i : i + 2]) for i in range(len(node.ops))]
+        read = [self.expression(one) for one in items]
+        is_chain = len(node.ops) > 1
+        steps = any(getattr(one, "id", "") in _ATOMICS.values() for item in read for one in ast.walk(item))
+        if not any(one in (_LEFT, _RIGHT) for one in weak) or (is_chain and steps):
+            return ast.copy_location(ast.Compare(read[0], node.ops, read[1:]), node)
+        made: list[ast.expr] = []
+        for i, operation in enumerate(node.ops):
+            left, right = copy.deepcopy(read[i]), copy.deepcopy(read[i + 1])
+            if weak[i] in (_LEFT, _RIGHT) and type(operation) in _OPERATIONS:
+                made.append(self.combined(node, type(operation), left, right, weak[i]))
+            else:
+                made.append(ast.copy_location(ast.Compare(left, [operation], [right]), node))
+        return made[0] if not is_chain else ast.copy_location(ast.BoolOp(ast.And(), made), node)
+
+    def joined(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """Return a value that takes the type of the others that its variable gets. It is as the user wrote it."""
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            items = [self.joined(*pair) for pair in zip(target.elts, value.elts, strict=True)]
+            return ast.copy_location(ast.Tuple(items, ast.Load()), value)
+        is_joined = isinstance(target, ast.Name) and target.id in self.weak.mixed and self.weak.of(value)
+        read = self.expression(value)
+        return self.call(value, "oa__weak", read) if is_joined else read
 
     def name(self, node: ast.Name | ast.Attribute) -> ast.expr:
         if isinstance(node, ast.Name) and self.array_named(node.id) is not None:
@@ -470,6 +528,8 @@ class _Reader:
                         "conditions and loops")  # fmt: skip
         if isinstance(function, Function):
             return self.of_kernels(node, function)
+        if function in (min, max) and len(node.args) > 1:
+            return self.least(node, function.__name__)
         arguments = [self.expression(one) for one in node.args]
         try:
             if function in words.WORDS:
@@ -501,6 +561,17 @@ class _Reader:
             self.refuse(node, ast.unparse(node.func), f"kernels do not have this function: {remedy}")
         remedy = missing or f"begin {name} with @kernel.function, or write its code here"
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
+
+    def least(self, node: ast.Call, name: str) -> ast.expr:
+        """Return min or max of several, one after the other, each pair of the right type."""
+        if name in self.locals:
+            self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")
+        weak = [self.weak.of(one) for one in node.args]
+        made, is_weak = self.expression(node.args[0]), weak[0]
+        for one, other in zip(node.args[1:], weak[1:], strict=True):
+            flags = ast.Constant((_LEFT if is_weak else 0) | (_RIGHT if other else 0))
+            made, is_weak = self.call(node, f"oa__binary_{name}", made, self.expression(one), flags), is_weak and other
+        return made
 
     is_iterated = False  # the expression that is read is that of a for loop
 
@@ -578,13 +649,13 @@ class _Reader:
                     self.refuse(node, ast.unparse(node), "a value that nothing uses: assign it")
                 node.value = self.expression(node.value)
             case ast.Assign():
-                node.value = self.expression(node.value)
+                node.value = self.joined(node.targets[0], node.value)
                 for target in node.targets:
                     self.target(target)
             case ast.AnnAssign():
                 if node.value is None or not isinstance(node.target, ast.Name):
                     self.refuse(node, ast.unparse(node), "assign a value")
-                value = self.expression(node.value)
+                value = self.joined(node.target, node.value)
                 self.target(node.target)
                 made = ast.Assign([node.target], value)
                 yield ast.copy_location(made, node)
@@ -665,7 +736,7 @@ class _Reader:
         for one in ast.walk(value):
             ast.copy_location(one, target)
         combined = ast.copy_location(ast.BinOp(value, node.op, node.value), node)
-        yield ast.copy_location(ast.Assign([target], self.expression(combined)), node)
+        yield ast.copy_location(ast.Assign([target], self.joined(target, combined)), node)
 
     def loop(self, node: ast.For) -> Iterator[ast.stmt]:
         if node.orelse:
@@ -802,11 +873,14 @@ class _Reader:
     def finish(self, *first: str) -> Written:
         tree = self.original
         statements = self.without_shared(tree.body)
-        given = [ast.arg(name) for name in (*first, *self.written.parameters, *self.written.shared)]
+        given = set(self.written.parameters) | set(self.written.shared)
+        arrays = set(self.arrays) | set(self.written.shared) if self.written.declared else given
+        self.weak = Weakness(tree, self.locals - given, given, arrays, self.value_of)
+        names = [ast.arg(name) for name in (*first, *self.written.parameters, *self.written.shared)]
         body = self.block(statements)
         changing = {one.name for one in self.arrays.values() if one.direction is not In} | set(self.written.shared)
         check_barriers(body, frozenset(changing), self.refuse)
-        made = ast.FunctionDef(tree.name, ast.arguments([], given, None, [], [], None, []), body, [], None, None)
+        made = ast.FunctionDef(tree.name, ast.arguments([], names, None, [], [], None, []), body, [], None, None)
         setattr(made, "type_params", [])  # noqa: B010  Python 3.12 has to have it, and 3.11 does not know it
         self.written.tree = ast.fix_missing_locations(ast.copy_location(made, tree))
         return self.written

@@ -1,0 +1,109 @@
+"""Numbers that take the type of what they are combined with, as Python's do in NumPy 2.
+
+A number is weak if it is written in the kernel, or comes from outside as an int, a float or a complex of Python; so
+are indices, sizes and the numbers of `here`, what int, float and math.floor return, and what is computed of such. A
+variable is weak if all that is assigned to it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from . import words
+from .trees import matched
+
+__all__ = ["Weakness"]
+
+_KEEP: Final = frozenset({abs, min, max})
+_OF_PYTHON: Final = frozenset({int, float, complex, len, math.floor, math.ceil, math.trunc})
+
+
+class Weakness:
+    """Knows which expressions of a function are weak, as they are written.
+
+    value_of: returns the object that a name from outside stands for. variables: the names that the function assigns.
+    parameters: they are never weak. arrays: those of them that have a size.
+    """
+
+    def __init__(
+        self,
+        tree: ast.FunctionDef,
+        variables: set[str],
+        parameters: set[str],
+        arrays: set[str],
+        value_of: Callable[[ast.expr], Any],
+    ) -> None:
+        self.value_of, self.arrays = value_of, arrays
+        self.variables = variables | parameters
+        self.weak = variables - parameters
+        self.mixed: set[str] = set()  #: variables that are assigned weak numbers and others
+        assigned = self.assignments(tree)
+        known = -1
+        while known != len(self.weak):
+            known = len(self.weak)
+            self.weak -= {name for name, value in assigned if not (value is None or self.of(value))}
+        weakly = {name for name, value in assigned if value is None or self.of(value)}
+        self.mixed = weakly & {name for name, value in assigned if not (value is None or self.of(value))}
+
+    def assignments(self, tree: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
+        """Return the variables with what is assigned to them; None: whole numbers of a loop."""
+        found: list[tuple[str, ast.expr | None]] = []
+        pairs: list[tuple[ast.expr, ast.expr]]
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign():
+                    pairs = [pair for target in node.targets for pair in matched(target, node.value)]
+                case ast.AugAssign(target=ast.Name() as name):
+                    pairs = [(name, ast.BinOp(ast.Name(name.id, ast.Load()), node.op, node.value))]
+                case ast.AnnAssign() if node.value is not None:
+                    pairs = [(node.target, node.value)]
+                case ast.For(iter=ast.Tuple() as items):
+                    pairs = [(node.target, one) for one in items.elts]
+                case ast.For():
+                    found += [(one.id, None) for one in ast.walk(node.target) if isinstance(one, ast.Name)]
+                    continue
+                case _:
+                    continue
+            for target, value in pairs:
+                is_box = isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "box"
+                is_shape = isinstance(value, ast.Attribute) and value.attr == "shape"
+                for one in ast.walk(target):
+                    if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                        found.append((one.id, None if is_box or is_shape else value))
+        return found
+
+    def of(self, node: ast.expr) -> bool:
+        """Tell whether an expression is weak."""
+        match node:
+            case ast.Constant():
+                return type(node.value) in (int, float, complex)
+            case ast.Name() if node.id in self.variables:
+                return node.id in self.weak
+            case ast.Name():
+                return type(self.value_of(node)) in (int, float, complex)
+            case ast.BinOp():
+                return self.of(node.left) and self.of(node.right)
+            case ast.UnaryOp():
+                return not isinstance(node.op, ast.Not) and self.of(node.operand)
+            case ast.IfExp():
+                return self.of(node.body) and self.of(node.orelse)
+            case ast.Call():
+                called = self.value_of(node.func)
+                try:
+                    if called in words.WORDS or called in _OF_PYTHON:
+                        return True
+                    return called in _KEEP and all(map(self.of, node.args))
+                except TypeError:  # not hashable
+                    return False
+            case ast.Attribute():
+                is_size = node.attr == "size" and getattr(node.value, "id", "") in self.arrays
+                return is_size or type(self.value_of(node)) in (int, float, complex)
+            case ast.Subscript(value=ast.Attribute(attr="shape")):
+                return True
+            case ast.Subscript(value=ast.Name() as base) if base.id not in self.variables:
+                values = self.value_of(base)
+                return isinstance(values, tuple) and all(type(one) in (int, float, complex) for one in values)
+        return False
