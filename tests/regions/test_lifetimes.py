@@ -137,6 +137,8 @@ def test_many_regions_leave_memory_as_it_was(device: str, many: int) -> None:
         gc.collect()
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
-    before = regions(2_000)
-    assert regions(many) - before <= 1 << 19
-    assert c[0] == 2_000 + many
+    used = [regions(2_000)]
+    while len(used) < 4 and (len(used) == 1 or used[-1] - used[-2] > 1 << 19):  # the kernel may add pages, but once
+        used.append(regions(many))
+    assert used[-1] - used[-2] <= 1 << 19, used
+    assert c[0] == 2_000 + many * (len(used) - 1)
