@@ -24,7 +24,9 @@ from .lines import located
 def _no_libclang() -> str:
     """Return the remedy for a Python without libclang, with the version that pyproject.toml asks for."""
     project = tomllib.loads((roles.HERE.parent / "pyproject.toml").read_text())["project"]
-    needed = next(one for one in project["optional-dependencies"]["dev"] if one.startswith("libclang"))
+    needed = next(
+        requirement for requirement in project["optional-dependencies"]["dev"] if requirement.startswith("libclang")
+    )
     remedy = f"run make .venv/dev and use .venv/bin/python, or install {needed}"
     return f"extract: {sys.executable} has no libclang; {remedy}"
 
@@ -90,17 +92,17 @@ def main(arguments: list[str] | None = None) -> int:
     emitting = commands.add_parser("emit", help="write the C and Python that the build needs")
     emitting.add_argument("--out", required=True, type=Path)
     commands.add_parser("report", help="write report.md and words.md")
-    given = parser.parse_args(arguments)
-    if given.check:
+    args = parser.parse_args(arguments)
+    if args.check:
         faults = check()
         print("\n".join([*faults, _summary(faults)]))
         return 1 if faults else 0
     try:
-        if given.command == "extract":
-            _extract(given.library, given.header, given.include, given.older)
-        elif given.command == "emit":
-            emit.emit(roles.load(), given.out)
-        elif given.command == "report":
+        if args.command == "extract":
+            _extract(args.library, args.header, args.include, args.older)
+        elif args.command == "emit":
+            emit.emit(roles.load(), args.out)
+        elif args.command == "report":
             (roles.HERE / "words.md").write_text(emit.words())
             (roles.HERE / "report.md").write_text(emit.report(roles.load()))
         else:

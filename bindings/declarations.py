@@ -11,5 +11,5 @@ HEADERS = INCLUDE / "offload_args"
 
 def entries(name: str) -> list[tuple[str, ...]]:
     """Return the arguments of each entry of a .def file, texts without their quotes: `entries("dtypes")`."""
-    found = re.findall(r"^OA_\w+\(([^)]*)\)", (HEADERS / f"{name}.def").read_text(), re.MULTILINE)
-    return [tuple(one.strip().strip("\"'") for one in entry.split(",")) for entry in found]
+    rows = re.findall(r"^OA_\w+\(([^)]*)\)", (HEADERS / f"{name}.def").read_text(), re.MULTILINE)
+    return [tuple(value.strip().strip("\"'") for value in entry.split(",")) for entry in rows]

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .helper_functions import FIELDS, Given, HostArray, Object, ServiceParameter, struct_format
+from .helper_functions import FIELDS, Given, HelperParameter, HostArray, Object, struct_format
 from .labelled import Extent, Label, Labelled, pointee
 from .parameters import Array, Number, Parameter, Scalar, device_pointer
 
@@ -39,16 +39,16 @@ class Query:
 def query_from(text: str) -> Query | None:
     """Return the query of "cudnnGetX(a, b)", "cudnnGetX(a, b).c" or "cudnnGetX(a, d=array).c"; None of other text."""
     try:
-        found = ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         return None
     output = ""
-    if isinstance(found, ast.Attribute):
-        output, found = found.attr, found.value
-    if not isinstance(found, ast.Call) or not isinstance(found.func, ast.Name):
+    if isinstance(tree, ast.Attribute):
+        output, tree = tree.attr, tree.value
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         return None
-    beside = tuple((one.arg or "", ast.unparse(one.value)) for one in found.keywords)
-    return Query(found.func.id, tuple(found.args), output, beside)
+    beside = tuple((keyword.arg or "", ast.unparse(keyword.value)) for keyword in tree.keywords)
+    return Query(tree.func.id, tuple(tree.args), output, beside)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,34 +73,34 @@ class Room(Array):
     is_workspace: bool = False
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if "direction" in found.groupdict():
-            said = cls.fields(given, found)
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if "direction" in match.groupdict():
+            said = cls.fields(labelled, match)
             return cls(**said) if said else None
-        if given.c_type != "void *":
-            given.wrong_type()
+        if labelled.c_type != "void *":
+            labelled.wrong_type()
             return None
-        query = query_from(found["query"])
-        if query is None or query.symbol not in given.scope.functions:
-            given.fault(f"{found['query']!r} is not a function of the header, with its arguments")
+        query = query_from(match["query"])
+        if query is None or query.symbol not in labelled.scope.functions:
+            labelled.fault(f"{match['query']!r} is not a function of the header, with its arguments")
             return None
         return cls(
-            name=given.name,
-            c_type=given.c_type,
+            name=labelled.name,
+            c_type=labelled.c_type,
             dtype="any",
             direction="out",
-            extent=Extent("bytes", (ast.Name(found["size"]),)),
+            extent=Extent("bytes", (ast.Name(match["size"]),)),
             optional=True,
             query=query,
             is_workspace=True,
         )
 
     @classmethod
-    def clause(cls, given: Labelled, text: str, direction: str, extent: Extent) -> dict[str, Any] | None:
+    def clause(cls, labelled: Labelled, text: str, direction: str, extent: Extent) -> dict[str, Any] | None:
         query = query_from(text.removeprefix("at least ")) if text.startswith("at least ") else None
         if query:
             return {"query": query}
-        said = super().clause(given, text, direction, extent)
+        said = super().clause(labelled, text, direction, extent)
         return said if said and said.keys() <= {"despite_const", "optional"} else None
 
     def declaration(self, device: bool) -> str:
@@ -124,11 +124,11 @@ class Factor(Scalar):
     by: str  # the descriptor
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if given.c_type not in ("const void *", "void *"):
-            given.wrong_type()
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if labelled.c_type not in ("const void *", "void *"):
+            labelled.wrong_type()
             return None
-        return cls(name=given.name, c_type=given.c_type, dtype="f64", by=found["by"])
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype="f64", by=match["by"])
 
     def initializer(self, device: bool) -> str:
         return f"{{.real = {self.name}}}"
@@ -170,18 +170,18 @@ class HeldObject(OptionalObject):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Real(ServiceParameter):
+class Real(HelperParameter):
     """A real number by value."""
 
     labels: ClassVar[tuple[Label, ...]] = (Label("real", "real", "a real number by value"),)
     role: ClassVar[str] = "scalar"
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if given.c_type not in REALS:
-            given.wrong_type()
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if labelled.c_type not in REALS:
+            labelled.wrong_type()
             return None
-        return cls(name=given.name, c_type=given.c_type, dtype=REALS[given.c_type])
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype=REALS[labelled.c_type])
 
     @property
     def c_number(self) -> str:
@@ -205,7 +205,7 @@ class Real(ServiceParameter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integers(ServiceParameter):
+class Integers(HelperParameter):
     """A list of integers on the host."""
 
     labels: ClassVar[tuple[Label, ...]] = (
@@ -219,13 +219,13 @@ class Integers(ServiceParameter):
     length: ast.expr | None  # how many there are at least; None: as many as the caller passes
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        dtype = _pointed_to(given)
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        dtype = _pointed_to(labelled)
         if not dtype:
-            given.wrong_type()
+            labelled.wrong_type()
             return None
-        length = ast.parse(found["length"], mode="eval").body if found["length"] else None
-        return cls(name=given.name, c_type=given.c_type, dtype=dtype, length=length)
+        length = ast.parse(match["length"], mode="eval").body if match["length"] else None
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype=dtype, length=length)
 
     def preparation(self) -> str:
         return f"const oa_number_list {self.name}_list = {{{self.name}, -1, sizeof *{self.name}}};"
@@ -257,13 +257,13 @@ class GivenReal(Given):
     labels: ClassVar[tuple[Label, ...]] = (Label("gives real", "gives real", "an output that is a real number"),)
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        c_type = given.c_type
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        c_type = labelled.c_type
         dtype = REALS.get(c_type.removesuffix("*").strip(), "") if c_type.endswith("*") else ""
         if not dtype:
-            given.wrong_type()
+            labelled.wrong_type()
             return None
-        return cls(name=given.name, c_type=c_type, what="real", dtype=dtype)
+        return cls(name=labelled.name, c_type=c_type, value_kind="real", dtype=dtype)
 
     @property
     def c_value(self) -> str:
@@ -292,21 +292,21 @@ class GivenList(Given):
     format: str = ""  # of a struct's fields
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        name, c_type, length = given.name, given.c_type, found["length"]
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        name, c_type, length = labelled.name, labelled.c_type, match["length"]
         dtype, form = "", ""
-        if found["kind"] == "integers":
-            dtype = _pointed_to(given)
+        if match["kind"] == "integers":
+            dtype = _pointed_to(labelled)
         else:
-            form = struct_format(given.scope.named.get(c_type.removesuffix("*").strip(), ""))
+            form = struct_format(labelled.scope.named.get(c_type.removesuffix("*").strip(), ""))
         if not dtype and not form:
-            given.wrong_type()
+            labelled.wrong_type()
             return None
-        if length not in given.scope.order:
-            given.fault(f"{length} is not a parameter that comes before it")
+        if length not in labelled.scope.order:
+            labelled.fault(f"{length} is not a parameter that comes before it")
             return None
-        at = given.scope.order.index(length)
-        return cls(name=name, c_type=c_type, what="list", dtype=dtype, length=length, at=at, format=form)
+        at = labelled.scope.order.index(length)
+        return cls(name=name, c_type=c_type, value_kind="list", dtype=dtype, length=length, at=at, format=form)
 
     @property
     def kind(self) -> str:
@@ -351,11 +351,13 @@ class GivenPlace(Given):
     inside: str
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if given.c_type != "void **":
-            given.wrong_type()
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if labelled.c_type != "void **":
+            labelled.wrong_type()
             return None
-        return cls(name=given.name, c_type=given.c_type, what="integer", dtype="i64", inside=found["inside"])
+        return cls(
+            name=labelled.name, c_type=labelled.c_type, value_kind="integer", dtype="i64", inside=match["inside"]
+        )
 
     @property
     def c_value(self) -> str:
@@ -366,7 +368,7 @@ class GivenPlace(Given):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nothing(ServiceParameter):
+class Nothing(HelperParameter):
     """A pointer that is always NULL."""
 
     labels: ClassVar[tuple[Label, ...]] = (Label("nothing", "nothing", "a pointer that is always NULL"),)
@@ -375,11 +377,11 @@ class Nothing(ServiceParameter):
     in_python: ClassVar[bool] = False
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if not given.c_type.endswith("*"):
-            given.wrong_type()
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if not labelled.c_type.endswith("*"):
+            labelled.wrong_type()
             return None
-        return cls(name=given.name, c_type=given.c_type)
+        return cls(name=labelled.name, c_type=labelled.c_type)
 
     def vendor(self, at: int) -> tuple[str, str]:
         return "const void *", "NULL"
@@ -399,13 +401,13 @@ class Elements(HostArray):
     type_of: str
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        writes = found["direction"] == "out"
-        if given.c_type not in ("void *", "void *" if writes else "const void *"):
-            given.wrong_type()
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        writes = match["direction"] == "out"
+        if labelled.c_type not in ("void *", "void *" if writes else "const void *"):
+            labelled.wrong_type()
             return None
-        extent = Extent("elements", (ast.parse(found["count"], mode="eval").body,))
-        return cls(name=given.name, c_type=given.c_type, extent=extent, writes=writes, type_of=found["type_of"])
+        extent = Extent("elements", (ast.parse(match["count"], mode="eval").body,))
+        return cls(name=labelled.name, c_type=labelled.c_type, extent=extent, writes=writes, type_of=match["type_of"])
 
     def described(self) -> str:
         does = "written" if self.writes else "read"
@@ -427,16 +429,16 @@ class Bytes(HostArray):
     type_of: str = ""
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        to, const = pointee(given.c_type)
-        writes = found["direction"] == "out"
-        known = to in ("void", "char") or given.scope.named.get(to, "").startswith("struct {")
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        to, const = pointee(labelled.c_type)
+        writes = match["direction"] == "out"
+        known = to in ("void", "char") or labelled.scope.named.get(to, "").startswith("struct {")
         if not known or const == writes:
-            given.wrong_type()
+            labelled.wrong_type()
             return None
-        extent = Extent("bytes", (ast.parse(found["size"], mode="eval").body,))
-        of = found["type_of"] or ""
-        return cls(name=given.name, c_type=given.c_type, extent=extent, writes=writes, type_of=of)
+        extent = Extent("bytes", (ast.parse(match["size"], mode="eval").body,))
+        of = match["type_of"] or ""
+        return cls(name=labelled.name, c_type=labelled.c_type, extent=extent, writes=writes, type_of=of)
 
     @property
     def more(self) -> str:
@@ -452,26 +454,32 @@ class Bytes(HostArray):
         return f"{self.name}: a NumPy array{dtype}, of which {count} bytes are {does}."
 
 
-def _pointed_to(given: Labelled) -> str:
+def _pointed_to(labelled: Labelled) -> str:
     """Return the dtype of the 32-bit integers of a pointer or array; "" if there are none."""
-    dtype = given.integer_dtype(pointee(given.c_type)[0])
+    dtype = labelled.integer_dtype(pointee(labelled.c_type)[0])
     return dtype if dtype in ("i32", "u32") else ""
 
 
 def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
     """Return why a function may change an object without that being noticed, with the role that makes it so; or "".
 
-    The core remembers what objects say until a service, or a function with an output `gives`, has them. No other
-    function may change one. A function changes one if it writes nothing else, or if the name of the object's type is in
-    its own, as in cudnnSetDropoutDescriptor.
+    The core remembers the settings of objects until a helper function, or a function with an output `gives`, has them.
+    No other function may change an object. A function changes an object if it writes nothing else, or if the name of
+    the object's type is in its own, as in cudnnSetDropoutDescriptor.
     """
-    kinds = [one.object_kind for one in parameters if isinstance(one, Object) and not one.object_kind.is_handle]
-    works = [one for one in parameters if isinstance(one, (Array, Number))]  # without any it is a service
-    if not kinds or not works or any(isinstance(one, Given) for one in parameters):
+    kinds = [
+        parameter.object_kind
+        for parameter in parameters
+        if isinstance(parameter, Object) and not parameter.object_kind.is_handle
+    ]
+    works = [
+        parameter for parameter in parameters if isinstance(parameter, (Array, Number))
+    ]  # without any it is a helper function
+    if not kinds or not works or any(isinstance(parameter, Given) for parameter in parameters):
         return ""
-    written = [one for one in works if not isinstance(one, Scalar) and getattr(one, "direction", "out") != "in"]
+    written = [work for work in works if not isinstance(work, Scalar) and getattr(work, "direction", "out") != "in"]
     why = ""
-    if all(isinstance(one, Room) and one.is_workspace for one in written):
+    if all(isinstance(array, Room) and array.is_workspace for array in written):
         why = "the function writes no array and no number"
     for kind in kinds:
         named = kind.type.removesuffix("_t")
@@ -481,13 +489,13 @@ def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
         return ""
     return (
         f"{(written or works)[0].name}: {why}, so it changes a {kinds[0].name}, whose extents the core remembers; "
-        f"have it be a service, with `real` numbers and arrays of the host or that the object `keeps`, or label an "
-        f"output `gives`"
+        f"make it a helper function, with `real` numbers and arrays of the host or that the object `keeps`, or label "
+        f"an output `gives`"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Address(ServiceParameter):
+class Address(HelperParameter):
     """The address of an object of another library."""
 
     labels: ClassVar[tuple[Label, ...]] = (
@@ -496,13 +504,13 @@ class Address(ServiceParameter):
     role: ClassVar[str] = "integer"
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if not found["gives"]:
-            return cls(name=given.name, c_type=given.c_type, dtype="u64")
-        if not given.c_type.endswith("*"):
-            given.wrong_type()
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if not match["gives"]:
+            return cls(name=labelled.name, c_type=labelled.c_type, dtype="u64")
+        if not labelled.c_type.endswith("*"):
+            labelled.wrong_type()
             return None
-        return Given(name=given.name, c_type=given.c_type, what="integer", dtype="u64")
+        return Given(name=labelled.name, c_type=labelled.c_type, value_kind="integer", dtype="u64")
 
     def declaration(self, device: bool) -> str:
         return f"const void *{self.name}"

@@ -23,16 +23,16 @@ class Enums:
         self.faults: list[str] = []
         self.made: dict[tuple[str, bool], Enum] = {}
         self.words: dict[str, str] = {}
-        self.all_constants = {key: value for one in api["enums"].values() for key, value in one.items()}
+        self.all_constants = {key: value for enum in api["enums"].values() for key, value in enum.items()}
         for table in self.tables.values():  # an enum of a header that is not read
             self.all_constants |= table.get("values", {})
-        used = {key for one in self.tables.values() for key in [*self.constants_of(one), *one.get("flags", [])]}
+        used = {key for table in self.tables.values() for key in [*self.constants_of(table), *table.get("flags", [])]}
         for key in sorted(used - self.all_constants.keys()):
             self.faults.append(f"{name}.toml: [enums]: the header has no constant {key}")
-        for label, one in self.tables.items():
-            if isinstance(one.get("constants"), str) and not self.constants_of(one):
-                pattern = one["constants"]
-                self.faults.append(f"{name}.toml: [enums.{label}] constants: {pattern!r} fits none of {one['type']}")
+        for label, table in self.tables.items():
+            if isinstance(table.get("constants"), str) and not self.constants_of(table):
+                pattern = table["constants"]
+                self.faults.append(f"{name}.toml: [enums.{label}] constants: {pattern!r} fits none of {table['type']}")
         for word, key in roles.get("words", {}).items():
             self.words[word] = self.stripped(key)
             if key not in used:
@@ -52,13 +52,18 @@ class Enums:
         listed = next(enum[key] for key in ("dtypes", "values", "constants") if key in enum)
         if isinstance(listed, str):
             header = self.api["enums"].get(enum["type"], {})
-            return [one for one in header if re.fullmatch(listed, one) and not is_count(one, header)]
+            return [
+                constant for constant in header if re.fullmatch(listed, constant) and not is_count(constant, header)
+            ]
         return list(listed)
 
     def dtypes_of(self, c_type: str) -> set[str]:
         """Return every dtype that constants of a C type stand for."""
         return {
-            dtype for one in self.tables.values() if one["type"] == c_type for dtype in one.get("dtypes", {}).values()
+            dtype
+            for table in self.tables.values()
+            if table["type"] == c_type
+            for dtype in table.get("dtypes", {}).values()
         }
 
     def for_letter(self, letter: str) -> dict[str, Enum]:
@@ -77,14 +82,14 @@ class Enums:
         if is_complex:
             names = entry.get("complex", names)
         values, flags = (
-            tuple((self.stripped(one), self.all_constants.get(one, 0)) for one in listed)
+            tuple((self.stripped(constant), self.all_constants.get(constant, 0)) for constant in listed)
             for listed in (names, entry.get("flags", []))
         )
         if "dtypes" not in entry:
             return Enum(entry["type"], values, key, flags=flags)
-        dtypes = {self.all_constants.get(one, 0): dtype for one, dtype in entry["dtypes"].items()}
-        of_header: dict[str, int] = next((one for one in self.api["enums"].values() if names[0] in one), {})
-        others = {value: (self.stripped(one), value, "") for one, value in reversed(of_header.items())}
-        others = {value: one for value, one in others.items() if value not in dtypes}
+        dtypes = {self.all_constants.get(constant, 0): dtype for constant, dtype in entry["dtypes"].items()}
+        of_header: dict[str, int] = next((enum for enum in self.api["enums"].values() if names[0] in enum), {})
+        others = {value: (self.stripped(constant), value, "") for constant, value in reversed(of_header.items())}
+        others = {value: other for value, other in others.items() if value not in dtypes}
         known = tuple((name, value, dtypes[value]) for name, value in values)
         return Enum(entry["type"], values, key, (*known, *(others[value] for value in sorted(others))))

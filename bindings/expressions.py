@@ -39,18 +39,24 @@ class Names:
 
     def __init__(self, parameters: Iterable[Parameter], constants: Iterable[str], of_groups: bool = False) -> None:
         """of_groups: the names of lists stand for a group's own values."""
-        lists = [one for one in parameters if isinstance(one, HostList)] if of_groups else []
-        self.sizes: dict[str, Size | HostList] = {one.name: one for one in parameters if isinstance(one, Size)}
-        self.integers = {one.name for one in parameters if isinstance(one, Integer)}
-        self.sizes |= {one.name: one for one in lists if one.label in ("size", "ld")}
-        self.numbers = {
-            one.name for one in parameters if isinstance(one, Number) and one.is_read_only and one.count == 1
+        lists = [parameter for parameter in parameters if isinstance(parameter, HostList)] if of_groups else []
+        self.sizes: dict[str, Size | HostList] = {
+            parameter.name: parameter for parameter in parameters if isinstance(parameter, Size)
         }
-        self.numbers |= {one.name for one in lists if one.label == "scalar"}
-        self.tested = {one.name for one in parameters if isinstance(one, (EnumValue, Size))} | set(constants)
-        self.tested |= {one.name for one in lists if one.label != "scalar"}
-        self.known = {one.name for one in parameters} | set(constants)
-        self.objects = {one.name for one in parameters if isinstance(one, Object)}
+        self.integers = {parameter.name for parameter in parameters if isinstance(parameter, Integer)}
+        self.sizes |= {list_.name: list_ for list_ in lists if list_.label in ("size", "ld")}
+        self.numbers = {
+            parameter.name
+            for parameter in parameters
+            if isinstance(parameter, Number) and parameter.is_read_only and parameter.count == 1
+        }
+        self.numbers |= {list_.name for list_ in lists if list_.label == "scalar"}
+        self.tested = {parameter.name for parameter in parameters if isinstance(parameter, (EnumValue, Size))} | set(
+            constants
+        )
+        self.tested |= {list_.name for list_ in lists if list_.label != "scalar"}
+        self.known = {parameter.name for parameter in parameters} | set(constants)
+        self.objects = {parameter.name for parameter in parameters if isinstance(parameter, Object)}
 
     def unknown(self, expression: ast.expr) -> Iterator[str]:
         """Yield a fault for each name that there is not."""
@@ -93,14 +99,14 @@ class Names:
             case _:
                 yield f"{ast.unparse(expression)!r} is not an expression that is a test, such as a == b or a in (b, c)"
                 return
-        for one in compared:
-            match one:
+        for side in compared:
+            match side:
                 case ast.Name(id=name) if name in self.tested:
                     pass
                 case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                     pass
                 case _:
-                    yield f"{ast.unparse(one)!r} is not an enum, a size, a constant or a number to compare with"
+                    yield f"{ast.unparse(side)!r} is not an enum, a size, a constant or a number to compare with"
 
     def requirement(self, expression: ast.expr) -> Iterator[str]:
         """Yield why an expression is not a comparison of sizes."""
@@ -139,36 +145,38 @@ class Names:
             ld = arguments.pop()
             if not isinstance(ld, ast.Name) or ld.id not in self.sizes or self.sizes[ld.id].label != "ld":
                 yield f"{ast.unparse(ld)!r} is not a leading dimension: a {extent.kind} ends in one that is labelled ld"
-        for one in [*arguments, *(extent.batch or ()), *([extent.pointers] if extent.pointers else [])]:
-            yield from self.size(one)
+        for expression in [*arguments, *(extent.batch or ()), *([extent.pointers] if extent.pointers else [])]:
+            yield from self.size(expression)
 
-    def array(self, one: Array) -> Iterator[str]:
+    def array(self, array: Array) -> Iterator[str]:
         """Yield the faults of an array's label."""
-        unknown = [fault for expression in one.expressions for fault in self.unknown(expression)]
+        unknown = [fault for expression in array.expressions for fault in self.unknown(expression)]
         yield from dict.fromkeys(unknown)
         if unknown:
             return
-        for extent in one.extents:
+        for extent in array.extents:
             yield from self.extent(extent)
-        if one.overwrites:
-            yield from self.overwrites(one.overwrites)
+        if array.overwrites:
+            yield from self.overwrites(array.overwrites)
 
 
 def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:
     """Return the faults of the labels of a function's arrays, each after the name of its parameter."""
     names = {of_groups: Names(parameters, constants, of_groups) for of_groups in (False, True)}
-    arrays = {one.name: one for one in parameters if isinstance(one, Array)}
-    found = []
+    arrays = {parameter.name: parameter for parameter in parameters if isinstance(parameter, Array)}
+    faults = []
     for host in parameters:
         if isinstance(host, HostArray):
-            found += [f"{host.name}: {fault}" for one in host.expressions for fault in names[False].unknown(one)]
-            found += [f"{host.name}: {fault}" for fault in names[False].extent(host.extent)]
-    for one in arrays.values():
-        found += [f"{one.name}: {fault}" for fault in names[bool(one.extent.groups)].array(one)]
-        for name in one.in_place:
+            faults += [
+                f"{host.name}: {fault}" for expression in host.expressions for fault in names[False].unknown(expression)
+            ]
+            faults += [f"{host.name}: {fault}" for fault in names[False].extent(host.extent)]
+    for array in arrays.values():
+        faults += [f"{array.name}: {fault}" for fault in names[bool(array.extent.groups)].array(array)]
+        for name in array.in_place:
             other = arrays.get(name)
-            if other is None or other is one:
-                found.append(f"{one.name}: may be {name}, which is not another array")
-            elif one.name not in other.in_place:
-                found.append(f'{one.name}: may be {name}, and that does not say "may be {one.name}"')
-    return found
+            if other is None or other is array:
+                faults.append(f"{array.name}: may be {name}, which is not another array")
+            elif array.name not in other.in_place:
+                faults.append(f'{array.name}: may be {name}, and that does not say "may be {array.name}"')
+    return faults

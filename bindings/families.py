@@ -10,7 +10,7 @@ from typing import Any
 
 from . import descriptors, expressions, labels, shared
 from .enums import Enums
-from .helper_functions import DeviceNumber, Given, ServiceParameter, struct_fields
+from .helper_functions import DeviceNumber, Given, HelperParameter, struct_fields
 from .labelled import Labelled, ObjectKind, Scope, pointee
 from .library import Function
 from .older import Older, fault
@@ -68,32 +68,38 @@ class Families:
         self.object_kinds = object_kinds
         self.older = older
         self.integers = roles.get("integers", {})
-        self.folded = {one.replace("_", "").casefold(): one for one in api["functions"]}  # of cudnnRNNForward_v8
-        self.folded |= {one.casefold(): one for one in api["functions"]}  # of cublasHSHgemvBatched and its like
+        self.folded = {
+            symbol.replace("_", "").casefold(): symbol for symbol in api["functions"]
+        }  # of cudnnRNNForward_v8
+        self.folded |= {
+            symbol.casefold(): symbol for symbol in api["functions"]
+        }  # of cublasHSHgemvBatched and its like
         self.faults: list[str] = []
 
     def functions(self) -> list[Function]:
-        found: dict[str, Function] = {}
+        functions: dict[str, Function] = {}
         for bound in self.named():
-            where = f"{self.name}.toml: [family.{bound.family}] {bound.name}"
+            place = f"{self.name}.toml: [family.{bound.family}] {bound.name}"
             symbol, candidates = self.symbol(bound.name)
             if symbol is None:
                 if not bound.may_lack:
-                    self.faults.append(f"{where}: the header has none of {', '.join(candidates)}")
-            elif bound.name not in found:
-                found[bound.name] = self.function(bound, symbol)
-                self.in_older_version(bound, symbol, where)
+                    self.faults.append(f"{place}: the header has none of {', '.join(candidates)}")
+            elif bound.name not in functions:
+                functions[bound.name] = self.function(bound, symbol)
+                self.in_older_version(bound, symbol, place)
             elif not bound.may_lack:
-                self.faults.append(f"{where}: bound twice")
-        return [found[name] for name in sorted(found)]
+                self.faults.append(f"{place}: bound twice")
+        return [functions[name] for name in sorted(functions)]
 
     def named(self) -> Iterator[Binding]:
         """Yield each function that is to be bound; a library's own families come first."""
         families = self.roles.get("family", {})
         listed = [
-            (key, one, one in family.get("shared", ())) for key, family in families.items() for one in family["bind"]
+            (key, template, template in family.get("shared", ()))
+            for key, family in families.items()
+            for template in family["bind"]
         ]
-        for key, template, is_shared in sorted(listed, key=lambda one: one[2]):
+        for key, template, is_shared in sorted(listed, key=lambda entry: entry[2]):
             bound = families[key]["bind"][template]
             older = families[key].get("older", {}).get(template, "")
             # Without letters: one function, whose types say all.
@@ -104,45 +110,47 @@ class Families:
                     words = {"t": letter, "r": REAL.get(letter, ""), "form": form}
                     name, before = template.format(**words), older.format(**words)
                     forms.append(Binding(key, name, letter, form, summary + text, before, is_shared))
-                yield from [one for one in forms if self.symbol(one.name)[0]] or forms[:1]
+                yield from [form for form in forms if self.symbol(form.name)[0]] or forms[:1]
 
     def symbol(self, name: str) -> tuple[str | None, list[str]]:
         """Return the vendor's symbol for a name, or None, and the symbols that were looked for."""
         camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-        candidates = [one.format(name=name, Name=camel) for one in self.settings.get("symbols", ["{name}"])]
-        exact = next((one for one in candidates if one in self.api["functions"]), None)
+        candidates = [symbol.format(name=name, Name=camel) for symbol in self.settings.get("symbols", ["{name}"])]
+        exact = next((candidate for candidate in candidates if candidate in self.api["functions"]), None)
         if exact:
             return exact, candidates
-        folded = (one.casefold() for one in candidates)
-        return next((self.folded[one] for one in folded if one in self.folded), None), candidates
+        folded = (candidate.casefold() for candidate in candidates)
+        return next((self.folded[name] for name in folded if name in self.folded), None), candidates
 
-    def in_older_version(self, bound: Binding, symbol: str, where: str) -> None:
+    def in_older_version(self, bound: Binding, symbol: str, place: str) -> None:
         """Note under which name older versions of the library have a function, once it is known to be the same."""
         instead = (self.symbol(bound.older)[0] or bound.older) if bound.older else ""
         wrong = fault(self.api, symbol, instead)
         if wrong:
-            self.faults.append(f"{where}: {wrong}")
+            self.faults.append(f"{place}: {wrong}")
         elif instead and self.older:
             self.older.instead[symbol] = instead
 
     def twins(self, functions: list[Function]) -> list[str]:
         """Return the symbols of bound functions that are not called, since the header has another one for the name."""
-        twins = {symbol for one in functions for symbol in self.symbol(one.name)[1]} - {one.symbol for one in functions}
+        twins = {symbol for function in functions for symbol in self.symbol(function.name)[1]} - {
+            function.symbol for function in functions
+        }
         return sorted(twins & self.api["functions"].keys())
 
     def left_over(self, functions: list[Function]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Return the functions that are not bound, by the reason, and the functions that only <library>.raw has."""
-        bound = {name for one in functions for name in (one.symbol, one.wide_symbol, one.query)}
+        bound = {name for function in functions for name in (function.symbol, function.wide_symbol, function.query)}
         bound |= set(self.twins(functions))
-        used = {str(one) for one in self.roles.get("handle", {}).values()}  # by the core
+        used = {str(symbol) for symbol in self.roles.get("handle", {}).values()}  # by the core
         used |= {self.roles.get("find", {}).get("version", {}).get("call", "")}
         left = [symbol for symbol in self.api["functions"] if symbol not in bound]
-        found: list[dict[str, list[str]]] = []
+        sections: list[dict[str, list[str]]] = []
         for table in ("not_bound", "only_raw"):
             rules = self.roles.get(table, [])
-            groups: dict[str, list[str]] = {one["reason"]: [] for one in rules}
+            groups: dict[str, list[str]] = {rule["reason"]: [] for rule in rules}
             for symbol in tuple(left):
-                rule = next((one for one in rules if re.fullmatch(one["names"], symbol)), None)
+                rule = next((rule for rule in rules if re.fullmatch(rule["names"], symbol)), None)
                 if rule:
                     groups[rule["reason"]].append(symbol)
                     left.remove(symbol)
@@ -151,29 +159,29 @@ class Families:
                 for reason, symbols in groups.items()
                 if not symbols
             ]
-            found.append(groups)
+            sections.append(groups)
         self.faults += [
             f"{self.name}.toml: {symbol} is neither bound nor under [[not_bound]]"
             for symbol in left
             if symbol not in used
         ]
-        return found[0], found[1]
+        return sections[0], sections[1]
 
     def function(self, bound: Binding, symbol: str) -> Function:
         name, key, form = bound.name, bound.family, bound.form
         family = self.roles["family"][key]
         on_device = family.get("pointer_mode") == "device"
         entry = self.api["functions"][symbol]
-        by_name = {one.casefold(): (one, label) for one, label in family["parameters"].items()}
-        everywhere = {one: ours for one, ours in self.roles.get("also", {}).items() if ours.casefold() in by_name}
-        also = {one.casefold(): ours for one, ours in {**everywhere, **family.get("also", {})}.items()}
-        also = {one: ours for one, ours in also.items() if one not in by_name}
-        where = f"{self.name}.toml: [family.{key}] {symbol}"
-        declared, structs = self.with_fields(entry["parameters"], by_name, where)
+        by_name = {name.casefold(): (name, label) for name, label in family["parameters"].items()}
+        everywhere = {name: ours for name, ours in self.roles.get("also", {}).items() if ours.casefold() in by_name}
+        also = {name.casefold(): ours for name, ours in {**everywhere, **family.get("also", {})}.items()}
+        also = {name: ours for name, ours in also.items() if name not in by_name}
+        place = f"{self.name}.toml: [family.{key}] {symbol}"
+        declared, structs = self.with_fields(entry["parameters"], by_name, place)
         order = [
             ours
-            for given, _ in declared
-            if (ours := by_name.get(also.get(given.casefold(), given).casefold(), ("", "nothing"))[0])
+            for name, _ in declared
+            if (ours := by_name.get(also.get(name.casefold(), name).casefold(), ("", "nothing"))[0])
             and not by_name[ours.casefold()][1].startswith(("gives", "new", "returned", "nothing", "stream"))
         ]
         keys = {ours: label.removeprefix("object ").split(" ")[0] for ours, label in by_name.values()}
@@ -195,25 +203,29 @@ class Families:
             objects={ours: self.object_kinds[key] for ours, key in keys.items() if key in self.object_kinds},
             faults=self.faults,
         )
-        plain = self.with_complex(self.labelled(bound, symbol, declared, structs, by_name, also, scope, where))
+        plain = self.with_complex(self.labelled(bound, symbol, declared, structs, by_name, also, scope, place))
         parameters, lacking = shared.in_form(form, plain, on_device)
-        self.faults += [f"{where}: {one} has no stride, or no batch count" for one in lacking]
-        self.check_names(parameters, where)
-        requires = tuple(filter(None, (scope.parse(one, where) for one in family.get("requires", []))))
+        self.faults += [f"{place}: {name} has no stride, or no batch count" for name in lacking]
+        self.check_names(parameters, place)
+        requires = tuple(filter(None, (scope.parse(requirement, place) for requirement in family.get("requires", []))))
         names = expressions.Names(parameters, self.enums.constants)
-        self.faults += [f"{where}: requires: {fault}" for one in requires for fault in names.requirement(one)]
-        self.check_whole(symbol, parameters, where)
-        device_only = on_device or sum(isinstance(one, Array) for one in parameters) > sum(
-            isinstance(one, Array) for one in plain
+        self.faults += [f"{place}: requires: {fault}" for require in requires for fault in names.requirement(require)]
+        self.check_whole(symbol, parameters, place)
+        device_only = on_device or sum(isinstance(parameter, Array) for parameter in parameters) > sum(
+            isinstance(parameter, Array) for parameter in plain
         )
-        query = symbol + self.query_end if any(isinstance(one, Workspace) for one in parameters) else ""
+        query = symbol + self.query_end if any(isinstance(parameter, Workspace) for parameter in parameters) else ""
         # The form with 64-bit sizes writes 64-bit indices: to arrays of another dtype, so it is another function.
-        has_sizes = any(isinstance(one, Size) and one.is_narrow for one in parameters)
-        has_indices = any(one.dtype == "i32" and one.direction != "in" for one in parameters if isinstance(one, Array))
+        has_sizes = any(isinstance(parameter, Size) and parameter.is_narrow for parameter in parameters)
+        has_indices = any(
+            parameter.dtype == "i32" and parameter.direction != "in"
+            for parameter in parameters
+            if isinstance(parameter, Array)
+        )
         return Function(
             name=name,
             symbol=symbol,
-            wide_symbol=self.wide(symbol, where) if has_sizes and not has_indices else None,
+            wide_symbol=self.wide(symbol, place) if has_sizes and not has_indices else None,
             returns=self.integer(entry["returns"]),
             arguments=tuple(parameters),
             summary=bound.summary,
@@ -222,11 +234,11 @@ class Families:
             optional=bool(family.get("optional", False)),
             device_only=device_only,
             query=query,
-            asked=self.asked(query, parameters, where) if query else (),
+            asked=self.asked(query, parameters, place) if query else (),
             requires=requires,
-            written=self.body(family, where),
-            called_by=self.caller(family, name, where),
-            asks=self.called(family, where),
+            written=self.body(family, place),
+            called_by=self.caller(family, name, place),
+            asks=self.called(family, place),
             hides=str(family.get("hides", "")),
             notes=str(family.get("notes", "")),
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
@@ -242,7 +254,7 @@ class Families:
         by_name: dict[str, tuple[str, str]],
         also: dict[str, str],
         scope: Scope,
-        where: str,
+        place: str,
     ) -> list[Parameter]:
         """Return the parameters of a function in the header's order, each with the role that its label says."""
         form = bound.form
@@ -250,95 +262,115 @@ class Families:
         parameters: list[Parameter] = []
         returned = self.integer(self.api["functions"][symbol]["returns"])
         used: set[str] = set()
-        for given, c_type in ((one, self.integer(c_type)) for one, c_type in declared):
-            if handle and c_type == handle and given.casefold() not in by_name:
+        for name, c_type in ((declaration_name, self.integer(c_type)) for declaration_name, c_type in declared):
+            if handle and c_type == handle and name.casefold() not in by_name:
                 parameters.append(Handle(name="handle", c_type=c_type))
                 continue
-            looked_up = also.get(given.casefold(), given).casefold()
+            looked_up = also.get(name.casefold(), name).casefold()
             if looked_up not in by_name:
                 looked_up = shared.plain_name(form, looked_up)
             if looked_up not in by_name:
-                labelled = shared.label_in_form(form, given)
-                ours = self.roles.get("also", {}).get(given, given)
+                labelled = shared.label_in_form(form, name)
+                ours = self.roles.get("also", {}).get(name, name)
                 if labelled and (
-                    made := labels.parameter(
-                        Labelled(name=ours, c_type=c_type, label=labelled, where=f"{where}: {given}", scope=scope)
+                    parameter := labels.parameter(
+                        Labelled(name=ours, c_type=c_type, label=labelled, place=f"{place}: {name}", scope=scope)
                     )
                 ):
-                    parameters.append(made)
+                    parameters.append(parameter)
                     continue
-                self.faults.append(f"{where}: {given} ({c_type}) has no role")
+                self.faults.append(f"{place}: {name} ({c_type}) has no role")
                 continue
             ours, label = by_name[looked_up]
             used.add(looked_up)
-            made = labels.parameter(
-                Labelled(name=ours, c_type=c_type, label=label, where=f"{where}: {given}", scope=scope)
+            parameter = labels.parameter(
+                Labelled(name=ours, c_type=c_type, label=label, place=f"{place}: {name}", scope=scope)
             )
-            if made:
-                parameters.append(replace(made, field_of=structs.get(given, "")))
-        if any(isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in parameters):
+            if parameter:
+                parameters.append(replace(parameter, field_of=structs.get(name, "")))
+        if any(
+            isinstance(parameter, Given) and parameter.object_kind and parameter.object_kind.is_handle
+            for parameter in parameters
+        ):
             parameters.append(DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in by_name.items():
             if label.split(" ")[0] == "returned":
-                made = labels.parameter(
-                    Labelled(name=ours, c_type=returned, label=label, where=f"{where}: return value", scope=scope)
+                parameter = labels.parameter(
+                    Labelled(name=ours, c_type=returned, label=label, place=f"{place}: return value", scope=scope)
                 )
-                if made:
-                    parameters.append(made)
+                if parameter:
+                    parameters.append(parameter)
             elif folded not in used and label != "fields":
-                self.faults.append(f"{where}: the role {ours} names no parameter")
+                self.faults.append(f"{place}: the role {ours} names no parameter")
         return parameters
 
     def with_complex(self, parameters: list[Parameter]) -> list[Parameter]:
         """Return the parameters with the array that says which numbers are complex, where their enum does not say."""
-        typed = {one.name: one.enum.type for one in parameters if isinstance(one, DataType)}
-        of_type = {one.name: self.enums.dtypes_of(typed[one.of]) for one in parameters if one.of in typed}
-        array = next((one.name for one in parameters if isinstance(one, Array) and one.of and not one.is_read_only), "")
+        typed = {parameter.name: parameter.enum.type for parameter in parameters if isinstance(parameter, DataType)}
+        of_type = {
+            parameter.name: self.enums.dtypes_of(typed[parameter.of])
+            for parameter in parameters
+            if parameter.of in typed
+        }
+        array = next(
+            (
+                parameter.name
+                for parameter in parameters
+                if isinstance(parameter, Array) and parameter.of and not parameter.is_read_only
+            ),
+            "",
+        )
         return [
-            replace(one, complex_as=array)
-            if isinstance(one, Scalar) and one.name in of_type and not of_type[one.name] & {"c64", "c128"}
-            else one
-            for one in parameters
+            replace(parameter, complex_as=array)
+            if isinstance(parameter, Scalar)
+            and parameter.name in of_type
+            and not of_type[parameter.name] & {"c64", "c128"}
+            else parameter
+            for parameter in parameters
         ]
 
-    def check_names(self, parameters: list[Parameter], where: str) -> None:
+    def check_names(self, parameters: list[Parameter], place: str) -> None:
         """Note which parameters refer to others that are not there, or have names that can't be used."""
-        types = {one.name for one in parameters if isinstance(one, DataType)}
-        for one in parameters:
-            if isinstance(one, HostList) and one.length not in {other.name for other in parameters}:
-                self.faults.append(f"{where}: {one.name}: {one.length} is not a parameter")
-            if one.of and one.of not in types:
-                no_object = ", nor an object" * isinstance(one, Array)
-                wrong = f"{one.of} is not an argument that stands for dtypes{no_object}"
-                self.faults.append(f"{where}: {one.name}: {wrong}")
-            wrong = name_fault(one.name) if one.in_record and not isinstance(one, ServiceParameter) else ""
+        types = {parameter.name for parameter in parameters if isinstance(parameter, DataType)}
+        for parameter in parameters:
+            if isinstance(parameter, HostList) and parameter.length not in {other.name for other in parameters}:
+                self.faults.append(f"{place}: {parameter.name}: {parameter.length} is not a parameter")
+            if parameter.of and parameter.of not in types:
+                no_object = ", nor an object" * isinstance(parameter, Array)
+                wrong = f"{parameter.of} is not an argument that stands for dtypes{no_object}"
+                self.faults.append(f"{place}: {parameter.name}: {wrong}")
+            wrong = (
+                name_fault(parameter.name) if parameter.in_record and not isinstance(parameter, HelperParameter) else ""
+            )
             if wrong:
-                self.faults.append(f"{where}: {one.name}: it {wrong}; name it otherwise under `also`")
-        self.faults += [f"{where}: {fault}" for fault in expressions.faults(parameters, self.enums.constants)]
+                self.faults.append(f"{place}: {parameter.name}: it {wrong}; name it otherwise under `also`")
+        self.faults += [f"{place}: {fault}" for fault in expressions.faults(parameters, self.enums.constants)]
 
-    def check_whole(self, symbol: str, parameters: list[Parameter], where: str) -> None:
+    def check_whole(self, symbol: str, parameters: list[Parameter], place: str) -> None:
         """Note the faults of a function's parameters as a whole, and of its return value."""
-        if sum(isinstance(one, descriptors.HeldObject) for one in parameters) > MOST_HELD:
-            self.faults.append(f"{where}: an object holds at most {MOST_HELD} others")
-        rooms = [one for one in parameters if isinstance(one, (Workspace, WorkspaceSize))]
-        for one in rooms:
-            if isinstance(one, Workspace) and not one.on_host:
+        if sum(isinstance(parameter, descriptors.HeldObject) for parameter in parameters) > MOST_HELD:
+            self.faults.append(f"{place}: an object holds at most {MOST_HELD} others")
+        rooms = [parameter for parameter in parameters if isinstance(parameter, (Workspace, WorkspaceSize))]
+        for room in rooms:
+            if isinstance(room, Workspace) and not room.on_host:
                 continue  # some functions know how much they need
-            if not any(one.on_host == other.on_host and type(other) is not type(one) for other in rooms):
-                missed = "workspace of that size" if isinstance(one, WorkspaceSize) else "size of that workspace"
-                self.faults.append(f"{where}: {one.name}: there is no {'host ' * one.on_host}{missed}")
+            if not any(room.on_host == other.on_host and type(other) is not type(room) for other in rooms):
+                missed = "workspace of that size" if isinstance(room, WorkspaceSize) else "size of that workspace"
+                self.faults.append(f"{place}: {room.name}: there is no {'host ' * room.on_host}{missed}")
         changed = descriptors.unnoticed_change(symbol, parameters)
-        self.faults += [f"{where}: {changed}"] if changed else []
-        passed = sum(one.in_record for one in parameters)
+        self.faults += [f"{place}: {changed}"] if changed else []
+        passed = sum(parameter.in_record for parameter in parameters)
         if passed > MOST_PARAMETERS:
-            self.faults.append(f"{where}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
+            self.faults.append(f"{place}: has {passed} parameters, and a routine at most {MOST_PARAMETERS}")
         status = self.settings.get("status")
         entry = self.api["functions"][symbol]
-        if entry["returns"] not in (status, "void") and not any(one.role == "returned" for one in parameters):
-            self.faults.append(f"{where}: the return value ({entry['returns']}) has no role")
+        if entry["returns"] not in (status, "void") and not any(
+            parameter.role == "returned" for parameter in parameters
+        ):
+            self.faults.append(f"{place}: the return value ({entry['returns']}) has no role")
 
     def with_fields(
-        self, parameters: list[list[str]], by_name: dict[str, tuple[str, str]], where: str
+        self, parameters: list[list[str]], by_name: dict[str, tuple[str, str]], place: str
     ) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
         """Return names and types of a header's parameters, with the fields in place of structs that are labelled so.
 
@@ -346,92 +378,94 @@ class Families:
         """
         declared: list[tuple[str, str]] = []
         structs: dict[str, str] = {}
-        for given, c_type in parameters:
-            if by_name.get(given.casefold(), ("", ""))[1] != "fields":
-                declared.append((given, c_type))
+        for header_name, c_type in parameters:
+            if by_name.get(header_name.casefold(), ("", ""))[1] != "fields":
+                declared.append((header_name, c_type))
                 continue
             to, const = pointee(c_type)
             fields = struct_fields(self.roles.get("raw", {}).get(to, ""))
             if not const or not fields or not self.settings.get("backend"):
                 needs = "a const pointer to a struct that [raw] defines, of a library with a backend"
-                self.faults.append(f"{where}: {given}: labelled fields, but its type is {c_type}: it needs {needs}")
-            if wrong := name_fault(given):
-                self.faults.append(f"{where}: {given}: it {wrong}")
+                self.faults.append(
+                    f"{place}: {header_name}: labelled fields, but its type is {c_type}: it needs {needs}"
+                )
+            if wrong := name_fault(header_name):
+                self.faults.append(f"{place}: {header_name}: it {wrong}")
             declared += fields
-            structs |= dict.fromkeys((name for name, _ in fields), given)
-        folded = [one.casefold() for one, _ in declared]
-        twice = sorted({one for one in structs if folded.count(one.casefold()) > 1})
-        self.faults += [f"{where}: {one}: another parameter, or field, has the name of this field" for one in twice]
+            structs |= dict.fromkeys((name for name, _ in fields), header_name)
+        folded = [name.casefold() for name, _ in declared]
+        twice = sorted({field for field in structs if folded.count(field.casefold()) > 1})
+        self.faults += [f"{place}: {name}: another parameter, or field, has the name of this field" for name in twice]
         return tuple(declared), structs
 
-    def asked(self, symbol: str, parameters: list[Parameter], where: str) -> tuple[tuple[Parameter, str], ...]:
+    def asked(self, symbol: str, parameters: list[Parameter], place: str) -> tuple[tuple[Parameter, str], ...]:
         """Return the parameters of a query: the parameters of its function, and the outputs for sizes."""
         entry = self.api["functions"].get(symbol)
         if entry is None:
-            self.faults.append(f"{where}: the header has no {symbol}, which would tell its workspace")
+            self.faults.append(f"{place}: the header has no {symbol}, which would tell its workspace")
             return ()
-        ours = {one.name.casefold(): one for one in parameters}
-        also = {one.casefold(): name.casefold() for one, name in self.roles.get("also", {}).items()}
-        found: list[tuple[Parameter, str]] = []
-        for given, c_type in ((one, self.integer(c_type)) for one, c_type in entry["parameters"]):
-            one = ours.get(given.casefold()) or ours.get(also.get(given.casefold(), ""))
+        ours = {parameter.name.casefold(): parameter for parameter in parameters}
+        also = {name.casefold(): own.casefold() for name, own in self.roles.get("also", {}).items()}
+        passed: list[tuple[Parameter, str]] = []
+        for header_name, c_type in ((header_name, self.integer(c_type)) for header_name, c_type in entry["parameters"]):
+            parameter = ours.get(header_name.casefold()) or ours.get(also.get(header_name.casefold(), ""))
             if c_type == self.roles.get("handle", {}).get("type"):
-                one = ours["handle"]
-            if one is None and c_type in ("int *", "size_t *"):
-                one = WorkspaceSize(name=given, c_type=c_type)
-            if one is None:
-                self.faults.append(f"{where}: {symbol} has a parameter {given} that its function lacks")
+                parameter = ours["handle"]
+            if parameter is None and c_type in ("int *", "size_t *"):
+                parameter = WorkspaceSize(name=header_name, c_type=c_type)
+            if parameter is None:
+                self.faults.append(f"{place}: {symbol} has a parameter {header_name} that its function lacks")
             else:
-                found.append((one, c_type))
-        return tuple(found)
+                passed.append((parameter, c_type))
+        return tuple(passed)
 
     @property
     def query_end(self) -> str:
         """Returns how the names of queries end; "" if the library has none."""
         return str(self.settings.get("workspace", ""))
 
-    def called(self, family: dict[str, Any], where: str) -> tuple[str, ...]:
+    def called(self, family: dict[str, Any], place: str) -> tuple[str, ...]:
         """Return the functions of the header that a body written by hand calls."""
-        asks = tuple(family.get("asks", "").split())
-        self.faults += [f"{where}: the header has no {one}" for one in asks if one not in self.api["functions"]]
-        return asks
+        symbols = tuple(family.get("asks", "").split())
+        self.faults += [f"{place}: the header has no {ask}" for ask in symbols if ask not in self.api["functions"]]
+        return symbols
 
-    def body(self, family: dict[str, Any], where: str) -> str:
+    def body(self, family: dict[str, Any], place: str) -> str:
         """Return the C function that a family says is its body, once csrc/body/ is known to have it; "" if none."""
         written = str(family.get("written", ""))
         if written and not re.search(rf"\bint {re.escape(written)}\(const oa_routine \*", BODIES.read_text()):
-            self.faults.append(f"{where}: written: csrc/body/{BODIES.name} has no {written}")
+            self.faults.append(f"{place}: written: csrc/body/{BODIES.name} has no {written}")
         return written
 
-    def caller(self, family: dict[str, Any], name: str, where: str) -> str:
+    def caller(self, family: dict[str, Any], name: str, place: str) -> str:
         """Return the C function that a family says calls the library's; "" if none."""
         caller = str(family.get("called_by", "")).replace("{name}", name)
         if caller and not re.search(rf"\bint {re.escape(caller)}\(void \*symbol", CALLERS.read_text()):
-            self.faults.append(f"{where}: called_by: csrc/body/{CALLERS.name} has no {caller}")
+            self.faults.append(f"{place}: called_by: csrc/body/{CALLERS.name} has no {caller}")
         if caller and self.settings.get("backend"):
-            self.faults.append(f"{where}: called_by: that is for libraries that run on the CPU")
+            self.faults.append(f"{place}: called_by: that is for libraries that run on the CPU")
         return caller
 
-    def wide(self, symbol: str, where: str) -> str | None:
+    def wide(self, symbol: str, place: str) -> str | None:
         """Return the name of the form with 64-bit sizes, once it is known to be the same function."""
         suffix = self.settings.get("wide")
         wide = self.api["functions"].get(f"{symbol}{suffix}") if suffix else None
         if wide is None:
             return None
         narrow, wider = (
-            [(given, self.integer(c_type)) for given, c_type in one["parameters"]]
-            for one in (self.api["functions"][symbol], wide)
+            [(name, self.integer(c_type)) for name, c_type in function["parameters"]]
+            for function in (self.api["functions"][symbol], wide)
         )
         same = len(narrow) == len(wider) and all(
             a == b or (a[0] == b[0] and b[1] == re.sub(r"\bint\b", "int64_t", a[1]))
             for a, b in zip(narrow, wider, strict=True)
         )
         if not same:
-            self.faults.append(f"{where}: {symbol}{suffix} differs in more than its sizes")
+            self.faults.append(f"{place}: {symbol}{suffix} differs in more than its sizes")
         return f"{symbol}{suffix}"
 
     def integer(self, c_type: str) -> str:
         """Return a type with C's own name of an integer for the header's."""
         if not self.integers:
             return c_type
-        return re.sub(r"\w+", lambda found: str(self.integers.get(found[0], found[0])), c_type)
+        return re.sub(r"\w+", lambda word: str(self.integers.get(word[0], word[0])), c_type)

@@ -29,9 +29,9 @@ def _version(unit: cindex.TranslationUnit, macros: list[str]) -> str:
     for cursor in unit.cursor.get_children():
         if cursor.kind is cindex.CursorKind.MACRO_DEFINITION and cursor.spelling in macros:
             text = " ".join(token.spelling for token in list(cursor.get_tokens())[1:])
-            found = re.search(r"\d[\d.]*", text)
-            if found:
-                values[cursor.spelling] = found.group()
+            match = re.search(r"\d[\d.]*", text)
+            if match:
+                values[cursor.spelling] = match.group()
     missing = [name for name in macros if name not in values]
     if missing:
         raise ValueError(f"the header has no version macro {', '.join(missing)}")
@@ -70,11 +70,13 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
     """
     cpp = settings.get("language") == "c++"
     arguments = ["-x", *(["c++", "-std=c++17"] if cpp else ["c", "-std=c11"]), *(f"-I{folder}" for folder in include)]
-    arguments += [f"-D{one}" for one in settings.get("defines", [])]
+    arguments += [f"-D{macro}" for macro in settings.get("defines", [])]
     unit = cindex.Index.create().parse(
         str(header), args=arguments, options=cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
     )
-    errors = [str(found.spelling) for found in unit.diagnostics if found.severity >= cindex.Diagnostic.Error]
+    errors = [
+        str(diagnostic.spelling) for diagnostic in unit.diagnostics if diagnostic.severity >= cindex.Diagnostic.Error
+    ]
     if errors:
         raise ValueError(f"{header.name} does not parse: " + "; ".join(errors[:5]))
     prefix = settings.get("prefix", "")
@@ -87,20 +89,23 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
             rest = [["...", "..."]] if cursor.type.is_function_variadic() else []
             functions[name] = {
                 "returns": _c_type(cursor.result_type),
-                "parameters": [[one.spelling, _c_type(one.type)] for one in cursor.get_arguments()] + rest,
+                "parameters": [
+                    [get_argument.spelling, _c_type(get_argument.type)] for get_argument in cursor.get_arguments()
+                ]
+                + rest,
             }
             if cursor.availability is cindex.AvailabilityKind.DEPRECATED:
                 functions[name]["deprecated"] = True
         elif cursor.kind is cindex.CursorKind.ENUM_DECL:
             constants = _constants(cursor)
-            if constants and all(re.match(settings["constants"], one) for one in constants):
+            if constants and all(re.match(settings["constants"], constant) for constant in constants):
                 enums[name] = constants
         elif cursor.kind is cindex.CursorKind.TYPEDEF_DECL:
             declaration = cursor.underlying_typedef_type.get_declaration()
             if declaration.kind is cindex.CursorKind.ENUM_DECL:
                 constants = _constants(declaration)
                 enums.pop(declaration.spelling, None)  # functions name the type, not its tag
-                if constants and all(re.match(settings["constants"], one) for one in constants):
+                if constants and all(re.match(settings["constants"], constant) for constant in constants):
                     enums.pop(declaration.spelling, None)  # functions take it by the name of the type
                     enums[cursor.spelling] = constants
     enums = {name: values for name, values in enums.items() if re.match(r"\w+$", name)}

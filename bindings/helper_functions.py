@@ -1,6 +1,6 @@
 """The roles of functions that work on no array: objects, integers, texts, streams, outputs.
 
-A *service* is a function that has no array and no number of BLAS: it makes, sets, asks, names or destroys. Its
+A *helper function* is a function that has no array and no number of BLAS: it makes, sets, asks, names or destroys. Its
 parameters are of the classes here, enums and sizes.
 """
 
@@ -18,8 +18,8 @@ C_INTEGER = {"u8": "unsigned char", "i32": "int", "u32": "unsigned", "i64": "int
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServiceParameter(Parameter):
-    """A parameter that only services have."""
+class HelperParameter(Parameter):
+    """A parameter that only helper functions have."""
 
     passed: ClassVar[bool] = True  # to the vendor's function
     in_python: ClassVar[bool] = True  # the Python function takes it
@@ -34,7 +34,7 @@ class ServiceParameter(Parameter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Object(ServiceParameter):
+class Object(HelperParameter):
     """An object that the library made."""
 
     labels: ClassVar[tuple[Label, ...]] = (
@@ -44,9 +44,9 @@ class Object(ServiceParameter):
     object_kind: ObjectKind
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        kind = given.kind(found["key"])
-        return cls(name=given.name, c_type=given.c_type, object_kind=kind) if kind else None
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        kind = labelled.kind(match["key"])
+        return cls(name=labelled.name, c_type=labelled.c_type, object_kind=kind) if kind else None
 
     @property
     def more(self) -> str:
@@ -79,7 +79,7 @@ class Ended(Object):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceNumber(ServiceParameter):
+class DeviceNumber(HelperParameter):
     """The device of a new object, which the vendor's function takes from the current context."""
 
     role: ClassVar[str] = "device"
@@ -102,19 +102,19 @@ class DeviceNumber(ServiceParameter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integer(ServiceParameter):
+class Integer(HelperParameter):
     """A plain integer; the vendor's manual defines it."""
 
     labels: ClassVar[tuple[Label, ...]] = (Label("integer", "integer", "an integer whose meaning the manual says"),)
     role: ClassVar[str] = "integer"
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        dtype = given.integer_dtype(given.c_type)
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        dtype = labelled.integer_dtype(labelled.c_type)
         if not dtype:
-            given.wrong_type()
+            labelled.wrong_type()
             return None
-        return cls(name=given.name, c_type=given.c_type, dtype=dtype)
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype=dtype)
 
     def declaration(self, device: bool) -> str:
         return f"{C_INTEGER[self.dtype]} {self.name}"
@@ -131,7 +131,7 @@ class Integer(ServiceParameter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetStream(ServiceParameter):
+class SetStream(HelperParameter):
     """A stream of the caller's own, for an object."""
 
     labels: ClassVar[tuple[Label, ...]] = (
@@ -140,8 +140,8 @@ class SetStream(ServiceParameter):
     role: ClassVar[str] = "native_stream"
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        return cls(name=given.name, c_type=given.c_type)
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        return cls(name=labelled.name, c_type=labelled.c_type)
 
     def declaration(self, device: bool) -> str:
         return f"void *{self.name}"
@@ -165,14 +165,14 @@ FIELDS |= {"uint64_t": "Q", "long long": "q"}
 def struct_format(definition: str) -> str:
     """Return the format of the fields of "struct { int x, y; }"; "" if it is another definition."""
     types = [c_type for _, c_type in struct_fields(definition)]
-    return "".join(FIELDS[one] for one in types) if FIELDS.keys() >= set(types) else ""
+    return "".join(FIELDS[type_] for type_ in types) if FIELDS.keys() >= set(types) else ""
 
 
 def struct_fields(definition: str) -> list[tuple[str, str]]:
     """Return name and C type of each field of "struct { const void *a, *b; int c; }"; [] of another definition."""
-    found = re.fullmatch(r"struct \{(.*)\}", definition, re.DOTALL)
+    match = re.fullmatch(r"struct \{(.*)\}", definition, re.DOTALL)
     fields = []
-    for field in filter(str.strip, found[1].split(";") if found else []):
+    for field in filter(str.strip, match[1].split(";") if match else []):
         declared = re.fullmatch(r"\s*(\w+(?: \w+)*)\s+(\*?\w+(?:\s*,\s*\*?\w+)*)\s*", field)
         if not declared:
             return []
@@ -182,7 +182,7 @@ def struct_fields(definition: str) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept(ServiceParameter):
+class Kept(HelperParameter):
     """Device memory that the library may use from now on: it lives as long as the object that has it."""
 
     labels: ClassVar[tuple[Label, ...]] = (
@@ -196,12 +196,12 @@ class Kept(ServiceParameter):
     size: ast.expr  # how many bytes
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if given.c_type != "void *":
-            given.wrong_type()
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if labelled.c_type != "void *":
+            labelled.wrong_type()
             return None
-        size = ast.parse(found["size"], mode="eval").body
-        return cls(name=given.name, c_type=given.c_type, dtype="any", size=size)
+        size = ast.parse(match["size"], mode="eval").body
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype="any", size=size)
 
     def declaration(self, device: bool) -> str:
         return f"oa_{self.dtype} *{self.name}"
@@ -218,7 +218,7 @@ class Kept(ServiceParameter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostArray(ServiceParameter):
+class HostArray(HelperParameter):
     """An array of the host."""
 
     labels: ClassVar[tuple[Label, ...]] = (
@@ -233,17 +233,17 @@ class HostArray(ServiceParameter):
     writes: bool
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        call = ast.parse(found["extent"], mode="eval").body
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        call = ast.parse(match["extent"], mode="eval").body
         kind = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
         if not isinstance(call, ast.Call) or kind not in EXTENTS or len(call.args) not in EXTENTS[kind][0]:
-            given.fault(f"{found['extent']!r} is not an extent; there are {', '.join(EXTENTS)}")
+            labelled.fault(f"{match['extent']!r} is not an extent; there are {', '.join(EXTENTS)}")
             return None
-        writes = found["direction"] == "out"
-        if given.c_type != ("void *" if writes else "const void *"):
-            given.wrong_type()
+        writes = match["direction"] == "out"
+        if labelled.c_type != ("void *" if writes else "const void *"):
+            labelled.wrong_type()
             return None
-        return cls(name=given.name, c_type=given.c_type, extent=Extent(kind, tuple(call.args)), writes=writes)
+        return cls(name=labelled.name, c_type=labelled.c_type, extent=Extent(kind, tuple(call.args)), writes=writes)
 
     @property
     def kind(self) -> str:
@@ -267,13 +267,13 @@ class HostArray(ServiceParameter):
         return "npt.NDArray[Any]"
 
     def described(self) -> str:
-        words = ", ".join(ast.unparse(one) for one in self.extent.arguments)
+        words = ", ".join(ast.unparse(argument) for argument in self.extent.arguments)
         does = "written" if self.writes else "read"
         return f"{self.name}: a NumPy array, of which {self.extent.kind}({words}) is {does}."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given(ServiceParameter):
+class Given(HelperParameter):
     """An output, through a pointer or returned: an integer, an enum, a text, a stream, an object."""
 
     labels: ClassVar[tuple[Label, ...]] = (
@@ -285,7 +285,7 @@ class Given(ServiceParameter):
             "function's value",
         ),
     )
-    what: str  # integer, enum, text, stream or new
+    value_kind: str  # integer, enum, text, stream or new
     in_python: ClassVar[bool] = False
     last: ClassVar[bool] = True
     enum: Enum | None = None
@@ -293,29 +293,29 @@ class Given(ServiceParameter):
     returned: bool = False  # as the function's return value; then it is the last one of the record
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        name, c_type = given.name, given.c_type
-        if given.label.startswith("new "):
-            made = given.kind(found["key"])
-            return cls(name=name, c_type=c_type, what="new", object_kind=made) if made else None
-        kind, returned = found["kind"], found["way"] == "returned"
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        name, c_type = labelled.name, labelled.c_type
+        if labelled.label.startswith("new "):
+            object_kind = labelled.kind(match["key"])
+            return cls(name=name, c_type=c_type, value_kind="new", object_kind=object_kind) if object_kind else None
+        kind, returned = match["kind"], match["way"] == "returned"
         to = c_type if returned else c_type.removesuffix("*").strip()
         if not returned and not c_type.endswith("*"):
-            given.wrong_type()
+            labelled.wrong_type()
             return None
         if kind in ("text", "stream"):
             if kind == "text" and to != "const char *":
-                given.wrong_type()
+                labelled.wrong_type()
                 return None
-            return cls(name=name, c_type=c_type, what=kind, returned=returned)
-        if kind != "integer" and kind not in given.scope.enums:
-            given.fault(f"labelled {given.label}, and there is no such thing to give")
+            return cls(name=name, c_type=c_type, value_kind=kind, returned=returned)
+        if kind != "integer" and kind not in labelled.scope.enums:
+            labelled.fault(f"labelled {labelled.label}, and there is no such thing to give")
             return None
-        enum, dtype = given.scope.enums.get(kind), given.integer_dtype(to)
+        enum, dtype = labelled.scope.enums.get(kind), labelled.integer_dtype(to)
         if not dtype or (enum and to != enum.type):
-            given.wrong_type()
+            labelled.wrong_type()
             return None
-        return cls(name=name, c_type=c_type, what="integer", enum=enum, dtype=dtype, returned=returned)
+        return cls(name=name, c_type=c_type, value_kind="integer", enum=enum, dtype=dtype, returned=returned)
 
     @property
     def role(self) -> str:  # type: ignore[override]
@@ -327,16 +327,16 @@ class Given(ServiceParameter):
 
     @property
     def more(self) -> str:
-        return self.object_kind.name if self.object_kind else "" if self.dtype else self.what
+        return self.object_kind.name if self.object_kind else "" if self.dtype else self.value_kind
 
     @property
     def c_value(self) -> str:
         """Returns the type of the output in the typed C function."""
         if self.object_kind:
             return "oa_object *"
-        if self.what == "text":
+        if self.value_kind == "text":
             return "const char *"
-        return "void *" if self.what == "stream" else f"{C_INTEGER[self.dtype]} "
+        return "void *" if self.value_kind == "stream" else f"{C_INTEGER[self.dtype]} "
 
     def declaration(self, device: bool) -> str:
         return f"{self.c_value}*{self.name}"
@@ -353,7 +353,7 @@ class Given(ServiceParameter):
     def annotation(self, on_device: bool | None = None) -> str:
         if self.object_kind:
             return self.object_kind.name
-        return {"text": "str", "stream": "SupportsStream"}.get(self.what, "int")
+        return {"text": "str", "stream": "SupportsStream"}.get(self.value_kind, "int")
 
     def in_words(self) -> str:
         """Return its description, for the docstring."""
@@ -362,5 +362,5 @@ class Given(ServiceParameter):
         if self.enum:
             return f"{self.name}: {self.enum.names}"
         words = {"text": "a string", "stream": "an object with __cuda_stream__"}
-        what = words.get(self.what, "an integer")
-        return what if self.returned else f"{self.name}: {what}"
+        word = words.get(self.value_kind, "an integer")
+        return word if self.returned else f"{self.name}: {word}"

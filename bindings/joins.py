@@ -59,40 +59,40 @@ class Joined:
 
     def read_object_kinds(self) -> dict[str, ObjectKind]:
         """Return the [object] tables."""
-        found: dict[str, ObjectKind] = {}
+        object_kinds: dict[str, ObjectKind] = {}
         handle = self.roles.get("handle", {}).get("type")
         for key, table in self.roles.get("object", {}).items():
-            where = f"{self.name}.toml: [object.{key}]"
+            place = f"{self.name}.toml: [object.{key}]"
             destroy = table["destroy"]
             if destroy not in self.api["functions"]:
-                self.faults.append(f"{where} destroy: the header has no {destroy}")
+                self.faults.append(f"{place} destroy: the header has no {destroy}")
             elif table["type"] not in (c_type for _, c_type in self.api["functions"][destroy]["parameters"]):
-                self.faults.append(f"{where} destroy: {destroy} takes no {table['type']}")
+                self.faults.append(f"{place} destroy: {destroy} takes no {table['type']}")
             if table["class"] in schema.OF_STUBS:
-                self.faults.append(f"{where} class: {table['class']!r} is a name that the stubs need")
+                self.faults.append(f"{place} class: {table['class']!r} is a name that the stubs need")
             elif not table["class"].isidentifier() or keyword.iskeyword(table["class"]):
-                self.faults.append(f"{where} class: {table['class']!r} is not a name of Python's")
+                self.faults.append(f"{place} class: {table['class']!r} is not a name of Python's")
             describes = table.get("describes", {})
             asked = (describes.get("call", ""), describes.get("gives", ""), describes.get("bytes", ""))
             for called in filter(None, (asked[0], asked[2])):
                 if called not in self.api["functions"]:
-                    self.faults.append(f"{where} describes: the header has no {called}")
+                    self.faults.append(f"{place} describes: the header has no {called}")
             label, _, stem = table.get("attributes", "").partition(" of ")
             if label and (label not in self.enums.tables or not stem):
-                self.faults.append(f"{where} attributes: {label!r} is none of [enums], or no function is named")
+                self.faults.append(f"{place} attributes: {label!r} is none of [enums], or no function is named")
             is_handle = table["type"] == handle
             kind = ObjectKind(key, table["type"], table["class"], destroy, is_handle, asked, (label, stem))
-            found[key] = kind
-        return found
+            object_kinds[key] = kind
+        return object_kinds
 
     def find(self) -> dict[str, Any]:
         """Return how Python finds the library, with a value for every key."""
-        given = dict(self.roles.get("find", {}))
-        version = given.pop("version", {"call": "", "gives": ""})
+        find = dict(self.roles.get("find", {}))
+        version = find.pop("version", {"call": "", "gives": ""})
         if version["gives"] not in ("", *VERSION_GIVES):
             known = ", ".join(VERSION_GIVES)
             self.faults.append(f"{self.name}.toml: [find] version: gives is one of {known}, not {version['gives']!r}")
-        return FIND | given | {"version": (version["call"], version["gives"])}
+        return FIND | find | {"version": (version["call"], version["gives"])}
 
     def setting(self, table: str, key: str, allowed: Iterable[str], default: str | None = None) -> str:
         """Return a setting that has to be one of a few words."""
@@ -118,7 +118,7 @@ class Joined:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
         if "type" not in handle:
             self.faults.append(f"{self.name}.toml: [handle] has no type")
-        if "create" not in handle and not any(one.is_handle for one in self.object_kinds.values()):
+        if "create" not in handle and not any(object_kind.is_handle for object_kind in self.object_kinds.values()):
             self.faults.append(f"{self.name}.toml: [handle] has no create, and no [object] has its type")
         return handle
 
@@ -127,7 +127,7 @@ class Joined:
         makes, more = HANDLE_FUNCTIONS[key]
         first = f"{self.roles['handle'].get('type', '')}{' *' * makes}"
         types = [c_type for _, c_type in self.api["functions"][symbol]["parameters"]]
-        others = [one for one in types[1:] if one.endswith("*") or not key.startswith("get_")]
+        others = [type_ for type_ in types[1:] if type_.endswith("*") or not key.startswith("get_")]
         if types[:1] == [first] and len(types) - 1 == len(others) == more:
             return []
         needed = f"{first}{(' and a pointer' if key.startswith('get_') else ' and one more') * more}"
@@ -139,13 +139,13 @@ class Joined:
         modes = "pointer mode" if "set_pointer_mode" in has else "host"
         stream = self.setting("library", "stream", STREAMS, "handle" if "set_stream" in has else "none")
         scalars = self.setting("library", "scalars", SCALARS, modes if self.settings.get("backend") else "by value")
-        where = f"{self.name}.toml: [library]"
+        place = f"{self.name}.toml: [library]"
         if stream == "handle" and "set_stream" not in has:
-            self.faults.append(f'{where} stream = "handle": [handle] has no set_stream')
+            self.faults.append(f'{place} stream = "handle": [handle] has no set_stream')
         if scalars == "pointer mode" and not {"set_pointer_mode", *HANDLE_MODES} <= has.keys():
-            self.faults.append(f'{where} scalars = "pointer mode": [handle] has no set_pointer_mode, or not its modes')
+            self.faults.append(f'{place} scalars = "pointer mode": [handle] has no set_pointer_mode, or not its modes')
         if not self.settings.get("backend") and (stream, handle) != ("none", None):
-            self.faults.append(f"{where}: a library without a backend runs on the CPU, and has no stream and no handle")
+            self.faults.append(f"{place}: a library without a backend runs on the CPU, and has no stream and no handle")
         return stream, scalars
 
     def library(self) -> Library:
@@ -153,7 +153,9 @@ class Joined:
         functions = self.families.functions()
         handle = self.handle()
         stream, scalars = self.policies(handle)
-        if stream == "argument" and not any(isinstance(one, Stream) for made in functions for one in made.arguments):
+        if stream == "argument" and not any(
+            isinstance(argument, Stream) for function in functions for argument in function.arguments
+        ):
             self.faults.append(f'{self.name}.toml: [library] stream = "argument": no function has a parameter "stream"')
         probe = settings.get("probe")
         if probe is not None and probe not in self.api["functions"]:
@@ -164,7 +166,7 @@ class Joined:
         if success is not None and success not in self.all_constants:
             self.faults.append(f"{self.name}.toml: [library] success: the header has no {success}")
         others = {key: settings.get(key, []) for key in ("also_done", "only_asked")}
-        for key, name in ((key, one) for key, names in others.items() for one in names):
+        for key, name in ((key, name) for key, names in others.items() for name in names):
             if name not in self.all_constants:
                 self.faults.append(f"{self.name}.toml: [library] {key}: the header has no {name}")
         row_major = settings.get("row_major")
@@ -187,8 +189,8 @@ class Joined:
             scalars=scalars,
             results_since=settings.get("results_since"),
             success=self.all_constants[success] if success else 0,
-            also_done=[self.all_constants[one] for one in others["also_done"]],
-            only_asked=[self.all_constants[one] for one in others["only_asked"]],
+            also_done=[self.all_constants[other] for other in others["also_done"]],
+            only_asked=[self.all_constants[other] for other in others["only_asked"]],
             prefixes=settings.get("prefixes", [""]),
             suffixes=settings.get("suffixes", [""]),
             probe=probe,
@@ -207,7 +209,7 @@ class Joined:
             integers=self.families.integers,
             raw=self.roles.get("raw", {}),
             object_kinds=list(self.object_kinds.values()),
-            dtype_enums=[self.enums.enum(key) for key, one in self.enums.tables.items() if "dtypes" in one],
+            dtype_enums=[self.enums.enum(key) for key, table in self.enums.tables.items() if "dtypes" in table],
             adds=settings.get("adds", {}),
             not_bound=not_bound,
             only_raw=only_raw,

@@ -21,7 +21,7 @@ EXTENTS = {
 }
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 MOST_NAMED = 20  # constants in one message
-# Integers by their C types, as dtypes; a number of a service has the bits of its type.
+# Integers by their C types, as dtypes; a number of a helper function has the bits of its type.
 INTEGERS = {
     "_Bool": "u8",
     "int": "i32",
@@ -140,12 +140,12 @@ class Scope:
     objects: dict[str, ObjectKind]  # the kinds of the parameters that are objects
     faults: list[str]
 
-    def parse(self, text: str, where: str) -> ast.expr | None:
+    def parse(self, text: str, place: str) -> ast.expr | None:
         """Return an expression, in the library's own constants; None, and a fault, if it is none."""
         try:
             return in_words(ast.parse(text.strip(), mode="eval").body, self.words)
         except SyntaxError:
-            self.faults.append(f"{where}: {text!r} is not an expression")
+            self.faults.append(f"{place}: {text!r} is not an expression")
             return None
 
 
@@ -170,7 +170,7 @@ class Labelled:
     name: str
     c_type: str
     label: str
-    where: str  # in the roles file
+    place: str  # in the roles file
     scope: Scope
 
     @property
@@ -180,7 +180,7 @@ class Labelled:
 
     def fault(self, text: str) -> None:
         """Note a fault of the label."""
-        self.scope.faults.append(f"{self.where}: {text}")
+        self.scope.faults.append(f"{self.place}: {text}")
 
     def wrong_type(self, more: str = "") -> None:
         """Note that the C type contradicts the label."""
@@ -198,7 +198,7 @@ class Labelled:
 
     def parse(self, text: str) -> ast.expr | None:
         """Return an expression, in the library's own constants; None, and a fault, if it is none."""
-        return self.scope.parse(text, self.where)
+        return self.scope.parse(text, self.place)
 
     def kind(self, key: str) -> ObjectKind | None:
         """Return the kind of object of a C type; if there is none, note a fault."""
@@ -241,11 +241,11 @@ class Labelled:
 
 def pointee(c_type: str) -> tuple[str, bool]:
     """Return the target of a pointer type, and whether it is const; ("", False) for any other type."""
-    found = re.fullmatch(r"(const )?([\w ]+?) ?(?:\*|\[\])", c_type)
-    return (found.group(2), found.group(1) is not None) if found else ("", False)
+    match = re.fullmatch(r"(const )?([\w ]+?) ?(?:\*|\[\])", c_type)
+    return (match.group(2), match.group(1) is not None) if match else ("", False)
 
 
 def listed_pointee(c_type: str) -> tuple[str, bool]:
     """Return the target of an array's pointers, and whether it is const; ("", False) for any other type."""
-    found = re.fullmatch(r"(const )?([\w ]+?) ?\*(?:const)? ?(?:\*|\[\])", c_type)
-    return (found.group(2), found.group(1) is not None) if found else ("", False)
+    match = re.fullmatch(r"(const )?([\w ]+?) ?\*(?:const)? ?(?:\*|\[\])", c_type)
+    return (match.group(2), match.group(1) is not None) if match else ("", False)

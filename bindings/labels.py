@@ -43,17 +43,17 @@ CLASSES: tuple[type[Parameter], ...] = (
 )
 
 
-def parameter(given: Labelled) -> Parameter | None:
+def parameter(labelled: Labelled) -> Parameter | None:
     """Return the parameter that a label stands for; None, with a fault noted, if it stands for none."""
     try:
-        if given.label in given.scope.enums:
-            return parameters.EnumValue.from_enum(given, given.scope.enums[given.label])
+        if labelled.label in labelled.scope.enums:
+            return parameters.EnumValue.from_enum(labelled, labelled.scope.enums[labelled.label])
         for kind in CLASSES:
             for label in vars(kind).get("labels", ()):
-                if found := re.fullmatch(label.pattern, given.label, re.DOTALL):
-                    return kind.from_label(given, found)
+                if match := re.fullmatch(label.pattern, labelled.label, re.DOTALL):
+                    return kind.from_label(labelled, match)
     except SyntaxError:
-        given.fault(f"{given.label!r} is not an expression")
+        labelled.fault(f"{labelled.label!r} is not an expression")
         return None
-    given.fault(f"{given.label!r} is not a role")
+    labelled.fault(f"{labelled.label!r} is not a role")
     return None

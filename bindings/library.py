@@ -48,43 +48,43 @@ class Function:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Returns those that the caller passes: without the handle and the stream, and with the result last."""
-        passed = [one for one in self.arguments if one.in_record]
-        return tuple(sorted(passed, key=lambda one: one.last))
+        passed = [argument for argument in self.arguments if argument.in_record]
+        return tuple(sorted(passed, key=lambda parameter: parameter.last))
 
     def of(self, *roles: str) -> list[Parameter]:
         """Return the parameters that have one of these roles."""
-        return [one for one in self.parameters if one.role in roles]
+        return [parameter for parameter in self.parameters if parameter.role in roles]
 
     @property
     def arrays(self) -> list[Array]:
-        return [one for one in self.parameters if isinstance(one, Array)]
+        return [parameter for parameter in self.parameters if isinstance(parameter, Array)]
 
     @property
     def sizes(self) -> list[Size]:
-        return [one for one in self.parameters if isinstance(one, Size)]
+        return [parameter for parameter in self.parameters if isinstance(parameter, Size)]
 
     @property
     def lists(self) -> list[HostList]:
-        return [one for one in self.parameters if isinstance(one, HostList)]
+        return [parameter for parameter in self.parameters if isinstance(parameter, HostList)]
 
     @property
     def numbers(self) -> list[Number]:
-        return [one for one in self.parameters if isinstance(one, Number)]
+        return [parameter for parameter in self.parameters if isinstance(parameter, Number)]
 
     @property
     def types(self) -> list[DataType]:
         """Returns the parameters that say dtypes."""
-        return [one for one in self.parameters if isinstance(one, DataType)]
+        return [parameter for parameter in self.parameters if isinstance(parameter, DataType)]
 
     @property
-    def is_service(self) -> bool:
+    def is_helper(self) -> bool:
         """Returns whether it works on no array and no number of BLAS."""
         return not self.arrays and not self.numbers
 
     @property
     def result(self) -> Result | None:
         """Returns the parameter that is the function's value, if it has one."""
-        return next((one for one in self.parameters if isinstance(one, Result)), None)
+        return next((parameter for parameter in self.parameters if isinstance(parameter, Result)), None)
 
 
 @dataclass
@@ -130,4 +130,4 @@ class Library:
 
     def has_device_form(self, function: Function) -> bool:
         """Return whether the numbers of a function may be on the device."""
-        return any(one.role != "value" for one in function.numbers) and self.scalars != "host"
+        return any(number.role != "value" for number in function.numbers) and self.scalars != "host"

@@ -11,8 +11,8 @@ _TABLE = re.compile(r"\[+([\w.\"{}-]+)\]+")
 
 def _key(line: str) -> str:
     """Return the key that a line of TOML sets, or ""."""
-    found = re.match(r'\s*("[^"]+"|[\w.-]+)\s*=', line)
-    return found[1].strip('"') if found else ""
+    match = re.match(r'\s*("[^"]+"|[\w.-]+)\s*=', line)
+    return match[1].strip('"') if match else ""
 
 
 def _keys(table: str, text: str) -> tuple[int, dict[str, int]]:
@@ -20,12 +20,12 @@ def _keys(table: str, text: str) -> tuple[int, dict[str, int]]:
     inside, start = not table, 0
     keys: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        found = _TABLE.match(line)
-        if found:
-            inside = found[1] == table or found[1].startswith(f"{table}.")
+        match = _TABLE.match(line)
+        if match:
+            inside = match[1] == table or match[1].startswith(f"{table}.")
             start = start or (number if inside else 0)
             if not table:
-                keys.setdefault(found[1].partition(".")[0].casefold(), number)
+                keys.setdefault(match[1].partition(".")[0].casefold(), number)
         elif inside:
             keys.setdefault(_key(line).casefold(), number)
     return start, keys
@@ -33,10 +33,10 @@ def _keys(table: str, text: str) -> tuple[int, dict[str, int]]:
 
 def line_of(fault: str, text: str) -> int:
     """Return the line of the key that a fault names, else the line of its table, or 0."""
-    found = _FAULT.match(fault)
-    if not found:
+    match = _FAULT.match(fault)
+    if not match:
         return 0
-    table, rest = found["table"] or "", found["rest"]
+    table, rest = match["table"] or "", match["rest"]
     start, keys = _keys(table, text)
     if table and not start:  # an inline table: a key of the one that it is in
         table, _, key = table.rpartition(".")
@@ -57,8 +57,8 @@ def _fits(template: str, name: str) -> bool:
 
 def extended_by(text: str) -> list[str]:
     """Return the roles files whose families a roles file takes over."""
-    found = re.search(r"^extends = \[(.*)\]", text, re.MULTILINE)
-    return re.findall(r"\w+", found[1] if found else "")
+    match = re.search(r"^extends = \[(.*)\]", text, re.MULTILINE)
+    return re.findall(r"\w+", match[1] if match else "")
 
 
 def located(fault: str, folder: Path) -> str:
@@ -66,7 +66,7 @@ def located(fault: str, folder: Path) -> str:
     path = folder / "roles" / fault.partition(":")[0]
     text = path.read_text()
     texts = {"": text}
-    for one in (path.with_name(f"{name}.toml") for name in extended_by(text)):
-        texts |= {f" of {one.name}": one.read_text()} if one.exists() else {}
-    found = {of: number for of, one in texts.items() if (number := line_of(fault, one))}
-    return f"{fault} (line {' or '.join(f'{number}{of}' for of, number in found.items())})" if found else fault
+    for extended in (path.with_name(f"{name}.toml") for name in extended_by(text)):
+        texts |= {f" of {extended.name}": extended.read_text()} if extended.exists() else {}
+    numbers = {of: number for of, text in texts.items() if (number := line_of(fault, text))}
+    return f"{fault} (line {' or '.join(f'{number}{of}' for of, number in numbers.items())})" if numbers else fault

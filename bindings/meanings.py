@@ -100,8 +100,8 @@ MEANINGS = {
     "family.<name>.called_by": "of a library of the CPU: the C function of `csrc/body/rotmg.h`, by hand, that calls "
     "the library's, or does its work where that would never return; `{name}` is the routine's",
     "family.<name>.asks": "the functions of the library that such a body calls, in order",
-    "family.<name>.hides": "of a service: an object that has no handles of the core in it meanwhile, but addresses",
-    "family.<name>.notes": "of a service: an enum for a dtype, and at most 4 sizes, that the first "
+    "family.<name>.hides": "of a helper function: an object that meanwhile has addresses in place of handles",
+    "family.<name>.notes": "of a helper function: an enum for a dtype, and at most 4 sizes, that the first "
     "object notes for later calls: "
     '`"precision sizes"`',
     "family.<name>.optional": "a library without these functions is whole",

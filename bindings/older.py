@@ -35,14 +35,14 @@ def _is_function(value: Any) -> bool:
         and isinstance(value.get("returns"), str)
         and isinstance(value.get("parameters"), list)
         and all(
-            isinstance(one, list) and len(one) == 2 and all(isinstance(text, str) for text in one)
-            for one in value["parameters"]
+            isinstance(entry, list) and len(entry) == 2 and all(isinstance(text, str) for text in entry)
+            for entry in value["parameters"]
         )
     )
 
 
 def _is_enum(value: Any) -> bool:
-    return isinstance(value, dict) and all(type(one) is int for one in value.values())
+    return isinstance(value, dict) and all(type(member) is int for member in value.values())
 
 
 def _faults(file: str, text: str, api: Any) -> list[str]:
@@ -61,11 +61,11 @@ def _faults(file: str, text: str, api: Any) -> list[str]:
         items = table.items() if isinstance(table, dict) else ()
         wrong += [(name, f"of {key} is not {needed}") for name, value in items if not is_right(value)]
     lines = text.splitlines()
-    found = []
+    faults = []
     for name, fault in wrong:
-        line = next((number for number, one in enumerate(lines, 1) if f"{json.dumps(name)}:" in one), 1)
-        found.append(f"{file}: {name} {fault} (line {line})")
-    return found
+        line = next((number for number, line in enumerate(lines, 1) if f"{json.dumps(name)}:" in line), 1)
+        faults.append(f"{file}: {name} {fault} (line {line})")
+    return faults
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def read_api(name: str, roles: dict[str, Any], folder: Path = HERE) -> dict[str,
         newer = _read(folder / "api" / f"{roles['newer']['api']}.json")
         known = sorted(newer["functions"].keys() & api["functions"].keys())
         if known:
-            raise ApiError([f"{name}.toml: [newer]: {one} is in api/{name}.json already" for one in known])
+            raise ApiError([f"{name}.toml: [newer]: {function} is in api/{name}.json already" for function in known])
         enums = {key: {**api["enums"].get(key, {}), **values} for key, values in newer["enums"].items()}
         api |= {"functions": api["functions"] | newer["functions"], "enums": {**api["enums"], **enums}}
     if "older" not in roles:

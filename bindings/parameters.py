@@ -35,9 +35,11 @@ SHORT = ("int32_t", "uint32_t")
 _NUMBER = r"(?:\[(?P<count>\d+)\])?(?: of (?P<of>\w+))?(?P<anyhow>; despite const)?"
 
 
-def device_pointer(one: Parameter) -> str:
+def device_pointer(parameter: Parameter) -> str:
     """Return the Python type of a DevicePtr to an operand."""
-    return "DevicePtr[Any]" if one.of or one.dtype in NOT_NUMPYS else f"DevicePtr[np.{NUMPY[one.dtype]}]"
+    return (
+        "DevicePtr[Any]" if parameter.of or parameter.dtype in NOT_NUMPYS else f"DevicePtr[np.{NUMPY[parameter.dtype]}]"
+    )
 
 
 # The clauses after an array's extent, each by the field that it is about.
@@ -93,7 +95,7 @@ class Parameter:
         return self.c_type.endswith(("*", "]"))
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
         """Return the parameter of a label that one of `labels` fits; None, with a fault noted, if it can't be."""
         raise NotImplementedError
 
@@ -134,11 +136,11 @@ class EnumValue(Parameter):
     enum: Enum
 
     @classmethod
-    def from_enum(cls, given: Labelled, enum: Enum) -> Parameter:
+    def from_enum(cls, labelled: Labelled, enum: Enum) -> Parameter:
         """Return the parameter of a label that is the name of one of [enums]."""
-        if given.plain != enum.type:
-            given.fault(f"labelled {given.label} ({enum.type}), but its type is {given.c_type}")
-        return (DataType if enum.dtypes else cls)(name=given.name, c_type=given.c_type, enum=enum)
+        if labelled.plain != enum.type:
+            labelled.fault(f"labelled {labelled.label} ({enum.type}), but its type is {labelled.c_type}")
+        return (DataType if enum.dtypes else cls)(name=labelled.name, c_type=labelled.c_type, enum=enum)
 
     def declaration(self, device: bool) -> str:
         return f"int {self.name}"
@@ -182,18 +184,18 @@ class Size(Parameter):
     is_tried: bool = False  # a stride whose unit a first call tells
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        is_tried, is_length = given.label == "tried stride", given.label == "length"
-        if is_tried and (given.plain not in SIZE_TYPES or given.scope.has_backend):
-            given.wrong_type(", or the library has a backend")
-        elif given.plain not in SIZE_TYPES and not (given.label == "value" and given.plain in SHORT):
-            given.wrong_type()
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        is_tried, is_length = labelled.label == "tried stride", labelled.label == "length"
+        if is_tried and (labelled.plain not in SIZE_TYPES or labelled.scope.has_backend):
+            labelled.wrong_type(", or the library has a backend")
+        elif labelled.plain not in SIZE_TYPES and not (labelled.label == "value" and labelled.plain in SHORT):
+            labelled.wrong_type()
         return cls(
-            name=given.name,
-            c_type=given.c_type,
-            label="stride" if is_tried else "size" if is_length else given.label,
+            name=labelled.name,
+            c_type=labelled.c_type,
+            label="stride" if is_tried else "size" if is_length else labelled.label,
             may_be_negative=is_length,
-            is_tried=is_tried and given.scope.letter in ("c", "z"),
+            is_tried=is_tried and labelled.scope.letter in ("c", "z"),
         )
 
     @property
@@ -246,56 +248,56 @@ class Array(Parameter):
     noted_by: str = ""  # the object whose note says the dtype, which is "any" then
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        said = cls.fields(given, found)
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        said = cls.fields(labelled, match)
         if said is None:
             return None
         return (PointerArray if said["extent"].pointers else Array)(**said)
 
     @classmethod
-    def fields(cls, given: Labelled, found: re.Match[str]) -> dict[str, Any] | None:
+    def fields(cls, labelled: Labelled, match: re.Match[str]) -> dict[str, Any] | None:
         """Return the values of its fields; None, with a fault noted, if there is no extent."""
-        direction, c_type = found["direction"], given.c_type
-        text, *clauses = (part.strip() for part in found["rest"].split(";"))
+        direction, c_type = match["direction"], labelled.c_type
+        text, *clauses = (part.strip() for part in match["rest"].split(";"))
         text, _, of = text.partition(" of ")
         noted_by = ""
-        kind = given.scope.objects.get(of)
+        kind = labelled.scope.objects.get(of)
         if kind and not kind.describes[0]:
             of, noted_by = "", of
-        extent = given.extent(text)
+        extent = labelled.extent(text)
         if extent is None:
             return None
         said: dict[str, Any] = {}
         for clause in clauses:
-            value = cls.clause(given, clause, direction, extent)
+            value = cls.clause(labelled, clause, direction, extent)
             if value is None:
-                given.fault(f"{clause!r} is not understood")
+                labelled.fault(f"{clause!r} is not understood")
             said |= value or {}
         despite_const = said.pop("despite_const", False)
         pointers = extent.pointers
         to, const = listed_pointee(c_type) if pointers else pointee(c_type)
         if pointers and of and not to:  # of one library void * means void **, too
             to, const = pointee(c_type)
-        dtype = given.dtype(to)
+        dtype = labelled.dtype(to)
         if of or noted_by or extent.kind in ("described", "bytes"):
             dtype = "any" if to == "void" else ""
         if not to or not dtype:
-            given.fault(f"labelled {'pointers' if pointers else 'an array'}, but its type is {c_type}")
+            labelled.fault(f"labelled {'pointers' if pointers else 'an array'}, but its type is {c_type}")
         elif direction != "in" and const != despite_const:
-            given.fault(f"labelled {direction}, but its type is {c_type}")
+            labelled.fault(f"labelled {direction}, but its type is {c_type}")
         elif direction == "in" and const == despite_const:
-            given.fault(
+            labelled.fault(
                 f"labelled in, but its type is {c_type}, {'whatever despite const says' if const else 'not const'}"
             )
-        said |= {"name": given.name, "c_type": c_type, "dtype": dtype, "direction": direction, "extent": extent}
+        said |= {"name": labelled.name, "c_type": c_type, "dtype": dtype, "direction": direction, "extent": extent}
         return said | {"of": of, "noted_by": noted_by}
 
     @classmethod
-    def clause(cls, given: Labelled, text: str, direction: str, extent: Extent) -> dict[str, Any] | None:
+    def clause(cls, labelled: Labelled, text: str, direction: str, extent: Extent) -> dict[str, Any] | None:
         """Return the fields that a clause after the extent says; None of a clause that it can't have."""
-        matches = ((key, re.fullmatch(one.pattern, text, re.DOTALL)) for key, one in CLAUSES.items())
-        key, found = next(((key, match) for key, match in matches if match), ("", None))
-        if not found:
+        matches = ((key, re.fullmatch(clause.pattern, text, re.DOTALL)) for key, clause in CLAUSES.items())
+        key, match = next((pair for pair in matches if pair[1]), ("", None))
+        if not match:
             return None
         match key:
             case "despite_const":
@@ -303,13 +305,16 @@ class Array(Parameter):
             case "optional" if not extent.pointers:
                 return {key: True}
             case "optional_if" if not extent.pointers:
-                return {key: given.parse(found[1])}
+                return {key: labelled.parse(match[1])}
             case "overwrites" if direction == "inout":
-                return {key: given.parse(found[1])}
+                return {key: labelled.parse(match[1])}
             case "in_place":
-                return {key: tuple(found[1].split(" or ")), "in_place_if": given.parse(found[2]) if found[2] else None}
+                return {
+                    key: tuple(match[1].split(" or ")),
+                    "in_place_if": labelled.parse(match[2]) if match[2] else None,
+                }
             case "becomes" if direction == "inout":
-                return {key: given.extent(found[1])}
+                return {key: labelled.extent(match[1])}
             case "repeats" if extent.kind == "vector":
                 return {key: True}
         return None
@@ -341,7 +346,7 @@ class Array(Parameter):
     @property
     def tests(self) -> list[ast.expr]:
         """Returns the tests of its clauses."""
-        return [one for one in (self.overwrites, self.in_place_if, self.optional_if) if one]
+        return [condition for condition in (self.overwrites, self.in_place_if, self.optional_if) if condition]
 
     def declaration(self, device: bool) -> str:
         return f"{'const ' if self.is_read_only else ''}oa_{self.dtype} *{self.name}"
@@ -402,23 +407,23 @@ class HostList(Parameter):
     enum: Enum | None = None
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        element = re.fullmatch(r"const (.+?) ?(?:\*|\[\])", given.c_type)
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        element = re.fullmatch(r"const (.+?) ?(?:\*|\[\])", labelled.c_type)
         c_type = element[1] if element else ""
-        label = found["role"]
+        label = match["role"]
         dtype, enum = "", None
-        if label in given.scope.enums:
-            label, enum = "enum", given.scope.enums[label]
+        if label in labelled.scope.enums:
+            label, enum = "enum", labelled.scope.enums[label]
             right = c_type.removeprefix("enum ") == enum.type
         elif label == "scalar":
-            dtype = given.dtype(c_type)
+            dtype = labelled.dtype(c_type)
             right = dtype in C_NUMBER and dtype != "i32"
         else:
             right = label in ("size", "ld") and c_type in SIZE_TYPES
         if not right:
-            given.fault(f"labelled {label} list, but its type is {given.c_type}")
-        length = found["length"]
-        return cls(name=given.name, c_type=given.c_type, dtype=dtype, label=label, length=length, enum=enum)
+            labelled.fault(f"labelled {label} list, but its type is {labelled.c_type}")
+        length = match["length"]
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype=dtype, label=label, length=length, enum=enum)
 
     @property
     def kind(self) -> str:
@@ -454,28 +459,30 @@ class Number(Parameter):
     comes_back: ClassVar[bool] = True
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        return cls(**cls.fields(given, found, found[0].partition("[")[0].split(" ")[0].rstrip(";")))
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        return cls(**cls.fields(labelled, match, match[0].partition("[")[0].split(" ")[0].rstrip(";")))
 
     @classmethod
-    def fields(cls, given: Labelled, found: re.Match[str], role: str) -> dict[str, Any]:
+    def fields(cls, labelled: Labelled, match: re.Match[str], role: str) -> dict[str, Any]:
         """Return the values of its fields; role: the first word of the label."""
-        count, of = int(found["count"] or 1), found["of"] or ""
+        count, of = int(match["count"] or 1), match["of"] or ""
         if not 0 < count <= MOST_NUMBERS:
-            given.fault(f"{given.label!r}: a number of 1 to {MOST_NUMBERS} is needed")
-        to, const = pointee(given.c_type)
-        dtype = given.dtype(to or given.plain)
+            labelled.fault(f"{labelled.label!r}: a number of 1 to {MOST_NUMBERS} is needed")
+        to, const = pointee(labelled.c_type)
+        dtype = labelled.dtype(to or labelled.plain)
         if of:
             dtype = "any" if to == "void" and role != "returned" else ""
         by_value = role == "returned" or (role == "scalar" and not to and count == 1)
-        on_gpu = by_value and given.scope.has_backend
-        right = not to if by_value else bool(to) and (const != bool(found["anyhow"])) == (role == "scalar")
-        takes_rounded = (role == "scalar" and not on_gpu and count == 1) or (role == "result" and given.scope.on_device)
+        on_gpu = by_value and labelled.scope.has_backend
+        right = not to if by_value else bool(to) and (const != bool(match["anyhow"])) == (role == "scalar")
+        takes_rounded = (role == "scalar" and not on_gpu and count == 1) or (
+            role == "result" and labelled.scope.on_device
+        )
         if not right or not dtype or (dtype == "i32" and role not in ("result", "returned")):
-            given.wrong_type()
+            labelled.wrong_type()
         elif not of and (dtype not in C_NUMBER or (dtype in ROUNDED and not takes_rounded)):
-            given.fault(f"labelled {given.label}, and there are no such numbers of {dtype} yet")
-        return {"name": given.name, "c_type": given.c_type, "dtype": dtype, "count": count, "of": of}
+            labelled.fault(f"labelled {labelled.label}, and there are no such numbers of {dtype} yet")
+        return {"name": labelled.name, "c_type": labelled.c_type, "dtype": dtype, "count": count, "of": of}
 
     @property
     def python(self) -> str:
@@ -525,12 +532,12 @@ class Scalar(Number):
     comes_back: ClassVar[bool] = False
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if given.scope.is_listed and listed_pointee(given.c_type)[0]:  # in the batched form an array
-            label = f"in elements({found['count'] or 1})"
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if labelled.scope.is_listed and listed_pointee(labelled.c_type)[0]:  # in the batched form an array
+            label = f"in elements({match['count'] or 1})"
             array = re.fullmatch(Array.labels[0].pattern, label)
-            return Array.from_label(replace(given, label=label), array) if array else None
-        return super().from_label(given, found)
+            return Array.from_label(replace(labelled, label=label), array) if array else None
+        return super().from_label(labelled, match)
 
     def declaration(self, device: bool) -> str:
         if device or self.count > 1 or self.is_void:
@@ -573,16 +580,16 @@ class Result(Number):
     last: ClassVar[bool] = True
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if "host" not in given.label:
-            role = "returned" if given.label.startswith("returned") else "result"
-            return cls(**{**cls.fields(given, found, role), "name": "result"}, returned=role == "returned")
-        returned = given.label != "host result"
-        to, const = (given.c_type, False) if returned else pointee(given.c_type)
-        dtype = "i32" if to == "int64_t" else given.dtype(to)  # an index, as wide as it gets
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if "host" not in labelled.label:
+            role = "returned" if labelled.label.startswith("returned") else "result"
+            return cls(**{**cls.fields(labelled, match, role), "name": "result"}, returned=role == "returned")
+        returned = labelled.label != "host result"
+        to, const = (labelled.c_type, False) if returned else pointee(labelled.c_type)
+        dtype = "i32" if to == "int64_t" else labelled.dtype(to)  # an index, as wide as it gets
         if const or dtype not in C_NUMBER:
-            given.wrong_type()
-        return cls(name=given.name, c_type=given.c_type, dtype=dtype, on_host=True, returned=returned)
+            labelled.wrong_type()
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype=dtype, on_host=True, returned=returned)
 
     @property
     def role(self) -> str:  # type: ignore[override]
@@ -641,10 +648,10 @@ class Stream(Parameter):
     in_record: ClassVar[bool] = False
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if given.scope.stream not in ("argument", "handle") or given.plain in SIZE_TYPES:
-            given.fault('labelled stream, but [library] stream is not "argument" or "handle", or it is a number')
-        return cls(name=given.name, c_type=given.c_type)
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if labelled.scope.stream not in ("argument", "handle") or labelled.plain in SIZE_TYPES:
+            labelled.fault('labelled stream, but [library] stream is not "argument" or "handle", or it is a number')
+        return cls(name=labelled.name, c_type=labelled.c_type)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -664,11 +671,11 @@ class Workspace(Parameter):
     on_host: bool = False
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        dtype, on_host = given.dtype(pointee(given.c_type)[0]), bool(found["host"])
-        if not (given.c_type.endswith("*") and given.scope.workspace) or (on_host and dtype):
-            given.wrong_type(", or [library] has no workspace")
-        return cls(name=given.name, c_type=given.c_type, dtype=dtype, on_host=on_host)
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        dtype, on_host = labelled.dtype(pointee(labelled.c_type)[0]), bool(match["host"])
+        if not (labelled.c_type.endswith("*") and labelled.scope.workspace) or (on_host and dtype):
+            labelled.wrong_type(", or [library] has no workspace")
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype=dtype, on_host=on_host)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -683,10 +690,10 @@ class WorkspaceSize(Parameter):
     on_host: bool = False
 
     @classmethod
-    def from_label(cls, given: Labelled, found: re.Match[str]) -> Parameter | None:
-        if given.c_type not in SIZE_TYPES:
-            given.wrong_type(", or [library] has no workspace")
-        return cls(name=given.name, c_type=given.c_type, on_host=bool(found["host"]))
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        if labelled.c_type not in SIZE_TYPES:
+            labelled.wrong_type(", or [library] has no workspace")
+        return cls(name=labelled.name, c_type=labelled.c_type, on_host=bool(match["host"]))
 
 
 # Names that generated C uses itself.

@@ -45,7 +45,7 @@ def read_roles(name: str, folder: Path = HERE) -> dict[str, Any]:
 def names(folder: Path = HERE) -> list[str]:
     """Return the libraries: the files in roles, except files that others extend."""
     paths = sorted((folder / "roles").glob("*.toml"))
-    extended = {one for path in paths for one in extended_by(path.read_text())}
+    extended = {name for path in paths for name in extended_by(path.read_text())}
     return [path.stem for path in paths if path.stem not in extended]
 
 

@@ -161,108 +161,111 @@ def _is(value: Any, kind: str) -> bool:
     if kind == NUMBER:
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == TEXTS:
-        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return isinstance(value, str) or (kind == ANY and isinstance(value, list))
 
 
-def _of_value(where: str, path: str, key: str, value: Any, kind: Kind) -> list[str]:
+def _of_value(place: str, path: str, key: str, value: Any, kind: Kind) -> list[str]:
     if isinstance(kind, Table):
         inside = f"{path}.{key}" if path else key
-        return _of_table(where, inside, value, kind) if isinstance(value, dict) else [f"{where} {key} is not a table"]
+        return _of_table(place, inside, value, kind) if isinstance(value, dict) else [f"{place} {key} is not a table"]
     if isinstance(kind, Tables):
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            return [f"{where} {key} is not a list of tables"]
-        return [fault for one in value for fault in _of_table(where, key, one, kind.each)]
-    return [] if _is(value, kind) else [f"{where} {key}: {value!r} is not {kind}"]
+        if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
+            return [f"{place} {key} is not a list of tables"]
+        return [fault for table in value for fault in _of_table(place, key, table, kind.each)]
+    return [] if _is(value, kind) else [f"{place} {key}: {value!r} is not {kind}"]
 
 
 def _of_table(file: str, path: str, table: dict[str, Any], kind: Table) -> list[str]:
-    where = f"{file.partition(':')[0]}: [{path}]" if path else file
-    found = [f"{where} has no {key}" for key in kind.required if key not in table]
+    place = f"{file.partition(':')[0]}: [{path}]" if path else file
+    faults = [f"{place} has no {key}" for key in kind.required if key not in table]
     for key, value in table.items():
         expected = kind.keys.get(key, kind.others)
         if expected is None:
             known = ", ".join(kind.keys)
-            found.append(f"{where} {key} is not understood; there are {known}")
+            faults.append(f"{place} {key} is not understood; there are {known}")
         else:
-            found += _of_value(where, path, key, value, expected)
-    return found
+            faults += _of_value(place, path, key, value, expected)
+    return faults
 
 
-def _of_template(where: str, template: str, bound: Any) -> list[str]:
+def _of_template(place: str, template: str, bound: Any) -> list[str]:
     if isinstance(bound, str):
         bound = ["", bound]
-    if len(bound) != 2 or not all(isinstance(one, str) for one in bound) or not set(bound[0]) <= set("sdcz"):
-        return [f'{where} {template}: needs a text, or letters of s, d, c, z and a text: ["sd", "Adds ..."]']
-    found = (
-        [] if bound[1].endswith(".") else [f"{where} {template}: {bound[1]!r} is not a sentence that says what it does"]
+    if len(bound) != 2 or not all(isinstance(item, str) for item in bound) or not set(bound[0]) <= set("sdcz"):
+        return [f'{place} {template}: needs a text, or letters of s, d, c, z and a text: ["sd", "Adds ..."]']
+    faults = (
+        [] if bound[1].endswith(".") else [f"{place} {template}: {bound[1]!r} is not a sentence that says what it does"]
     )
     unknown = set(re.findall(r"{(\w*)}", template)) - (PLACEHOLDERS.keys() - set(_OF_SYMBOLS))
     if unknown or re.sub(r"{\w*}", "", template).strip("{}") != re.sub(r"{\w*}", "", template):
-        found.append(f"{where} {template}: a name may have {{t}}, {{r}} and {{form}}")
-    return found
+        faults.append(f"{place} {template}: a name may have {{t}}, {{r}} and {{form}}")
+    return faults
 
 
-def _of_pattern(where: str, pattern: str) -> list[str]:
+def _of_pattern(place: str, pattern: str) -> list[str]:
     try:
         re.compile(pattern)
     except re.error as error:
-        return [f"{where}: {pattern!r} is not a pattern: {error}"]
+        return [f"{place}: {pattern!r} is not a pattern: {error}"]
     return []
 
 
-def _of_form(where: str, given: str | list[str], form: tuple[str, str]) -> list[str]:
-    values = [given] if isinstance(given, str) else given
-    return [f"{where}: {one!r} is not {form[1]}" for one in values if not re.fullmatch(form[0], one)]
+def _of_form(place: str, texts: str | list[str], form: tuple[str, str]) -> list[str]:
+    values = [texts] if isinstance(texts, str) else texts
+    return [f"{place}: {value!r} is not {form[1]}" for value in values if not re.fullmatch(form[0], value)]
 
 
-def _of_labels(where: str, family: dict[str, Any]) -> list[str]:
+def _of_labels(place: str, family: dict[str, Any]) -> list[str]:
     """Return which labels nest too deeply to be read."""
-    labels = [*family.get("parameters", {}).items(), *(("requires", one) for one in family.get("requires", []))]
-    found = [(key, len(re.findall(r"[-+*/%(]|\b(?:if|not)\b", text))) for key, text in labels]
+    labels = [
+        *family.get("parameters", {}).items(),
+        *(("requires", requirement) for requirement in family.get("requires", [])),
+    ]
+    faults = [(key, len(re.findall(r"[-+*/%(]|\b(?:if|not)\b", text))) for key, text in labels]
     return [
-        f"{where} {key}: has {count} operators and brackets; at most {MOST_OPERATORS} are read"
-        for key, count in found
+        f"{place} {key}: has {count} operators and brackets; at most {MOST_OPERATORS} are read"
+        for key, count in faults
         if count > MOST_OPERATORS
     ]
 
 
 def faults(name: str, roles: dict[str, Any]) -> list[str]:
     """Return the faults of the structure of roles/<name>.toml; the rest may be read only if there are none."""
-    found = _of_table(f"{name}.toml:", "", roles, FILE)
-    if found:
-        return found
+    faults = _of_table(f"{name}.toml:", "", roles, FILE)
+    if faults:
+        return faults
     for key, family in roles.get("family", {}).items():
         for template, bound in family.get("bind", {}).items():
-            found += _of_template(f"{name}.toml: [family.{key}]", template, bound)
-        found += _of_labels(f"{name}.toml: [family.{key}]", family)
+            faults += _of_template(f"{name}.toml: [family.{key}]", template, bound)
+        faults += _of_labels(f"{name}.toml: [family.{key}]", family)
         if "since" in family:
-            found += _of_form(f"{name}.toml: [family.{key}.since] version", family["since"]["version"], VERSION)
-    for one in roles.get("library", {}).get("symbols", []):
-        if "{" in re.sub(r"{[nN]ame}", "", one) or "{" not in one:
-            found.append(f"{name}.toml: [library] symbols: {one!r} needs {{name}} or {{Name}}, and no other")
+            faults += _of_form(f"{name}.toml: [family.{key}.since] version", family["since"]["version"], VERSION)
+    for symbol in roles.get("library", {}).get("symbols", []):
+        if "{" in re.sub(r"{[nN]ame}", "", symbol) or "{" not in symbol:
+            faults.append(f"{name}.toml: [library] symbols: {symbol!r} needs {{name}} or {{Name}}, and no other")
     for (table, key), form in FORMS.items():
-        found += _of_form(f"{name}.toml: [{table}] {key}", roles.get(table, {}).get(key, []), form)
+        faults += _of_form(f"{name}.toml: [{table}] {key}", roles.get(table, {}).get(key, []), form)
     for key in ("functions", "constants"):
-        found += _of_pattern(f"{name}.toml: [header] {key}", roles.get("header", {}).get(key, ""))
+        faults += _of_pattern(f"{name}.toml: [header] {key}", roles.get("header", {}).get(key, ""))
     title = roles.get("library", {}).get("title", "-")
     if not re.fullmatch(r"[\w .+-]+", title):  # it stands in comments of C and in docstrings
-        found.append(f"{name}.toml: [library] title: {title!r} is not a name of letters, digits, spaces and . + -")
+        faults.append(f"{name}.toml: [library] title: {title!r} is not a name of letters, digits, spaces and . + -")
     for key, enum in roles.get("enums", {}).items():
         if len(enum.keys() & {"constants", "dtypes", "values"}) != 1:
-            found.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
+            faults.append(f"{name}.toml: [enums.{key}] has no constants, or values besides")
         if isinstance(enum.get("constants"), str):
-            found += _of_pattern(f"{name}.toml: [enums.{key}] constants", enum["constants"])
+            faults += _of_pattern(f"{name}.toml: [enums.{key}] constants", enum["constants"])
     for rule in [*roles.get("not_bound", []), *roles.get("only_raw", [])]:
-        found += _of_pattern(f"{name}.toml: [not_bound] names", rule["names"])
-    return found
+        faults += _of_pattern(f"{name}.toml: [not_bound] names", rule["names"])
+    return faults
 
 
 def incomplete(name: str, roles: dict[str, Any]) -> list[str]:
     """Return the families that lack a table, after the shared families were added."""
     families = roles.get("family", {}).items()
-    wrong = [(key, one) for key, family in families for one in ("bind", "parameters") if one not in family]
-    return [f"{name}.toml: [family.{key}] has no {one}" for key, one in wrong]
+    wrong = [(key, key_) for key, family in families for key_ in ("bind", "parameters") if key_ not in family]
+    return [f"{name}.toml: [family.{key}] has no {key_}" for key, key_ in wrong]
 
 
 def _lacks(module: str, name: str) -> bool:
@@ -272,77 +275,86 @@ def _lacks(module: str, name: str) -> bool:
     return PACKAGE.exists() and not re.search(rf"^(?:class|def) {re.escape(name)}\b", text, re.MULTILINE)
 
 
-def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], given: set[str]) -> list[str]:
-    """Return which names under [library] and [also] stand for nothing; given: the names of all parameters."""
-    found = [
-        f"{name}.toml: [also] {one}: no function has it" for one in roles.get("also", {}) if one.casefold() not in given
+def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], parameters: set[str]) -> list[str]:
+    """Return which names under [library] and [also] stand for nothing; parameters: the names of all of them."""
+    faults = [
+        f"{name}.toml: [also] {key}: no function has it"
+        for key in roles.get("also", {})
+        if key.casefold() not in parameters
     ]
     library = roles.get("library", {})
     order = library.get("row_major", {}).get("parameter", "")
-    if order.casefold() not in {*given, ""}:
-        found.append(f"{name}.toml: [library] row_major: no function has a parameter {order}")
+    if order.casefold() not in {*parameters, ""}:
+        faults.append(f"{name}.toml: [library] row_major: no function has a parameter {order}")
     ending = library.get("workspace", "")
-    if ending and not any(one.endswith(ending) for one in api["functions"]):
-        found.append(f"{name}.toml: [library] workspace: no function's name ends with {ending!r}")
+    if ending and not any(symbol.endswith(ending) for symbol in api["functions"]):
+        faults.append(f"{name}.toml: [library] workspace: no function's name ends with {ending!r}")
     for module, names in library.get("adds", {}).items():
-        found += [f"{name}.toml: [library] adds: {module}.py has no {one}" for one in names if _lacks(module, one)]
+        faults += [
+            f"{name}.toml: [library] adds: {module}.py has no {function}"
+            for function in names
+            if _lacks(module, function)
+        ]
     backend = library.get("backend", "cuda")
     if backend not in BACKENDS:
-        found.append(f"{name}.toml: [library] backend: {backend!r} is none of {', '.join(BACKENDS)}")
-    return found
+        faults.append(f"{name}.toml: [library] backend: {backend!r} is none of {', '.join(BACKENDS)}")
+    return faults
 
 
 def disagreements(name: str, api: dict[str, Any], roles: dict[str, Any]) -> list[str]:
     """Return which names in roles/<name>.toml stand for nothing: no dtype, no type of the header, no parameter."""
-    found = []
+    faults = []
     functions = api["functions"].values()
-    spelled = " ".join(c_type for one in functions for _, c_type in one["parameters"])
-    given = {one.casefold() for function in functions for one, _ in function["parameters"]}
+    spelled = " ".join(c_type for function in functions for _, c_type in function["parameters"])
+    names = {name.casefold() for function in functions for name, _ in function["parameters"]}
     families = roles.get("family", {})
     tables = {
         "types": roles.get("types", {}),
-        **{f"family.{key}": one.get("types", {}) for key, one in families.items()},
+        **{f"family.{key}": family.get("types", {}) for key, family in families.items()},
     }
-    for where, types in tables.items():
-        found += [
-            f"{name}.toml: [{where}] {c_type}: {dtype!r} is not a dtype; there are {', '.join(NUMPY)} and letter"
+    for place, types in tables.items():
+        faults += [
+            f"{name}.toml: [{place}] {c_type}: {dtype!r} is not a dtype; there are {', '.join(NUMPY)} and letter"
             for c_type, dtype in types.items()
             if dtype not in {*NUMPY, "letter"} or (dtype == "any" and c_type != "void")
         ]
-        found += [
-            f"{name}.toml: [{where}] {c_type}: {types[c_type]!r} is not the dtype of C's {c_type}, which is {dtype}"
+        faults += [
+            f"{name}.toml: [{place}] {c_type}: {types[c_type]!r} is not the dtype of C's {c_type}, which is {dtype}"
             for c_type, dtype in (("float", "f32"), ("double", "f64"))
             if types.get(c_type, dtype) not in (dtype, "letter")
         ]
     for key, enum in roles.get("enums", {}).items():
-        found += [
+        faults += [
             f"{name}.toml: [enums.{key}] {constant}: {dtype!r} is not a dtype; there are {', '.join(NUMPY)}"
             for constant, dtype in enum.get("dtypes", {}).items()
             if dtype not in NUMPY or dtype == "any"
         ]
     for key, family in families.items():
-        where = f"{name}.toml: [family.{key}]"
-        labels = [one.casefold() for one in family["parameters"]]
-        found += [
-            f"{where} {one} stands there twice" for one in sorted({one for one in labels if labels.count(one) > 1})
+        place = f"{name}.toml: [family.{key}]"
+        labels = [label.casefold() for label in family["parameters"]]
+        faults += [
+            f"{place} {label} stands there twice"
+            for label in sorted({label for label in labels if labels.count(label) > 1})
         ]
-        found += [
-            f"{where} also {theirs}: {ours} is not among its parameters"
+        faults += [
+            f"{place} also {theirs}: {ours} is not among its parameters"
             for theirs, ours in family.get("also", {}).items()
             if ours.casefold() not in labels
         ]
         if family.get("hides", "").casefold() not in [*labels, ""]:
-            found.append(f"{where} hides: {family['hides']} is not among its parameters")
-        unused = [one for one in family.get("types", {}) if not re.search(rf"\b{one}\b", spelled)]
-        found += [f"{where} types {one}: no function has a parameter of this type" for one in unused]
-        found += [
-            f"{where} also {one}: no function has it" for one in family.get("also", {}) if one.casefold() not in given
+            faults.append(f"{place} hides: {family['hides']} is not among its parameters")
+        unused = [type_ for type_ in family.get("types", {}) if not re.search(rf"\b{type_}\b", spelled)]
+        faults += [f"{place} types {type_}: no function has a parameter of this type" for type_ in unused]
+        faults += [
+            f"{place} also {name}: no function has it"
+            for name in family.get("also", {})
+            if name.casefold() not in names
         ]
-        found += [
-            f"{where} older {one}: bind has no such name"
-            for one in family.get("older", {})
-            if one not in family["bind"]
+        faults += [
+            f"{place} older {name}: bind has no such name"
+            for name in family.get("older", {})
+            if name not in family["bind"]
         ]
         if family.get("pointer_mode", "device") != "device":
-            found.append(f'{where} pointer_mode: {family["pointer_mode"]!r} is not "device"')
-    return found + _of_library(name, api, roles, given)
+            faults.append(f'{place} pointer_mode: {family["pointer_mode"]!r} is not "device"')
+    return faults + _of_library(name, api, roles, names)

@@ -28,7 +28,9 @@ def extended(roles: dict[str, Any], folder: Path) -> dict[str, Any]:
         for key, family in shared["family"].items():
             own = families.get(key, {})
             tables = {
-                one: {**family.get(one, {}), **own.get(one, {})} for one in _TABLES if one in family or one in own
+                table: {**family.get(table, {}), **own.get(table, {})}
+                for table in _TABLES
+                if table in family or table in own
             }
             taken = set(family["bind"]) - set(own.get("bind", {}))
             families[key] = {**family, **own, **tables, "shared": taken}
@@ -64,30 +66,35 @@ def in_form(form: str, parameters: list[Parameter], on_device: bool) -> tuple[li
     """
     if not form:
         single = Extent("elements", (ast.Constant(1),))
-        return [_array(one, "out", single) if on_device and isinstance(one, Result) else one for one in parameters], []
-    sizes = {_folded(one.name): one.name for one in parameters if isinstance(one, Size)}
+        return [
+            _array(parameter, "out", single) if on_device and isinstance(parameter, Result) else parameter
+            for parameter in parameters
+        ], []
+    sizes = {_folded(parameter.name): parameter.name for parameter in parameters if isinstance(parameter, Size)}
     count = sizes.get("batchcount", "")
     changed: list[Parameter] = []
     lacking: list[str] = []
-    for one in parameters:
-        name = _folded(one.name)
+    for parameter in parameters:
+        name = _folded(parameter.name)
         stride = sizes.get(f"stride{name}", "")
-        if isinstance(one, PointerArray):
-            lacking += [] if count else [one.name]
-            one = replace(one, extent=replace(one.extent, pointers=ast.Name(count)))
-        elif isinstance(one, Array):
+        if isinstance(parameter, PointerArray):
+            lacking += [] if count else [parameter.name]
+            parameter = replace(parameter, extent=replace(parameter.extent, pointers=ast.Name(count)))
+        elif isinstance(parameter, Array):
             stride = stride or sizes.get(f"stride{name[0]}", "")  # of AP it may be stride_A
             if not stride or not count:
-                lacking.append(one.name)
-            one = replace(one, extent=replace(one.extent, batch=(ast.Name(stride), ast.Name(count))))
-        elif isinstance(one, Result):
-            one = replace(_array(one, "out", Extent("elements", (ast.Name(count),))), name="results")
-        elif isinstance(one, Scalar) and stride:
-            elements = (ast.Constant(one.count),)
-            one = _array(one, "in", Extent("elements", elements, (ast.Name(stride), ast.Name(count))))
-        changed.append(one)
+                lacking.append(parameter.name)
+            parameter = replace(parameter, extent=replace(parameter.extent, batch=(ast.Name(stride), ast.Name(count))))
+        elif isinstance(parameter, Result):
+            parameter = replace(_array(parameter, "out", Extent("elements", (ast.Name(count),))), name="results")
+        elif isinstance(parameter, Scalar) and stride:
+            elements = (ast.Constant(parameter.count),)
+            parameter = _array(parameter, "in", Extent("elements", elements, (ast.Name(stride), ast.Name(count))))
+        changed.append(parameter)
     return changed, lacking
 
 
-def _array(one: Number, direction: str, extent: Extent) -> Array:
-    return Array(name=one.name, c_type=one.c_type, dtype=one.dtype, of=one.of, direction=direction, extent=extent)
+def _array(number: Number, direction: str, extent: Extent) -> Array:
+    return Array(
+        name=number.name, c_type=number.c_type, dtype=number.dtype, of=number.of, direction=direction, extent=extent
+    )

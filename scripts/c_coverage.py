@@ -29,7 +29,7 @@ def main() -> int:
         return 1
     width = max(map(len, files))
     print(f"{'file':{width}}  lines  missed  run")
-    rows = [(path, len(lines), sum(not one for one in lines.values())) for path, lines in sorted(files.items())]
+    rows = [(path, len(lines), sum(not line for line in lines.values())) for path, lines in sorted(files.items())]
     total = sum(count for _, count, _ in rows), sum(missed for *_, missed in rows)
     for path, count, missed in [*rows, ("all", *total)]:
         print(f"{path:{width}}  {count:5}  {missed:6}  {1 - missed / count:4.0%}")

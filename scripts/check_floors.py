@@ -47,19 +47,19 @@ Edge = tuple[str, str]
 
 def code_of(text: str) -> str:
     """Return C code without its comments and the contents of its strings."""
-    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda found: '""' if found[0][0] == '"' else " ", text,
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda match: '""' if match[0][0] == '"' else " ", text,
                   flags=re.DOTALL)  # fmt: skip
 
 
 def defined_in(code: str) -> Iterator[str]:
     """Yield the functions and variables with external linkage that C code defines, by the prefix oa_."""
     outside = r"^(?!static|extern|typedef|struct \w+ \{|enum|#|\s)"
-    for found in re.finditer(outside + r"[^;{}()=]*?\b(oa_\w+)\s*\([^;{}]*\)\s*\{", code, re.MULTILINE):
-        yield found[1]
-    for found in re.finditer(outside + r"[\w \*]*?[ \*](oa_\w+)(?:\[[^\]]*\])*\s*(?:=|;)", code, re.MULTILINE):
-        yield found[1]
-    for found in re.finditer(outside + r"[\w \*]*\(\*[\w ]*\b(oa_\w+)\)\([^;{}]*\)\s*(?:=|;)", code, re.MULTILINE):
-        yield found[1]
+    for match in re.finditer(outside + r"[^;{}()=]*?\b(oa_\w+)\s*\([^;{}]*\)\s*\{", code, re.MULTILINE):
+        yield match[1]
+    for match in re.finditer(outside + r"[\w \*]*?[ \*](oa_\w+)(?:\[[^\]]*\])*\s*(?:=|;)", code, re.MULTILINE):
+        yield match[1]
+    for match in re.finditer(outside + r"[\w \*]*\(\*[\w ]*\b(oa_\w+)\)\([^;{}]*\)\s*(?:=|;)", code, re.MULTILINE):
+        yield match[1]
 
 
 def bodies_in(code: str) -> str:
@@ -180,7 +180,7 @@ def circles(edges: set[Edge]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    circles: list[list[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -194,13 +194,13 @@ def circles(edges: set[Edge]) -> list[list[str]]:
         if low[node] == index[node]:
             start = stack.index(node)
             if len(stack) - start > 1:
-                found.append(sorted(stack[start:]))
+                circles.append(sorted(stack[start:]))
             del stack[start:]
 
     for node in below:
         if node not in index:
             visit(node)
-    return found
+    return circles
 
 
 def main() -> int:
@@ -211,7 +211,7 @@ def main() -> int:
     for user, used in sorted(set(floor_faults(includes, uses))):
         faults.append(f"csrc: {user} uses {used}, which is not below it")
     units = {unit_of(path) for path in (*core, *c_files(ROOT / "csrc", ["include/offload_args"]))}
-    faults += [f"csrc: {one} and {other} have one name" for one, other in same_names(units)]
+    faults += [f"csrc: {unit} and {other} have one name" for unit, other in same_names(units)]
     files = c_files(ROOT / "offload_args", ["_core"])
     included, extension = c_edges(files)
     faults += [f"{user} includes {used}, which is not public" for user, used in sorted(bridge_faults(included, files))]

@@ -22,15 +22,15 @@ BYTES = {"int": 4, "unsigned": 4, "size_t": 8, "unsigned char": 1, "unsigned sho
 def ours() -> dict[str, list[str]]:
     """Return the parameters of each function of hip.def: "pointer", or the number of bytes."""
     text = re.sub(r"/\*.*?\*/", "", DEF.read_text(), flags=re.DOTALL)
-    found = {}
+    ours = {}
     for symbol, parameters in re.findall(r"(?:DRIVER|OPTIONAL)\(\w+, (\w+),\s*([^)]*)\)", text):
         kinds = []
-        for one in parameters.split(","):
-            kind = re.sub(r"\w+$", "", one.strip()).strip()
+        for parameter in parameters.split(","):
+            kind = re.sub(r"\w+$", "", parameter.strip()).strip()
             pointer = kind.endswith("*") or kind.startswith("gpu_")
-            kinds += [] if one.strip() == "void" else ["pointer" if pointer else f"{BYTES[kind]} bytes"]
-        found[symbol] = kinds
-    return found
+            kinds += [] if parameter.strip() == "void" else ["pointer" if pointer else f"{BYTES[kind]} bytes"]
+        ours[symbol] = kinds
+    return ours
 
 
 def theirs(include: Path) -> dict[str, list[str]]:
@@ -39,16 +39,19 @@ def theirs(include: Path) -> dict[str, list[str]]:
     arguments = ["-x", "c", "-std=c11", f"-I{include}", "-isystem", own.stdout.strip()]
     arguments += ["-D__HIP_PLATFORM_AMD__=1", "-D__HIP_DISABLE_CPP_FUNCTIONS__"]
     unit = cindex.Index.create().parse(str(include / "hip" / "hip_runtime_api.h"), arguments)
-    faults = [str(one) for one in unit.diagnostics if one.severity >= cindex.Diagnostic.Error]
+    faults = [str(diagnostic) for diagnostic in unit.diagnostics if diagnostic.severity >= cindex.Diagnostic.Error]
     if faults:
         raise ValueError(f"{include}: {faults[0]}")
 
-    def kind(one: cindex.Type) -> str:
-        is_pointer = one.get_canonical().kind is cindex.TypeKind.POINTER
-        return "pointer" if is_pointer else f"{one.get_size()} bytes"
+    def kind(type_: cindex.Type) -> str:
+        is_pointer = type_.get_canonical().kind is cindex.TypeKind.POINTER
+        return "pointer" if is_pointer else f"{type_.get_size()} bytes"
 
     return {
-        cursor.spelling: [*(kind(one.type) for one in cursor.get_arguments()), kind(cursor.result_type)]
+        cursor.spelling: [
+            *(kind(get_argument.type) for get_argument in cursor.get_arguments()),
+            kind(cursor.result_type),
+        ]
         for cursor in unit.cursor.get_children()
         if cursor.kind is cindex.CursorKind.FUNCTION_DECL
     }

@@ -77,7 +77,7 @@ def main() -> int:
         text = (ROOT / page).read_text()
         missing = [path for path in set(named(text)) if not path.startswith(MADE) and not exists(path, ROOT / page)]
         missing += [name for name in set(c_names(text)) - known if not re.match(f"oa_({libraries})_", name)]
-        faults += [f"{page}: names {what}, which does not exist" for what in sorted(missing)]
+        faults += [f"{page}: names {name}, which does not exist" for name in sorted(missing)]
     faults += folders()
     print("\n".join(faults), end="\n" if faults else "")
     return bool(faults)

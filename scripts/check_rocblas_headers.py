@@ -26,15 +26,19 @@ def _newest(four: Any, version: str) -> Any:
     labels = roles.read_roles("rocblas")
     newer = json.loads((ROOT / "bindings" / "api" / f"{labels['newer']['api']}.json").read_text())
     since = {
-        f"rocblas_{name}": one["since"]["version"]
-        for one in labels["family"].values()
-        if "since" in one
-        for name in one["bind"]
+        f"rocblas_{name}": label["since"]["version"]
+        for label in labels["family"].values()
+        if "since" in label
+        for name in label["bind"]
     }
     here = tuple(map(int, version.split(".")[:2]))
-    added = {name: one for name, one in newer["functions"].items() if tuple(map(int, since[name].split("."))) <= here}
-    kept = {name: one for name, one in four["functions"].items() if name not in labels["newer"]["lacks"]}
-    enums = {name: one | newer["enums"].get(name, {}) for name, one in four["enums"].items()}
+    added = {
+        name: function
+        for name, function in newer["functions"].items()
+        if tuple(map(int, since[name].split("."))) <= here
+    }
+    kept = {name: function for name, function in four["functions"].items() if name not in labels["newer"]["lacks"]}
+    enums = {name: members | newer["enums"].get(name, {}) for name, members in four["enums"].items()}
     return {"functions": kept | added, "enums": enums}
 
 
@@ -42,15 +46,15 @@ def _faults_of_newer(header: Path, there: Any) -> list[str]:
     """Return how the header of a version before 5 contradicts what [newer] says of later ones."""
     newer = roles.read_roles("rocblas")["newer"]
     added = json.loads((ROOT / "bindings" / "api" / f"{newer['api']}.json").read_text())
-    constants = {name for one in there["enums"].values() for name in one}
-    early = [one for one in added["functions"] if one in there["functions"]]
-    early += [name for one in added["enums"].values() for name in one if name in constants]
+    constants = {name for members in there["enums"].values() for name in members}
+    early = [symbol for symbol in added["functions"] if symbol in there["functions"]]
+    early += [name for members in added["enums"].values() for name in members if name in constants]
     return [
-        *(f"{header}: {one} is there, which [newer] calls new" for one in early),
+        *(f"{header}: {name} is there, which [newer] calls new" for name in early),
         *(
-            f"{header}: {one} is not there, which [newer] calls gone"
-            for one in newer["lacks"]
-            if one not in there["functions"]
+            f"{header}: {symbol} is not there, which [newer] calls gone"
+            for symbol in newer["lacks"]
+            if symbol not in there["functions"]
         ),
     ]
 
@@ -64,8 +68,8 @@ def main() -> int:
     faults, compared = [], 0
     for include in map(Path, sys.argv[1:]):
         header = include / "rocblas" / "rocblas.h"
-        found = headers.extract(header, [include, Path(own.stdout.strip())], roles.read_roles("rocblas")["header"])
-        there = json.loads(headers.to_json(found))
+        extracted = headers.extract(header, [include, Path(own.stdout.strip())], roles.read_roles("rocblas")["header"])
+        there = json.loads(headers.to_json(extracted))
         ours = known.get(there["version"])
         if int(there["version"].split(".")[0]) >= 5:
             ours = _newest(next(iter(known.values())), there["version"])
@@ -76,10 +80,10 @@ def main() -> int:
             continue
         compared += 1
         for part in ("functions", "enums"):
-            for one in there[part].values() if part == "functions" else ():
-                one.pop("deprecated", None)  # bindings/api was written before headers were asked for it
+            for entry in there[part].values() if part == "functions" else ():
+                entry.pop("deprecated", None)  # bindings/api was written before headers were asked for it
             names = {*ours[part], *there[part]}
-            faults += [f"{header}: {one} differs" for one in names if ours[part].get(one) != there[part].get(one)]
+            faults += [f"{header}: {name} differs" for name in names if ours[part].get(name) != there[part].get(name)]
         print(f"{header}: version {there['version']}, {len(there['functions'])} functions compared")
     print(*sorted(faults), sep="\n", end="\n" if faults else "")
     return 1 if faults or not compared else 0

@@ -41,16 +41,16 @@ def blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
-def blank_match(found: re.Match[str]) -> str:
-    return blank(found[0])
+def blank_match(match: re.Match[str]) -> str:
+    return blank(match[0])
 
 
 def c_prose(text: str) -> str:
     """Return C source with everything blanked but comments and strings."""
     kept, at = [], 0
-    for found in re.finditer(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', text, re.DOTALL):
-        kept += [blank(text[at : found.start()]), re.sub(r"(?<=\n) *\*(?!/)", blank_match, found[0])]
-        at = found.end()
+    for match in re.finditer(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', text, re.DOTALL):
+        kept += [blank(text[at : match.start()]), re.sub(r"(?<=\n) *\*(?!/)", blank_match, match[0])]
+        at = match.end()
     return "".join(kept) + blank(text[at:])
 
 
@@ -83,7 +83,7 @@ def prose_of(path: str, text: str) -> str:
     suffix = Path(path).suffix
     if suffix == ".md":
         text = re.sub(r"^```.*?^```|`[^`\n]*`", blank_match, text, flags=re.DOTALL | re.MULTILINE)
-        return re.sub(r"^#+", lambda found: "^" * len(found[0]), text, flags=re.MULTILINE)
+        return re.sub(r"^#+", lambda match: "^" * len(match[0]), text, flags=re.MULTILINE)
     if suffix in {".c", ".h", ".inc", ".def"}:
         return c_prose(text)
     return python_prose(text) if suffix in {".py", ".pyi"} else joined_comments(text)
@@ -98,9 +98,9 @@ def faults_of(path: str, text: str) -> Iterator[str]:
         return
     prose = prose_of(path, text)
     for phrase, instead in PHRASES:
-        for found in re.finditer(phrase, prose, re.IGNORECASE):
-            words = " ".join(found[0].split())
-            yield f"{path}:{text.count(chr(10), 0, found.end()) + 1}: {words!r}: {instead}"
+        for match in re.finditer(phrase, prose, re.IGNORECASE):
+            words = " ".join(match[0].split())
+            yield f"{path}:{text.count(chr(10), 0, match.end()) + 1}: {words!r}: {instead}"
 
 
 def files_of(repository: Path, *patterns: str) -> list[str]:
@@ -114,9 +114,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path)
     arguments = parser.parse_args()
-    given = [str(file.resolve().relative_to(ROOT)) for file in arguments.files] or files_of(ROOT)
+    paths = [str(file.resolve().relative_to(ROOT)) for file in arguments.files] or files_of(ROOT)
     faults = []
-    for path in given:
+    for path in paths:
         if not (Path(path).suffix in SUFFIXES or Path(path).name in NAMES) or path.startswith(EXEMPT):
             continue
         if (ROOT / path).is_file():

@@ -55,14 +55,14 @@ def draw(source: dict[str, Any]) -> str:
         back.append(text(MARGIN + 10, y + 25, band["name"], 14, "mono"))
         back.append(text(MARGIN + 10, y + 43, band["text"], 12, color="#555555"))
         width = min((WIDTH - MARGIN - LEFT - 8) / len(band["boxes"]), WIDEST)
-        for column, one in enumerate(band["boxes"]):
+        for column, room in enumerate(band["boxes"]):
             x = LEFT + column * width
             front.append(box(x, y + 8, width - 8, BAND - 16, "#ffffff", "#8a9099"))
-            front.append(text(x + 8, y + 26, one["name"], 12, "mono"))
-            front.append(text(x + 8, y + 42, one["text"], 11, color="#333333"))
+            front.append(text(x + 8, y + 26, room["name"], 12, "mono"))
+            front.append(text(x + 8, y + 42, room["text"], 11, color="#333333"))
             at = x + width - 20
             for path in ("array", "call"):
-                for label in reversed(one.get(path, [])):
+                for label in reversed(room.get(path, [])):
                     front += badge(at, y + 20, label, path)
                     steps[path].append((label, at, y + 20))
                     at -= 21
@@ -95,10 +95,10 @@ def draw(source: dict[str, Any]) -> str:
 def missing(source: dict[str, Any]) -> list[str]:
     """Return the files that the picture names and the repository lacks."""
     files = [
-        (band["name"] if band["name"].endswith("/") else "") + one["name"]
+        (band["name"] if band["name"].endswith("/") else "") + box["name"]
         for band in source["band"]
-        for one in band["boxes"]
-        if band["name"].endswith("/") or one["name"].startswith("bindings/")
+        for box in band["boxes"]
+        if band["name"].endswith("/") or box["name"].startswith("bindings/")
     ]
     return [file for file in files if not any(ROOT.glob(file))]
 

@@ -45,18 +45,18 @@ def read(table: str) -> dict[str, dict[str, Points]]:
     for line in lines:
         row = cells(line)
         for panel, pattern in PANELS.items():
-            if not (found := re.match(pattern, row[0])):
+            if not (match := re.match(pattern, row[0])):
                 continue
             for name in SERIES:
                 text = row[heading.index(name)].split(" ")[0].replace(",", "")
                 if text != "—":
-                    panels[panel].setdefault(name, []).append((float(found[1]), float(text)))
+                    panels[panel].setdefault(name, []).append((float(match[1]), float(text)))
     return panels
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", size: int = 12, color: str = "#1c1c1c") -> str:
-    where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {where} font-family="{FONT}" font-size="{size}" fill="{color}">{words}</text>'
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text {place} font-family="{FONT}" font-size="{size}" fill="{color}">{words}</text>'
 
 
 def label(microseconds: float) -> str:

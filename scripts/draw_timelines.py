@@ -44,7 +44,7 @@ def ends(event: dict[str, Any]) -> float:
 def panel(path: Path, events: list[dict[str, Any]], top: float, scale: float) -> tuple[list[str], float]:
     """Return the elements of one timeline, and the y below it."""
     parts, stack, deepest = [text(LEFT, top + 14, path.stem)], list[float](), 0
-    for event in sorted(events, key=lambda one: (one["ts"], -one["dur"])):
+    for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
         while stack and stack[-1] <= event["ts"] + 0.01:
             stack.pop()
         depth = len(stack)

@@ -36,10 +36,10 @@ def _of_commit(number: str, commit: str, is_release: bool, is_dirty: bool = Fals
 def version() -> str:
     """Return the version of the sources beside this file."""
     header = (ROOT / "csrc/include/offload_args/core.h").read_text(encoding="utf-8")
-    found = re.search(r"#define OA_VERSION \d+ /\* (\d+\.\d+\.\d+) \*/", header)
-    if not found:
+    match = re.search(r"#define OA_VERSION \d+ /\* (\d+\.\d+\.\d+) \*/", header)
+    if not match:
         raise RuntimeError("csrc/include/offload_args/core.h says no OA_VERSION")
-    number = found[1]
+    number = match[1]
     facts = ROOT / "PKG-INFO"
     written = (
         re.search(r"^Version: (\S+)$", facts.read_text(encoding="utf-8"), re.MULTILINE) if facts.exists() else None

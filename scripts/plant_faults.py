@@ -139,10 +139,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each fault is looked for")
     parser.add_argument("--hunt", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    given = parser.parse_args()
-    if given.hunt:
+    args = parser.parse_args()
+    if args.hunt:
         sys.path.insert(0, str(ROOT / "tests"))
-        after = hunt(given.seconds)
+        after = hunt(args.seconds)
         print(-1.0 if after is None else after)
         return 0
     folder = ROOT / "build" / "faults"
@@ -155,7 +155,7 @@ def main() -> int:
         copy(ROOT / part, tree / part)
     shutil.copytree(ROOT / "offload_args", site(folder) / "offload_args", dirs_exist_ok=True)
     missed = 0
-    for fault in (None, *(fault for fault in FAULTS if not given.names or fault.name in given.names)):
+    for fault in (None, *(fault for fault in FAULTS if not args.names or fault.name in args.names)):
         name = "none" if fault is None else fault.name
         if fault:
             path = fault.place(tree)
@@ -163,17 +163,17 @@ def main() -> int:
             path.write_text(right.replace(fault.right, fault.wrong, 1))
         build(tree, folder)
         ran = subprocess.run(
-            [folder / "environment" / "bin" / "python", __file__, "--hunt", "--seconds", str(given.seconds)],
+            [folder / "environment" / "bin" / "python", __file__, "--hunt", "--seconds", str(args.seconds)],
             env={**os.environ, "PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
         )
         after = float(ran.stdout) if ran.returncode == 0 else None
-        found = f"found after {after:.1f} s" if after and after > 0 else "not found" if after else "ended the process"
-        print(f"{name:45} {found}", flush=True)
-        if fault is None and found != "not found":
+        outcome = f"found after {after:.1f} s" if after and after > 0 else "not found" if after else "ended the process"
+        print(f"{name:45} {outcome}", flush=True)
+        if fault is None and outcome != "not found":
             print(ran.stderr)
-        missed += (found == "not found") == (fault is not None)
+        missed += (outcome == "not found") == (fault is not None)
         if fault:
             path.write_text(right)
     return 1 if missed else 0

@@ -30,7 +30,7 @@ __all__ = ["Role", "emit", "faults", "raw_faults", "record", "report", "words", 
 
 def faults(library: Library) -> list[str]:
     """Return why some of a library's functions can't be written, a line a function."""
-    found = []
+    faults = []
     for function in library.functions:
         try:
             body = body_of(library, function)
@@ -40,8 +40,8 @@ def faults(library: Library) -> list[str]:
         except (KeyError, ValueError) as error:
             name = error.args[0] if isinstance(error.args[0], str) else "its workspace"
             text = f"{name}: the label is not for such a function" if isinstance(error, KeyError) else error
-            found.append(f"{library.name}.toml: [family.{function.family}] {function.symbol}: {text}")
-    return found
+            faults.append(f"{library.name}.toml: [family.{function.family}] {function.symbol}: {text}")
+    return faults
 
 
 def emit(libraries: list[Library], out: Path) -> None:
@@ -57,17 +57,17 @@ def emit(libraries: list[Library], out: Path) -> None:
     texts |= {"libraries/hooks.c": hooks_file(libraries)}
     texts |= {"include/offload_args.f90": fortran_module(libraries)}
     texts |= {"include/offload_args_names.h": names_header(), **pxd_files(libraries)}
-    for one in libraries:
+    for library in libraries:
         texts |= {
-            f"libraries/{one.name}.c": library_file(one),
-            f"libraries/{one.name}_api.c": wrappers_file(one),
-            f"include/offload_args_{one.name}.h": header(one),
-            f"{one.name}.py": python_module(one),
-            f"{one.name}.pyi": python_stub(one),
+            f"libraries/{library.name}.c": library_file(library),
+            f"libraries/{library.name}_api.c": wrappers_file(library),
+            f"include/offload_args_{library.name}.h": header(library),
+            f"{library.name}.py": python_module(library),
+            f"{library.name}.pyi": python_stub(library),
         }
-    texts |= {f"_{one.name}_raw.py": raw_file(one) for one in libraries}
-    by_hand = [one for one in libraries if any(function.written for function in one.functions)]
-    texts |= {f"libraries/{one.name}_constants.h": constants_header(one) for one in by_hand}
+    texts |= {f"_{library.name}_raw.py": raw_file(library) for library in libraries}
+    by_hand = [library for library in libraries if any(function.written for function in library.functions)]
+    texts |= {f"libraries/{library.name}_constants.h": constants_header(library) for library in by_hand}
     for name, text in texts.items():
         write_if_changed(out / name, text)
 

@@ -33,11 +33,15 @@ class _Portable(NamedTuple):
 
 
 def _types(parameters: Iterable[Parameter]) -> list[str]:
-    return [one.declaration(False).rpartition(one.name)[0] for one in parameters]
+    return [parameter.declaration(False).rpartition(parameter.name)[0] for parameter in parameters]
 
 
 def _without_order(function: Function) -> list[Parameter]:
-    return [one for one in function.parameters if not (isinstance(one, EnumValue) and one.enum.type == "CBLAS_ORDER")]
+    return [
+        parameter
+        for parameter in function.parameters
+        if not (isinstance(parameter, EnumValue) and parameter.enum.type == "CBLAS_ORDER")
+    ]
 
 
 def _agrees(parameters: list[Parameter], function: Function) -> bool:
@@ -45,61 +49,66 @@ def _agrees(parameters: list[Parameter], function: Function) -> bool:
     own = _types(function.parameters)
     if own == _types(parameters):
         return True
-    return [one.name for one in function.parameters[-2:]] == ["C", "ldc"] and own[:-4] == _types(parameters[:-2])
+    return [parameter.name for parameter in function.parameters[-2:]] == ["C", "ldc"] and own[:-4] == _types(
+        parameters[:-2]
+    )
 
 
 def _functions(libraries: list[Library]) -> list[_Portable]:
-    first = next((one for one in libraries if one.name == _FIRST), None)
-    others = [one for one in libraries if one.name in ("cublas", "rocblas")]
+    first = next((library for library in libraries if library.name == _FIRST), None)
+    others = [library for library in libraries if library.name in ("cublas", "rocblas")]
     if first is None or not others:
         return []
-    found = []
+    functions = []
     for function in first.functions:
         parameters = _without_order(function)
-        pairs = [(one, named) for one in others for named in one.functions if named.name == function.name]
+        pairs = [(other, named) for other in others for named in other.functions if named.name == function.name]
         if len(pairs) == len(others) and all(_agrees(parameters, named) for _, named in pairs):
-            found.append(_Portable(function.name, parameters, [(first, function), *pairs]))
-    return found
+            functions.append(_Portable(function.name, parameters, [(first, function), *pairs]))
+    return functions
 
 
-def _prototype(one: _Portable) -> str:
-    return f"int oa_blas_{one.name}({', '.join(parameter.declaration(False) for parameter in one.parameters)})"
+def _prototype(portable: _Portable) -> str:
+    return (
+        f"int oa_blas_{portable.name}({', '.join(parameter.declaration(False) for parameter in portable.parameters)})"
+    )
 
 
 def portable_prototypes(libraries: list[Library]) -> list[str]:
     """Return the declarations of the portable functions."""
-    return [f"{_prototype(one)};" for one in _functions(libraries)]
+    return [f"{_prototype(function)};" for function in _functions(libraries)]
 
 
-def _argument(library: Library, one: Parameter) -> str:
-    if not isinstance(one, EnumValue):
-        return one.name
-    return f"{one.enum.type.removeprefix('CBLAS_').lower()}_of_{library.name}[{one.name} - {_ENUMS[one.enum.type][0]}]"
+def _argument(library: Library, parameter: Parameter) -> str:
+    if not isinstance(parameter, EnumValue):
+        return parameter.name
+    kind = parameter.enum.type
+    return f"{kind.removeprefix('CBLAS_').lower()}_of_{library.name}[{parameter.name} - {_ENUMS[kind][0]}]"
 
 
-def _call(library: Library, function: Function, one: _Portable) -> str:
-    arguments = [_argument(library, parameter) for parameter in one.parameters]
+def _call(library: Library, function: Function, portable: _Portable) -> str:
+    arguments = [_argument(library, parameter) for parameter in portable.parameters]
     if len(function.parameters) > len(_without_order(function)):
         arguments.insert(0, str(library.constants["ColMajor"]))
-    elif len(function.parameters) > len(one.parameters):  # not in place here
+    elif len(function.parameters) > len(portable.parameters):  # not in place here
         arguments += arguments[-2:]
     return f"oa_{library.name}_{function.name}({', '.join(arguments)})"
 
 
-def _definition(one: _Portable) -> list[str]:
-    arrays = [parameter for parameter in one.parameters if isinstance(parameter, Array)]
-    counts = one.name.startswith("i")  # an index, from 0 here and in CBLAS, from 1 in the others
-    function = f'"blas.{one.name}"'
-    lines = [*wrapped(f"{_prototype(one)} {{"), "  int place;"]
+def _definition(portable: _Portable) -> list[str]:
+    arrays = [parameter for parameter in portable.parameters if isinstance(parameter, Array)]
+    counts = portable.name.startswith("i")  # an index, from 0 here and in CBLAS, from 1 in the others
+    function = f'"blas.{portable.name}"'
+    lines = [*wrapped(f"{_prototype(portable)} {{"), "  int place;"]
     name = arrays[0].name
     lines += [f'  OA_TRY(oa_dispatch_library({function}, "{name}", {name}, blas_libraries, &place));']
-    for parameter in one.parameters:
+    for parameter in portable.parameters:
         if isinstance(parameter, EnumValue):
             label = parameter.enum.type.removeprefix("CBLAS_").lower()
             lines += [f'  OA_TRY(oa_dispatch_check({function}, "{parameter.name}", &enum_{label}, {parameter.name}));']
-    for place, (library, own) in enumerate(one.of):
-        call = _call(library, own, one)
-        last = place == len(one.of) - 1
+    for place, (library, own) in enumerate(portable.of):
+        call = _call(library, own, portable)
+        last = place == len(portable.of) - 1
         if counts and library.name != _FIRST:
             indent = "  " if last else "    "
             body = [f"{indent}OA_TRY({call});", f"{indent}if (*result > 0) --*result;", f"{indent}return OA_OK;"]
@@ -122,19 +131,20 @@ def portable_file(libraries: list[Library]) -> str:
     if not functions:
         return "\n".join(lines)
     used = [library for library, _ in functions[0].of]
-    lines += [f'#include "offload_args_{one.name}.h"' for one in used] + [""]
-    lines += [f"extern const oa_library oa_library_{one.name};" for one in used]
-    listed = ", ".join(f"&oa_library_{one.name}" for one in used)
+    lines += [f'#include "offload_args_{library.name}.h"' for library in used] + [""]
+    lines += [f"extern const oa_library oa_library_{library.name};" for library in used]
+    listed = ", ".join(f"&oa_library_{library.name}" for library in used)
     lines += [f"static const oa_library *const blas_libraries[] = {{{listed}, NULL}};", ""]
     for kind, (first, names, own) in _ENUMS.items():
         label = kind.removeprefix("CBLAS_").lower()
         described = [f"OA_BLAS_{name} ({first + at})" for at, name in enumerate(names)]
         text = f"{', '.join(described[:-1])} or {described[-1]}"
         lines += wrapped(f'static const oa_dispatch_enum enum_{label} = {{{first}, {len(names)}, "{text}"}};')
-        for one in used:
-            values = [one.constants[name] for name in own[one.name]] if one.name in own else range(first, first + 9)
+        for library in used:
+            known = library.name in own
+            values = [library.constants[name] for name in own[library.name]] if known else range(first, first + 9)
             listed = ", ".join(str(value) for value, _ in zip(values, names, strict=False))
-            lines += [f"static const int {label}_of_{one.name}[] = {{{listed}}};"]
+            lines += [f"static const int {label}_of_{library.name}[] = {{{listed}}};"]
     lines += [""]
     for function in functions:
         lines += _definition(function)
@@ -161,7 +171,9 @@ def portable_header(libraries: list[Library]) -> str:
     for first, names, _ in _ENUMS.values():
         lines += [f"  OA_BLAS_{name} = {first + at}," for at, name in enumerate(names)]
     lines += ["};", ""]
-    for one in portable_prototypes(libraries):
-        lines += wrapped(one)
+    for portable_prototype in portable_prototypes(libraries):
+        lines += wrapped(portable_prototype)
     lines += END_C
-    return "\n".join([*lines, *through_python([f"oa_blas_{one.name}" for one in _functions(libraries)]), "#endif", ""])
+    return "\n".join(
+        [*lines, *through_python([f"oa_blas_{function.name}" for function in _functions(libraries)]), "#endif", ""]
+    )

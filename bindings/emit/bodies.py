@@ -15,7 +15,7 @@ import ast
 from collections.abc import Callable
 
 from ..expressions import names_in
-from ..helper_functions import Given, HostArray, Integer, Object, ServiceParameter
+from ..helper_functions import Given, HelperParameter, HostArray, Integer, Object
 from ..labelled import EXTENTS, Extent
 from ..library import Function, Library
 from ..parameters import (
@@ -70,7 +70,7 @@ def bare_sizes(function: Function) -> set[str]:
             return bare(expression.body) | bare(expression.orelse)
         return {expression.id} if isinstance(expression, ast.Name) else set()
 
-    sizes = [size for one in function.arrays for extent in one.extents for size in extent.sizes]
+    sizes = [size for array in function.arrays for extent in array.extents for size in extent.sizes]
     return {name for expression in sizes for name in bare(expression)}
 
 
@@ -81,16 +81,16 @@ class Body:
         self.library = library
         self.function = function
         self.lines: list[str] = []
-        self.at = {one.name: position for position, one in enumerate(function.parameters)}
+        self.at = {parameter.name: position for position, parameter in enumerate(function.parameters)}
         self.device_form = library.has_device_form(function)
         self.is_late = library.backend is None
-        self.numbers = [one for one in function.numbers if one.role != "value"] if self.device_form else []
+        self.numbers = [number for number in function.numbers if number.role != "value"] if self.device_form else []
         # The form with 64-bit sizes writes a 64-bit index; a device pointer for one is of 32 bits.
-        self.index_on_device = any(one.dtype == "i32" for one in self.numbers)
+        self.index_on_device = any(number.dtype == "i32" for number in self.numbers)
         self.is_typed = bool(function.of("type"))  # some dtypes come from arguments
-        self.noted = [one for one in function.arrays if one.noted_by]
+        self.noted = [array for array in function.arrays if array.noted_by]
         self.dtypes = "dtypes" if self.is_typed or self.noted else "routine->dtypes"
-        self.sizes = [one for one in function.sizes if one.is_narrow]
+        self.sizes = [size for size in function.sizes if size.is_narrow]
         self.wide_symbol = function.wide_symbol if self.sizes else None
         returned = function.result is not None and function.result.returned
         self.has_status = function.returns != "void" and not returned
@@ -126,14 +126,14 @@ class Body:
 
     def with_objects(self, name: str, inner: str) -> None:
         """Write the function that runs another one, `inner`, with the vendor's own objects."""
-        kinds = [one.key for one in self.library.object_kinds]
-        objects = [one for one in self.function.parameters if isinstance(one, Object)]
+        kinds = [object_kind.key for object_kind in self.library.object_kinds]
+        objects = [parameter for parameter in self.function.parameters if isinstance(parameter, Object)]
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
-        changes = int(any(isinstance(one, Given) for one in self.function.parameters))
+        changes = int(any(isinstance(parameter, Given) for parameter in self.function.parameters))
         self.add("  static const oa_object_place places[] = {")
-        for one in objects:
-            kind, optional = kinds.index(one.object_kind.key), int(one.kind != "object")
-            self.add(f'    {{"{one.name}", {self.at[one.name]}, {kind}, {optional}, {changes}}},')
+        for object_ in objects:
+            kind, optional = kinds.index(object_.object_kind.key), int(object_.kind != "object")
+            self.add(f'    {{"{object_.name}", {self.at[object_.name]}, {kind}, {optional}, {changes}}},')
         self.add("  };")
         self.add(f"  return oa_with_objects(routine, values, device, places, {len(objects)}, {inner});")
         self.lines.append("}")
@@ -141,12 +141,12 @@ class Body:
     # -- before the call --
 
     def locals(self) -> None:
-        for one in self.function.parameters:
-            if isinstance(one, (EnumValue, Size)):
-                const = "const " if isinstance(one, EnumValue) else ""
-                self.add(f"  {const}int64_t {one.name} = values[{self.at[one.name]}].integer;")
-            elif isinstance(one, Result) and one.on_host:
-                self.add(f"  values[{self.at[one.name]}] = (oa_value){{0}};")
+        for parameter in self.function.parameters:
+            if isinstance(parameter, (EnumValue, Size)):
+                const = "const " if isinstance(parameter, EnumValue) else ""
+                self.add(f"  {const}int64_t {parameter.name} = values[{self.at[parameter.name]}].integer;")
+            elif isinstance(parameter, Result) and parameter.on_host:
+                self.add(f"  values[{self.at[parameter.name]}] = (oa_value){{0}};")
 
     def checks(self) -> None:
         if self.is_typed and self.is_late:
@@ -158,16 +158,15 @@ class Body:
         elif self.noted:
             self.add(f"  unsigned char dtypes[{len(self.function.parameters)}];")
             self.add("  memcpy(dtypes, routine->dtypes, sizeof dtypes);")
-        for one in self.noted:
-            facts = f'"{one.noted_by}", &values[{self.at[one.noted_by]}], &dtypes[{self.at[one.name]}]'
+        for array in self.noted:
+            facts = f'"{array.noted_by}", &values[{self.at[array.noted_by]}], &dtypes[{self.at[array.name]}]'
             self.add(f"  if (oa_noted_dtype(routine, {facts})) return OA_ERROR_ARGUMENT;")
-        for given in self.function.parameters:
-            if isinstance(given, EnumValue) and not isinstance(given, DataType):
-                plain = f"({given.name} & ~{given.enum.mask})" if given.enum.mask else given.name
-                test = " && ".join(f"{plain} != {value}" for _, value in given.enum.values)
-                failure = (
-                    f'oa_fail_enum(routine->function, "{given.name}", {given.name}, "{given.enum.names_and_values}")'
-                )
+        for parameter in self.function.parameters:
+            if isinstance(parameter, EnumValue) and not isinstance(parameter, DataType):
+                plain = f"({parameter.name} & ~{parameter.enum.mask})" if parameter.enum.mask else parameter.name
+                test = " && ".join(f"{plain} != {value}" for _, value in parameter.enum.values)
+                name, choices = parameter.name, parameter.enum.names_and_values
+                failure = f'oa_fail_enum(routine->function, "{name}", {name}, "{choices}")'
                 self.add(f"  if ({test}) return {failure};")
         checked_by_core = bare_sizes(self.function)
         for size in self.function.sizes:
@@ -181,15 +180,15 @@ class Body:
             elif size.name not in checked_by_core:
                 self.add(f'  if ({size.name} < 0) return oa_fail_negative(routine, "{size.name}", {size.name});')
         for requirement in self.function.requires:
-            names = [one.name for one in self.function.sizes if one.name in names_in(requirement)]
+            names = [size.name for size in self.function.sizes if size.name in names_in(requirement)]
             failure = f'oa_fail_requirement(routine, "{ast.unparse(requirement)}", "{" ".join(names)}", '
             failure += f"(const int64_t[]){{{', '.join(names)}}})"
             self.add(f"  if (!({to_c(requirement, self.library.constants)})) return {failure};")
 
     def leading_dimensions(self) -> None:
         """Raise the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
-        extents = [extent for one in self.function.arrays for extent in one.extents]
-        for extent in [*extents, *(one.extent for one in self.host_arrays)]:
+        extents = [extent for array in self.function.arrays for extent in array.extents]
+        for extent in [*extents, *(host_array.extent for host_array in self.host_arrays)]:
             if extent.kind not in ("matrix", "band", "band_triangle"):
                 continue
             values, _ = self.as_stored(extent)
@@ -205,7 +204,7 @@ class Body:
 
     def wide_test(self) -> str:
         """Write whether a size does not fit 32 bits."""
-        return " | ".join(f"oa_is_wide({one.name})" for one in self.sizes)
+        return " | ".join(f"oa_is_wide({size.name})" for size in self.sizes)
 
     def symbol(self) -> None:
         """Find the vendor's function, and that which tells its workspace."""
@@ -224,10 +223,10 @@ class Body:
             return
         self.add(f"  const int wide = {wide};")
         if self.wide_symbol:
-            found = "oa_routine_symbol(routine, wide)"
+            symbol = "oa_routine_symbol(routine, wide)"
             if self.index_on_device:
-                found = f"wide && device ? NULL : {found}"
-            self.add(f"  void *symbol = {found};")
+                symbol = f"wide && device ? NULL : {symbol}"
+            self.add(f"  void *symbol = {symbol};")
             self.add(f"  if (!symbol) return {failure.format(wide='wide')};")
             return
         refused = "wide"
@@ -243,7 +242,7 @@ class Body:
     @property
     def operands(self) -> list[Array]:
         """Returns the array of each operand: one that becomes another shape is two of them."""
-        return [one for one in self.function.arrays for _ in one.extents]
+        return [array for array in self.function.arrays for _ in array.extents]
 
     def as_stored(self, extent: Extent) -> tuple[list[str], list[str]]:
         """Return the arguments of an extent's macro, and their names, for the matrix that is stored by columns."""
@@ -262,8 +261,8 @@ class Body:
                 if extent.kind == "band_triangle":
                     others.append(f"{to_c(arguments[1], constants)} > 0")
                 part[0] += f" | (!({unit}) ? 0 : {' && '.join(others)} ? OA_UNIT : OA_UNUSED)"
-        values = [to_c(one, constants) for one in arguments]
-        names = [to_name(one, constants) for one in arguments]
+        values = [to_c(argument, constants) for argument in arguments]
+        names = [to_name(argument, constants) for argument in arguments]
         if by_rows:
             for a, b in {"matrix": [(0, 1)], "band": [(0, 1), (2, 3)]}.get(extent.kind, []):
                 for pair in (values, names):
@@ -294,28 +293,28 @@ class Body:
         kind = "repeatable" if repeats else kind
         return f"OA_{kind.upper()}({', '.join([*values, *names])})"
 
-    def access(self, one: Array) -> str:
+    def access(self, array: Array) -> str:
         """Write the access of the call to an array."""
-        if one.direction == "in":
+        if array.direction == "in":
             access = "OA_READ"
-        elif one.direction == "out" or one.overwrites:
+        elif array.direction == "out" or array.overwrites:
             # With an empty dimension nothing may be written, whatever beta is.
-            tests = [self.overwrites(one.overwrites)] if one.overwrites else []
+            tests = [self.overwrites(array.overwrites)] if array.overwrites else []
             dimensions = bare_sizes(self.function)
             sizes = [*self.function.of("size"), *(size for size in self.function.lists if size.label == "size")]
             tests += [f"{size.name} > 0" for size in sizes if size.name in dimensions]
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
-        if one.in_place:  # said of both operands
+        if array.in_place:  # said of both operands
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
-            if one.in_place_if:
-                access = access.replace("OA_IN_PLACE", f"({self.overwrites(one.in_place_if)} ? OA_IN_PLACE : 0)")
+            if array.in_place_if:
+                access = access.replace("OA_IN_PLACE", f"({self.overwrites(array.in_place_if)} ? OA_IN_PLACE : 0)")
         return access
 
     def overwrites(self, test: ast.expr) -> str:
         """Write when an operand is overwritten. A scalar on the device is known if it was a number of the host's."""
-        numbers = {one.name for one in self.function.numbers}
+        numbers = {number.name for number in self.function.numbers}
         match test:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 scalar in numbers
@@ -324,9 +323,9 @@ class Body:
                 return f"oa_is_zero(&values[{at}], {self.dtypes}[{at}], {device})"
         return to_c(test, self.library.constants)
 
-    def operand(self, one: Parameter, access: str, extent: str) -> str:
-        at = self.at[one.name]
-        return f'oa_operand_of("{one.name}", values[{at}].pointer, {access}, {self.dtypes}[{at}], {extent})'
+    def operand(self, parameter: Parameter, access: str, extent: str) -> str:
+        at = self.at[parameter.name]
+        return f'oa_operand_of("{parameter.name}", values[{at}].pointer, {access}, {self.dtypes}[{at}], {extent})'
 
     def start(self, count: str, **fields: str) -> None:
         """Declare the call, with these fields of its own."""
@@ -340,15 +339,15 @@ class Body:
         count = len(arrays) + len(self.numbers)
         self.host_checks()
         self.add(f"  oa_operand operands[{count}];")
-        for position, one in enumerate(arrays):
-            again = position > 0 and arrays[position - 1] is one  # in the shape that it becomes
-            access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(one)
-            extent = self.extent(one.extents[-1 if again else 0], one.repeats)
-            if one.optional:
+        for position, array in enumerate(arrays):
+            again = position > 0 and arrays[position - 1] is array  # in the shape that it becomes
+            access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(array)
+            extent = self.extent(array.extents[-1 if again else 0], array.repeats)
+            if array.optional:
                 extent = f"oa_optional({extent})"
-            elif one.optional_if:
-                extent = f"oa_optional_if({to_c(one.optional_if, self.library.constants)}, {extent})"
-            self.add(f"  operands[{position}] = {self.operand(one, access, extent)};")
+            elif array.optional_if:
+                extent = f"oa_optional_if({to_c(array.optional_if, self.library.constants)}, {extent})"
+            self.add(f"  operands[{position}] = {self.operand(array, access, extent)};")
         if self.numbers and arrays:
             self.add("  if (device) {")
         indent = "    " if arrays else "  "
@@ -370,8 +369,8 @@ class Body:
             fields["blocking"] = "1"
         elif self.is_late and self.function.result:
             fields["blocking"] = "!device"
-        optional = any(one.optional for one in arrays)
-        has_lists = any(isinstance(one, PointerArray) or one.optional_if for one in arrays)
+        optional = any(array.optional for array in arrays)
+        has_lists = any(isinstance(array, PointerArray) or array.optional_if for array in arrays)
         begins_lists = has_lists or (optional and not self.is_late)
         special = [*self.special, *(["OA_ENDS_UNWRITTEN"] if begins_lists and self.ends_unwritten else [])]
         if special:
@@ -389,7 +388,7 @@ class Body:
         begin = "oa_late_begin" if self.is_late else "oa_begin"
         self.add(f"  const int failed = {begin}(&call);")
         self.add("  if (failed) return failed;")
-        written = [position for position, one in enumerate(arrays) if self.access(one) != "OA_READ"]
+        written = [position for position, array in enumerate(arrays) if self.access(array) != "OA_READ"]
         if written:
             self.do_nothing(f"OA_UNLIKELY(!operands[{written[0]}].touched) && ")
 
@@ -401,22 +400,22 @@ class Body:
     @property
     def ends_unwritten(self) -> bool:
         """Return whether no call is made if no element of a device array would be written."""
-        results = any(not one.is_read_only for one in self.function.numbers) or any(
-            one.writes for one in self.host_arrays
+        results = any(not number.is_read_only for number in self.function.numbers) or any(
+            host_array.writes for host_array in self.host_arrays
         )
-        return not results and any(self.access(one) != "OA_READ" for one in self.operands)
+        return not results and any(self.access(operand) != "OA_READ" for operand in self.operands)
 
     @property
     def host_arrays(self) -> list[HostArray]:
-        return [one for one in self.function.parameters if isinstance(one, HostArray)]
+        return [parameter for parameter in self.function.parameters if isinstance(parameter, HostArray)]
 
     @property
     def special(self) -> list[str]:
         """Returns how the function differs from one that has a handle."""
         arguments = self.function.arguments
-        if not self.library.handle or any(isinstance(one, Handle) for one in arguments):
+        if not self.library.handle or any(isinstance(argument, Handle) for argument in arguments):
             return ["OA_ON_HOST_MEMORY"] if self.host_arrays else []
-        has_stream = any(isinstance(one, Stream) for one in arguments)
+        has_stream = any(isinstance(argument, Stream) for argument in arguments)
         also = "OA_ON_HOST_MEMORY" if has_stream else "OA_ON_DEFAULT_STREAM"
         return ["OA_WITHOUT_HANDLE", *([also] if self.host_arrays or not has_stream else [])]
 
@@ -427,13 +426,13 @@ class Body:
             return ""
         if self.function.query:
             return "OA_NEEDS_WORKSPACE"
-        if any(not one.is_read_only for one in self.function.numbers):
+        if any(not number.is_read_only for number in self.function.numbers):
             return "device ? NULL : OA_RESULT_ON_HOST" if self.device_form else "OA_RESULT_ON_HOST"
         return ""
 
     def host_checks(self) -> None:
         """Check the arrays of the host, and sizes of elements, by the dtype of the first array of the device."""
-        sizes = [one for one in self.function.sizes if one.label == "itemsize"]
+        sizes = [size for size in self.function.sizes if size.label == "itemsize"]
         if not (self.host_arrays or sizes):
             return
         if self.is_late or not self.function.arrays:
@@ -442,9 +441,9 @@ class Body:
         there = f"values[{self.at[first.name]}].pointer"
         self.add("  int wrong;")
         for size in sizes:
-            for one in self.function.arrays:
-                pointer = f"values[{self.at[one.name]}].pointer"
-                called = f'oa_check_itemsize(routine, "{size.name}", {size.name}, "{one.name}", {pointer})'
+            for array in self.function.arrays:
+                pointer = f"values[{self.at[array.name]}].pointer"
+                called = f'oa_check_itemsize(routine, "{size.name}", {size.name}, "{array.name}", {pointer})'
                 self.add(f"  if ((wrong = {called})) return wrong;")
         for host in self.host_arrays:
             self.add(f"  const oa_extent extent_{host.name} = {self.extent(host.extent, False)};")
@@ -452,47 +451,49 @@ class Body:
             called = f'oa_check_host(routine, "{host.name}", {value}, {there}, {int(host.writes)})'
             self.add(f"  if ((wrong = {called})) return wrong;")
 
-    def position(self, one: Parameter) -> int:
+    def position(self, parameter: Parameter) -> int:
         """Return an operand's place among the operands."""
-        return [*self.operands, *self.numbers].index(one)
+        return [*self.operands, *self.numbers].index(parameter)
 
     # -- on a GPU: called at once
 
     def call(self) -> None:
-        for one in self.function.numbers:
-            if not one.is_pointer and one in self.numbers:
-                raise ValueError(f"{one.name}: it is passed by value, and could not be on the device")
-            if not one.is_pointer:
+        for number in self.function.numbers:
+            if not number.is_pointer and number in self.numbers:
+                raise ValueError(f"{number.name}: it is passed by value, and could not be on the device")
+            if not number.is_pointer:
                 continue
-            const = "const " if one.is_read_only else ""
-            at = self.at[one.name]
-            own = f"values[{at}].pointer" if one.count > 1 else f"&values[{at}]"
-            there = f"operands[{self.position(one)}].address" if one in self.numbers else ""
+            const = "const " if number.is_read_only else ""
+            at = self.at[number.name]
+            own = f"values[{at}].pointer" if number.count > 1 else f"&values[{at}]"
+            there = f"operands[{self.position(number)}].address" if number in self.numbers else ""
             chosen = f"device ? {there} : {own}" if there else own
-            if self.fetches and one is self.function.result:
+            if self.fetches and number is self.function.result:
                 self.add("  oa_result under_way = {NULL, 0};")
-                self.add(f"  void *{one.name} = device ? {there} : NULL;")
-                placed = f"oa_result_place(&under_way, &call, {own}, &{one.name})"
+                self.add(f"  void *{number.name} = device ? {there} : NULL;")
+                placed = f"oa_result_place(&under_way, &call, {own}, &{number.name})"
                 self.add(f"  const int lacking = device ? OA_OK : {placed};")
                 self.add("  if (lacking) return lacking;")
                 continue
-            cast = "" if one.is_read_only else "(void *)"
+            cast = "" if number.is_read_only else "(void *)"
             self.add(
-                f"  {const}void *{one.name} = {cast}({chosen});" if cast else f"  {const}void *{one.name} = {chosen};"
+                f"  {const}void *{number.name} = {cast}({chosen});"
+                if cast
+                else f"  {const}void *{number.name} = {chosen};"
             )
         self.vendor_calls()
 
     def structs(self) -> None:
         """Fill the structs whose fields are parameters."""
         fields: dict[str, list[Parameter]] = {}
-        for one in self.function.arguments:
-            if one.field_of:
-                fields.setdefault(one.field_of, []).append(one)
+        for argument in self.function.arguments:
+            if argument.field_of:
+                fields.setdefault(argument.field_of, []).append(argument)
         if fields and self.wide_symbol:
             raise ValueError("a function with a form of 64-bit sizes can't have a struct of fields")
         for name, inside in fields.items():
-            passed = [(one, *self.passed(one, False)) for one in inside]
-            members = " ".join(f"{c_type} {one.name};" for one, c_type, _ in passed)
+            passed = [(field, *self.passed(field, False)) for field in inside]
+            members = " ".join(f"{c_type} {field.name};" for field, c_type, _ in passed)
             self.add(f"  const struct {{ {members} }} {name} = {{")
             self.lines += [f"      {value}," for *_, value in passed]
             self.add("  };")
@@ -529,8 +530,10 @@ class Body:
     def vendor_call(self, wide: bool) -> str:
         """Return the C expression that calls the vendor's function."""
         passed = {
-            one.field_of or one.name: ("const void *", f"&{one.field_of}") if one.field_of else self.passed(one, wide)
-            for one in self.function.arguments
+            argument.field_of or argument.name: ("const void *", f"&{argument.field_of}")
+            if argument.field_of
+            else self.passed(argument, wide)
+            for argument in self.function.arguments
         }
         types, values = (", ".join(texts) for texts in zip(*passed.values(), strict=True))
         return f"((int (*)({types}))symbol)({values})"
@@ -538,17 +541,19 @@ class Body:
     def call_with_workspace(self) -> None:
         """Asks the library for the function's workspace, takes it, and calls the function."""
         passed, sizes = [], {}
-        for one, c_type in self.function.asked:
-            if isinstance(one, WorkspaceSize):
+        for parameter, c_type in self.function.asked:
+            if isinstance(parameter, WorkspaceSize):
                 pointee = c_type.removesuffix("*").strip()
-                sizes[one.on_host] = f"{'host' if one.on_host else 'device'}_size"
-                self.add(f"  {pointee} {sizes[one.on_host]} = 0;")
-                passed.append((f"{pointee} *", f"&{sizes[one.on_host]}"))
+                sizes[parameter.on_host] = f"{'host' if parameter.on_host else 'device'}_size"
+                self.add(f"  {pointee} {sizes[parameter.on_host]} = 0;")
+                passed.append((f"{pointee} *", f"&{sizes[parameter.on_host]}"))
             else:
-                passed.append(("void *", "NULL") if isinstance(one, Workspace) else self.passed(one, False))
+                passed.append(("void *", "NULL") if isinstance(parameter, Workspace) else self.passed(parameter, False))
         types, values = (", ".join(texts) for texts in zip(*passed, strict=True))
-        own = next(one for one in self.function.arguments if isinstance(one, Workspace) and not one.on_host)
-        like = [one for one in self.function.arrays if own.dtype and one.dtype == own.dtype]
+        own = next(
+            argument for argument in self.function.arguments if isinstance(argument, Workspace) and not argument.on_host
+        )
+        like = [array for array in self.function.arrays if own.dtype and array.dtype == own.dtype]
         itemsize = f" * (size_t)oa_itemsize(routine->dtypes[{self.at[like[0].name]}])" if like else ""
         self.add(f"  int status = ((int (*)({types}))query)({values});")
         self.add("  if (status == routine->library->success) {")
@@ -561,65 +566,68 @@ class Body:
         self.add("    return oa_workspaces_end(&taken, &call, status);")
         self.add("  }")
 
-    def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
+    def passed(self, parameter: Parameter, wide: bool) -> tuple[str, str]:
         """Return the C type and value of an argument of the vendor's function."""
-        match one:
+        match parameter:
             case Handle():
                 return "void *", "call.handle"
             case Stream():
                 return "void *", "call.native_stream"
             case EnumValue():
-                return "int", f"(int){one.name}"
-            case Size() if one.is_short or (one.is_narrow and not wide):
-                return "int", f"(int){one.name}"
+                return "int", f"(int){parameter.name}"
+            case Size() if parameter.is_short or (parameter.is_narrow and not wide):
+                return "int", f"(int){parameter.name}"
             case Size():
-                return "int64_t", one.name
+                return "int64_t", parameter.name
             case Array():
-                return "const void *" if one.is_read_only else "void *", f"operands[{self.position(one)}].address"
-            case ServiceParameter() if one.passed:
-                c_type, value = one.vendor(self.at.get(one.name, -1))
+                return (
+                    "const void *" if parameter.is_read_only else "void *",
+                    f"operands[{self.position(parameter)}].address",
+                )
+            case HelperParameter() if parameter.passed:
+                c_type, value = parameter.vendor(self.at.get(parameter.name, -1))
                 return c_type, value
             case Result(returned=True):
-                raise ValueError(f"{one.name}: a function of a GPU can't return its result")
-            case Number() if one.is_pointer:
-                return "const void *" if one.is_read_only else "void *", one.name
+                raise ValueError(f"{parameter.name}: a function of a GPU can't return its result")
+            case Number() if parameter.is_pointer:
+                return "const void *" if parameter.is_read_only else "void *", parameter.name
             case Number():
-                return C_NUMBER[one.dtype], f"values[{self.at[one.name]}].{MEMBER[one.dtype]}"
+                return C_NUMBER[parameter.dtype], f"values[{self.at[parameter.name]}].{MEMBER[parameter.dtype]}"
             case Workspace():
-                return "void *", "taken.host" if one.on_host else "taken.device"
+                return "void *", "taken.host" if parameter.on_host else "taken.device"
             case WorkspaceSize():
-                value = f"{'host' if one.on_host else 'device'}_size"
-                return (value_type := "int" if one.c_type in NARROW else "size_t"), f"({value_type}){value}"
-        raise ValueError(f"{one.name}: no body passes a {type(one).__name__}")
+                value = f"{'host' if parameter.on_host else 'device'}_size"
+                return (value_type := "int" if parameter.c_type in NARROW else "size_t"), f"({value_type}){value}"
+        raise ValueError(f"{parameter.name}: no body passes a {type(parameter).__name__}")
 
     # -- on the CPU: called later, in stream order
 
-    def tried(self, one: Parameter) -> str:
+    def tried(self, parameter: Parameter) -> str:
         """Return the letter of what oa_stride_unit passes for a parameter."""
         extents = [extent for array in self.function.arrays for extent in array.extents]
-        counts = {ast.unparse(one.batch[1]) for one in extents if one.batch}
-        match one:
+        counts = {ast.unparse(extent.batch[1]) for extent in extents if extent.batch}
+        match parameter:
             case EnumValue():
                 return "e"
             case Size():
-                return "2" if one.label == "stride" or one.name in counts else "1"
+                return "2" if parameter.label == "stride" or parameter.name in counts else "1"
             case Array():
-                return "r" if one.direction == "in" else "w"
-            case Number() if one.role == "scalar":
+                return "r" if parameter.direction == "in" else "w"
+            case Number() if parameter.role == "scalar":
                 return "n"
-        raise ValueError(f"{one.name}: a function with tried strides can't have a {type(one).__name__}")
+        raise ValueError(f"{parameter.name}: a function with tried strides can't have a {type(parameter).__name__}")
 
     def stride_unit(self) -> None:
         """Find the unit of strides that a first call tells."""
-        strides = [one for one in self.function.sizes if one.is_tried]
+        strides = [size for size in self.function.sizes if size.is_tried]
         if not strides:
             return
         letters = "".join(map(self.tried, self.function.parameters))
         self.add(f'  const int unit = oa_stride_unit(routine, symbol, values, "{letters}");')
         self.add("  if (!unit) return OA_ERROR_VERSION;")
-        for one in strides:
-            product = f"oa_times({one.name}, unit)"
-            failure = f'oa_fail_too_large(routine->function, "{one.name} in real numbers", {product})'
+        for stride in strides:
+            product = f"oa_times({stride.name}, unit)"
+            failure = f'oa_fail_too_large(routine->function, "{stride.name} in real numbers", {product})'
             self.add(f"  if (oa_is_wide({product}) && !oa_routine_is_ilp64(routine)) return {failure};")
 
     def late(self) -> None:
@@ -645,31 +653,31 @@ class Body:
         self.add(f"{indent}oa_late_start(&late, routine, symbol, values, device);")
         if self.has_status:
             self.add(f"{indent}late.has_status = 1;")
-        for one in self.function.parameters:
-            at = self.at[one.name]
-            if isinstance(one, Size) and one.label == "ld":
-                self.add(f"{indent}late.values[{at}].integer = {one.name};")
-            elif isinstance(one, Size) and one.is_tried:
-                self.add(f"{indent}late.values[{at}].integer = oa_times({one.name}, unit);")
-            elif isinstance(one, Array):
-                self.add(f"{indent}late.values[{at}].pointer = operands[{self.position(one)}].address;")
+        for parameter in self.function.parameters:
+            at = self.at[parameter.name]
+            if isinstance(parameter, Size) and parameter.label == "ld":
+                self.add(f"{indent}late.values[{at}].integer = {parameter.name};")
+            elif isinstance(parameter, Size) and parameter.is_tried:
+                self.add(f"{indent}late.values[{at}].integer = oa_times({parameter.name}, unit);")
+            elif isinstance(parameter, Array):
+                self.add(f"{indent}late.values[{at}].pointer = operands[{self.position(parameter)}].address;")
         loads = ""
         here: list[str] = []
         there: list[str] = []
-        for one in self.function.numbers:
-            at, slot = self.at[one.name], self.at[one.name]
+        for parameter in self.function.numbers:
+            at, slot = self.at[parameter.name], self.at[parameter.name]
             if self.device_form:
-                there.append(f"late.values[{at}].pointer = operands[{self.position(one)}].address;")
-            if one.is_read_only and one.count > 1:
+                there.append(f"late.values[{at}].pointer = operands[{self.position(parameter)}].address;")
+            if parameter.is_read_only and parameter.count > 1:
                 slot = self.slots
-                self.slots += one.count  # as wide as the widest number
-                nbytes = f"{one.count} * (size_t)oa_itemsize(routine->dtypes[{at}])"
+                self.slots += parameter.count  # as wide as the widest number
+                nbytes = f"{parameter.count} * (size_t)oa_itemsize(routine->dtypes[{at}])"
                 here.append(f"memcpy(&late.values[{slot}], values[{at}].pointer, {nbytes});")
-            elif not one.is_read_only and one.count == 1:
+            elif not parameter.is_read_only and parameter.count == 1:
                 here.append(f"late.values[{at}].pointer = &values[{at}];")
-            if one.is_read_only:
-                loads += f"\\{at + 1:o}\\{slot:o}\\{one.count:o}"
-            elif isinstance(one, Result) and one.returned:
+            if parameter.is_read_only:
+                loads += f"\\{at + 1:o}\\{slot:o}\\{parameter.count:o}"
+            elif isinstance(parameter, Result) and parameter.returned:
                 self.add(f"{indent}late.returned = {at + 1};")
         if loads:
             self.add(f'{indent}late.loads = "{loads}";')
@@ -696,34 +704,36 @@ class Body:
         """Return the function that makes a late call. Its name is its signature."""
         letters: list[tuple[str, int]] = []
         slot = len(self.function.parameters)
-        for one in self.function.arguments:
-            at = self.at[one.name]
-            match one:
+        for argument in self.function.arguments:
+            at = self.at[argument.name]
+            match argument:
                 case EnumValue():
                     letters.append(("i", at))
                 case Size():
-                    letters.append(("l" if one.is_narrow else "L", at))
+                    letters.append(("l" if argument.is_narrow else "L", at))
                 case Array():
-                    letters.append(("r" if one.is_read_only else "p", at))
+                    letters.append(("r" if argument.is_read_only else "p", at))
                 case HostList():
                     letters.append(("r", at))
                 case Object():
                     letters.append(("r", at))
                 case Integer():
-                    letters.append(("i" if one.dtype in ("i32", "u32") else "L", at))
-                case ServiceParameter():
-                    raise ValueError(f"{one.name}: a function of the CPU can't have a parameter that is {one.role}")
+                    letters.append(("i" if argument.dtype in ("i32", "u32") else "L", at))
+                case HelperParameter():
+                    raise ValueError(
+                        f"{argument.name}: a function of the CPU can't have a parameter that is {argument.role}"
+                    )
                 case Result(returned=True):
                     pass
-                case Number() if not one.is_read_only:
+                case Number() if not argument.is_read_only:
                     letters.append(("p", at))
-                case Number() if one.count > 1:
+                case Number() if argument.count > 1:
                     letters.append(("a", slot))
-                    slot += one.count
-                case Number() if one.is_pointer:
+                    slot += argument.count
+                case Number() if argument.is_pointer:
                     letters.append(("a", at))
                 case Number():
-                    letters.append((BY_VALUE[one.dtype], at))
+                    letters.append((BY_VALUE[argument.dtype], at))
         result = self.function.result
         returned = result is not None and result.returned
         letter = BY_VALUE[result.dtype] if result and returned else "i" if self.has_status else "v"
@@ -731,19 +741,19 @@ class Body:
             letter = "l"
         places = [position for _, position in letters]
         odd = "" if places == list(range(len(places))) else "_" + "_".join(map(str, places))
-        self.signature = f"call_{letter}_{''.join(one for one, _ in letters)}{odd}"
+        self.signature = f"call_{letter}_{''.join(letter for letter, _ in letters)}{odd}"
         c_type, store = RETURNS[letter]
         at = len(self.function.parameters) - 1
 
         def line(size: str) -> str:
-            types = ", ".join(LETTERS[one][0].format(size=size) for one, _ in letters)
-            passed = ", ".join(LETTERS[one][1].format(size=size, at=position) for one, position in letters)
+            types = ", ".join(LETTERS[letter][0].format(size=size) for letter, _ in letters)
+            passed = ", ".join(LETTERS[letter][1].format(size=size, at=position) for letter, position in letters)
             called = f"(({c_type.format(size=size)} (*)({types}))symbol)({passed})"
             return store.format(value=called, at=at) + ";"
 
         self.lines = []
         self.add(f"static int {self.signature}(void *symbol, oa_value *values, int ilp64) {{")
-        has_sizes = any(one == "l" for one, _ in letters)
+        has_sizes = any(letter == "l" for letter, _ in letters)
         if self.library.probe and has_sizes:
             self.add("  if (ilp64)")
             self.add(f"    {line('int64_t')}")
@@ -782,9 +792,9 @@ class Bodies:
             if body.is_late and function.called_by:
                 caller = function.called_by
             elif body.is_late:
-                made = body.caller()
+                caller_text = body.caller()
                 caller = body.signature
-                assert self.texts.setdefault(caller, made) == made, caller
+                assert self.texts.setdefault(caller, caller_text) == caller_text, caller
             self.of[function.name] = (names[text], caller)
             for name in filter(None, (names[text], "" if function.called_by else caller)):
                 self.users.setdefault(name, []).append(function.name)

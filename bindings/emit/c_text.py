@@ -52,10 +52,12 @@ def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
             return f"oa_dimension(&{name}_description, {axis})"
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return f"({to_c(test, constants)} ? {to_c(body, constants)} : {to_c(orelse, constants)})"
-        case ast.Compare(left=left, ops=[one], comparators=[right]) if type(one) in COMPARED:
-            return f"{to_c(left, constants)} {COMPARED[type(one)]} {to_c(right, constants)}"
+        case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in COMPARED:
+            return f"{to_c(left, constants)} {COMPARED[type(operator)]} {to_c(right, constants)}"
         case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]) if some:
-            return "(" + " || ".join(f"{to_c(left, constants)} == {to_c(one, constants)}" for one in some) + ")"
+            return (
+                "(" + " || ".join(f"{to_c(left, constants)} == {to_c(constant, constants)}" for constant in some) + ")"
+            )
     raise ValueError(f"{ast.unparse(expression)!r} is not an expression that C can be written for")
 
 
@@ -81,7 +83,7 @@ def quoted_lines(text: str, indent: str) -> list[str]:
 
 def wrapped(text: str) -> list[str]:
     """Break a line of C where it is too long: after a comma if it has one, and never inside a string."""
-    whole = re.sub(r'"[^"]*"', lambda found: found.group().replace(" ", "\0"), text)
+    whole = re.sub(r'"[^"]*"', lambda literal: literal.group().replace(" ", "\0"), text)
     indent = text[: len(text) - len(text.lstrip())] + "    "
     lines: list[str] = []
     while len(whole) > WIDTH:

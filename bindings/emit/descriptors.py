@@ -21,44 +21,44 @@ from .c_text import quoted, to_c
 KNOWN = "OA_AT_"  # with a symbol: its place in the library's table
 
 
-def is_described(library: Library, function: Function) -> bool:
+def has_descriptors(library: Library, function: Function) -> bool:
     """Return whether a function needs such a body, which libraries of GPUs have."""
     if library.backend is None or function.written:
         return False
     arrays = function.arrays
-    lists = [one for one in function.parameters if isinstance(one, Integers)]
-    plain = all(one.extent.kind not in ("described", "bytes") for one in arrays)
-    factors = any(isinstance(one, Factor) for one in function.numbers)
+    lists = [parameter for parameter in function.parameters if isinstance(parameter, Integers)]
+    plain = all(array.extent.kind not in ("described", "bytes") for array in arrays)
+    factors = any(isinstance(number, Factor) for number in function.numbers)
     return bool(arrays) and (not plain or bool(lists) or factors or bool(_subscripted(function)))
 
 
 def dtype_enum(library: Library, c_type: str) -> Enum:
     """Return the enum of a C type that stands for dtypes."""
-    for one in library.dtype_enums:
-        if one.type == c_type:
-            return one
+    for dtype_enum in library.dtype_enums:
+        if dtype_enum.type == c_type:
+            return dtype_enum
     raise ValueError(f"none of [enums] has the dtypes of {c_type}")
 
 
 def _enum_type(function: Function, name: str) -> str:
     """Return the C type of a parameter that is an enum, or gives one."""
-    one = next(one for one in function.arguments if one.name == name)
-    return one.c_type.removesuffix("*").strip()
+    argument = next(argument for argument in function.arguments if argument.name == name)
+    return argument.c_type.removesuffix("*").strip()
 
 
 def enums_used(library: Library) -> list[Enum]:
     """Return the enums of dtypes that bodies look up."""
-    found: dict[str, Enum] = {}
+    enums: dict[str, Enum] = {}
     for function in library.functions:
-        for one in function.parameters:
-            if isinstance(one, (Elements, Bytes)) and one.type_of:
-                enum = dtype_enum(library, _enum_type(function, one.type_of))
-                found[enum.label] = enum
+        for parameter in function.parameters:
+            if isinstance(parameter, (Elements, Bytes)) and parameter.type_of:
+                enum = dtype_enum(library, _enum_type(function, parameter.type_of))
+                enums[enum.label] = enum
     for kind in library.object_kinds:
         if kind.describes[0]:
             enum = dtype_enum(library, _dtype_type(library, kind))
-            found[enum.label] = enum
-    return list(found.values())
+            enums[enum.label] = enum
+    return list(enums.values())
 
 
 def _dtype_type(library: Library, kind: ObjectKind) -> str:
@@ -71,11 +71,11 @@ def _dtype_type(library: Library, kind: ObjectKind) -> str:
 
 def asked_symbols(library: Library) -> list[str]:
     """Return the functions that bodies ask, besides their own."""
-    found = {called for kind in library.object_kinds for called in (kind.describes[0], kind.describes[2]) if called}
+    symbols = {called for kind in library.object_kinds for called in (kind.describes[0], kind.describes[2]) if called}
     for function in library.functions:
-        found |= {one.query.symbol for one in function.arrays if isinstance(one, Room) and one.query}
-        found |= set(function.asks)
-    return sorted(found)
+        symbols |= {array.query.symbol for array in function.arrays if isinstance(array, Room) and array.query}
+        symbols |= set(function.asks)
+    return sorted(symbols)
 
 
 # -- asking descriptors ------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def describing_functions(library: Library, index: dict[str, int]) -> list[str]:
     """Return the C text of all of them that bodies use; index: the places of the library's symbols."""
     used = {name for function in library.functions for name in _descriptors(library, function).values()}
     asked = asked_symbols(library)
-    lines = ["enum {", *(f"  {KNOWN}{one} = {index[one]}," for one in asked), "};", ""] if asked else []
+    lines = ["enum {", *(f"  {KNOWN}{symbol} = {index[symbol]}," for symbol in asked), "};", ""] if asked else []
     for kind in library.object_kinds:
         if kind.describes[0] and kind.key in used:
             lines += describing(library, kind)
@@ -152,66 +152,69 @@ def describing_functions(library: Library, index: dict[str, int]) -> list[str]:
 
 def _subscripted(function: Function) -> set[str]:
     """Return the descriptors whose dimensions stand in expressions."""
-    expressions = [x for one in function.arrays for x in one.expressions]
-    expressions += [one.length for one in function.parameters if isinstance(one, Integers) and one.length]
-    nodes = [node for one in expressions for node in ast.walk(one)]
+    expressions = [x for array in function.arrays for x in array.expressions]
+    expressions += [
+        parameter.length for parameter in function.parameters if isinstance(parameter, Integers) and parameter.length
+    ]
+    nodes = [node for expression in expressions for node in ast.walk(expression)]
     return {node.value.id for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)}
 
 
 def _descriptors(library: Library, function: Function) -> dict[str, str]:
     """Return the descriptors that a body asks: the parameter, and the key of its kind."""
-    if not is_described(library, function):
+    if not has_descriptors(library, function):
         return {}
-    names = {one.by for one in function.arrays} | _subscripted(function)
-    names |= {one.by for one in function.numbers if isinstance(one, Factor)}
-    objects = [one for one in function.parameters if isinstance(one, Object)]
-    return {one.name: one.object_kind.key for one in objects if one.name in names}
+    names = {array.by for array in function.arrays} | _subscripted(function)
+    names |= {number.by for number in function.numbers if isinstance(number, Factor)}
+    objects = [parameter for parameter in function.parameters if isinstance(parameter, Object)]
+    return {object_.name: object_.object_kind.key for object_ in objects if object_.name in names}
 
 
-# -- lists and numbers, of services as well ----------------------------------------------------------------------------
+# -- lists and numbers, of helper functions as well -------------------------------------------------------------------
 
 
 def list_locals(body: Body) -> None:
     """Write the locals that lengths of lists refer to."""
-    lists = [one for one in body.function.parameters if isinstance(one, Integers)]
-    used = {name for one in lists if one.length for name in names_in(one.length)}
-    used |= {name for one in body.function.arrays for x in one.expressions for name in names_in(x)}
-    elements = [one for one in body.function.parameters if isinstance(one, (Bytes, Elements))]
-    used |= {name for one in elements for name in names_in(one.expressions[0])}
-    for one in body.function.parameters:
-        if isinstance(one, Integer) and one.name in used:
-            body.add(f"  const int64_t {one.name} = values[{body.at[one.name]}].integer;")
-        elif isinstance(one, Integers) and one.name in used:
-            body.add(f"  const oa_number_list *{one.name} = values[{body.at[one.name]}].pointer;")
+    lists = [parameter for parameter in body.function.parameters if isinstance(parameter, Integers)]
+    used = {name for list_ in lists if list_.length for name in names_in(list_.length)}
+    used |= {name for array in body.function.arrays for x in array.expressions for name in names_in(x)}
+    elements = [parameter for parameter in body.function.parameters if isinstance(parameter, (Bytes, Elements))]
+    used |= {name for element in elements for name in names_in(element.expressions[0])}
+    for parameter in body.function.parameters:
+        if isinstance(parameter, Integer) and parameter.name in used:
+            body.add(f"  const int64_t {parameter.name} = values[{body.at[parameter.name]}].integer;")
+        elif isinstance(parameter, Integers) and parameter.name in used:
+            body.add(f"  const oa_number_list *{parameter.name} = values[{body.at[parameter.name]}].pointer;")
 
 
 def list_checks(body: Body) -> None:
     """Write the checks of lists, of numbers that pointers point to, and of host arrays whose dtype an enum names."""
     function, constants = body.function, body.library.constants
     checks = []
-    for one in function.parameters:
-        at = body.at[one.name]
-        if isinstance(one, Integers) and one.length:
-            needed = to_c(one.length, constants)
-            facts = f'"{one.name}", values[{at}].pointer, {needed}, "{ast.unparse(one.length)}"'
+    for parameter in function.parameters:
+        at = body.at[parameter.name]
+        if isinstance(parameter, Integers) and parameter.length:
+            needed = to_c(parameter.length, constants)
+            facts = f'"{parameter.name}", values[{at}].pointer, {needed}, "{ast.unparse(parameter.length)}"'
             checks.append(f"oa_check_list(routine, {facts})")
-        elif isinstance(one, Factor):
-            body.add(f"  oa_value {one.name};")
-            facts = f'routine, "{one.name}", values[{at}].real, {one.by}_description.dtype, "{one.by}", &{one.name}'
+        elif isinstance(parameter, Factor):
+            name, by = parameter.name, parameter.by
+            body.add(f"  oa_value {name};")
+            facts = f'routine, "{name}", values[{at}].real, {by}_description.dtype, "{by}", &{name}'
             checks.append(f"oa_factor_for({facts})")
-        elif isinstance(one, Elements):
-            label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
-            count = to_c(one.extent.arguments[0], constants)
-            code = f'"{one.type_of}", types_{label}, {one.type_of}'
-            facts = f'"{one.name}", &values[{at}], {count}, {code}, {int(one.writes)}'
+        elif isinstance(parameter, Elements):
+            label = dtype_enum(body.library, _enum_type(function, parameter.type_of)).label
+            count = to_c(parameter.extent.arguments[0], constants)
+            code = f'"{parameter.type_of}", types_{label}, {parameter.type_of}'
+            facts = f'"{parameter.name}", &values[{at}], {count}, {code}, {int(parameter.writes)}'
             checks.append(f"oa_check_elements(routine, {facts})")
-        elif isinstance(one, Bytes):
-            count = to_c(one.extent.arguments[0], constants)
+        elif isinstance(parameter, Bytes):
+            count = to_c(parameter.extent.arguments[0], constants)
             code = "NULL, NULL, 0"
-            if one.type_of:
-                label = dtype_enum(body.library, _enum_type(function, one.type_of)).label
-                code = f'"{one.type_of}", types_{label}, {one.type_of}'
-            facts = f'"{one.name}", &values[{at}], {count}, {code}, {int(one.writes)}'
+            if parameter.type_of:
+                label = dtype_enum(body.library, _enum_type(function, parameter.type_of)).label
+                code = f'"{parameter.type_of}", types_{label}, {parameter.type_of}'
+            facts = f'"{parameter.name}", &values[{at}], {count}, {code}, {int(parameter.writes)}'
             checks.append(f"oa_check_bytes(routine, {facts})")
     if checks:
         body.add("  int unfit;")
@@ -222,7 +225,7 @@ def list_checks(body: Body) -> None:
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
 
-class DescribedBody(Body):
+class DescriptorBody(Body):
     """Writes the body of one function with descriptors."""
 
     def locals(self) -> None:
@@ -232,53 +235,57 @@ class DescribedBody(Body):
     def symbol(self) -> None:
         super().symbol()
         for name, key in _descriptors(self.library, self.function).items():
-            object_ = next(one for one in self.function.parameters if isinstance(one, Object) and one.name == name)
+            object_ = next(
+                parameter
+                for parameter in self.function.parameters
+                if isinstance(parameter, Object) and parameter.name == name
+            )
             optional = object_.kind == "object?"
             at = self.at[name]
             self.add(f"  oa_description {name}_description = {{.rank = 0}};")
-            arrays = [one for one in self.function.arrays if one.by == name]
-            there = " || ".join(f"values[{self.at[one.name]}].pointer" for one in arrays)
-            asks = f"describe_{key}" if object_.object_kind.describes[0] else "oa_noted_description"
-            asked = f'{asks}(routine, "{name}", &values[{at}], &{name}_description)'
+            arrays = [array for array in self.function.arrays if array.by == name]
+            there = " || ".join(f"values[{self.at[array.name]}].pointer" for array in arrays)
+            function = f"describe_{key}" if object_.object_kind.describes[0] else "oa_noted_description"
+            asked = f'{function}(routine, "{name}", &values[{at}], &{name}_description)'
             if optional:
                 asked = f"values[{at}].pointer{f' || {there}' if there else ''} ? {asked} : OA_OK"
             self.add(f"  const int {name}_unknown = {asked};")
             self.add(f"  if ({name}_unknown) return {name}_unknown;")
         list_checks(self)
 
-    def place(self, one: Array) -> str:
+    def place(self, array: Array) -> str:
         """Return the C expression for an operand's place among the operands."""
-        return f"{one.name}_at"
+        return f"{array.name}_at"
 
-    def may_lack(self, one: Array) -> bool:
-        return one.optional
+    def may_lack(self, array: Array) -> bool:
+        return array.optional
 
-    def extent_text(self, one: Array) -> str:
+    def extent_text(self, array: Array) -> str:
         constants = self.library.constants
-        pointer = f"values[{self.at[one.name]}].pointer"
-        if one.extent.kind == "bytes":
-            size = one.extent.arguments[0]
+        pointer = f"values[{self.at[array.name]}].pointer"
+        if array.extent.kind == "bytes":
+            size = array.extent.arguments[0]
             return f'oa_extent_of_bytes({pointer}, {to_c(size, constants)}, "{ast.unparse(size)}")'
-        return self.extent(one.extent, one.repeats)
+        return self.extent(array.extent, array.repeats)
 
     def begin(self) -> None:
         arrays = self.function.arrays
         self.add(f"  oa_operand operands[{len(arrays)}];")
         self.add("  int count = 0;")
-        for one in arrays:
-            pointer = f"values[{self.at[one.name]}].pointer"
-            there = f"{pointer} ? count++ : -1" if self.may_lack(one) else "count++"
-            self.add(f"  const int {self.place(one)} = {there};")
-            guard = f"  if ({self.place(one)} >= 0) " if self.may_lack(one) else "  "
-            access = self.access(one)
-            if one.by:
-                facts = f'&{one.by}_description, "the size of {one.by}"'
-                made = f'oa_operand_of_description("{one.name}", {pointer}, {access}, {facts})'
+        for array in arrays:
+            pointer = f"values[{self.at[array.name]}].pointer"
+            there = f"{pointer} ? count++ : -1" if self.may_lack(array) else "count++"
+            self.add(f"  const int {self.place(array)} = {there};")
+            guard = f"  if ({self.place(array)} >= 0) " if self.may_lack(array) else "  "
+            access = self.access(array)
+            if array.by:
+                facts = f'&{array.by}_description, "the size of {array.by}"'
+                operand = f'oa_operand_of_description("{array.name}", {pointer}, {access}, {facts})'
             else:
-                made = self.operand(one, access, self.extent_text(one))
-            self.add(f"{guard}operands[{self.place(one)}] = {made};")
+                operand = self.operand(array, access, self.extent_text(array))
+            self.add(f"{guard}operands[{self.place(array)}] = {operand};")
         special = self.special
-        if any(isinstance(one, Integers) for one in self.function.parameters):
+        if any(isinstance(parameter, Integers) for parameter in self.function.parameters):
             special = [*special, "OA_ON_HOST_MEMORY"]
         self.start("count", **({"special": " | ".join(special)} if special else {}))
         self.add("  const int failed = count ? oa_begin(&call) : oa_fail_no_array(routine);")
@@ -325,10 +332,10 @@ class DescribedBody(Body):
         stamps, rest = [], []
         for argument in query.arguments:
             name = ast.unparse(argument)
-            one = next((one for one in self.function.parameters if one.name == name), None)
-            if isinstance(one, Object):
+            parameter = next((parameter for parameter in self.function.parameters if parameter.name == name), None)
+            if isinstance(parameter, Object):
                 stamps.append(f"oa_stamp_of(&values[{self.at[name]}])")
-            elif isinstance(one, Integers):
+            elif isinstance(parameter, Integers):
                 stamps.append("0")
             else:
                 rest.append(f"(uint64_t){self.asked(name)[1]}")
@@ -340,71 +347,73 @@ class DescribedBody(Body):
         """Return the C type and value of an argument of a query."""
         if name.isdigit():
             return "int", name
-        one = next((one for one in self.function.parameters if one.name == name), None)
-        if isinstance(one, Object):
+        parameter = next((parameter for parameter in self.function.parameters if parameter.name == name), None)
+        if isinstance(parameter, Object):
             return "const void *", f"values[{self.at[name]}].pointer"
-        if isinstance(one, (EnumValue, Size)):
+        if isinstance(parameter, (EnumValue, Size)):
             return "int", f"(int){name}"
-        if isinstance(one, (Integer, Integers)):
-            return one.vendor(self.at[name])
+        if isinstance(parameter, (Integer, Integers)):
+            return parameter.vendor(self.at[name])
         raise ValueError(f"{name} is neither an object, an enum nor a size of the function")
 
     def rooms(self) -> None:
         """Check the memory whose size the library says, and takes a workspace."""
-        for one in self.function.arrays:
-            if not isinstance(one, Room) or not one.query:
+        for array in self.function.arrays:
+            if not isinstance(array, Room) or not array.query:
                 continue
-            size = ast.unparse(one.extent.arguments[0])
-            if one.is_workspace:
+            size = ast.unparse(array.extent.arguments[0])
+            if array.is_workspace:
                 self.add("  oa_workspace workspace = {0};")
             self.add("  {")
             self.add("    size_t needed = 0;")
-            self.query(one.query)
-            given = f"{self.place(one)} >= 0"
-            facts = f'"{one.name}", {size}, "{size}", needed, answer, "{one.query.text}"'
-            if one.is_workspace:
-                address = f"{given} ? operands[{self.place(one)}].address : NULL"
+            self.query(array.query)
+            is_given = f"{self.place(array)} >= 0"
+            facts = f'"{array.name}", {size}, "{size}", needed, answer, "{array.query.text}"'
+            if array.is_workspace:
+                address = f"{is_given} ? operands[{self.place(array)}].address : NULL"
                 self.add(f"    const int lacks = oa_workspace_take(&call, &workspace, {address}, {facts});")
             else:
-                test = f"{given} ? " if one.optional else ""
-                otherwise = " : OA_OK" if one.optional else ""
+                test = f"{is_given} ? " if array.optional else ""
+                otherwise = " : OA_OK" if array.optional else ""
                 self.add(f"    const int lacks = {test}oa_room_check(&call, {facts}){otherwise};")
             self.add("    if (lacks) return lacks;")
             self.add("  }")
 
     @property
     def workspace(self) -> Room | None:
-        return next((one for one in self.function.arrays if isinstance(one, Room) and one.is_workspace), None)
+        return next((array for array in self.function.arrays if isinstance(array, Room) and array.is_workspace), None)
 
     def call(self) -> None:
         self.rooms()
-        for one in self.function.numbers:
-            at = self.at[one.name]
-            if one.is_pointer and not isinstance(one, Factor):
-                self.add(f"  const void *{one.name} = &values[{at}];")
+        for number in self.function.numbers:
+            at = self.at[number.name]
+            if number.is_pointer and not isinstance(number, Factor):
+                self.add(f"  const void *{number.name} = &values[{at}];")
         self.structs()
         self.add(f"  const int status = {self.vendor_call(False)};")
-        for given in self.function.parameters:
-            if isinstance(given, GivenPlace):
-                inside = next(other for other in self.function.arrays if other.name == given.inside)
-                self.add(f"  oa_place_inside(&values[{self.at[given.name]}], operands[{self.place(inside)}].address);")
+        for parameter in self.function.parameters:
+            if isinstance(parameter, GivenPlace):
+                inside = next(other for other in self.function.arrays if other.name == parameter.inside)
+                self.add(
+                    f"  oa_place_inside(&values[{self.at[parameter.name]}], operands[{self.place(inside)}].address);"
+                )
         ended = "oa_workspace_end(&call, &workspace, status)" if self.workspace else "oa_end(&call, status)"
         self.add(f"  return {ended};")
 
-    def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
+    def passed(self, parameter: Parameter, wide: bool) -> tuple[str, str]:
         room = self.workspace
-        match one:
+        match parameter:
             case Factor():
-                return "const void *", f"&{one.name}"
-            case Room() if one is room:
+                return "const void *", f"&{parameter.name}"
+            case Room() if parameter is room:
                 return "void *", "workspace.address"
-            case Size() if room and one.name == ast.unparse(room.extent.arguments[0]):
+            case Size() if room and parameter.name == ast.unparse(room.extent.arguments[0]):
                 return "size_t", "workspace.nbytes"
             case Array():
-                address = f"operands[{self.place(one)}].address"
-                if self.may_lack(one):
-                    address = f"{self.place(one)} >= 0 ? {address} : NULL"
-                return "const void *" if one.is_read_only else "void *", address
-            case Scalar() if not one.is_pointer:
-                return super().passed(one, wide)
-        return super().passed(one, wide)
+                address = f"operands[{self.place(parameter)}].address"
+                if self.may_lack(parameter):
+                    address = f"{self.place(parameter)} >= 0 ? {address} : NULL"
+                return "const void *" if parameter.is_read_only else "void *", address
+            case Scalar() if not parameter.is_pointer:
+                return super().passed(parameter, wide)
+        return super().passed(parameter, wide)

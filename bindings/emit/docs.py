@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..descriptors import Factor, GivenList, Room
-from ..helper_functions import Given, ServiceParameter
+from ..helper_functions import Given, HelperParameter
 from ..labelled import Extent
 from ..library import Function, Library
 from ..parameters import (
@@ -31,7 +31,7 @@ RAISES = (
     "Raises HostPointerError, DTypeError (TypeErrors), ArgumentError, ExtentError, WrongDeviceError, DirectionError, "
     "AliasError (ValueErrors), SizeOverflowError (OverflowError), StalePointerError or LibraryError (RuntimeErrors)."
 )
-SERVICE_RAISES = (
+HELPER_RAISES = (
     "Raises ArgumentTypeError (TypeError), ArgumentError, WrongDeviceError (ValueErrors), SizeOverflowError "
     "(OverflowError), StalePointerError or LibraryError (RuntimeErrors)."
 )
@@ -49,23 +49,30 @@ class Role(NamedTuple):
 
 def record(library: Library, function: Function) -> list[Role]:
     """Return a function's record."""
-    kinds = [one.key for one in library.object_kinds]
+    kinds = [object_kind.key for object_kind in library.object_kinds]
 
-    def count(one: Parameter) -> int:
-        kind = getattr(one, "object_kind", None)
-        return kinds.index(kind.key) if kind else one.at if isinstance(one, GivenList) else one.count
+    def count(parameter: Parameter) -> int:
+        kind = getattr(parameter, "object_kind", None)
+        return kinds.index(kind.key) if kind else parameter.at if isinstance(parameter, GivenList) else parameter.count
 
-    return [Role(one.kind, one.name, one.dtype, one.more, count(one)) for one in function.parameters]
+    return [
+        Role(parameter.kind, parameter.name, parameter.dtype, parameter.more, count(parameter))
+        for parameter in function.parameters
+    ]
 
 
 def positional(function: Function) -> list[str]:
     """Return the Python function's positional parameters, with their defaults."""
-    return [one.shown() for one in function.parameters if one.in_python and not isinstance(one, Result)]
+    return [
+        parameter.shown()
+        for parameter in function.parameters
+        if parameter.in_python and not isinstance(parameter, Result)
+    ]
 
 
 def takes_handle(function: Function) -> bool:
     """Return whether the caller may pass a library handle of its own."""
-    return any(isinstance(one, Handle) for one in function.arguments)
+    return any(isinstance(argument, Handle) for argument in function.arguments)
 
 
 def keywords(library: Library, function: Function) -> list[str]:
@@ -90,7 +97,7 @@ def _in_words(extent: Extent, library: Library, function: Function) -> str:
 def _one_in_words(extent: Extent, library: Library, function: Function) -> str:
     words = [f"({text})" if " if " in text else text for text in map(ast.unparse, extent.arguments)]
     order = library.row_major
-    ordered = order is not None and any(one.name == order[0] for one in function.parameters)
+    ordered = order is not None and any(parameter.name == order[0] for parameter in function.parameters)
     lines = "rows or columns" if ordered else "columns"
     unit = f", without its diagonal if {words[-1]}" if extent.leaves_out_the_diagonal else ""
     match extent.kind:
@@ -114,86 +121,94 @@ def _one_in_words(extent: Extent, library: Library, function: Function) -> str:
     return "1 element" if words[0] == "1" else f"{words[0]} elements"
 
 
-def _dtype(one: Parameter) -> str:
+def _dtype(parameter: Parameter) -> str:
     """Return the name of an operand's dtype."""
-    if not one.of:
-        if isinstance(one, Array) and one.by:
-            return f"{one.by}'s dtype"
-        if isinstance(one, Array) and one.noted_by:
-            return f"the dtype that {one.noted_by} notes"
-        return "any dtype" if one.dtype == "any" else NUMPY.get(one.dtype, "")
-    how = f", complex as {one.complex_as} is" if one.complex_as else ""
-    return f"{one.of}'s dtype{how}"
+    if not parameter.of:
+        if isinstance(parameter, Array) and parameter.by:
+            return f"{parameter.by}'s dtype"
+        if isinstance(parameter, Array) and parameter.noted_by:
+            return f"the dtype that {parameter.noted_by} notes"
+        return "any dtype" if parameter.dtype == "any" else NUMPY.get(parameter.dtype, "")
+    how = f", complex as {parameter.complex_as} is" if parameter.complex_as else ""
+    return f"{parameter.of}'s dtype{how}"
 
 
-def _array(one: Array, library: Library, function: Function) -> str:
-    does = {"in": "read", "out": "overwritten", "inout": "read and written"}[one.direction]
-    if one.overwrites:
-        does += f", overwritten if {ast.unparse(one.overwrites)}"
-    if one.becomes:
-        does += f"; becomes {_in_words(one.becomes, library, function)}"
-    if one.in_place and not one.is_read_only:
-        does += f", may be {' or '.join(one.in_place)}"
-    if isinstance(one, Room) and one.is_workspace:
-        size = ast.unparse(one.extent.arguments[0])
-        return f"{one.name}: DevicePtr of {size} bytes, or None: the device's pool has it."
-    if isinstance(one, PointerArray) and one.extent.pointers:
-        count = ast.unparse(one.extent.pointers)
-        count = f"sum({count})" if one.extent.groups else count
-        many = f"a list of {count} DevicePtrs of {_dtype(one)}, or one DevicePtr with as many along its first axis"
-        return f"{one.name}: {many}, each {_in_words(one.extent, library, function)}; {does}."
-    if one.optional or one.optional_if:
-        does += f"; or None{f' if {ast.unparse(one.optional_if)}' if one.optional_if else ''}"
-    return f"{one.name}: DevicePtr of {_dtype(one)}, {_in_words(one.extent, library, function)}; {does}."
+def _array(array: Array, library: Library, function: Function) -> str:
+    does = {"in": "read", "out": "overwritten", "inout": "read and written"}[array.direction]
+    if array.overwrites:
+        does += f", overwritten if {ast.unparse(array.overwrites)}"
+    if array.becomes:
+        does += f"; becomes {_in_words(array.becomes, library, function)}"
+    if array.in_place and not array.is_read_only:
+        does += f", may be {' or '.join(array.in_place)}"
+    if isinstance(array, Room) and array.is_workspace:
+        size = ast.unparse(array.extent.arguments[0])
+        return f"{array.name}: DevicePtr of {size} bytes, or None: the device's pool has it."
+    if isinstance(array, PointerArray) and array.extent.pointers:
+        count = ast.unparse(array.extent.pointers)
+        count = f"sum({count})" if array.extent.groups else count
+        many = f"a list of {count} DevicePtrs of {_dtype(array)}, or one DevicePtr with as many along its first axis"
+        return f"{array.name}: {many}, each {_in_words(array.extent, library, function)}; {does}."
+    if array.optional or array.optional_if:
+        does += f"; or None{f' if {ast.unparse(array.optional_if)}' if array.optional_if else ''}"
+    return f"{array.name}: DevicePtr of {_dtype(array)}, {_in_words(array.extent, library, function)}; {does}."
 
 
 def _parameters(library: Library, function: Function) -> list[str]:
     """Return a line for each parameter, or for several that are alike, in the order of the signature."""
     lines = []
     either = library.has_device_form(function)
-    for one in function.parameters:
-        there = f" or a DevicePtr of {one.count} {'of ' if one.of else ''}{_dtype(one)}" if either else ""
-        match one:
+    for parameter in function.parameters:
+        there = (
+            f" or a DevicePtr of {parameter.count} {'of ' if parameter.of else ''}{_dtype(parameter)}" if either else ""
+        )
+        match parameter:
             case DataType():
-                alike = [other.name for other in function.types if other.enum == one.enum]
-                if one.name == alike[0]:
-                    lines.append(f"{', '.join(alike)}: {one.enum.names}, or such a dtype of NumPy's.")
+                alike = [other.name for other in function.types if other.enum == parameter.enum]
+                if parameter.name == alike[0]:
+                    lines.append(f"{', '.join(alike)}: {parameter.enum.names}, or such a dtype of NumPy's.")
             case EnumValue():
-                lines.append(f"{one.name}: {one.enum.names}.")
+                lines.append(f"{parameter.name}: {parameter.enum.names}.")
             case HostList():
-                values = one.enum.names if one.enum else "numbers" if one.label == "scalar" else "integers"
-                lines.append(f"{one.name}: a sequence of {one.length} values, one a group: {values}.")
+                values = (
+                    parameter.enum.names if parameter.enum else "numbers" if parameter.label == "scalar" else "integers"
+                )
+                lines.append(f"{parameter.name}: a sequence of {parameter.length} values, one a group: {values}.")
             case Array():
-                lines.append(_array(one, library, function))
+                lines.append(_array(parameter, library, function))
             case Factor():
-                lines.append(f"{one.name}: a number, float64 if the elements of {one.by} are and else float32.")
+                lines.append(
+                    f"{parameter.name}: a number, float64 if the elements of {parameter.by} are and else float32."
+                )
             case Scalar():
-                number = "a number" if one.count == 1 else f"{one.count} numbers"
-                lines.append(f"{one.name}: {number}{there}.")
+                number = "a number" if parameter.count == 1 else f"{parameter.count} numbers"
+                lines.append(f"{parameter.name}: {number}{there}.")
             case Update() | Output():
-                number = "a number" if isinstance(one, Update) else "None"
-                lines.append(f"{one.name}: {number}{',' if there else ''}{there}.")
-            case ServiceParameter() if one.in_python:
-                lines.append(one.described())
-    for one in function.sizes:
-        if one.label == "itemsize":
-            lines.append(f"{one.name}: the bytes of an element.")
-    rooms = {ast.unparse(one.extent.arguments[0]) for one in function.arrays if isinstance(one, Room)}
-    lines += [f"{one.name}: bytes." for one in function.sizes if one.name in rooms]
-    lines += [f"{one.name}: an integer." for one in function.sizes if one.label == "value" and one.name not in rooms]
-    counted = [one for one in function.sizes if one.label not in ("itemsize", "value")]
-    sizes = [one.name for one in counted if one.name not in rooms]
+                number = "a number" if isinstance(parameter, Update) else "None"
+                lines.append(f"{parameter.name}: {number}{',' if there else ''}{there}.")
+            case HelperParameter() if parameter.in_python:
+                lines.append(parameter.described())
+    for parameter in function.sizes:
+        if parameter.label == "itemsize":
+            lines.append(f"{parameter.name}: the bytes of an element.")
+    rooms = {ast.unparse(array.extent.arguments[0]) for array in function.arrays if isinstance(array, Room)}
+    lines += [f"{size.name}: bytes." for size in function.sizes if size.name in rooms]
+    lines += [
+        f"{size.name}: an integer." for size in function.sizes if size.label == "value" and size.name not in rooms
+    ]
+    counted = [size for size in function.sizes if size.label not in ("itemsize", "value")]
+    sizes = [size.name for size in counted if size.name not in rooms]
     if sizes:
         lines.append(f"{', '.join(sizes)}: in elements.")
-        if any(one.may_be_negative for one in function.sizes):
+        if any(size.may_be_negative for size in function.sizes):
             lines[-1] += " With n of 0 or less nothing is touched."
-        if any(one.repeats for one in function.arrays):
+        if any(array.repeats for array in function.arrays):
             lines[-1] += " An increment of 0 repeats one element."
-    structs = {one.field_of: "" for one in function.parameters if one.field_of}
+    structs = {parameter.field_of: "" for parameter in function.parameters if parameter.field_of}
     for name in structs:
-        fields = ", ".join(one.name for one in function.parameters if one.field_of == name)
+        fields = ", ".join(parameter.name for parameter in function.parameters if parameter.field_of == name)
         lines.append(f"{fields}: the fields of {name}.")
-    order = [one.name for one in function.parameters]
+    order = [parameter.name for parameter in function.parameters]
     return sorted(lines, key=lambda line: order.index(re.split("[,:]", line, maxsplit=1)[0]))
 
 
@@ -221,14 +236,14 @@ def describe(library: Library, function: Function) -> Description:
         named = f"{function.result.name}, " if function.result.on_host else ""
         returns.append(f"{named}a number{there}.")
     elif function.of("update", "output"):
-        changed = ", ".join(one.name for one in function.of("update", "output"))
+        changed = ", ".join(number.name for number in function.of("update", "output"))
         there = "; with DevicePtrs for all of them writes there and returns None" if either else ""
         returns.append(f"the new ({changed}){there}.")
-    given = [one.in_words() for one in function.parameters if isinstance(one, Given)]
-    if given:
-        returns.append(f"{', '.join(given)}.")
+    outputs = [parameter.in_words() for parameter in function.parameters if isinstance(parameter, Given)]
+    if outputs:
+        returns.append(f"{', '.join(outputs)}.")
     if takes_handle(function):
-        kind = next((one.name for one in library.object_kinds if one.is_handle), "")
+        kind = next((object_kind.name for object_kind in library.object_kinds if object_kind.is_handle), "")
         needed = (
             f"a {kind}, which is needed" if "create" not in (library.handle or {}) else "a library handle of your own"
         )
@@ -241,7 +256,7 @@ def describe(library: Library, function: Function) -> Description:
         f"{' and '.join(map(ast.unparse, function.requires))}." if function.requires else "",
         returns,
         handle,
-        SERVICE_RAISES if function.is_service else RAISES,
+        HELPER_RAISES if function.is_helper else RAISES,
         f"{library.source}, {function.symbol}.",
     )
 
@@ -252,7 +267,7 @@ def docstring(library: Library, function: Function) -> str:
     lines = [said.summary, *([f"Deprecated: {said.deprecated}"] if said.deprecated else []), ""]
     lines += [*(f"{names}: {text}" for names, text in said.parameters)]
     lines += [*([f"Needs {said.needs}"] if said.needs else []), ""]
-    lines += [f"Returns {one}" for one in said.returns] + ([f"handle: {said.handle}"] if said.handle else [])
+    lines += [f"Returns {text}" for text in said.returns] + ([f"handle: {said.handle}"] if said.handle else [])
     lines += [said.raises, f"Source: {said.source}"]
     wrapped_lines: list[str] = []
     for line in lines:

@@ -98,16 +98,16 @@ end module
 
 def _split(text: str) -> tuple[str, str, str]:
     """Return the type of a C declaration without const, its stars, and its name."""
-    found = re.fullmatch(r"(.*?)\s*((?:\*\s*)*)(\w+)", re.sub(r"\bconst\b", "", text).strip())
-    assert found is not None, text
-    return " ".join(found[1].split()), found[2].replace(" ", ""), found[3]
+    match = re.fullmatch(r"(.*?)\s*((?:\*\s*)*)(\w+)", re.sub(r"\bconst\b", "", text).strip())
+    assert match is not None, text
+    return " ".join(match[1].split()), match[2].replace(" ", ""), match[3]
 
 
 def _field(text: str, size: int) -> tuple[list[str], int]:
     """Return the members of one declaration in a struct, and the struct's size with them."""
     kind, *others = text.split(",")
     first, stars, _ = _split(re.sub(r"\[\d+\]", "", kind))
-    names = [re.sub(r"^\W+", "", one.strip()) for one in (re.sub(r".*[\s*]", "", kind.strip()), *others)]
+    names = [re.sub(r"^\W+", "", name.strip()) for name in (re.sub(r".*[\s*]", "", kind.strip()), *others)]
     fortran, nbytes = _ADDRESS if stars else _TYPES[first]
     lines = []
     for name in names:
@@ -121,10 +121,10 @@ def _field(text: str, size: int) -> tuple[list[str], int]:
 
 def _struct(body: str, name: str) -> list[str]:
     lines, size = [], 0
-    fields = [one.strip() for one in body.split(";") if one.strip()]
-    for one in fields:
-        made, size = _field(one, size)
-        lines += made
+    fields = [field.strip() for field in body.split(";") if field.strip()]
+    for field in fields:
+        field_lines, size = _field(field, size)
+        lines += field_lines
     size = (size + 7) // 8 * 8
     if fields[0] == "size_t size":
         lines[0] = f"    integer(c_size_t) :: size = {size}"
@@ -138,11 +138,11 @@ def _constant(name: str, value: int, functions: set[str]) -> str:
 
 def _enum(body: str, functions: set[str]) -> Iterator[str]:
     value = -1
-    for one in body.split(","):
-        name, _, given = one.partition("=")
+    for member in body.split(","):
+        name, _, expression = member.partition("=")
         if not name.strip():
             continue
-        value = int(given) if given.strip() else value + 1
+        value = int(expression) if expression.strip() else value + 1
         yield _constant(name.strip(), value, functions)
 
 
@@ -175,16 +175,21 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _function(declaration: str, structs: set[str]) -> list[str]:
-    found = re.fullmatch(r"(.*?)(oa_\w+)\((.*)\)", declaration)
-    if found is None or "(*" in declaration or re.search("oa_library_loader|oa_guard_report", declaration):
+    match = re.fullmatch(r"(.*?)(oa_\w+)\((.*)\)", declaration)
+    if match is None or "(*" in declaration or re.search("oa_library_loader|oa_guard_report", declaration):
         return []
-    result, name = found[1].strip(), found[2]
-    given = [] if found[3] == "void" else [one.strip() for one in found[3].split(",")]
-    names = [_split(one)[2] for one in given]
+    result, name = match[1].strip(), match[2]
+    parameters = [] if match[3] == "void" else [parameter.strip() for parameter in match[3].split(",")]
+    names = [_split(parameter)[2] for parameter in parameters]
     kind = "subroutine" if result == "void" else "function"
     returned = "" if result == "void" else "type(c_ptr) " if result.endswith("*") else f"{_TYPES[result][0]} "
     lines = _wrapped(f"    {returned}{kind} {name}({', '.join(names)}) bind(c)")
-    return [*lines, "      import", *(f"      {_parameter(one, structs)}" for one in given), f"    end {kind}"]
+    return [
+        *lines,
+        "      import",
+        *(f"      {_parameter(parameter, structs)}" for parameter in parameters),
+        f"    end {kind}",
+    ]
 
 
 def fortran_module(libraries: list[Library]) -> str:
@@ -197,19 +202,21 @@ def fortran_module(libraries: list[Library]) -> str:
     lines = [_HEAD, _constant("OA_VERSION", int(version[1]), named)]
     functions: list[str] = []
     structs: set[str] = set()
-    for one in core:
-        if found := re.fullmatch(r"enum \w* ?\{(.*)\}", one):
-            lines += _enum(found[1], named)
+    for declaration in core:
+        if match := re.fullmatch(r"enum \w* ?\{(.*)\}", declaration):
+            lines += _enum(match[1], named)
     lines += _blas_constants(portable_header(libraries), portable_constants())
     lines += [""]
-    for one in core:
-        if found := re.fullmatch(r"typedef struct \w+ \{(.*)\} (\w+)", one):
-            lines += _struct(found[1], found[2])
-            structs.add(found[2])
-    prototypes: Iterable[str] = (one.removesuffix(";") for one in portable_prototypes(libraries))
-    for one in (*core, *prototypes):
-        if not one.startswith(("typedef", "enum")):
-            functions += _function(one, structs)
+    for declaration in core:
+        if match := re.fullmatch(r"typedef struct \w+ \{(.*)\} (\w+)", declaration):
+            lines += _struct(match[1], match[2])
+            structs.add(match[2])
+    prototypes: Iterable[str] = (
+        portable_prototype.removesuffix(";") for portable_prototype in portable_prototypes(libraries)
+    )
+    for declaration in (*core, *prototypes):
+        if not declaration.startswith(("typedef", "enum")):
+            functions += _function(declaration, structs)
     return "\n".join([*lines, "  interface", *functions, "  end interface", _TAIL])
 
 

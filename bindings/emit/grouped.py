@@ -60,24 +60,24 @@ class GroupedBody(Body):
 
     def group(self) -> None:
         """Write the statements for group g: its values, their checks, and its operands."""
-        integers = [one for one in self.function.lists if one.label != "scalar"]
-        for one in integers:
-            const = "" if one.label == "ld" else "const "
-            self.add(f"    {const}int64_t {one.name} = groups->at[{self.at[one.name]}][g];")
-        for one in integers:
-            named = f'oa_groups_name(groups, "{one.name}", g)'
-            if one.enum:
-                test = " && ".join(f"{one.name} != {value}" for _, value in one.enum.values)
-                failure = f'oa_fail_enum(routine->function, {named}, {one.name}, "{one.enum.names_and_values}")'
+        integers = [list_ for list_ in self.function.lists if list_.label != "scalar"]
+        for integer in integers:
+            const = "" if integer.label == "ld" else "const "
+            self.add(f"    {const}int64_t {integer.name} = groups->at[{self.at[integer.name]}][g];")
+        for integer in integers:
+            named = f'oa_groups_name(groups, "{integer.name}", g)'
+            if integer.enum:
+                test = " && ".join(f"{integer.name} != {value}" for _, value in integer.enum.values)
+                failure = f'oa_fail_enum(routine->function, {named}, {integer.name}, "{integer.enum.names_and_values}")'
                 self.add(f"    if ({test}) return {failure};")
-            elif one.label == "size":
-                self.add(f"    if ({one.name} < 0) return oa_fail_negative(routine, {named}, {one.name});")
+            elif integer.label == "size":
+                self.add(f"    if ({integer.name} < 0) return oa_fail_negative(routine, {named}, {integer.name});")
         before = len(self.lines)
         self.leading_dimensions()
         self.lines[before:] = [f"  {line}" for line in self.lines[before:]]
-        for one in integers:
-            if one.label == "ld":
-                self.add(f"    groups->at[{self.at[one.name]}][g] = {one.name};")
+        for integer in integers:
+            if integer.label == "ld":
+                self.add(f"    groups->at[{self.at[integer.name]}][g] = {integer.name};")
         for position, array in enumerate(self.function.arrays):
             extent = self.extent(array.extent, array.repeats)
             operand = self.operand(array, self.access(array), extent)
@@ -85,7 +85,7 @@ class GroupedBody(Body):
 
     def overwrites(self, test: ast.expr) -> str:
         """Write when an operand of group g is overwritten."""
-        scalars = {one.name for one in self.function.lists if one.label == "scalar"}
+        scalars = {list_.name for list_ in self.function.lists if list_.label == "scalar"}
         match test:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 scalar in scalars
@@ -96,38 +96,38 @@ class GroupedBody(Body):
 
     def wide_test(self) -> str:
         """Write whether a size does not fit 32 bits."""
-        return " | ".join(["groups->wide", *(f"oa_is_wide({one.name})" for one in self.sizes)])
+        return " | ".join(["groups->wide", *(f"oa_is_wide({size.name})" for size in self.sizes)])
 
     def begin(self) -> None:
         self.start(f"(int)({len(self.function.arrays)} * {self.group_count})")
         self.add("  const int failed = oa_begin_lists(&call);")
         self.add("  if (failed || !call.open) return failed;")
 
-    def array_of(self, one: Array) -> str:
+    def array_of(self, array: Array) -> str:
         """Write the address of an array of pointers to the matrices of all groups."""
-        position = self.function.arrays.index(one)
+        position = self.function.arrays.index(array)
         return f"operands[{position} * {self.group_count}].address"
 
-    def list_of(self, one: HostList, wide: str) -> str:
+    def list_of(self, host_list: HostList, wide: str) -> str:
         """Write the address of a list as the vendor has it. wide: the test for integers of 64 bits."""
-        at = self.at[one.name]
-        if one.label == "scalar":
+        at = self.at[host_list.name]
+        if host_list.label == "scalar":
             return f"((const oa_number_list *)values[{at}].pointer)->at"
         itemsize = "sizeof(int)"
-        if one.label != "enum":
-            itemsize = f"{wide} ? sizeof(int64_t) : sizeof(int)" if one.is_narrow else "sizeof(int64_t)"
+        if host_list.label != "enum":
+            itemsize = f"{wide} ? sizeof(int64_t) : sizeof(int)" if host_list.is_narrow else "sizeof(int64_t)"
         return f"oa_groups_integers(groups, {at}, {itemsize})"
 
     def call(self) -> None:
         wide = "wide" if self.wide_symbol else "0"
-        for one in self.function.lists:
-            self.add(f"  const void *{one.name} = {self.list_of(one, wide)};")
+        for list_ in self.function.lists:
+            self.add(f"  const void *{list_.name} = {self.list_of(list_, wide)};")
         self.vendor_calls()
 
-    def passed(self, one: Parameter, wide: bool) -> tuple[str, str]:
-        match one:
+    def passed(self, parameter: Parameter, wide: bool) -> tuple[str, str]:
+        match parameter:
             case HostList():
-                return "const void *", one.name
+                return "const void *", parameter.name
             case PointerArray():
-                return "const void *", self.array_of(one)
-        return super().passed(one, wide)
+                return "const void *", self.array_of(parameter)
+        return super().passed(parameter, wide)

@@ -60,7 +60,7 @@ class _Hooked:
     @property
     def parameters(self) -> list[Parameter]:
         """Return the parameters of the portable function, which has no order."""
-        return [one for one in self.function.parameters if not _is_order(one)]
+        return [parameter for parameter in self.function.parameters if not _is_order(parameter)]
 
     @property
     def arrays(self) -> list[Array]:
@@ -76,46 +76,46 @@ class _Hooked:
         return self.is_hermitian or self.name.endswith("gerc")
 
 
-def _is_order(one: Parameter) -> bool:
-    return isinstance(one, EnumValue) and one.enum.type == "CBLAS_ORDER"
+def _is_order(parameter: Parameter) -> bool:
+    return isinstance(parameter, EnumValue) and parameter.enum.type == "CBLAS_ORDER"
 
 
-def _field(one: Parameter) -> str:
-    if isinstance(one, EnumValue):
-        return f"int {one.name};"
-    if isinstance(one, Size):
-        return f"int64_t {one.name};"
-    if isinstance(one, Number):
-        return f"{C_NUMBER[one.dtype]} {one.name};"
-    return f"void *{one.name};"
+def _field(parameter: Parameter) -> str:
+    if isinstance(parameter, EnumValue):
+        return f"int {parameter.name};"
+    if isinstance(parameter, Size):
+        return f"int64_t {parameter.name};"
+    if isinstance(parameter, Number):
+        return f"{C_NUMBER[parameter.dtype]} {parameter.name};"
+    return f"void *{parameter.name};"
 
 
-def _declared(one: Parameter, by_address: bool) -> str:
+def _declared(parameter: Parameter, by_address: bool) -> str:
     """Return a parameter of a hook, of integers of type INT."""
-    const = "" if isinstance(one, Array) and one.direction != "in" else "const "
-    if isinstance(one, Array) or (isinstance(one, Number) and "_Complex" in C_NUMBER[one.dtype]):
-        return f"{const}void *{one.name}"
-    if isinstance(one, EnumValue):
-        return f"const char *{one.name}" if by_address else f"int {one.name}"
-    kind = "INT" if isinstance(one, Size) else C_NUMBER[one.dtype]
-    return f"const {kind} *{one.name}" if by_address else f"{kind} {one.name}"
+    const = "" if isinstance(parameter, Array) and parameter.direction != "in" else "const "
+    if isinstance(parameter, Array) or (isinstance(parameter, Number) and "_Complex" in C_NUMBER[parameter.dtype]):
+        return f"{const}void *{parameter.name}"
+    if isinstance(parameter, EnumValue):
+        return f"const char *{parameter.name}" if by_address else f"int {parameter.name}"
+    kind = "INT" if isinstance(parameter, Size) else C_NUMBER[parameter.dtype]
+    return f"const {kind} *{parameter.name}" if by_address else f"{kind} {parameter.name}"
 
 
-def _read(one: Parameter, by_address: bool) -> str:
+def _read(parameter: Parameter, by_address: bool) -> str:
     """Return the initializer of a parameter's field."""
-    if isinstance(one, EnumValue) and by_address:
-        return f"oa_letter_{_LETTERS[one.enum.type]}({one.name})"
-    if isinstance(one, Array):
-        return f"(void *)(uintptr_t){one.name}"
-    if isinstance(one, Number) and "_Complex" in C_NUMBER[one.dtype]:
-        return f"*(const {C_NUMBER[one.dtype]} *){one.name}"
-    return f"*{one.name}" if by_address else one.name
+    if isinstance(parameter, EnumValue) and by_address:
+        return f"oa_letter_{_LETTERS[parameter.enum.type]}({parameter.name})"
+    if isinstance(parameter, Array):
+        return f"(void *)(uintptr_t){parameter.name}"
+    if isinstance(parameter, Number) and "_Complex" in C_NUMBER[parameter.dtype]:
+        return f"*(const {C_NUMBER[parameter.dtype]} *){parameter.name}"
+    return f"*{parameter.name}" if by_address else parameter.name
 
 
 def _by_columns(hooked: _Hooked) -> list[str]:
     """Return the statements that turn arguments by rows into arguments by columns."""
     lines = []
-    has = {one.name for one in hooked.parameters}
+    has = {parameter.name for parameter in hooked.parameters}
     for word in _FAMILIES[hooked.function.family][2].split():
         left, _, right = word.partition("=")
         kind, _, operation = word.partition(":")
@@ -145,14 +145,14 @@ def _definition(hooked: _Hooked) -> list[str]:
     name, number = hooked.name, hooked.number
     _, work, _ = _FAMILIES[hooked.function.family]
     lines = [f"/* {name} */", f"typedef struct {name}_arguments {{"]
-    lines += [f"  {_field(one)}" for one in hooked.parameters] + [f"}} {name}_arguments;", ""]
+    lines += [f"  {_field(parameter)}" for parameter in hooked.parameters] + [f"}} {name}_arguments;", ""]
     passed = []
-    for one in hooked.parameters:
-        if isinstance(one, Array):
-            const = "const " if one.direction == "in" else ""
-            passed.append(f"({const}oa_{one.dtype} *)p[{hooked.arrays.index(one)}]")
+    for parameter in hooked.parameters:
+        if isinstance(parameter, Array):
+            const = "const " if parameter.direction == "in" else ""
+            passed.append(f"({const}oa_{parameter.dtype} *)p[{hooked.arrays.index(parameter)}]")
         else:
-            passed.append(f"a->{one.name}")
+            passed.append(f"a->{parameter.name}")
     lines += [f"static int {name}_make(const void *arguments, oa_any *const *p) {{"]
     lines += [f"  const {name}_arguments *a = arguments;"]
     lines += [*wrapped(f"  return oa_blas_{name}({', '.join(passed)});"), "}", ""]
@@ -161,9 +161,9 @@ def _definition(hooked: _Hooked) -> list[str]:
     texts = [*shapes, work, *(ast.unparse(array.overwrites) for array in hooked.arrays if array.overwrites)]
     used = {word for text in texts for word in re.findall(r"[a-z]\w*", text)}
     lines += [f"static bool {name}_try(const {name}_arguments *a, oa_program_call *call) {{"]
-    for one in hooked.parameters:
-        if one.name in used and not isinstance(one, Array):
-            lines += [f"  const {_field(one).rpartition(' ')[0]} {one.name} = a->{one.name};"]
+    for parameter in hooked.parameters:
+        if parameter.name in used and not isinstance(parameter, Array):
+            lines += [f"  const {_field(parameter).rpartition(' ')[0]} {parameter.name} = a->{parameter.name};"]
     lines += ["  const oa_program_operand operands[] = {"]
     for array in hooked.arrays:
         rows, columns = _shape(hooked, array)
@@ -173,10 +173,10 @@ def _definition(hooked: _Hooked) -> list[str]:
         ld = ast.unparse(array.extent.arguments[-1 if array.extent.kind == "vector" else 2])
         lines += wrapped(f'      {{"{array.name}", a->{array.name}, {rows}, {columns}, a->{ld}, {direction}, 0}},')
     lines += ["  };"]
-    enums = [one for one in hooked.parameters if isinstance(one, EnumValue)]
-    tests = [" || ".join(f"a->{one.name} == {value}" for _, value in one.enum.values) for one in enums]
+    enums = [parameter for parameter in hooked.parameters if isinstance(parameter, EnumValue)]
+    tests = [" || ".join(f"a->{enum.name} == {value}" for _, value in enum.enum.values) for enum in enums]
     third = {"k": "a->k"}.get(_FAMILIES[hooked.function.family][0].split()[2], "0")
-    first = "a->m" if any(one.name == "m" for one in hooked.parameters) else "a->n"
+    first = "a->m" if any(parameter.name == "m" for parameter in hooked.parameters) else "a->n"
     lines += [f"  call->routine = &routines[{number}];"]
     lines += [f"  call->m = {first};", "  call->n = a->n;", f"  call->k = {third};"]
     factor = 8 if hooked.name[0] in "cz" else 2
@@ -213,14 +213,14 @@ def _hook(hooked: _Hooked, by_address: bool) -> list[str]:
     name = hooked.name
     form = "fortran" if by_address else "cblas"
     chosen = hooked.parameters if by_address else list(hooked.function.parameters)
-    declared = [_declared(one, by_address) for one in chosen]
-    passed = [one.name for one in chosen]
+    declared = [_declared(parameter, by_address) for parameter in chosen]
+    passed = [parameter.name for parameter in chosen]
     if by_address:  # Fortran's lengths of texts follow; callers in C leave them out
-        lengths = [f"length_{one.name}" for one in chosen if isinstance(one, EnumValue)]
+        lengths = [f"length_{parameter.name}" for parameter in chosen if isinstance(parameter, EnumValue)]
         declared += [f"size_t {length}" for length in lengths]
         passed += lengths
-    order = next((one.name for one in chosen if _is_order(one)), "")
-    values = ", ".join(f".{one.name} = {_read(one, by_address)}" for one in hooked.parameters)
+    order = next((parameter.name for parameter in chosen if _is_order(parameter)), "")
+    values = ", ".join(f".{parameter.name} = {_read(parameter, by_address)}" for parameter in hooked.parameters)
     body = [f"static void {form}_{name}_##W##_##V({', '.join(declared)}) {{"]
     body += [f"  typedef void function({', '.join(declared)});"]
     body += [f"  function *original = (function *)OA_ORIGINAL({form}_{name}_originals_##W, V);"]
@@ -264,9 +264,9 @@ def _instances(name: str, forms: tuple[str, ...], variants: int) -> list[str]:
 def hooks_file(libraries: list[Library]) -> str:
     """Return hooks.c, of the routines that the portable BLAS of C has, and of LAPACK."""
     variants = 4  # OA_HOOK_VARIANTS
-    library = next((one for one in libraries if one.name == _FIRST), None)
-    functions = [one for one in library.functions if one.family in _FAMILIES] if library else []
-    functions = [one for one in functions if one.name[0] in "sdcz" and one.form == ""]
+    library = next((library for library in libraries if library.name == _FIRST), None)
+    functions = [function for function in library.functions if function.family in _FAMILIES] if library else []
+    functions = [function for function in functions if function.name[0] in "sdcz" and function.form == ""]
     lines = ["/* Generated by bindings/emit/hooks.py from api/cblas.json and roles/cblas.toml. */"]
     lines += [
         '#include "accelerate/lapack.h"',
@@ -281,9 +281,9 @@ def hooks_file(libraries: list[Library]) -> str:
     ]
     lines += ['#pragma GCC diagnostic ignored "-Wpedantic"', ""]
     lapack = lapack_routines() if functions else []
-    numbers = {name: at for at, name in enumerate(sorted([*lapack, *(one.name for one in functions)]))}
-    routines = [_Hooked(one, library.constants, numbers[one.name]) for one in
-                sorted(functions, key=lambda one: one.name)] if library else []  # fmt: skip
+    numbers = {name: at for at, name in enumerate(sorted([*lapack, *(function.name for function in functions)]))}
+    routines = [_Hooked(function, library.constants, numbers[function.name]) for function in
+                sorted(functions, key=lambda function: function.name)] if library else []  # fmt: skip
     count = len(numbers)
     lines += [f"static const oa_hooked routines[{count + 1}];", ""]
     for hooked in routines:
@@ -297,9 +297,9 @@ def hooks_file(libraries: list[Library]) -> str:
     rows = {name: lapack_row(name, numbers[name], families.index(name[1:])) for name in lapack}
     for hooked in routines:
         name = hooked.name
-        dtype = next(one.dtype for one in hooked.arrays).upper()
-        hooks, originals = ("{" + ", ".join("{" + ", ".join(f"{form}_{name}_{what}_{width}" for width in (32, 64)) + "}"
-                            for form in ("cblas", "fortran")) + "}" for what in ("hooks", "originals"))  # fmt: skip
+        dtype = next(array.dtype for array in hooked.arrays).upper()
+        hooks, originals = ("{" + ", ".join("{" + ", ".join(f"{form}_{name}_{table}_{w}" for w in (32, 64)) + "}"
+                            for form in ("cblas", "fortran")) + "}" for table in ("hooks", "originals"))  # fmt: skip
         family = families.index(name[1:])
         rows[name] = wrapped(f'    {{"{name}", {family}, OA_{dtype}, {hooked.number}, {hooks}, {originals}}},')
     for name in numbers:

@@ -58,30 +58,30 @@ def _parameters(name: str) -> list[str]:
     return (_COMPLEX[base] if base in _COMPLEX and name[0] in "cz" else _ROUTINES[base][1]).split()
 
 
-def _declared(one: str) -> str:
-    if one in _LETTERS:
-        return f"const char *{one}"
-    return f"const INT *{one}" if one in _SIZES else f"const void *{one}" if one in _CONST else f"void *{one}"
+def _declared(name: str) -> str:
+    if name in _LETTERS:
+        return f"const char *{name}"
+    return f"const INT *{name}" if name in _SIZES else f"const void *{name}" if name in _CONST else f"void *{name}"
 
 
-def _value(one: str) -> str:
-    if one in _LETTERS:
-        return f"oa_capital({one})"
-    if one in ("il", "iu"):  # are not read for all eigenvalues
-        return f"{one} ? *{one} : 0"
-    return f"*{one}" if one in _SIZES else one
+def _value(name: str) -> str:
+    if name in _LETTERS:
+        return f"oa_capital({name})"
+    if name in ("il", "iu"):  # are not read for all eigenvalues
+        return f"{name} ? *{name} : 0"
+    return f"*{name}" if name in _SIZES else name
 
 
 def lapack_hook(name: str, number: int) -> list[str]:
     """Return the hooks of one routine, as macros over the type of integers, its width and the variant."""
-    given = _parameters(name)
+    names = _parameters(name)
     sizes, family = _ROUTINES[name[1:]][2:]
-    lengths = [f"length_{one}" for one in given if one in _LETTERS]  # callers in C leave them out
-    declared = ", ".join([*map(_declared, given), *(f"size_t {length}" for length in lengths)])
-    passed = ", ".join([*given, *lengths])
-    queries = [f"*{one} == -1 || " for one in given if one in ("lwork", "lrwork", "liwork")]
-    counted = ", ".join("*m < *n ? *m : *n" if one == "m<n" else f"*{one}" for one in sizes.split())
-    values = ", ".join([".wide = sizeof(INT) == 8", *(f".{one} = {_value(one)}" for one in given)])
+    lengths = [f"length_{name}" for name in names if name in _LETTERS]  # callers in C leave them out
+    declared = ", ".join([*map(_declared, names), *(f"size_t {length}" for length in lengths)])
+    passed = ", ".join([*names, *lengths])
+    queries = [f"*{name} == -1 || " for name in names if name in ("lwork", "lrwork", "liwork")]
+    counted = ", ".join("*m < *n ? *m : *n" if size == "m<n" else f"*{size}" for size in sizes.split())
+    values = ", ".join([".wide = sizeof(INT) == 8", *(f".{name} = {_value(name)}" for name in names)])
     return [
         f"#define FORTRAN_{name}(INT, W)",
         f"static OA_LARGE void fortran_{name}_##W({declared}, void (*original)({declared})) {{",
@@ -106,6 +106,6 @@ def lapack_hook(name: str, number: int) -> list[str]:
 
 def lapack_row(name: str, number: int, family: int) -> list[str]:
     """Return the row of one routine in the table of all."""
-    lists = (f"{{{{NULL, NULL}}, {{fortran_{name}_{what}_32, fortran_{name}_{what}_64}}}}"
-             for what in ("hooks", "originals"))  # fmt: skip
+    lists = (f"{{{{NULL, NULL}}, {{fortran_{name}_{table}_32, fortran_{name}_{table}_64}}}}"
+             for table in ("hooks", "originals"))  # fmt: skip
     return wrapped(f'    {{"{name}", {family}, OA_{lapack_dtype(name)}, {number}, {", ".join(lists)}}},')

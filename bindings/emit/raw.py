@@ -20,18 +20,18 @@ WIDE = "__ilp64"  # ends the names of the functions of such a build
 
 def _types_in(c_type: str) -> set[str]:
     """Return the names that a C type is made of, "enum X" as one."""
-    return {" ".join(one.split()) for one in re.findall(r"(?:enum |struct )?\w+", c_type)} - {"const"}
+    return {" ".join(word.split()) for word in re.findall(r"(?:enum |struct )?\w+", c_type)} - {"const"}
 
 
 def _definitions(library: Library) -> dict[str, str]:
     """Return the C definition of each of the header's own types, by name."""
     named = [*library.integers.items(), *library.raw.items()]
-    found = {name: f"{name};" if meaning == "opaque" else f"typedef {meaning} {name};" for name, meaning in named}
+    definitions = {name: f"{name};" if meaning == "opaque" else f"typedef {meaning} {name};" for name, meaning in named}
     for name, values in library.api["enums"].items():
         listed = ", ".join(f"{key} = {value}" for key, value in values.items())
-        found[name] = f"typedef enum {{ {listed} }} {name};"
-        found[f"enum {name}"] = f"enum {name} {{ {listed} }};"
-    return found
+        definitions[name] = f"typedef enum {{ {listed} }} {name};"
+        definitions[f"enum {name}"] = f"enum {name} {{ {listed} }};"
+    return definitions
 
 
 def declarations(library: Library) -> str:
@@ -45,9 +45,9 @@ def declarations(library: Library) -> str:
     for name, entry in library.api["functions"].items():
         types = [entry["returns"], *(c_type for _, c_type in entry["parameters"])]
         own = set().union(*map(_types_in, types)) - BASIC - {INTEGER}
-        inside = {one for name in own for one in _types_in(library.raw.get(name, ""))} & defined.keys()
+        inside = {type_ for name in own for type_ in _types_in(library.raw.get(name, ""))} & defined.keys()
         if not own <= defined.keys():
-            if name in {one for names in library.only_raw.values() for one in names}:
+            if name in {name for names in library.only_raw.values() for name in names}:
                 raise ValueError(f"{name}: [raw] defines not all of {', '.join(sorted(own))}")
             continue
         used |= dict.fromkeys([*sorted(inside), *sorted(own)])
@@ -57,8 +57,8 @@ def declarations(library: Library) -> str:
         if library.probe:
             wide = written.replace(f" {name}(", f" {name}{WIDE}(")
             functions.append(re.sub(rf"\b{INTEGER}\b", "int64_t", wide))
-    named = {one.removeprefix("enum ") for one in used if one.startswith("enum ")}
-    return "\n".join([*(defined[one] for one in used if one not in named), *functions, ""])
+    named = {type_.removeprefix("enum ") for type_ in used if type_.startswith("enum ")}
+    return "\n".join([*(defined[type_] for type_ in used if type_ not in named), *functions, ""])
 
 
 def raw_faults(library: Library) -> list[str]:
@@ -71,7 +71,7 @@ def raw_faults(library: Library) -> list[str]:
         FFI().cdef(declarations(library))
     except CDefError as error:
         words = re.findall(r"\w+", str(error))
-        named = next((one for one in library.raw if one in words), "")
+        named = next((name for name in library.raw if name in words), "")
         return [f"{library.name}.toml: [raw] {named}: {str(error).splitlines()[0]}"]
     return []
 
@@ -90,11 +90,11 @@ def raw_file(library: Library) -> str:
     routines: dict[str, str] = {}
     results: dict[str, int] = {}  # where the result stands, if it is not the last parameter that a caller passes
     for function in library.functions:
-        symbols = [one for one in (function.symbol, function.wide_symbol) if one]
-        if any(isinstance(one, Stream) or one.field_of for one in function.arguments):
+        symbols = [symbol for symbol in (function.symbol, function.wide_symbol) if symbol]
+        if any(isinstance(argument, Stream) or argument.field_of for argument in function.arguments):
             continue  # the caller's own stream, or addresses in a struct, are nothing that the routine takes
         routines |= dict.fromkeys(symbols, function.name)
-        passed = [isinstance(one, Result) for one in function.arguments if one.in_record]
+        passed = [isinstance(argument, Result) for argument in function.arguments if argument.in_record]
         if any(passed[:-1]):
             results |= dict.fromkeys(symbols, passed.index(True))
     facts = {"HANDLE": (library.handle or {}).get("type", ""), "STATUS": library.status}

@@ -10,11 +10,13 @@ from .docs import takes_handle
 from .python_modules import attribute_tables
 
 
-def _service(function: Function) -> str:
+def _helper(function: Function) -> str:
     """Return the stub of a helper function."""
-    taken = ", ".join(f"{one.name}: {one.annotation()}" for one in function.parameters if one.in_python)
-    given = [one.annotation() for one in function.parameters if isinstance(one, Given)]
-    returns = given[0] if len(given) == 1 else f"tuple[{', '.join(given)}]" if given else "None"
+    taken = ", ".join(
+        f"{parameter.name}: {parameter.annotation()}" for parameter in function.parameters if parameter.in_python
+    )
+    outputs = [parameter.annotation() for parameter in function.parameters if isinstance(parameter, Given)]
+    returns = outputs[0] if len(outputs) == 1 else f"tuple[{', '.join(outputs)}]" if outputs else "None"
     return f"def {function.name}({taken}) -> {returns}: ..."
 
 
@@ -35,36 +37,45 @@ def python_stub(library: Library) -> str:
         ]
         lines += ["@final", f"class {kind.name}(LibraryObject):{'' if listed else ' ...'}", *listed]
     for function in library.functions:
-        if function.is_service:
-            lines.append(_service(function))
+        if function.is_helper:
+            lines.append(_helper(function))
             continue
         handle = ["handle: object = None"] if takes_handle(function) else []
         result = function.result
-        positional = [one for one in function.parameters if one is not result and one.in_python]
-        given = [one.annotation() for one in function.parameters if one is not result and not one.in_python]
+        positional = [parameter for parameter in function.parameters if parameter is not result and parameter.in_python]
+        given_types = [
+            parameter.annotation()
+            for parameter in function.parameters
+            if parameter is not result and not parameter.in_python
+        ]
         if result and not result.on_host:
-            shown = [f"{one.name}: {one.annotation()}" for one in positional]
+            shown = [f"{parameter.name}: {parameter.annotation()}" for parameter in positional]
             on_host = ", ".join([*shown, *(["*", "result: None = None", *handle])])
             pointer = result.annotation(True)
             on_device = ", ".join([*shown, "*", f"result: {pointer}", *handle])
             lines += ["@overload", f"def {function.name}({on_host}) -> {result.python}: ..."]
             lines += ["@overload", f"def {function.name}({on_device}) -> None: ..."]
         elif function.of("update", "output"):
-            inputs = [f"{one.name}: {one.annotation(False)}" for one in positional if one.role != "output"]
-            outputs = [f"{one.name}: None = None" for one in positional if one.role == "output"]
-            values = [one for one in function.numbers if one.role in ("update", "output")]
-            kinds = [one.python if one.count == 1 else f"tuple[{one.python}, ...]" for one in values]
+            inputs = [
+                f"{parameter.name}: {parameter.annotation(False)}"
+                for parameter in positional
+                if parameter.role != "output"
+            ]
+            outputs = [f"{parameter.name}: None = None" for parameter in positional if parameter.role == "output"]
+            values = [number for number in function.numbers if number.role in ("update", "output")]
+            kinds = [value.python if value.count == 1 else f"tuple[{value.python}, ...]" for value in values]
             on_device = ", ".join(
-                f"{one.name}: {one.annotation(None if one.role == 'scalar' else True)}" for one in positional
+                f"{parameter.name}: {parameter.annotation(None if parameter.role == 'scalar' else True)}"
+                for parameter in positional
             )
             on_host = ", ".join([*inputs, *outputs])
             lines += ["@overload", f"def {function.name}({on_host}) -> tuple[{', '.join(kinds)}]: ..."]
             lines += ["@overload", f"def {function.name}({on_device}) -> None: ..."]
         else:
             may_be_there = None if library.has_device_form(function) else False
-            shown = [f"{one.name}: {one.annotation(may_be_there)}" for one in positional]
+            shown = [f"{parameter.name}: {parameter.annotation(may_be_there)}" for parameter in positional]
             signature = ", ".join([*shown, *(["*", *handle] if handle else [])])
-            outputs = [*([result.python] if result else []), *given]
+            outputs = [*([result.python] if result else []), *given_types]
             returns = f"tuple[{', '.join(outputs)}]" if len(outputs) > 1 else outputs[0] if outputs else "None"
             lines.append(f"def {function.name}({signature}) -> {returns}: ...")
     return "\n".join(lines) + "\n"

@@ -19,12 +19,12 @@ CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
 
 def symbols_of(library: Library) -> list[str]:
     """Return the vendor's symbols that a library's routines use, in the order of its table: optional ones last."""
-    names = {one.symbol for one in library.functions}
-    names |= {one.wide_symbol for one in library.functions if one.wide_symbol}
-    names |= {one.query for one in library.functions if one.query}
+    names = {function.symbol for function in library.functions}
+    names |= {function.wide_symbol for function in library.functions if function.wide_symbol}
+    names |= {function.query for function in library.functions if function.query}
     if library.handle:
         names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
-    names |= {one.destroy for one in library.object_kinds} | set(asked_symbols(library))
+    names |= {object_kind.destroy for object_kind in library.object_kinds} | set(asked_symbols(library))
     optional = optional_symbols(library)
     return [*sorted(names - optional), *sorted(optional)]
 
@@ -36,21 +36,24 @@ def _own_symbols(function: Function) -> list[str]:
 
 def optional_symbols(library: Library) -> set[str]:
     """Return the symbols that a whole library may lack."""
-    return {symbol for one in library.functions if one.optional for symbol in _own_symbols(one)}
+    return {symbol for function in library.functions if function.optional for symbol in _own_symbols(function)}
 
 
 def _dtypes(function: Function) -> str:
     """Return the dtype of each value as a C string of their numbers."""
-    return '"' + "".join(f"\\{CODES[one.dtype or 'any']:o}" for one in function.parameters) + '"'
+    return '"' + "".join(f"\\{CODES[parameter.dtype or 'any']:o}" for parameter in function.parameters) + '"'
 
 
 def _typed_values(function: Function) -> list[str]:
     """Return the initializers of a function's oa_typed: what they follow from comes first."""
-    at = {one.name: position for position, one in enumerate(function.parameters)}
-    enums = [f"{{{at[one.name]}, {at[one.name]}, 0, types_{one.enum.label}}}" for one in function.types]
-    of = sorted((one for one in function.parameters if one.of), key=lambda one: bool(one.complex_as))
-    how = {one.name: at.get(one.complex_as, -1) + 1 for one in of}
-    return [*enums, *(f"{{{at[one.name]}, {at[one.of]}, {how[one.name]}, NULL}}" for one in of)]
+    at = {parameter.name: position for position, parameter in enumerate(function.parameters)}
+    enums = [f"{{{at[type_.name]}, {at[type_.name]}, 0, types_{type_.enum.label}}}" for type_ in function.types]
+    of = sorted(
+        (parameter for parameter in function.parameters if parameter.of),
+        key=lambda parameter: bool(parameter.complex_as),
+    )
+    how = {parameter.name: at.get(parameter.complex_as, -1) + 1 for parameter in of}
+    return [*enums, *(f"{{{at[parameter.name]}, {at[parameter.of]}, {how[parameter.name]}, NULL}}" for parameter in of)]
 
 
 class _Types:
@@ -60,8 +63,8 @@ class _Types:
         self.tables: dict[str, str] = {}  # by the text of the values
         self.enums: list[str] = []
         self.lines: list[str] = []
-        enums = {one.enum.label: one.enum for function in library.functions for one in function.types}
-        enums |= {one.label: one for one in enums_used(library)}
+        enums = {type_.enum.label: type_.enum for function in library.functions for type_ in function.types}
+        enums |= {enum.label: enum for enum in enums_used(library)}
         for label, enum in sorted(enums.items()):
             self.enums.append(f"static const oa_code_dtype types_{label}[] = {{")
             for name, value, dtype in enum.dtypes:
@@ -80,9 +83,11 @@ class _Types:
         return [f".typed = {self.tables[', '.join(values)]}", f".typed_count = {len(values)}"]
 
 
-def _role(one: Role) -> str:
+def _role(role: Role) -> str:
     """Return the initializer of an oa_role. The core has a constant for each role, or this does not compile."""
-    return f"{{OA_ROLE_{one.role.upper().translate(SPELLED)}, {one.elements}, {quoted(one.name)}, {quoted(one.more)}}}"
+    return (
+        f"{{OA_ROLE_{role.role.upper().translate(SPELLED)}, {role.elements}, {quoted(role.name)}, {quoted(role.more)}}}"
+    )
 
 
 class _Records:
@@ -93,12 +98,12 @@ class _Records:
         self.lines: list[str] = []
         known: dict[tuple[str, ...], str] = {}
         for function in library.functions:
-            roles = tuple(_role(one) for one in record(library, function))
+            roles = tuple(_role(row) for row in record(library, function))
             if roles and roles not in known:
                 known[roles] = f"record_{function.name}"
                 self.lines += [
                     f"static const oa_role {known[roles]}[] = {{",
-                    *(f"    {one}," for one in roles),
+                    *(f"    {role}," for role in roles),
                     "};",
                     "",
                 ]
@@ -132,10 +137,10 @@ def _row(
 
 def _beside(library: Library) -> list[str]:
     """Return patterns of the files that packages of Python may have of a library, from the folder of packages."""
-    found = list(library.find["wheels"].values())
+    patterns = list(library.find["wheels"].values())
     if library.find["pathfinder"]:  # NVIDIA's wheels: nvidia/cublas/lib, nvidia/cu13/lib
-        found += [f"nvidia/*/lib/{soname}" for soname in library.sonames]
-    return found
+        patterns += [f"nvidia/*/lib/{soname}" for soname in library.sonames]
+    return patterns
 
 
 def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
@@ -148,7 +153,8 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     if library.object_kinds:
         lines += ["static const oa_object_kind object_kinds[] = {"]
         lines += [
-            f"    {{{quoted(one.name)}, {index[one.destroy]}, {int(one.is_handle)}}}," for one in library.object_kinds
+            f"    {{{quoted(object_kind.name)}, {index[object_kind.destroy]}, {int(object_kind.is_handle)}}},"
+            for object_kind in library.object_kinds
         ]
         lines += ["};", ""]
     spelling = {"sonames": library.sonames, "prefixes": library.prefixes, "suffixes": library.suffixes}
@@ -163,10 +169,12 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     older = library.older
     if older:
         lines += ["static const oa_older older[] = {"]
-        for symbol in (one for one in index if one in older.instead or one in older.only):
+        for symbol in (symbol for symbol in index if symbol in older.instead or symbol in older.only):
             lines += [f"    {{{index[symbol]}, {quoted(older.instead.get(symbol))}}},"]
         lines += ["};"]
-    since = [(name, one.since) for one in library.functions if one.since for name in _own_symbols(one)]
+    since = [
+        (name, function.since) for function in library.functions if function.since for name in _own_symbols(function)
+    ]
     if since:
         lines += ["static const oa_since since[] = {"]
         for symbol, (first, why) in since:
@@ -235,7 +243,7 @@ def library_file(library: Library) -> str:
 
 def libraries_file(libraries: Iterable[Library]) -> str:
     """Return libraries.c: the table of every library of this build."""
-    labels = [f"oa_library_{one.name}" for one in libraries]
+    labels = [f"oa_library_{library.name}" for library in libraries]
     lines = ["/* Generated by bindings/emit: every library that has an api file and a roles file. */"]
     lines += ['#include "offload_args/shim.h"', "", *(f"extern const oa_library {label};" for label in labels)]
     table = ", ".join(f"&{label}" for label in labels)

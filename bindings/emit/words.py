@@ -37,7 +37,7 @@ def _code(text: str) -> str:
 
 
 def _labels(labels: Iterable[Label]) -> Iterator[tuple[str, str]]:
-    return ((_code(one.example), one.meaning) for one in labels)
+    return ((_code(label.example), label.meaning) for label in labels)
 
 
 def _tables(path: str, table: Table) -> Iterator[str]:
@@ -89,7 +89,10 @@ def words() -> str:
     lines += ["## Labels of parameters", "", "A label says what a parameter is. There is no default.", ""]
     for module, title in GROUPS.items():
         own = [
-            one for kind in CLASSES if kind.__module__.endswith(f".{module}") for one in vars(kind).get("labels", ())
+            label
+            for kind in CLASSES
+            if kind.__module__.endswith(f".{module}")
+            for label in vars(kind).get("labels", ())
         ]
         extra = [ENUM] if module == "parameters" else []
         lines += [title, "", *_entries(_labels([*extra, *own]))]

@@ -21,13 +21,17 @@ def forms(library: Library, function: Function) -> list[bool]:
 def prototype(library: Library, function: Function, device: bool) -> str:
     """Declare a typed function, without the semicolon."""
     suffix = "_device" if device else ""
-    parameters = ", ".join(one.declaration(device) for one in function.parameters) or "void"
+    parameters = ", ".join(parameter.declaration(device) for parameter in function.parameters) or "void"
     return f"int oa_{library.name}_{function.name}{suffix}({parameters})"
 
 
 def prototypes(library: Library) -> list[str]:
     """Return the declarations of every typed function of a library."""
-    return [f"{prototype(library, one, device)};" for one in library.functions for device in forms(library, one)]
+    return [
+        f"{prototype(library, function, device)};"
+        for function in library.functions
+        for device in forms(library, function)
+    ]
 
 
 def library_rows(library: Library) -> str:
@@ -37,33 +41,45 @@ def library_rows(library: Library) -> str:
 
 def _definition(library: Library, function: Function, device: bool, row: int) -> list[str]:
     lines = wrapped(f"{prototype(library, function, device)} {{")
-    for one in function.parameters:
-        if one.is_host_address(device):
-            failure = f'oa_fail_null("{library.name}.{function.name}", "{one.name}")'
-            lines += wrapped(f"  if (!{one.name}) return {failure};")
-    lines += [f"  {one.preparation()}" for one in function.parameters if one.preparation()]
+    for parameter in function.parameters:
+        if parameter.is_host_address(device):
+            failure = f'oa_fail_null("{library.name}.{function.name}", "{parameter.name}")'
+            lines += wrapped(f"  if (!{parameter.name}) return {failure};")
+    lines += [f"  {parameter.preparation()}" for parameter in function.parameters if parameter.preparation()]
     lines += [f"  oa_value values[{max(1, len(function.parameters))}];"]
-    for position, one in enumerate(function.parameters):  # one by one: compilers would clear the whole list before
-        lines += wrapped(f"  values[{position}] = (oa_value){one.initializer(device)};")
-    at = {one.name: position for position, one in enumerate(function.parameters)}
-    void = [] if device else [one for one in function.numbers if one.is_void]
+    for position, parameter in enumerate(
+        function.parameters
+    ):  # one by one: compilers would clear the whole list before
+        lines += wrapped(f"  values[{position}] = (oa_value){parameter.initializer(device)};")
+    at = {parameter.name: position for position, parameter in enumerate(function.parameters)}
+    void = [] if device else [number for number in function.numbers if number.is_void]
     if void:
         lines += [f"  unsigned char dtypes[{len(function.parameters)}];"]
         lines += [f"  const int typed = oa_routine_dtypes(&{library_rows(library)}[{row}], values, dtypes);"]
         lines += ["  if (typed) return typed;"]
-    for one in void:
-        place = at[one.name]
-        if one.role in ("scalar", "update"):
-            lines += [f"  memcpy(values[{place}].bytes, {one.name}, (size_t)oa_itemsize(dtypes[{place}]));"]
-    back = [one for one in function.parameters if isinstance(one, Number) and one.comes_back and one.count == 1]
-    given = [one for one in function.parameters if isinstance(one, Given) and not isinstance(one, GivenList)]
-    back += given  # type: ignore[arg-type]
+    for parameter in void:
+        place = at[parameter.name]
+        if parameter.role in ("scalar", "update"):
+            lines += [f"  memcpy(values[{place}].bytes, {parameter.name}, (size_t)oa_itemsize(dtypes[{place}]));"]
+    back = [
+        parameter
+        for parameter in function.parameters
+        if isinstance(parameter, Number) and parameter.comes_back and parameter.count == 1
+    ]
+    outputs = [
+        parameter
+        for parameter in function.parameters
+        if isinstance(parameter, Given) and not isinstance(parameter, GivenList)
+    ]
+    back += outputs  # type: ignore[arg-type]
     if device or not back:
         return [*lines, f"  return run({row}, values, {int(device)});", "}", ""]
     lines += [f"  const int ran = run({row}, values, 0);", "  if (ran) return ran;"]
-    for one in back:
-        size = f"(size_t)oa_itemsize(dtypes[{at[one.name]}])" if one in void else f"sizeof *{one.name}"
-        lines += [f"  memcpy({one.name}, values[{at[one.name]}].bytes, {size});"]
+    for parameter in back:
+        size = (
+            f"(size_t)oa_itemsize(dtypes[{at[parameter.name]}])" if parameter in void else f"sizeof *{parameter.name}"
+        )
+        lines += [f"  memcpy({parameter.name}, values[{at[parameter.name]}].bytes, {size});"]
     return [*lines, "  return OA_OK;", "}", ""]
 
 
@@ -101,10 +117,10 @@ def header(library: Library) -> str:
     constants = [f"  OA_{library.name.upper()}_{name} = {value}," for name, value in library.constants.items()]
     if constants:
         lines += ["enum {", *constants, "};", ""]
-    for one in prototypes(library):
-        lines += wrapped(one)
+    for prototype in prototypes(library):
+        lines += wrapped(prototype)
     lines += END_C
-    names = [f"oa_{library.name}_{one.name}" for one in library.functions]
+    names = [f"oa_{library.name}_{function.name}" for function in library.functions]
     suffixed = zip(library.functions, names, strict=True)
-    device_forms = [f"{name}_device" for one, name in suffixed if library.has_device_form(one)]
+    device_forms = [f"{name}_device" for function, name in suffixed if library.has_device_form(function)]
     return "\n".join([*lines, *through_python(names + device_forms), "#endif", ""])

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from bindings import roles
-from bindings.emit.docs import RAISES, SERVICE_RAISES, Description, describe, signature
+from bindings.emit.docs import HELPER_RAISES, RAISES, Description, describe, signature
 from bindings.parameters import NUMPY
 from bindings.roles import Function, Library
 from offload_args import errors
@@ -282,9 +282,9 @@ def _library_page(library: Library, has_guide: bool) -> str:
 
 
 def _section_page(library: Library, title: str, functions: list[Function]) -> str:
-    raises = [_linked(one) for one in dict.fromkeys(SERVICE_RAISES if one.is_service else RAISES for one in functions)]
+    raises = [_linked(one) for one in dict.fromkeys(HELPER_RAISES if one.is_helper else RAISES for one in functions)]
     if len(raises) > 1:
-        raises = [f"Those that take arrays: {_linked(RAISES)}", f"The others: {_linked(SERVICE_RAISES)}"]
+        raises = [f"Those that take arrays: {_linked(RAISES)}", f"The others: {_linked(HELPER_RAISES)}"]
     return SECTION.format(name=library.name, section=title, raises="\n\n".join(raises))
 
 

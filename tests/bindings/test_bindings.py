@@ -43,11 +43,11 @@ def libraries() -> dict[str, roles.Library]:
     return legal.libraries()
 
 
-def given(name: str, *families: str) -> tuple[Api, Api]:
+def api_and_labels(name: str, *families: str) -> tuple[Api, Api]:
     """Read the files of a library; families: only these, so that a fault in one of them is soon found."""
     labels = roles.read_roles(name)
     if families:
-        labels["family"] = {key: one for key, one in labels["family"].items() if key in families}
+        labels["family"] = {key: label for key, label in labels["family"].items() if key in families}
     return roles.read_api(name, labels), labels
 
 
@@ -100,19 +100,19 @@ def test_check_says_which_api_file_is_missing(tmp_path: Path) -> None:
     ],
 )
 def test_unlabelled_pointer_is_refused(name: str, pointer: str, fault: str) -> None:
-    api, labels = given(name, "gemv")
+    api, labels = api_and_labels(name, "gemv")
     del labels["family"]["gemv"]["parameters"][pointer]
     assert fault in faults_of(name, api, labels)
 
 
 def test_role_of_an_unknown_function_is_refused() -> None:
-    api, labels = given("cublas", "gemv")
+    api, labels = api_and_labels("cublas", "gemv")
     labels["family"]["gemv"]["bind"]["{t}gemw"] = ["s", "Does nothing."]
     assert "[family.gemv] sgemw: the header has none of cublasSgemw_v2, cublasSgemw" in faults_of("cublas", api, labels)
 
 
 def test_role_of_an_unknown_parameter_is_refused() -> None:
-    api, labels = given("cublas", "gemv")
+    api, labels = api_and_labels("cublas", "gemv")
     labels["family"]["gemv"]["parameters"]["gamma"] = "scalar"
     assert "cublasSgemv_v2: the role gamma names no parameter" in faults_of("cublas", api, labels)
 
@@ -132,14 +132,14 @@ def test_role_of_an_unknown_parameter_is_refused() -> None:
     ],
 )
 def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str, fault: str) -> None:
-    api, labels = given("cublas", "gemv")
+    api, labels = api_and_labels("cublas", "gemv")
     labels["family"]["gemv"]["parameters"][parameter] = label
     assert fault in faults_of("cublas", api, labels)
 
 
 def with_arrays_of_pointers(*families: str) -> tuple[Api, Api]:
     """Return cuBLAS with a function more, which takes arrays of pointers."""
-    api, labels = given("cublas", *families)
+    api, labels = api_and_labels("cublas", *families)
     types = {"m": "int", "n": "int", "A": "const float *const[]", "lda": "int", "alpha": "const float *"}
     types |= {"C": "float *const[]", "ldc": "int", "batchCount": "int"}
     api["functions"]["cublasSnew"] = {"returns": "cublasStatus_t", "parameters": list(types.items())}
@@ -161,7 +161,7 @@ def with_arrays_of_pointers(*families: str) -> tuple[Api, Api]:
 
 def test_arrays_of_pointers_have_a_label() -> None:
     library = roles.join("cublas", *with_arrays_of_pointers())
-    assert [one.name for one in library.functions if one.family == "new"] == ["snew"]
+    assert [function.name for function in library.functions if function.family == "new"] == ["snew"]
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_label_of_an_array_of_pointers_that_contradicts_the_header_is_refused(
 
 
 def test_an_optional_array_of_a_library_of_the_cpu_needs_arrays_of_pointers_beside_it() -> None:
-    api, labels = given("cblas")
+    api, labels = api_and_labels("cblas")
     labels["family"]["copy"]["parameters"]["x"] += "; optional"
     faults = emit.faults(roles.join("cblas", api, labels))
-    assert any("cblas_scopy: an array is optional beside arrays of pointers only" in one for one in faults)
+    assert any("cblas_scopy: an array is optional beside arrays of pointers only" in fault for fault in faults)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_check_refuses_what_cannot_be_written_and_names_its_line(
     number = next(at for at in range(start, len(lines)) if lines[at].startswith(f"{parameter} ="))
     lines[number] = f'{parameter} = "{label}"'
     path.write_text("\n".join(lines))
-    found = [one for one in workshop.check(tmp_path) if "[family.gemv] cublasSgemv_v2:" in one]
-    assert len(found) == 1 and fault in found[0] and found[0].endswith(f" {number + 1} of blas.toml)"), found
+    faults = [fault_line for fault_line in workshop.check(tmp_path) if "[family.gemv] cublasSgemv_v2:" in fault_line]
+    assert len(faults) == 1 and fault in faults[0] and faults[0].endswith(f" {number + 1} of blas.toml)"), faults
 
 
 def shared_and_own(folder: Path, own: str, *functions: str) -> Any:
@@ -246,7 +246,10 @@ constants = ["MINE_TOP"]
     )
     plain = [["n", "int"], ["part", "int"], ["x", "float *"], ["incx", "int"]]
     strided = [*plain, ["stride_x", "int64_t"], ["batch_count", "int"]]
-    listed = {one: {"returns": "void", "parameters": strided if "strided" in one else plain} for one in functions}
+    listed = {
+        function: {"returns": "void", "parameters": strided if "strided" in function else plain}
+        for function in functions
+    }
     api = {"header": "mine.h", "version": "1", "functions": listed, "enums": {"parts": {"MINE_TOP": 7}}}
     return api, roles.read_roles("mine", folder)
 
@@ -256,11 +259,11 @@ def test_shared_families_bind_what_the_header_has_in_all_its_forms(tmp_path: Pat
     plain, strided = library.functions
     assert [plain.name, strided.name] == ["sfill", "sfill_strided_batched"]
     common = [("size", "n"), ("enum", "part"), ("inout", "x", "f32"), ("size", "incx")]
-    assert emit.record(library, plain) == [emit.Role(*one) for one in common]
+    assert emit.record(library, plain) == [emit.Role(*row) for row in common]
     more = [("size", "stride_x"), ("size", "batch_count")]
-    assert emit.record(library, strided) == [emit.Role(*one) for one in common + more]
-    x = next(one for one in strided.arrays)
-    assert [ast.unparse(one) for one in x.extent.expressions] == [
+    assert emit.record(library, strided) == [emit.Role(*row) for row in common + more]
+    x = next(array for array in strided.arrays)
+    assert [ast.unparse(expression) for expression in x.extent.expressions] == [
         "n if part == MINE_TOP else 1",
         "incx",
         "stride_x",
@@ -278,7 +281,7 @@ bind.swipe = "Its own."
 parameters = { n = "size", part = "fill", x = "inout elements(1)", incx = "inc" }
 """
     library = roles.join("mine", *shared_and_own(tmp_path, own, "sfill", "swipe"))
-    assert {one.name: ast.unparse(one.arrays[0].extent.arguments[0]) for one in library.functions} == {
+    assert {function.name: ast.unparse(function.arrays[0].extent.arguments[0]) for function in library.functions} == {
         "sfill": "n",
         "swipe": "1",  # its own family is before the shared one
     }
@@ -292,13 +295,13 @@ def test_a_batched_array_without_stride_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_word_that_is_no_constant_of_an_enum_is_refused() -> None:
-    api, labels = given("cublas", "gemv")
+    api, labels = api_and_labels("cublas", "gemv")
     labels["words"]["UPPER"] = "CUBLAS_TOP"
     assert "[words] UPPER: none of [enums] has a constant CUBLAS_TOP" in faults_of("cublas", api, labels)
 
 
 def test_a_number_of_a_dtype_that_c_has_no_type_for_is_refused() -> None:
-    api, labels = given("cublas", "dot", "axpy")
+    api, labels = api_and_labels("cublas", "dot", "axpy")
     labels["types"]["float"] = "f16"
     assert "result: labelled result, and there are no such numbers of f16 yet" in faults_of("cublas", api, labels)
     labels["types"]["float"] = "i16"
@@ -318,49 +321,49 @@ def test_a_number_of_a_dtype_that_c_has_no_type_for_is_refused() -> None:
     ],
 )
 def test_a_dtype_that_no_argument_says_is_refused(parameter: str, label: str, fault: str) -> None:
-    api, labels = given("cublas", "gemm_ex")
+    api, labels = api_and_labels("cublas", "gemm_ex")
     labels["family"]["gemm_ex"]["parameters"][parameter] = label
     assert f"[family.gemm_ex] cublasGemmEx: {fault}" in faults_of("cublas", api, labels)
 
 
 def test_a_type_or_a_constant_without_a_dtype_of_the_core_is_refused() -> None:
-    api, labels = given("cublas", "gemv")
+    api, labels = api_and_labels("cublas", "gemv")
     labels["types"]["float"] = "f31"
     assert "cublas.toml: [types] float: 'f31' is not a dtype" in faults_of("cublas", api, labels)
-    api, labels = given("cublas", "gemv")
+    api, labels = api_and_labels("cublas", "gemv")
     labels["enums"]["data_type"]["dtypes"]["CUDA_R_4I"] = "i4"
     assert "cublas.toml: [enums.data_type] CUDA_R_4I: 'i4' is not a dtype" in faults_of("cublas", api, labels)
 
 
 def test_products_and_differences_are_sizes_of_extents() -> None:
-    api, labels = given("cublas")
+    api, labels = api_and_labels("cublas")
     labels["family"]["gemv"]["parameters"]["A"] = "in elements(lda * n - 1)"
     library = roles.join("cublas", api, labels)
-    function = next(one for one in library.functions if one.name == "sgemv")
+    function = next(function for function in library.functions if function.name == "sgemv")
     assert "oa_minus(oa_times(lda, n), 1)" in Body(library, function).text("body")
 
 
 def test_new_function_of_the_vendor_must_be_bound_or_named() -> None:
-    api, labels = given("cublas")
+    api, labels = api_and_labels("cublas")
     api["functions"]["cublasSnew"] = {"returns": "cublasStatus_t", "parameters": []}
     assert "cublasSnew is neither bound nor under [[not_bound]]" in faults_of("cublas", api, labels)
 
 
 def test_wide_form_with_another_signature_is_refused() -> None:
-    api, labels = given("cublas", "gemv")
+    api, labels = api_and_labels("cublas", "gemv")
     api["functions"]["cublasSgemv_v2_64"]["parameters"].pop()
     assert "cublasSgemv_v2_64 differs in more than its sizes" in faults_of("cublas", api, labels)
 
 
 def test_value_that_nobody_labelled_as_a_result_is_refused() -> None:
-    api, labels = given("cblas", "norm")
+    api, labels = api_and_labels("cblas", "norm")
     del labels["family"]["norm"]["parameters"]["result"]
     assert "cblas_snrm2: the return value (float) has no role" in faults_of("cblas", api, labels)
 
 
 @pytest.mark.parametrize("name", BLAS)
 def test_levels_1_to_3_are_bound_in_all_four_types(libraries: dict[str, roles.Library], name: str) -> None:
-    bound = {one.name for one in libraries[name].functions}
+    bound = {function.name for function in libraries[name].functions}
     level1 = "axpy copy swap scal rotg".split()
     level2 = "gemv gbmv trmv tbmv tpmv trsv tbsv tpsv".split()
     level3 = "gemm symm syrk syr2k trmm trsm".split()
@@ -379,12 +382,14 @@ def test_levels_1_to_3_are_bound_in_all_four_types(libraries: dict[str, roles.Li
 def test_triangles_are_never_overwritten_and_copies_always(libraries: dict[str, roles.Library]) -> None:
     for library in libraries.values():
         for function in library.functions:
-            for one in function.of("array"):
-                assert one.extent is not None
-                if one.extent.kind in ("triangle", "band", "packed"):
-                    assert one.direction != "out" and one.overwrites is None, (function.name, one.name)
-        copied = [one.of("array") for one in library.functions if one.name == "dcopy"]
-        assert [one.direction for arrays in copied for one in arrays] == (["in", "out"] if library.name in BLAS else [])
+            for array in function.of("array"):
+                assert array.extent is not None
+                if array.extent.kind in ("triangle", "band", "packed"):
+                    assert array.direction != "out" and array.overwrites is None, (function.name, array.name)
+        copied = [function.of("array") for function in library.functions if function.name == "dcopy"]
+        assert [array.direction for arrays in copied for array in arrays] == (
+            ["in", "out"] if library.name in BLAS else []
+        )
 
 
 # -- C --
@@ -450,16 +455,16 @@ def test_vendor_functions_are_called_with_the_headers_types(
     emitted: Emitted, libraries: dict[str, roles.Library], name: str
 ) -> None:
     text = re.sub(r"\s+", " ", (emitted(name) / "libraries" / f"{name}.c").read_text())
-    api = given(name)[0]["functions"]
+    api = api_and_labels(name)[0]["functions"]
     for function in libraries[name].functions:
         row = text.split(f'{{.function = "{name}.{function.name}", ')[1].split(".function =")[0]
         if libraries[name].backend:
             caller = re.findall(r"\.run = (\w+),", row)[0]
-            called = [(one, "int") for one in (function.wide_symbol, function.symbol) if one]
+            called = [(symbol, "int") for symbol in (function.wide_symbol, function.symbol) if symbol]
         else:  # one call with 64-bit integers and one with 32-bit ones
             caller = re.findall(r"\.call = (\w+),", row)[0]
             both = libraries[name].probe and function.of("size", "ld", "inc")
-            called = [(function.symbol, one) for one in (["int64_t", "int"] if both else ["int"])]
+            called = [(function.symbol, c_type) for c_type in (["int64_t", "int"] if both else ["int"])]
         inner = f"{caller}_in" if function.lists and libraries[name].backend else caller  # of functions of groups
         inner = f"{inner}_with_objects" if f"static int {inner}_with_objects(" in text else inner
         if function.called_by:
@@ -478,8 +483,8 @@ def test_vendor_functions_are_called_with_the_headers_types(
         casts = re.findall(r"\(\(([\w *]+) \(\*\)\(([^)]*)\)\)(?:symbol|query)\)", body)
         assert len(casts) == len(called), function.name
         for (returns, types), (symbol, blasint) in zip(casts, called, strict=True):
-            declared = [abi(one[1], blasint) for one in api[symbol]["parameters"]]
-            assert [abi(one.strip()) for one in types.split(",")] == (declared or ["void"])
+            declared = [abi(parameter[1], blasint) for parameter in api[symbol]["parameters"]]
+            assert [abi(type_.strip()) for type_ in types.split(",")] == (declared or ["void"])
             assert abi(returns.strip()) == abi(api[symbol]["returns"])
 
 
@@ -489,9 +494,9 @@ def test_rows_name_the_symbols_and_dtypes_of_their_functions(
 ) -> None:
     text = (emitted(name) / "libraries" / f"{name}.c").read_text()
     symbols = re.findall(r'"(\w+)"', text.split("symbols[] = {")[1].split("};")[0])
-    codes = {one[1]: number for number, one in enumerate(entries("dtypes"))}
+    codes = {entry[1]: number for number, entry in enumerate(entries("dtypes"))}
     rows = {row.split('"')[0]: row for row in text.split(f'.function = "{name}.')[1:]}
-    assert list(rows) == sorted(one.name for one in libraries[name].functions)
+    assert list(rows) == sorted(function.name for function in libraries[name].functions)
     for function in libraries[name].functions:
         row = rows[function.name]
         narrow, wide, query = map(int, re.findall(r"\.symbols = \{(-?\d+), (-?\d+), (-?\d+)\}", row)[0])
@@ -499,7 +504,9 @@ def test_rows_name_the_symbols_and_dtypes_of_their_functions(
         assert symbols[narrow] == function.symbol
         assert (symbols[wide] if wide >= 0 else None) == function.wide_symbol
         dtypes = re.findall(r'\.dtypes = "([^"]*)"', row)[0].split("\\")[1:]
-        assert [int(one, 8) for one in dtypes] == [codes[one.dtype or "any"] for one in function.parameters]
+        assert [int(dtype, 8) for dtype in dtypes] == [
+            codes[parameter.dtype or "any"] for parameter in function.parameters
+        ]
 
 
 @ONE_OR_ALL
@@ -507,8 +514,8 @@ def test_a_family_has_one_body(emitted: Emitted, libraries: dict[str, roles.Libr
     """Types, conjugation and the place of scalars are data; a body of its own has only what checks other things."""
     text, library = (emitted(name) / "libraries" / f"{name}.c").read_text(), libraries[name]
     bodies = len(re.findall(r"^static int run_\w+(?<!_in)\(", text, re.MULTILINE))
-    families = {(one.family, one.form) for one in library.functions if not one.is_service}
-    others = {one.family for one in library.functions if one.is_service}  # several of these may be alike
+    families = {(function.family, function.form) for function in library.functions if not function.is_helper}
+    others = {function.family for function in library.functions if function.is_helper}  # several of these may be alike
     assert 0 < bodies <= 1.1 * len(families) + len(others) + 5  # some differ in real and complex
 
 
@@ -518,7 +525,7 @@ def test_shims_declare_and_pass_on_what_they_should(emitted: Emitted, tmp_path: 
     """With a core and a vendor library of the test's own."""
     program = tmp_path / "shims_alone"
     sources = [emitted("cublas") / "libraries" / f"{stem}.c" for stem in ("cublas", "cublas_api")]
-    sources += [ROOT / "csrc" / one for one in ("body/body.c", "body/groups.c", "base/number.c")]
+    sources += [ROOT / "csrc" / file for file in ("body/body.c", "body/groups.c", "base/number.c")]
     compile_c(
         Path(__file__).with_name("shims_alone.c"), emitted("cublas"), *map(str, sources), "-lm", "-o", str(program)
     )
@@ -540,32 +547,38 @@ def test_every_bound_function_has_a_docstring_and_a_signature(
     library = libraries[name]
     module = importlib.import_module(f"offload_args.{name}")
     stubs = functions_in((emitted(name) / f"{name}.pyi").read_text())
-    bound = {one.name for one in library.functions}
-    no_functions = {*library.constants, *(one.name for one in library.object_kinds), "raw"}
-    no_functions |= {one for names in library.adds.values() for one in names}
+    bound = {function.name for function in library.functions}
+    no_functions = {*library.constants, *(object_kind.name for object_kind in library.object_kinds), "raw"}
+    no_functions |= {name for names in library.adds.values() for name in names}
     assert bound == set(stubs) == set(dir(module)) & bound == set(module.__all__) - no_functions
     for function in library.functions:
-        made = getattr(module, function.name)
-        signature = inspect.signature(made)
-        positional = [one.name for one in function.parameters if one.in_python and one is not function.result]
-        takes_handle = any(one.role == "handle" for one in function.arguments)
+        routine = getattr(module, function.name)
+        signature = inspect.signature(routine)
+        positional = [
+            parameter.name
+            for parameter in function.parameters
+            if parameter.in_python and parameter is not function.result
+        ]
+        takes_handle = any(argument.role == "handle" for argument in function.arguments)
         has_keyword = function.result and not function.result.on_host
         keywords = [*(["result"] if has_keyword else []), *(["handle"] if takes_handle else [])]
         assert list(signature.parameters) == [*positional, *keywords]
-        assert [one for one in keywords if signature.parameters[one].kind is not inspect.Parameter.KEYWORD_ONLY] == []
-        assert [one.arg for one in stubs[function.name].args.args] == positional
-        types = {one.arg: ast.unparse(one.annotation) for one in stubs[function.name].args.args if one.annotation}
+        assert [
+            keyword for keyword in keywords if signature.parameters[keyword].kind is not inspect.Parameter.KEYWORD_ONLY
+        ] == []
+        assert [arg.arg for arg in stubs[function.name].args.args] == positional
+        types = {arg.arg: ast.unparse(arg.annotation) for arg in stubs[function.name].args.args if arg.annotation}
         if not library.has_device_form(function):
-            assert not [one.name for one in function.of("scalar") if "DevicePtr" in types.get(one.name, "")]
-        text = inspect.getdoc(made) or ""
+            assert not [scalar.name for scalar in function.of("scalar") if "DevicePtr" in types.get(scalar.name, "")]
+        text = inspect.getdoc(routine) or ""
         assert re.match(r"[A-Z][a-z]+s ", text) and f"Source: {library.source}, {function.symbol}." in text
-        for one in function.parameters:
-            assert not one.in_python or re.search(rf"\b{one.name}\b", text), (function.name, one.name)
+        for parameter in function.parameters:
+            assert not parameter.in_python or re.search(rf"\b{parameter.name}\b", text), (function.name, parameter.name)
 
 
 def test_roles_def_has_a_line_for_each_role_of_a_parameter_and_no_other(libraries: dict[str, roles.Library]) -> None:
     listed = {text: name for name, text, _ in entries("roles")}
-    used = {one.role for library in libraries.values() for f in library.functions for one in emit.record(library, f)}
+    used = {row.role for library in libraries.values() for f in library.functions for row in emit.record(library, f)}
     assert set(listed) == used
     for text, name in listed.items():
         assert name == text.replace("?", "_or_none").replace("*", "_list").upper()
@@ -574,9 +587,9 @@ def test_roles_def_has_a_line_for_each_role_of_a_parameter_and_no_other(librarie
 @ONE_OR_ALL
 def test_a_record_in_c_is_the_generators(libraries: dict[str, roles.Library], name: str) -> None:
     for function in libraries[name].functions:
-        made = _core.record(name, function.name)
-        rows = [(*one[:2], one.dtype or "any", *one[3:]) for one in emit.record(libraries[name], function)]
-        assert list(made) == rows, function.name
+        rows_of_core = _core.record(name, function.name)
+        rows = [(*row[:2], row.dtype or "any", *row[3:]) for row in emit.record(libraries[name], function)]
+        assert list(rows_of_core) == rows, function.name
 
 
 @ONE_OR_ALL
@@ -586,15 +599,17 @@ def test_records_name_the_c_parameters_in_order(
     header = re.sub(r"\s+", " ", (emitted(name) / "include" / f"offload_args_{name}.h").read_text())
     for function in libraries[name].functions:
         declared = header.split(f"int oa_{name}_{function.name}(")[1].split(");")[0]
-        names = [one.name for one in emit.record(libraries[name], function)]
-        assert [one.split()[-1].lstrip("*") for one in declared.split(",") if declared != "void"] == names
+        names = [row.name for row in emit.record(libraries[name], function)]
+        assert [parameter.split()[-1].lstrip("*") for parameter in declared.split(",") if declared != "void"] == names
 
 
 def test_no_line_of_a_vendors_header_is_in_the_api_files() -> None:
     for name in NAMES:
-        api = given(name)[0]
+        api = api_and_labels(name)[0]
         assert set(api) - {"older"} == {"header", "version", "functions", "enums"}
-        assert all(set(one) - {"deprecated"} == {"returns", "parameters"} for one in api["functions"].values())
+        assert all(
+            set(function) - {"deprecated"} == {"returns", "parameters"} for function in api["functions"].values()
+        )
 
 
 def test_the_command_line_reports_faults_with_status_1(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -608,7 +623,7 @@ def test_the_command_line_reports_faults_with_status_1(monkeypatch: pytest.Monke
 def test_the_stub_has_the_fields_of_every_record_of_the_extension() -> None:
     stub = ast.parse(Path(offload_args.__file__).with_name("_core.pyi").read_text())
     classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
-    records = {name: one for name, one in vars(_core).items() if isinstance(one, type) and issubclass(one, tuple)}
+    records = {name: var for name, var in vars(_core).items() if isinstance(var, type) and issubclass(var, tuple)}
     assert len(records) >= 5
     for name, record in records.items():
         fields = [line.target.id for line in classes[name].body if isinstance(line, ast.AnnAssign)]

@@ -64,8 +64,8 @@ def test_emit_leaves_files_alone_whose_text_does_not_change(tmp_path: Path) -> N
 def test_docstrings_have_the_parameters_in_the_order_of_the_signature(name: str) -> None:
     library = legal.libraries()[name]
     for function in library.functions:
-        order = [one.name for one in function.parameters]
+        order = [parameter.name for parameter in function.parameters]
         lines = [line.partition(": ")[0] for line in docstring(library, function).split("\n") if ": " in line]
         firsts = [named.split(", ")[0] for named in lines]
-        places = [order.index(one) for one in firsts if one in order]
+        places = [order.index(first) for first in firsts if first in order]
         assert places == sorted(places), function.name

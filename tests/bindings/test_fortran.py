@@ -33,10 +33,10 @@ def test_every_function_of_the_headers_is_in_the_module(module: str) -> None:
     for header in ("offload_args/core.h", "offload_args_blas.h"):
         text = (Path(get_include()) / header).read_text()
         declared |= set(re.findall(r"^(?:const \w+ \*|int |int64_t |void \*?)(oa_\w+)\(", text, re.MULTILINE))
-    found = set(re.findall(r"^    .*(?:function|subroutine) (oa_\w+)\(", module, re.MULTILINE))
+    names = set(re.findall(r"^    .*(?:function|subroutine) (oa_\w+)\(", module, re.MULTILINE))
     assert len(declared) > 100
     # Their argument is a function.
-    assert declared - found == {"oa_guard_set_report", "oa_library_set_loader", "oa_driver_set_finder"}
+    assert declared - names == {"oa_guard_set_report", "oa_library_set_loader", "oa_driver_set_finder"}
 
 
 def test_a_strict_compiler_takes_the_module(module: str, tmp_path: Path) -> None:

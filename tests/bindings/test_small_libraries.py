@@ -133,7 +133,7 @@ parameters = { n = "size", by = "scalar", x = "inout elements(n)" }
 }
 
 
-def made(folder: Path) -> list[roles.Library]:
+def build_libraries(folder: Path) -> list[roles.Library]:
     """Return the three libraries, read from files as the build reads them."""
     for name in ("api", "roles"):
         (folder / name).mkdir()
@@ -144,13 +144,13 @@ def made(folder: Path) -> list[roles.Library]:
 
 
 def run(*command: Any) -> None:
-    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(argument) for argument in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
 
 
 @pytest.mark.slow
 def test_a_library_without_handle_stream_or_pointer_mode_is_two_files(tmp_path: Path) -> None:
-    libraries = made(tmp_path)
+    libraries = build_libraries(tmp_path)
     out = tmp_path / "generated"
     emit.emit(libraries, out)
     include = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc' / 'include'}", f"-I{out / 'include'}"]
@@ -164,13 +164,19 @@ def test_a_library_without_handle_stream_or_pointer_mode_is_two_files(tmp_path: 
 
 
 def test_what_a_library_lacks_is_not_offered(tmp_path: Path) -> None:
-    tiny, lanes, held = sorted(made(tmp_path), key=lambda one: ["tiny", "lanes", "held"].index(one.name))
-    assert [(one.stream, one.scalars) for one in (tiny, lanes, held)] == [
+    tiny, lanes, held = sorted(
+        build_libraries(tmp_path), key=lambda library: ["tiny", "lanes", "held"].index(library.name)
+    )
+    assert [(library.stream, library.scalars) for library in (tiny, lanes, held)] == [
         ("none", "by value"),
         ("argument", "host"),
         ("none", "host"),
     ]
-    record = {one.name: emit.record(library, one) for library in (tiny, lanes, held) for one in library.functions}
+    record = {
+        function.name: emit.record(library, function)
+        for library in (tiny, lanes, held)
+        for function in library.functions
+    }
     n, x = emit.Role("size", "n"), emit.Role("inout", "x", "f32")
     assert record["negate"] == [n, x]  # the core passes the stream
     assert record["scale"] == [n, emit.Role("scalar", "by", "f32"), x]

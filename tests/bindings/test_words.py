@@ -33,15 +33,15 @@ def test_the_library_of_12_lines_is_complete() -> None:
         symbol: {
             "returns": returns,
             "parameters": [
-                [one.split()[-1].lstrip("*"), one.rpartition(" ")[0] + " *" * ("*" in one)]
-                for one in parameters.split(", ")
+                [parameter.split()[-1].lstrip("*"), parameter.rpartition(" ")[0] + " *" * ("*" in parameter)]
+                for parameter in parameters.split(", ")
             ],
         }
         for returns, symbol, parameters in declared
     }
     api = {"header": "mini.h", "version": "1", "functions": functions, "enums": {}}
     library = roles.join("mini", api, tomllib.loads(text))
-    records = {one.name: [role[:3] for role in emit.record(library, one)] for one in library.functions}
+    records = {function.name: [role[:3] for role in emit.record(library, function)] for function in library.functions}
     assert records == {
         "scale": [("size", "n", ""), ("scalar", "alpha", "f64"), ("inout", "x", "f64")],
         "sum": [("size", "n", ""), ("in", "x", "f64"), ("result", "result", "f64")],
@@ -51,17 +51,17 @@ def test_the_library_of_12_lines_is_complete() -> None:
 
 def test_links_of_the_page_lead_to_headings_of_the_words() -> None:
     headings = re.findall(r"^#+ (.*)$", emit.words(), re.MULTILINE)
-    anchors = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     links = re.findall(r"\]\(words\.md#([^)]*)\)", PAGE)
     assert len(links) > 10
-    assert [one for one in links if one not in anchors] == []
+    assert [link for link in links if link not in anchors] == []
 
 
 def test_each_word_has_a_meaning_and_no_other_has() -> None:
     words = " ".join(emit.words().split())
-    assert [one for one, text in meanings.MEANINGS.items() if text not in words] == []
-    placeholders = [f"`{{{one}}}`" for one in schema.PLACEHOLDERS]
-    assert [one for one in placeholders if one not in words] == []
+    assert [word for word, text in meanings.MEANINGS.items() if text not in words] == []
+    placeholders = [f"`{{{placeholder}}}`" for placeholder in schema.PLACEHOLDERS]
+    assert [placeholder for placeholder in placeholders if placeholder not in words] == []
 
 
 def test_check_finds_words_that_are_not_current(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,12 +73,14 @@ def test_check_finds_words_that_are_not_current(monkeypatch: pytest.MonkeyPatch)
 def test_the_example_of_a_label_fits_its_pattern(kind: type[Parameter]) -> None:
     for label in vars(kind).get("labels", ()):
         examples = [label.example] if "(" in label.example else label.example.split(", ")
-        assert [one for one in examples if not re.fullmatch(label.pattern, one)] == []
+        assert [example for example in examples if not re.fullmatch(label.pattern, example)] == []
 
 
 def test_the_example_of_a_clause_fits_its_pattern_and_no_other() -> None:
     for key, clause in CLAUSES.items():
-        assert [other for other, one in CLAUSES.items() if re.fullmatch(one.pattern, clause.example)] == [key]
+        assert [
+            other for other, other_clause in CLAUSES.items() if re.fullmatch(other_clause.pattern, clause.example)
+        ] == [key]
 
 
 def test_the_examples_of_expressions_are_expressions() -> None:
@@ -94,9 +96,14 @@ def test_the_examples_of_expressions_are_expressions() -> None:
 
 def test_every_class_of_a_bound_parameter_has_a_label_or_needs_none() -> None:
     without = {"Handle", "DeviceNumber", "EnumValue", "DataType"}
-    used = {type(one) for library in legal.libraries().values() for made in library.functions for one in made.arguments}
-    assert {one.__name__ for one in used if not one.labels} <= without
-    assert all(dataclasses.is_dataclass(one) for one in labels.CLASSES)
+    used = {
+        type(argument)
+        for library in legal.libraries().values()
+        for function in library.functions
+        for argument in function.arguments
+    }
+    assert {class_.__name__ for class_ in used if not class_.labels} <= without
+    assert all(dataclasses.is_dataclass(class_) for class_ in labels.CLASSES)
 
 
 # Classes whose labels begin with the same word as those of another one: `keeps`, `gives address`.
@@ -105,15 +112,15 @@ SAME_WORD = {"HeldObject": "Kept", "GivenPlace": "Address"}
 
 def test_each_word_serves_at_least_four_functions() -> None:
     """A word of fewer is dearer to learn than a hand-written body, or a function that only raw has."""
-    functions = [made for library in legal.libraries().values() for made in library.functions]
+    functions = [function for library in legal.libraries().values() for function in library.functions]
     counts: Counter[str] = Counter()
     for function in functions:
-        arrays = [one for one in function.arguments if isinstance(one, Array)]
-        names = {type(one).__name__ for one in function.arguments}
-        names = {SAME_WORD.get(one, one) for one in names}
-        names |= {one.extent.kind for one in arrays}
-        names |= {key for key in CLAUSES for one in arrays if getattr(one, key, None)}
+        arrays = [argument for argument in function.arguments if isinstance(argument, Array)]
+        names = {type(argument).__name__ for argument in function.arguments}
+        names = {SAME_WORD.get(name, name) for name in names}
+        names |= {array.extent.kind for array in arrays}
+        names |= {key for key in CLAUSES for array in arrays if getattr(array, key, None)}
         counts.update(names)
-    words = {one.__name__ for one in labels.CLASSES} - SAME_WORD.keys()
+    words = {class_.__name__ for class_ in labels.CLASSES} - SAME_WORD.keys()
     words |= {*EXTENTS, *CLAUSES} - {"despite_const"}  # which leaves no trace in a parameter
     assert {word: counts[word] for word in words if counts[word] < 4} == {}

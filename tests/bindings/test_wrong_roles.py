@@ -17,7 +17,7 @@ from bindings import __main__ as workshop  # noqa: E402
 
 def declared(*parameters: str) -> dict[str, Any]:
     """Return a function of the header, from "type name"."""
-    return {"returns": "v_status_t", "parameters": [one.rsplit(" ", 1)[::-1] for one in parameters]}
+    return {"returns": "v_status_t", "parameters": [parameter.rsplit(" ", 1)[::-1] for parameter in parameters]}
 
 
 def scale(number: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def checked(folder: Path, text: str) -> list[str]:
         (folder / name).mkdir()
     (folder / "api" / "vendor.json").write_text(json.dumps(API))
     (folder / "roles" / "vendor.toml").write_text(text)
-    return [one for one in workshop.check(folder) if not one.startswith("report.md")]
+    return [fault_line for fault_line in workshop.check(folder) if not fault_line.startswith("report.md")]
 
 
 def test_the_roles_file_that_the_others_are_made_from_is_right(tmp_path: Path) -> None:
@@ -348,11 +348,11 @@ ELSEWHERE += ("'f31'", "but its type is const", "the name of this field", "the r
 def test_a_wrong_roles_file_is_refused_with_its_line(tmp_path: Path, right: str, wrong: str, fault: str) -> None:
     assert right in ROLES
     text = ROLES.replace(right, wrong, 1)
-    found = [one for one in checked(tmp_path, text) if fault in one]
-    assert found
+    faults = [fault_line for fault_line in checked(tmp_path, text) if fault in fault_line]
+    assert faults
     changed = [a == b for a, b in zip(ROLES.splitlines(), text.splitlines(), strict=False)].index(False) + 1
-    if not any(one in fault for one in ELSEWHERE):
-        assert f"line {changed}" in found[0]
+    if not any(word in fault for word in ELSEWHERE):
+        assert f"line {changed}" in faults[0]
 
 
 def test_the_fields_of_a_struct_need_an_array_beside_them(tmp_path: Path) -> None:
@@ -379,12 +379,12 @@ def test_a_wrong_api_file_is_refused_with_its_line(tmp_path: Path, right: str, w
     lines = json.dumps(API, indent=1).replace('[\n     "', '["').replace('",\n     "', '", "').replace('"\n    ]', '"]')
     assert right in lines
     path.write_text(lines.replace(right, wrong, 1))
-    (found,) = workshop.check(tmp_path)
-    assert found.startswith(fault)
+    (line_of_fault,) = workshop.check(tmp_path)
+    assert line_of_fault.startswith(fault)
     name = (
         fault.split()[1] if " of " in fault else "v_sum" if "control" in fault else right.partition(":")[0].strip('"')
     )
-    line = int(found.rpartition("(line ")[2].rstrip(")"))
+    line = int(line_of_fault.rpartition("(line ")[2].rstrip(")"))
     assert line == 1 or name in path.read_text().splitlines()[line - 1]
 
 
@@ -392,4 +392,4 @@ def test_a_wrong_api_file_is_refused_with_its_line(tmp_path: Path, right: str, w
 def test_what_is_no_api_file_at_all_is_refused(tmp_path: Path, text: str) -> None:
     checked(tmp_path, ROLES)
     (tmp_path / "api" / "vendor.json").write_text(text)
-    assert all(one.startswith("vendor.json: ") for one in workshop.check(tmp_path))
+    assert all(fault.startswith("vendor.json: ") for fault in workshop.check(tmp_path))

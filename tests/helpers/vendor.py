@@ -474,7 +474,7 @@ def is_there(name: str) -> bool:
 
 
 def bound(module: types.ModuleType) -> list[str]:
-    """Names of the functions that a library's module binds, and that compute: no services, no copies."""
+    """Names of the functions that a library's module binds, and that compute: no helper functions, no copies."""
     library = module.__name__.rpartition(".")[2]
     computing = {"in", "out", "inout", "scalar", "result", "update", "output"}
 

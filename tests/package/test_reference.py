@@ -131,8 +131,8 @@ def test_no_page_of_routines_has_more_than_a_page_holds() -> None:
     records = importlib.import_module("_records")
     for library in records.libraries().values():
         for title, functions in records.sections(library).items():
-            services = all(one.is_service for one in functions)  # their entries are short
-            assert len(records.groups(library, functions)) <= (45 if services else 30), f"{library.name}: {title}"
+            helpers = all(function.is_helper for function in functions)  # their entries are short
+            assert len(records.groups(library, functions)) <= (45 if helpers else 30), f"{library.name}: {title}"
 
 
 @pytest.mark.parametrize("name", libraries.NAMES)

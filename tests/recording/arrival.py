@@ -61,19 +61,19 @@ def width(bench: DoubleBench, c_type: str) -> int:
     return 8 if meaning.endswith("*") else WIDTHS[meaning]
 
 
-def answer(one: Number) -> Any:
+def answer(number: Number) -> Any:
     """Return the number that the double writes or returns: another one for each dtype and count."""
-    first = {"i": -19, "u": 19}.get(one.dtype[0], 4.5)
-    numbers: list[Any] = [first + at for at in range(one.count)]
-    if one.dtype in ("c64", "c128"):
+    first = {"i": -19, "u": 19}.get(number.dtype[0], 4.5)
+    numbers: list[Any] = [first + at for at in range(number.count)]
+    if number.dtype in ("c64", "c128"):
         numbers = [complex(real, -2.25) for real in numbers]
-    return numbers[0] if one.count == 1 else tuple(numbers)
+    return numbers[0] if number.count == 1 else tuple(numbers)
 
 
 def is_wide(call: Call) -> bool:
     """Return whether a size that has 32 bits, unless the library has a form for more, is beyond them."""
-    narrow = [one for one in [*call.function.sizes, *call.function.lists] if one.is_narrow]
-    return any(not -(2**31) <= number < 2**31 for one in narrow for number in np.ravel(call.integers[one.name]))
+    narrow = [size for size in [*call.function.sizes, *call.function.lists] if size.is_narrow]
+    return any(not -(2**31) <= number < 2**31 for size in narrow for number in np.ravel(call.integers[size.name]))
 
 
 def integers_of(bench: DoubleBench, call: Call) -> Any:
@@ -85,28 +85,28 @@ def integers_of(bench: DoubleBench, call: Call) -> Any:
 def wishes(bench: DoubleBench, call: Call, form: Form) -> tuple[dict[int, Wish], bytes]:
     """Return what the double looks at and writes, numbers on the host and no others, and what it returns."""
     function = call.function
-    found: dict[int, Wish] = {}
+    wishes: dict[int, Wish] = {}
     wide = is_wide(call) and function.wide_symbol is not None
-    for at, (_, c_type, one) in enumerate(legal.vendors_parameters(bench.library, function)):
-        if one.name in call.many:
-            found[at] = Wish(peek=8 * len(call.many[one.name]))
-        if isinstance(one, HostList):
-            found[at] = Wish(peek=list_of(one, call, integers_of(bench, call)).nbytes)
-        if not isinstance(one, Number) or not c_type.endswith("*"):
+    for at, (_, c_type, parameter) in enumerate(legal.vendors_parameters(bench.library, function)):
+        if parameter.name in call.many:
+            wishes[at] = Wish(peek=8 * len(call.many[parameter.name]))
+        if isinstance(parameter, HostList):
+            wishes[at] = Wish(peek=list_of(parameter, call, integers_of(bench, call)).nbytes)
+        if not isinstance(parameter, Number) or not c_type.endswith("*"):
             continue
-        peek = one.count * legal.numpy_dtype(one.dtype).itemsize
-        if one.is_read_only:
+        peek = parameter.count * legal.numpy_dtype(parameter.dtype).itemsize
+        if parameter.is_read_only:
             if not form.on_device or bench.runs_late:
-                found[at] = Wish(peek=peek)
+                wishes[at] = Wish(peek=peek)
         elif not form.on_device:
-            found[at] = Wish(
-                peek=peek if one.role == "update" else 0,
-                poke=bytes_of(one, answer(one), wide or one.c_type == "int64_t *"),
+            wishes[at] = Wish(
+                peek=peek if parameter.role == "update" else 0,
+                poke=bytes_of(parameter, answer(parameter), wide or parameter.c_type == "int64_t *"),
             )
     result = function.result
     if result and result.role == "returned":
-        return found, bytes_of(result, answer(result), wide=True)
-    return found, bench.library.success.to_bytes(8, "little", signed=True)
+        return wishes, bytes_of(result, answer(result), wide=True)
+    return wishes, bench.library.success.to_bytes(8, "little", signed=True)
 
 
 def check_call(bench: DoubleBench, call: Call, form: Form) -> None:
@@ -127,7 +127,7 @@ def check_call(bench: DoubleBench, call: Call, form: Form) -> None:
 def addresses_of(pointer: Any) -> Any:
     """Return the address of a pointer, None of one without bytes, or a list of those of several."""
     if isinstance(pointer, list):
-        return [addresses_of(one) for one in pointer]
+        return [addresses_of(part) for part in pointer]
     return pointer.address if pointer.nbytes else None
 
 
@@ -141,97 +141,99 @@ class Arrived:
     addresses: dict[str, Any]
 
 
-def check_record(made: Arrived, record: Record) -> None:
+def check_record(arrived: Arrived, record: Record) -> None:
     """Fail unless each argument of the vendor's function is the one that was passed under its name."""
-    library, function = made.bench.library, made.call.function
-    symbol = function.wide_symbol if is_wide(made.call) and function.wide_symbol else function.symbol
+    library, function = arrived.bench.library, arrived.call.function
+    symbol = function.wide_symbol if is_wide(arrived.call) and function.wide_symbol else function.symbol
     assert record.symbol == symbol, f"{record.symbol} was called, not {symbol}"
     parameters = legal.vendors_parameters(library, function)
     types = [kind for _, kind in library.api["functions"][symbol]["parameters"]]
-    if any(one.field_of for one in function.arguments):  # the double notes the fields, and no struct
+    if any(argument.field_of for argument in function.arguments):  # the double notes the fields, and no struct
         types = [kind for _, kind, _ in parameters]
-    for (label, _, one), c_type, argument in zip(parameters, types, record.arguments, strict=True):
-        where = f"{symbol}: {label} ({c_type})"
-        assert len(argument.value) == width(made.bench, c_type), where
-        check_argument(made, where, one, argument)
+    for (label, _, parameter), c_type, argument in zip(parameters, types, record.arguments, strict=True):
+        place = f"{symbol}: {label} ({c_type})"
+        assert len(argument.value) == width(arrived.bench, c_type), place
+        check_argument(arrived, place, parameter, argument)
 
 
-def check_argument(made: Arrived, where: str, one: Parameter, argument: Argument) -> None:
-    call = made.call
-    match one:
+def check_argument(arrived: Arrived, place: str, parameter: Parameter, argument: Argument) -> None:
+    call = arrived.call
+    match parameter:
         case Handle():
-            check_handle(made, where, argument)
+            check_handle(arrived, place, argument)
         case Stream() | Object():
-            assert argument.address, where
+            assert argument.address, place
         case Workspace():
-            assert argument.address and argument.address not in made.addresses.values(), where
+            assert argument.address and argument.address not in arrived.addresses.values(), place
         case WorkspaceSize():
-            wanted = HOST_WORKSPACE if one.on_host else WORKSPACE
-            assert argument.integer == wanted, f"{where}: got {argument.integer}"
+            wanted = HOST_WORKSPACE if parameter.on_host else WORKSPACE
+            assert argument.integer == wanted, f"{place}: got {argument.integer}"
         case Nothing():
-            assert not argument.address, f"{where}: got {argument.address:#x}"
+            assert not argument.address, f"{place}: got {argument.address:#x}"
         case EnumValue():
-            assert argument.integer == call.integers[one.name], f"{where}: got {argument.integer}"
+            assert argument.integer == call.integers[parameter.name], f"{place}: got {argument.integer}"
         case Size():
-            given = call.integers[one.name]
-            wanted = max(given, 0) if one.may_be_negative else given
-            assert argument.integer == wanted, f"{where}: got {argument.integer}, not {wanted}"
+            integer = call.integers[parameter.name]
+            wanted = max(integer, 0) if parameter.may_be_negative else integer
+            assert argument.integer == wanted, f"{place}: got {argument.integer}, not {wanted}"
         case Array():
-            if one.name in call.many:
-                assert argument.address, where
+            if parameter.name in call.many:
+                assert argument.address, place
                 got = np.frombuffer(argument.behind, np.uintp).tolist()
-                wanted_too = [known or there for known, there in zip(made.addresses[one.name], got, strict=True)]
-                assert got == wanted_too, f"{where}: got the addresses {got}"
-            elif one.name in call.absent:
-                assert not argument.address, f"{where}: got {argument.address:#x}"
-            elif made.addresses[one.name] is not None:
-                assert argument.address == made.addresses[one.name], f"{where}: got {argument.address:#x}"
+                wanted_too = [
+                    known or there for known, there in zip(arrived.addresses[parameter.name], got, strict=True)
+                ]
+                assert got == wanted_too, f"{place}: got the addresses {got}"
+            elif parameter.name in call.absent:
+                assert not argument.address, f"{place}: got {argument.address:#x}"
+            elif arrived.addresses[parameter.name] is not None:
+                assert argument.address == arrived.addresses[parameter.name], f"{place}: got {argument.address:#x}"
         case HostList():
-            wanted_list = list_of(one, call, integers_of(made.bench, call))
-            assert argument.behind == wanted_list.tobytes(), f"{where}: got {argument.behind!r} for {wanted_list}"
+            wanted_list = list_of(parameter, call, integers_of(arrived.bench, call))
+            assert argument.behind == wanted_list.tobytes(), f"{place}: got {argument.behind!r} for {wanted_list}"
         case Real():
-            wanted_real = np.array(call.numbers[one.name], legal.numpy_dtype(one.dtype)).tobytes()
-            assert argument.value == wanted_real, f"{where}: got {argument.value!r}"
+            wanted_real = np.array(call.numbers[parameter.name], legal.numpy_dtype(parameter.dtype)).tobytes()
+            assert argument.value == wanted_real, f"{place}: got {argument.value!r}"
         case Number():
-            check_number(made, where, one, argument)
+            check_number(arrived, place, parameter, argument)
         case _:
-            raise NotImplementedError(where)
+            raise NotImplementedError(place)
 
 
-def check_handle(made: Arrived, where: str, argument: Argument) -> None:
+def check_handle(arrived: Arrived, place: str, argument: Argument) -> None:
     """Fail unless the handle has the stream and the pointer mode of the call."""
-    library, function = made.bench.library, made.call.function
-    assert argument.address, where
+    library, function = arrived.bench.library, arrived.call.function
+    assert argument.address, place
     stream, mode = np.frombuffer(argument.behind, np.int64)
-    if library.stream == "handle" and made.bench.device.startswith("cuda"):
-        assert stream, f"{where}: has no stream"
-    on_device = made.form.on_device or function.device_only
+    if library.stream == "handle" and arrived.bench.device.startswith("cuda"):
+        assert stream, f"{place}: has no stream"
+    on_device = arrived.form.on_device or function.device_only
     if library.handle and library.scalars == "pointer mode" and (function.numbers or on_device):
         wanted = library.handle["device_mode" if on_device else "host_mode"]
-        assert mode == wanted, f"{where}: its pointer mode is {mode}"
+        assert mode == wanted, f"{place}: its pointer mode is {mode}"
 
 
-def check_number(made: Arrived, where: str, one: Number, argument: Argument) -> None:
+def check_number(arrived: Arrived, place: str, parameter: Number, argument: Argument) -> None:
     """Fail unless a number, the pointer to it, or the place for a result arrived."""
-    number, form = made.call.numbers.get(one.name), made.form
-    is_pointer = one.c_type.endswith("*")
-    if one.name == form.staged and not made.bench.runs_late:
-        assert argument.address and argument.address not in made.addresses.values(), where
-    elif form.on_device and is_pointer and not (made.bench.runs_late and one.is_read_only):
-        assert argument.address == made.addresses[one.name], f"{where}: got {argument.address:#x}"
+    number, form = arrived.call.numbers.get(parameter.name), arrived.form
+    is_pointer = parameter.c_type.endswith("*")
+    if parameter.name == form.staged and not arrived.bench.runs_late:
+        assert argument.address and argument.address not in arrived.addresses.values(), place
+    elif form.on_device and is_pointer and not (arrived.bench.runs_late and parameter.is_read_only):
+        assert argument.address == arrived.addresses[parameter.name], f"{place}: got {argument.address:#x}"
     elif not is_pointer:
-        assert argument.value == bytes_of(one, number), f"{where}: got {argument.value!r} for {number}"
+        assert argument.value == bytes_of(parameter, number), f"{place}: got {argument.value!r} for {number}"
     elif number is not None:
-        assert argument.behind == bytes_of(one, number), f"{where}: got {argument.behind!r} for {number}"
+        assert argument.behind == bytes_of(parameter, number), f"{place}: got {argument.behind!r} for {number}"
     else:
-        assert argument.address, where
+        assert argument.address, place
 
 
 def check_results(
     bench: DoubleBench, function: roles.Function, form: Form, result: Any, arrays: dict[str, Any]
 ) -> None:
     """Fail unless the caller has what the double wrote or returned."""
-    written = [one for one in function.numbers if not one.is_read_only]
+    written = [number for number in function.numbers if not number.is_read_only]
     if not written or form.on_device:
         assert result is None
         if function.result and function.result.role == "returned":
@@ -239,7 +241,7 @@ def check_results(
     elif function.result:
         assert result == answer(function.result), result
     else:
-        assert result == tuple(answer(one) for one in written), result
+        assert result == tuple(answer(number) for number in written), result
 
 
 def check_too_large(bench: DoubleBench, call: Call, size: Size | HostList) -> None:
@@ -263,7 +265,7 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
     """
     random = np.random.default_rng(zlib.crc32(function.name.encode()))
     forms = bench.forms(function)
-    for form in [*forms, *(replace(one, in_c=True) for one in forms if not one.staged)]:
+    for form in [*forms, *(replace(form, in_c=True) for form in forms if not form.staged)]:
         for turn in range(turns):
             call = legal.draw(bench.library, function, random, least=1 - turn % 2)
             with naming(call, form):
@@ -281,5 +283,5 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
     lists = [extent.pointers for array in function.arrays for extent in array.extents if extent.pointers]
     counts = set().union(*map(legal.expressions.names_in, lists))  # no list is so long
     matrices = any(extent.kind != "elements" for array in function.arrays for extent in array.extents)
-    possible = [one.name for one in function.sizes if one.name not in counts and matrices]
+    possible = [size.name for size in function.sizes if size.name not in counts and matrices]
     assert tried or not possible, f"{function.name}: no call with a size beyond 32 bits was found"

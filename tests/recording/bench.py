@@ -42,17 +42,17 @@ class Form:
         return place + (f", but for {self.staged}" if self.staged else "")
 
 
-def bytes_of(one: Number, number: Any, wide: bool = False) -> bytes:
+def bytes_of(number_: Number, number: Any, wide: bool = False) -> bytes:
     """Return a number, or several, as they lie in memory; wide: an index has 64 bits."""
-    dtype = np.dtype(np.int64) if wide and legal.is_index(one) else legal.numpy_dtype(one.dtype)
+    dtype = np.dtype(np.int64) if wide and legal.is_index(number_) else legal.numpy_dtype(number_.dtype)
     return np.array(number, dtype).tobytes()
 
 
-def number_at(one: Number, memory: Any) -> Any:
+def number_at(number: Number, memory: Any) -> Any:
     """Return the number, or several as a tuple, that the typed C function left in memory."""
-    dtype = np.dtype(np.int64) if legal.is_index(one) else legal.numpy_dtype(one.dtype)
-    numbers = np.frombuffer(memory, dtype, one.count).tolist()
-    return numbers[0] if one.count == 1 else tuple(numbers)
+    dtype = np.dtype(np.int64) if legal.is_index(number) else legal.numpy_dtype(number.dtype)
+    numbers = np.frombuffer(memory, dtype, number.count).tolist()
+    return numbers[0] if number.count == 1 else tuple(numbers)
 
 
 def handle_of(pointer: Any, dtype: str) -> int:
@@ -60,10 +60,12 @@ def handle_of(pointer: Any, dtype: str) -> int:
     return int(HANDLES.cast("intptr_t", pointer.cdata(HANDLES, f"oa_{dtype} *")))
 
 
-def list_of(one: HostList, call: Call, integers: Any = np.int64) -> Any:
+def list_of(host_list: HostList, call: Call, integers: Any = np.int64) -> Any:
     """Return the values of a list as C has them; integers: the dtype of sizes."""
-    dtype = {"enum": np.intc, "scalar": legal.numpy_dtype(one.dtype or "f32")}.get(one.label, integers)
-    return np.array(call.numbers[one.name] if one.label == "scalar" else call.integers[one.name], dtype)
+    dtype = {"enum": np.intc, "scalar": legal.numpy_dtype(host_list.dtype or "f32")}.get(host_list.label, integers)
+    return np.array(
+        call.numbers[host_list.name] if host_list.label == "scalar" else call.integers[host_list.name], dtype
+    )
 
 
 class Bench:
@@ -88,21 +90,24 @@ class Bench:
         """Return an object of the library's that its calls need."""
         for function in self.library.functions:
             if any(
-                isinstance(one, Given) and one.object_kind and one.object_kind.is_handle for one in function.arguments
+                isinstance(argument, Given) and argument.object_kind and argument.object_kind.is_handle
+                for argument in function.arguments
             ):
-                first = [one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)]
+                first = [
+                    parameter.enum.values[0][1] for parameter in function.parameters if isinstance(parameter, EnumValue)
+                ]
                 return getattr(self.module, function.name)(*first, device=self.device)
         raise AssertionError(f"{self.library.name}: no function makes a handle")
 
     def object_of(self, kind: ObjectKind) -> Any:
         """Return an object of a kind that calls take."""
         if kind.name not in self.objects:
-            made = next(
+            maker = next(
                 function.name
                 for function in self.library.functions
-                if any(isinstance(one, Given) and one.object_kind == kind for one in function.arguments)
+                if any(isinstance(argument, Given) and argument.object_kind == kind for argument in function.arguments)
             )
-            self.objects[kind.name] = getattr(self.module, made)()
+            self.objects[kind.name] = getattr(self.module, maker)()
         return self.objects[kind.name]
 
     def forms(self, function: roles.Function) -> list[Form]:
@@ -111,24 +116,24 @@ class Bench:
         if self.library.has_device_form(function):
             forms.append(Form(on_device=True))
             if len(function.numbers) > 1:
-                forms += [Form(on_device=True, staged=one.name) for one in function.of("scalar")]
+                forms += [Form(on_device=True, staged=scalar.name) for scalar in function.of("scalar")]
         return forms
 
     def arrays(self, call: Call, form: Form) -> dict[str, Any]:
         """Return the arrays that the call needs, exactly as large: also for its numbers if they are on the device."""
         function = call.function
-        made: dict[str, Any] = {}
-        for one in function.arrays:
-            if one.name in call.absent:
+        arrays: dict[str, Any] = {}
+        for array in function.arrays:
+            if array.name in call.absent:
                 continue
-            places = range(len(call.many.get(one.name, [1])))
-            new = [np.zeros(call.needs(one.name, at), legal.numpy_dtype(one.dtype)) for at in places]
-            made[one.name] = new if one.name in call.many else new[0]
+            places = range(len(call.many.get(array.name, [1])))
+            new = [np.zeros(call.needs(array.name, at), legal.numpy_dtype(array.dtype)) for at in places]
+            arrays[array.name] = new if array.name in call.many else new[0]
         for number in function.numbers if form.on_device else []:
             if number.name != form.staged:
-                given = call.numbers.get(number.name, np.zeros(number.count)[0 if number.count == 1 else slice(None)])
-                made[number.name] = np.array(given, legal.numpy_dtype(number.dtype))
-        return made
+                value = call.numbers.get(number.name, np.zeros(number.count)[0 if number.count == 1 else slice(None)])
+                arrays[number.name] = np.array(value, legal.numpy_dtype(number.dtype))
+        return arrays
 
     @contextmanager
     def lent(self, arrays: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -136,7 +141,7 @@ class Bench:
         if not arrays:
             yield {}
             return
-        listed = [one for array in arrays.values() for one in (array if isinstance(array, list) else [array])]
+        listed = [element for array in arrays.values() for element in (array if isinstance(array, list) else [array])]
         with offload_args.offload_args(*listed, device=self.device, stream=self.stream) as pointers:
             rest = iter(pointers)
             yield {
@@ -146,10 +151,16 @@ class Bench:
 
     def by_python(self, call: Call, pointers: dict[str, Any], **changed: Any) -> Any:
         """Make a call by Python, and return its value. changed: other arguments than the call's, by name."""
-        objects = {one.name: self.object_of(one.object_kind) for one in call.function.arguments if type(one) is Object}
-        given = {**call.integers, **call.numbers, **pointers, **objects, **changed}
-        positional = [given.get(one.name) for one in call.function.parameters if not isinstance(one, Result)]
-        keywords = {"result": given["result"]} if call.function.result and "result" in given else {}
+        objects = {
+            argument.name: self.object_of(argument.object_kind)
+            for argument in call.function.arguments
+            if type(argument) is Object
+        }
+        values = {**call.integers, **call.numbers, **pointers, **objects, **changed}
+        positional = [
+            values.get(parameter.name) for parameter in call.function.parameters if not isinstance(parameter, Result)
+        ]
+        keywords = {"result": values["result"]} if call.function.result and "result" in values else {}
         if self.handle:
             keywords["handle"] = self.handle
         return getattr(self.module, call.function.name)(*positional, **keywords)
@@ -176,49 +187,51 @@ class DoubleBench(Bench):
         values: list[Any] = []
         results: list[tuple[Number, Any]] = []
         kept: list[Any] = []
-        for one, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
-            if isinstance(one, (EnumValue, Size)):
-                values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[one.name]))
-            elif isinstance(one, Object):
-                values.append(ctypes.c_void_p(_core.object_handle(self.object_of(one.object_kind))))
-            elif isinstance(one, HostList):
-                array = list_of(one, call)
+        for parameter, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
+            if isinstance(parameter, (EnumValue, Size)):
+                values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[parameter.name]))
+            elif isinstance(parameter, Object):
+                values.append(ctypes.c_void_p(_core.object_handle(self.object_of(parameter.object_kind))))
+            elif isinstance(parameter, HostList):
+                array = list_of(parameter, call)
                 kept.append(array)
                 values.append(ctypes.c_void_p(array.ctypes.data))
-            elif isinstance(one, Real):
-                values.append({"float": ctypes.c_float, "double": ctypes.c_double}[c_type](call.numbers[one.name]))
-            elif one.name in call.absent:
+            elif isinstance(parameter, Real):
+                values.append(
+                    {"float": ctypes.c_float, "double": ctypes.c_double}[c_type](call.numbers[parameter.name])
+                )
+            elif parameter.name in call.absent:
                 values.append(ctypes.c_void_p())
-            elif one.name in call.many:
-                core_type = "any" if one.of else one.dtype
-                handles = [handle_of(pointer, core_type) for pointer in pointers[one.name]]
-                assert c_type.removeprefix("const ") == f"oa_{core_type} *const *", (one.name, c_type)
+            elif parameter.name in call.many:
+                core_type = "any" if parameter.of else parameter.dtype
+                handles = [handle_of(pointer, core_type) for pointer in pointers[parameter.name]]
+                assert c_type.removeprefix("const ") == f"oa_{core_type} *const *", (parameter.name, c_type)
                 kept.append((ctypes.c_void_p * (len(handles) or 1))(*handles))
                 values.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
-            elif one.name in pointers:
-                core_type = "any" if one.of or getattr(one, "noted_by", "") else one.dtype
-                assert c_type.removeprefix("const ") == f"oa_{core_type} *", (one.name, c_type)
-                values.append(ctypes.c_void_p(handle_of(pointers[one.name], core_type)))
-            elif isinstance(one, Number):
-                memory = ctypes.create_string_buffer(16 * one.count)
-                given = bytes_of(one, call.numbers[one.name]) if one.name in call.numbers else b""
+            elif parameter.name in pointers:
+                core_type = "any" if parameter.of or getattr(parameter, "noted_by", "") else parameter.dtype
+                assert c_type.removeprefix("const ") == f"oa_{core_type} *", (parameter.name, c_type)
+                values.append(ctypes.c_void_p(handle_of(pointers[parameter.name], core_type)))
+            elif isinstance(parameter, Number):
+                memory = ctypes.create_string_buffer(16 * parameter.count)
+                data = bytes_of(parameter, call.numbers[parameter.name]) if parameter.name in call.numbers else b""
                 if c_type == "float":  # which is rounded where the number has fewer bits
-                    given = np.float32(call.numbers[one.name]).tobytes()
-                ctypes.memmove(memory, given, len(given))
+                    data = np.float32(call.numbers[parameter.name]).tobytes()
+                ctypes.memmove(memory, data, len(data))
                 kept.append(memory)
                 values.append(ctypes.c_void_p(ctypes.addressof(memory)) if c_type.endswith("*") else memory)
-                if not one.is_read_only:
-                    results.append((one, memory))
+                if not parameter.is_read_only:
+                    results.append((parameter, memory))
             else:
-                raise NotImplementedError(f"{name}: {one.name}")
+                raise NotImplementedError(f"{name}: {parameter.name}")
         if self.handle:
             self.typed.use_handle(self.library.name, _core.object_handle(self.handle))
         status = self.typed.call(name, values)
         assert status == 0, f"{name} returned {status}"
         if on_device or not results:
             return None
-        found = tuple(number_at(one, memory) for one, memory in results)
-        return found[0] if isinstance(results[0][0], Result) else found
+        outputs = tuple(number_at(result, memory) for result, memory in results)
+        return outputs[0] if isinstance(results[0][0], Result) else outputs
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from regions.test_graphs import FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED, Graph
 
 from bindings.helper_functions import HostArray
 from offload_args.errors import CaptureError
-from recording import copies, described, legal, products, services
+from recording import copies, descriptors, helper_functions, legal, products
 from recording.bench import DoubleBench, Form
 from recording.legal import roles
 
@@ -34,28 +34,32 @@ def drawn(bench: DoubleBench, function: roles.Function) -> Made:
     called."""
     random = np.random.default_rng(zlib.crc32(f"captures {function.name}".encode()))
     name = bench.library.name
-    if function.name in legal.described(name):
-        values, arrays = described.legal_values(bench, function, full=True)
-        return arrays, lambda pointers: described.called(bench, function, values, pointers), True
+    if function.name in legal.with_descriptors(name):
+        values, arrays = descriptors.legal_values(bench, function, full=True)
+        return arrays, lambda pointers: descriptors.called(bench, function, values, pointers), True
     if function.name in legal.written(name):
         values, arrays = products.arguments(bench, function)
-        names = [one.name for one in function.parameters]
+        names = [parameter.name for parameter in function.parameters]
         call = getattr(bench.module, function.name)
-        return arrays, lambda pointers: call(*((values | pointers)[one] for one in names)), True
+        return arrays, lambda pointers: call(*((values | pointers)[name] for name in names)), True
     if function.name in legal.copies(name):
         integers = copies.sizes(function, random)
-        made = {
-            one.name: np.zeros(
-                int(legal.touched_by(one.extent, integers, by_rows=False).max()) + 1,
+        drawn_values = {
+            parameter.name: np.zeros(
+                int(legal.touched_by(parameter.extent, integers, by_rows=False).max()) + 1,
                 copies.DTYPE,  # type: ignore[attr-defined]
             )
-            for one in function.parameters
-            if one.name not in integers
+            for parameter in function.parameters
+            if parameter.name not in integers
         }
-        on_host = {one.name: made.pop(one.name) for one in function.parameters if isinstance(one, HostArray)}
-        names = [one.name for one in function.parameters]
+        on_host = {
+            parameter.name: drawn_values.pop(parameter.name)
+            for parameter in function.parameters
+            if isinstance(parameter, HostArray)
+        }
+        names = [parameter.name for parameter in function.parameters]
         call = getattr(bench.module, function.name)
-        return made, lambda pointers: call(*((integers | on_host | pointers)[one] for one in names)), True
+        return drawn_values, lambda pointers: call(*((integers | on_host | pointers)[name] for name in names)), True
     drawn_call = legal.draw(bench.library, function, random, least=1)
     return (
         bench.arrays(drawn_call, Form()),
@@ -81,19 +85,19 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
                     call(pointers)
                 except CaptureError:
                     refused = True
-            times = [one.symbol for one in bench.recorder.records(own=True)].count(function.symbol)
+            times = [record.symbol for record in bench.recorder.records(own=True)].count(function.symbol)
             assert times == (reaches and not refused), f"{function.symbol}: called {times} times, {refused=}"
         bench.stream = None
         bench.recorder.reset({}, success)
         with graphs.captured(mode), bench.lent(arrays) as pointers:
             call(pointers)
-        times = [one.symbol for one in bench.recorder.records(own=True)].count(function.symbol)
+        times = [record.symbol for record in bench.recorder.records(own=True)].count(function.symbol)
         assert times == reaches, f"{function.symbol}: called {times} times beside a capture"
 
 
-def check_service(bench: DoubleBench, function: roles.Function, turns: int) -> None:
-    """Call a service beside a capture."""
+def check_helper_function(bench: DoubleBench, function: roles.Function, turns: int) -> None:
+    """Call a helper function beside a capture."""
     graphs = graphs_of(bench.device)
     for mode in (FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED):
         with graphs.captured(mode):
-            services.check(bench, function, turns)
+            helper_functions.check(bench, function, turns)

@@ -12,7 +12,7 @@ from recording.workers import Workers
 @pytest.fixture(scope="session")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """Workers by variant, such as workers["cublas"]."""
-    made = Workers(tmp_path_factory.mktemp("recording"))
-    yield made
-    for one in made.values():
-        one.stop()
+    workers = Workers(tmp_path_factory.mktemp("recording"))
+    yield workers
+    for worker in workers.values():
+        worker.stop()

@@ -23,52 +23,52 @@ DTYPE = np.dtype(np.float64)
 
 def sizes(function: roles.Function, random: np.random.Generator) -> dict[str, int]:
     """Return the sizes of a legal copy."""
-    found: dict[str, int] = {}
-    for one in function.sizes:
-        if one.label == "itemsize":
-            found[one.name] = DTYPE.itemsize
-        elif one.label == "ld":  # of matrices that lie by columns
-            found[one.name] = found["rows"] + int(random.integers(0, 4))
-        elif one.label in ("size", "inc"):
-            found[one.name] = int(random.integers(1, 6))
+    sizes: dict[str, int] = {}
+    for size in function.sizes:
+        if size.label == "itemsize":
+            sizes[size.name] = DTYPE.itemsize
+        elif size.label == "ld":  # of matrices that lie by columns
+            sizes[size.name] = sizes["rows"] + int(random.integers(0, 4))
+        elif size.label in ("size", "inc"):
+            sizes[size.name] = int(random.integers(1, 6))
         else:
-            raise NotImplementedError(f"{function.name}: {one.name}")
-    return found
+            raise NotImplementedError(f"{function.name}: {size.name}")
+    return sizes
 
 
 def passed_by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -> list[Any]:
     """Return the arguments of the typed C function."""
-    found: list[Any] = []
-    for one in function.parameters:
-        value = values[one.name]
-        if isinstance(one, Size):
-            found.append(ctypes.c_int64(value))
-        elif isinstance(one, HostArray):
-            found.append(ctypes.c_void_p(value.ctypes.data))
+    passed: list[Any] = []
+    for parameter in function.parameters:
+        value = values[parameter.name]
+        if isinstance(parameter, Size):
+            passed.append(ctypes.c_int64(value))
+        elif isinstance(parameter, HostArray):
+            passed.append(ctypes.c_void_p(value.ctypes.data))
         else:
-            found.append(ctypes.c_void_p(handle_of(value, one.dtype)))
-    return found
+            passed.append(ctypes.c_void_p(handle_of(value, parameter.dtype)))
+    return passed
 
 
-def check_argument(where: str, one: Parameter, value: Any, argument: Argument) -> None:
-    match one:
+def check_argument(place: str, parameter: Parameter, value: Any, argument: Argument) -> None:
+    match parameter:
         case Size():
-            assert argument.integer == value, f"{where}: got {argument.integer}, not {value}"
+            assert argument.integer == value, f"{place}: got {argument.integer}, not {value}"
         case Array():
-            assert argument.address == value.address, f"{where}: got {argument.address:#x}"
+            assert argument.address == value.address, f"{place}: got {argument.address:#x}"
         case HostArray():
-            assert argument.address == value.ctypes.data, f"{where}: got {argument.address:#x}"
+            assert argument.address == value.ctypes.data, f"{place}: got {argument.address:#x}"
         case Stream():
             pass  # of a simulated device it says nothing
         case _:
-            raise NotImplementedError(where)
+            raise NotImplementedError(place)
 
 
 def check_short(bench: DoubleBench, function: roles.Function, values: dict[str, Any], name: str) -> None:
     """Fail unless a copy is refused, by name, if one of its arrays lacks the last element."""
-    one = values[name]
-    with pytest.raises(ExtentError, match=rf"^{bench.library.name}\.{function.name}: {name} needs .*{one.size - 1}"):
-        getattr(bench.module, function.name)(*(values | {name: one[:-1]}).values())
+    value = values[name]
+    with pytest.raises(ExtentError, match=rf"^{bench.library.name}\.{function.name}: {name} needs .*{value.size - 1}"):
+        getattr(bench.module, function.name)(*(values | {name: value[:-1]}).values())
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
@@ -78,14 +78,14 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
     for turn in range(2 * turns):
         integers = sizes(function, random)
         arrays = {
-            one.name: np.zeros(int(legal.touched_by(one.extent, integers, by_rows=False).max()) + 1, DTYPE)
-            for one in function.parameters
-            if isinstance(one, (Array, HostArray))
+            parameter.name: np.zeros(int(legal.touched_by(parameter.extent, integers, by_rows=False).max()) + 1, DTYPE)
+            for parameter in function.parameters
+            if isinstance(parameter, (Array, HostArray))
         }
         bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
-        with bench.lent({one.name: arrays[one.name] for one in function.arrays}) as pointers:
-            given = {**integers, **arrays, **pointers}
-            values = {one.name: given[one.name] for one in function.parameters}
+        with bench.lent({array.name: arrays[array.name] for array in function.arrays}) as pointers:
+            arguments = {**integers, **arrays, **pointers}
+            values = {parameter.name: arguments[parameter.name] for parameter in function.parameters}
             if turn % 2:
                 status = bench.typed.call(
                     f"oa_{bench.library.name}_{function.name}", passed_by_c(bench, function, values)
@@ -94,10 +94,10 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
             else:
                 getattr(bench.module, function.name)(*values.values())
             (record,) = bench.recorder.records()
-            for (label, c_type, one), argument in zip(parameters, record.arguments, strict=True):
-                where = f"{function.symbol}: {label} ({c_type})"
-                assert len(argument.value) == width(bench, c_type), where
-                check_argument(where, one, values.get(one.name), argument)
+            for (label, c_type, parameter), argument in zip(parameters, record.arguments, strict=True):
+                place = f"{function.symbol}: {label} ({c_type})"
+                assert len(argument.value) == width(bench, c_type), place
+                check_argument(place, parameter, values.get(parameter.name), argument)
             for name in arrays:
                 check_short(bench, function, values, name)
         assert bench.recorder.count == 1

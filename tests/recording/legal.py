@@ -30,7 +30,7 @@ sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its
 
 from bindings import expressions, roles  # noqa: E402
 from bindings.descriptors import Nothing, Real  # noqa: E402
-from bindings.emit.descriptors import is_described  # noqa: E402
+from bindings.emit.descriptors import has_descriptors  # noqa: E402
 from bindings.helper_functions import HostArray, Object  # noqa: E402
 from bindings.parameters import (  # noqa: E402
     NUMPY,
@@ -73,47 +73,54 @@ def libraries() -> dict[str, roles.Library]:
 
 
 def functions(name: str) -> dict[str, roles.Function]:
-    """Return the bound functions of a library by name: those that compute, which services and copies do not.
+    """Return the bound functions of a library by name: those that compute, without helper functions and copies.
 
-    Those whose extents descriptors say are not among them.
+    Functions whose extents descriptors say are not among them.
     """
     return {
-        one.name: one
-        for one in library(name).functions
-        if not one.is_service and not one.of("host") and one.name not in described(name) and not one.written
+        function.name: function
+        for function in library(name).functions
+        if not function.is_helper
+        and not function.of("host")
+        and function.name not in with_descriptors(name)
+        and not function.written
     }
 
 
 @cache
-def described(name: str) -> dict[str, roles.Function]:
+def with_descriptors(name: str) -> dict[str, roles.Function]:
     """Return the functions of a library whose extents descriptors or the library say, by name."""
     known = library(name)
-    return {one.name: one for one in known.functions if is_described(known, one)}
+    return {function.name: function for function in known.functions if has_descriptors(known, function)}
 
 
-def services(name: str) -> dict[str, roles.Function]:
-    """Return the services of a library by name."""
-    return {one.name: one for one in library(name).functions if one.is_service}
+def helper_functions(name: str) -> dict[str, roles.Function]:
+    """Return the helper functions of a library by name."""
+    return {function.name: function for function in library(name).functions if function.is_helper}
 
 
 def copies(name: str) -> dict[str, roles.Function]:
     """Return the functions of a library that copy between arrays of the host and of the device, by name."""
     functions = library(name).functions
-    return {one.name: one for one in functions if one.of("host") and not one.is_service and not one.written}
+    return {
+        function.name: function
+        for function in functions
+        if function.of("host") and not function.is_helper and not function.written
+    }
 
 
 def written(name: str) -> dict[str, roles.Function]:
     """Return the functions of a library whose bodies are written by hand, by name."""
-    return {one.name: one for one in library(name).functions if one.written}
+    return {function.name: function for function in library(name).functions if function.written}
 
 
 def of_family(name: str, family: str, every: bool) -> list[roles.Function]:
     """Return the functions of a family; without `every`, one of those that differ in their types only."""
     alike: dict[tuple[str, ...], list[roles.Function]] = {}
-    for one in library(name).functions:
-        if one.family == family:
-            key = () if every else tuple(f"{type(part).__name__} {part.name}" for part in one.arguments)
-            alike.setdefault(key, []).append(one)
+    for function in library(name).functions:
+        if function.family == family:
+            key = () if every else tuple(f"{type(part).__name__} {part.name}" for part in function.arguments)
+            alike.setdefault(key, []).append(function)
     if every:
         return alike[()]
     return [some[zlib.crc32(f"{family} {len(key)}".encode()) % len(some)] for key, some in alike.items()]
@@ -139,7 +146,7 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
                 ast.Mod: a % b if b > 0 else 0,
             }[type(operator)]
         case ast.Call(func=ast.Name(id="min"), args=arguments):
-            return min(value(one, names) for one in arguments)
+            return min(value(argument, names) for argument in arguments)
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return value(body if value(test, names) else orelse, names)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
@@ -149,7 +156,7 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
         case ast.Compare(left=left, ops=[ast.GtE()], comparators=[right]):
             return int(value(left, names) >= value(right, names))
         case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]):
-            return int(value(left, names) in [value(one, names) for one in some])
+            return int(value(left, names) in [value(constant, names) for constant in some])
     raise NotImplementedError(ast.unparse(expression))
 
 
@@ -208,12 +215,12 @@ def touched_by_one(kind: str, arguments: list[int], by_rows: bool) -> Offsets:
 
 def touched_by(extent: Extent, names: Mapping[str, int], by_rows: bool) -> Offsets:
     """Return the places of all elements that an extent touches; of those behind an array of pointers, of each."""
-    one = touched_by_one(extent.kind, [value(argument, names) for argument in extent.arguments], by_rows)
+    touched = touched_by_one(extent.kind, [value(argument, names) for argument in extent.arguments], by_rows)
     if not extent.batch:
-        return one
+        return touched
     stride, count = (value(expression, names) for expression in extent.batch)
-    starts, each = _grid(count, len(one))
-    return starts * stride + one[each] if len(one) else one
+    starts, each = _grid(count, len(touched))
+    return starts * stride + touched[each] if len(touched) else touched
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -241,12 +248,12 @@ class Call:
     def writes_nothing(self) -> bool:
         """Return whether every array that would be written has no elements, and nothing else would be."""
         function = self.function
-        written = [one for one in function.arrays if not one.is_read_only]
-        numbers = any(not one.is_read_only for one in function.numbers)
-        hosts = any(isinstance(one, HostArray) and one.writes for one in function.parameters)
+        written = [array for array in function.arrays if not array.is_read_only]
+        numbers = any(not number.is_read_only for number in function.numbers)
+        hosts = any(isinstance(parameter, HostArray) and parameter.writes for parameter in function.parameters)
         if function.lists or numbers or hosts or not written:
             return False
-        return not any(any(map(len, self.many.get(one.name, [self.touched[one.name]]))) for one in written)
+        return not any(any(map(len, self.many.get(name.name, [self.touched[name.name]]))) for name in written)
 
     @property
     def names(self) -> dict[str, Any]:
@@ -279,7 +286,7 @@ def is_by_rows(library: roles.Library, integers: Mapping[str, int]) -> bool:
 
 def stored_rows(extent: Extent, names: Mapping[str, int], by_rows: bool) -> int:
     """Return the least leading dimension of an extent that has one."""
-    match extent.kind, [value(one, names) for one in extent.arguments]:
+    match extent.kind, [value(argument, names) for argument in extent.arguments]:
         case "matrix", [rows, columns, _]:
             return max(columns if by_rows else rows, 1)
         case "band", [_, _, below, above, _]:
@@ -306,7 +313,7 @@ _extents_with: dict[tuple[str, str], list[tuple[Array, Extent]]] = {}
 
 
 def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple[Array, Extent]]:
-    found = []
+    extents = []
     for array in function.arrays:
         for extent in array.extents:
             place = None
@@ -317,13 +324,13 @@ def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple
             elif label == "stride" and extent.batch:
                 place = extent.batch[0]
             if place is not None and name in expressions.names_in(place):
-                found.append((array, extent))
-    return found
+                extents.append((array, extent))
+    return extents
 
 
 def clamped(library: roles.Library, function: roles.Function, integers: Mapping[str, int]) -> dict[str, int]:
     """Return the values of all names in expressions; lengths below 0 are 0."""
-    lengths = {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
+    lengths = {size.name: max(integers[size.name], 0) for size in function.sizes if size.may_be_negative}
     return library.constants | dict(integers) | lengths
 
 
@@ -347,11 +354,11 @@ def least(library: roles.Library, function: roles.Function, size: Size | HostLis
     return least
 
 
-def choices(function: roles.Function, one: EnumValue) -> list[int]:
+def choices(function: roles.Function, enum_value: EnumValue) -> list[int]:
     """Return what an enum may be. One that says the dtype of a number has to say one that hosts have numbers of."""
-    named = any(number.of == one.name for number in (*function.numbers, *function.lists))
-    without = {number for _, number, dtype in one.enum.dtypes if dtype in NO_NUMBERS} if named else set()
-    return [number for _, number in one.enum.values if number not in without]
+    named = any(number.of == enum_value.name for number in (*function.numbers, *function.lists))
+    without = {number for _, number, dtype in enum_value.enum.dtypes if dtype in NO_NUMBERS} if named else set()
+    return [number for _, number in enum_value.enum.values if number not in without]
 
 
 NOTED = "f64"  # the dtype that objects note
@@ -359,19 +366,26 @@ NOTED = "f64"  # the dtype that objects note
 
 def with_dtypes(function: roles.Function, integers: Mapping[str, int]) -> roles.Function:
     """Return the function with the dtypes that its arguments say, and its objects note."""
-    if any(one.noted_by for one in function.arrays):
-        noted = (replace(one, dtype=NOTED) if getattr(one, "noted_by", "") else one for one in function.arguments)
+    if any(array.noted_by for array in function.arrays):
+        noted = (
+            replace(argument, dtype=NOTED) if getattr(argument, "noted_by", "") else argument
+            for argument in function.arguments
+        )
         return replace(function, arguments=tuple(noted))
     if not function.types:
         return function
-    said = {one.name: {number: dtype for _, number, dtype in one.enum.dtypes} for one in function.types}
-    dtypes = {one.name: said[one.of][integers[one.of]] for one in function.parameters if one.of}
-    for one in function.parameters:
-        if one.complex_as and dtypes[one.complex_as] in ("c64", "c128"):
-            dtypes[one.name] = {"f32": "c64", "f64": "c128"}.get(dtypes[one.name], dtypes[one.name])
+    said = {type_.name: {number: dtype for _, number, dtype in type_.enum.dtypes} for type_ in function.types}
+    dtypes = {
+        parameter.name: said[parameter.of][integers[parameter.of]] for parameter in function.parameters if parameter.of
+    }
+    for parameter in function.parameters:
+        if parameter.complex_as and dtypes[parameter.complex_as] in ("c64", "c128"):
+            dtypes[parameter.name] = {"f32": "c64", "f64": "c128"}.get(dtypes[parameter.name], dtypes[parameter.name])
     return replace(
         function,
-        arguments=tuple(replace(one, dtype=dtypes.get(one.name, one.dtype)) for one in function.arguments),
+        arguments=tuple(
+            replace(argument, dtype=dtypes.get(argument.name, argument.dtype)) for argument in function.arguments
+        ),
     )
 
 
@@ -389,18 +403,18 @@ def number(random: np.random.Generator, dtype: str) -> Any:
 
 def _numbers(random: np.random.Generator, function: roles.Function) -> dict[str, Any]:
     return {
-        one.name: number(random, one.dtype)
-        if one.count == 1
-        else tuple(number(random, one.dtype) for _ in range(one.count))
-        for one in function.of("scalar", "update")
+        parameter.name: number(random, parameter.dtype)
+        if parameter.count == 1
+        else tuple(number(random, parameter.dtype) for _ in range(parameter.count))
+        for parameter in function.of("scalar", "update")
     }
 
 
 def completed(
-    library: roles.Library, function: roles.Function, given: Mapping[str, int], random: np.random.Generator, spare: int
+    library: roles.Library, function: roles.Function, sizes: Mapping[str, int], random: np.random.Generator, spare: int
 ) -> Call:
     """Return a call with these integers: leading dimensions and strides follow, at most `spare` more than the least."""
-    integers = dict(given)
+    integers = dict(sizes)
     function = with_dtypes(function, integers)
     for label in ("ld", "stride"):
         for size in function.of(label):
@@ -411,70 +425,74 @@ def completed(
     names = (
         library.constants
         | integers
-        | {one.name: max(integers[one.name], 0) for one in function.sizes if one.may_be_negative}
+        | {size.name: max(integers[size.name], 0) for size in function.sizes if size.may_be_negative}
     )
-    if not all(value(one, names) for one in function.requires):
+    if not all(value(require, names) for require in function.requires):
         raise UnfitError
     touched = {
-        one.name: np.concatenate([touched_by(extent, names, by_rows) for extent in one.extents])
-        for one in function.arrays
+        array.name: np.concatenate([touched_by(extent, names, by_rows) for extent in array.extents])
+        for array in function.arrays
     }
-    counts = {one.name: value(one.extent.pointers, names) for one in function.arrays if one.extent.pointers}
+    counts = {array.name: value(array.extent.pointers, names) for array in function.arrays if array.extent.pointers}
     if any(count > MOST_ELEMENTS for count in counts.values()):
         raise TooManyError
     many = {name: [touched[name]] * count for name, count in counts.items()}
-    order = [one.name for one in function.parameters if one.name in integers]
+    order = [parameter.name for parameter in function.parameters if parameter.name in integers]
     return Call(library, function, {name: integers[name] for name in order}, _numbers(random, function), touched, many)
 
 
 def completed_groups(
     library: roles.Library,
     function: roles.Function,
-    given: Mapping[str, int],
+    fixed: Mapping[str, int],
     groups: list[dict[str, int]],
     random: np.random.Generator,
     spare: int,
 ) -> Call:
     """Return a call of these groups, each with the integers of its own; given: those that are not lists."""
-    function = with_dtypes(function, given)
-    many: dict[str, list[Offsets]] = {one.name: [] for one in function.arrays}
-    by_rows = is_by_rows(library, given)
+    function = with_dtypes(function, fixed)
+    many: dict[str, list[Offsets]] = {array.name: [] for array in function.arrays}
+    by_rows = is_by_rows(library, fixed)
     for group in groups:
-        for one in function.lists:
-            if one.label == "ld" and one.name not in group:
-                group[one.name] = least(library, function, one, {**given, **group}) + int(random.integers(0, spare + 1))
-        names = library.constants | given | group
+        for list_ in function.lists:
+            if list_.label == "ld" and list_.name not in group:
+                group[list_.name] = least(library, function, list_, {**fixed, **group}) + int(
+                    random.integers(0, spare + 1)
+                )
+        names = library.constants | fixed | group
         for array in function.arrays:
             count = value(array.extent.pointers, names)
             if count > MOST_ELEMENTS:
                 raise TooManyError
             many[array.name] += [touched_by(array.extent, names, by_rows)] * count
-    lists = [one.name for one in function.lists if one.label != "scalar"]
-    integers = {**given, **{name: tuple(group[name] for group in groups) for name in lists}}
+    lists = [list_.name for list_ in function.lists if list_.label != "scalar"]
+    integers = {**fixed, **{name: tuple(group[name] for group in groups) for name in lists}}
     integers[function.lists[0].length] = len(groups)
     numbers = {
-        one.name: tuple(number(random, one.dtype) for _ in groups) for one in function.lists if one.label == "scalar"
+        list_.name: tuple(number(random, list_.dtype) for _ in groups)
+        for list_ in function.lists
+        if list_.label == "scalar"
     }
     touched = {name: np.concatenate([np.zeros(0, np.int64), *each]) for name, each in many.items()}
     return Call(library, function, integers, numbers, touched, many)
 
 
 def draw_groups(library: roles.Library, function: roles.Function, random: np.random.Generator, lowest: int) -> Call:
-    given = {
-        one.name: int(random.choice(choices(function, one)))
-        for one in function.parameters
-        if isinstance(one, EnumValue)
+    fixed = {
+        parameter.name: int(random.choice(choices(function, parameter)))
+        for parameter in function.parameters
+        if isinstance(parameter, EnumValue)
     }
     groups = []
     for _ in range(int(random.integers(lowest, 4))):
         group = {}
-        for one in function.lists:
-            if one.enum:
-                group[one.name] = int(random.choice([number for _, number in one.enum.values]))
-            elif one.label == "size":
-                group[one.name] = int(random.choice([1, 2, 3, 4] + [0] * (lowest == 0)))
+        for list_ in function.lists:
+            if list_.enum:
+                group[list_.name] = int(random.choice([number for _, number in list_.enum.values]))
+            elif list_.label == "size":
+                group[list_.name] = int(random.choice([1, 2, 3, 4] + [0] * (lowest == 0)))
         groups.append(group)
-    return completed_groups(library, function, given, groups, random, spare=3)
+    return completed_groups(library, function, fixed, groups, random, spare=3)
 
 
 # A field that is not among these may be a clause of the grammar that calls have to heed.
@@ -504,17 +522,17 @@ KNOWN = (EnumValue, Size, HostList, Array, Number, Real, Handle, Stream, Workspa
 
 def known_roles(function: roles.Function) -> None:
     """Raise NotImplementedError for a parameter that calls can't be made for."""
-    for one in function.arguments:
-        if not isinstance(one, KNOWN):
-            raise NotImplementedError(f"{function.name}: {one.name} is a {type(one).__name__}")
-        for field in fields(one) if isinstance(one, Array) else ():
-            if field.name not in ARRAY_FIELDS and getattr(one, field.name) != field.default:
-                raise NotImplementedError(f"{function.name}: {one.name} has {field.name}")
+    for argument in function.arguments:
+        if not isinstance(argument, KNOWN):
+            raise NotImplementedError(f"{function.name}: {argument.name} is a {type(argument).__name__}")
+        for field in fields(argument) if isinstance(argument, Array) else ():
+            if field.name not in ARRAY_FIELDS and getattr(argument, field.name) != field.default:
+                raise NotImplementedError(f"{function.name}: {argument.name} has {field.name}")
 
 
-def may_be_absent(call: Call, one: Array) -> bool:
+def may_be_absent(call: Call, array: Array) -> bool:
     """Return whether a call may have None for an array."""
-    return one.optional or (one.optional_if is not None and bool(value(one.optional_if, call.names)))
+    return array.optional or (array.optional_if is not None and bool(value(array.optional_if, call.names)))
 
 
 def draw(library: roles.Library, function: roles.Function, random: np.random.Generator, least: int = 0) -> Call:
@@ -531,7 +549,7 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
             break
         except UnfitError:
             continue
-    optional = [one.name for one in function.arrays if may_be_absent(call, one)]
+    optional = [array.name for array in function.arrays if may_be_absent(call, array)]
     call.absent = frozenset(name for name in optional if random.integers(0, 3) == 0)
     call.touched |= dict.fromkeys(call.absent, np.zeros(0, np.int64))
     return call
@@ -540,18 +558,18 @@ def draw(library: roles.Library, function: roles.Function, random: np.random.Gen
 def drawn(function: roles.Function, random: np.random.Generator, least: int) -> dict[str, int]:
     """Return random enums, sizes and increments."""
     integers: dict[str, int] = {}
-    for one in function.parameters:
-        if isinstance(one, EnumValue):
-            integers[one.name] = int(random.choice(choices(function, one)))
-        elif isinstance(one, Size) and one.label == "value":
-            is_tested = any(one.name in _names_of(array.extent) for array in function.arrays)
-            integers[one.name] = int(random.integers(*((0, 2) if is_tested else (1, 100))))
-        elif isinstance(one, Size) and one.label == "size":
-            few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if one.may_be_negative else [])
-            integers[one.name] = int(random.choice([size for size in few if size >= least or not least]))
-        elif isinstance(one, Size) and one.label == "inc":
-            still = [0] if may_stand_still(function, one.name) else []
-            integers[one.name] = int(random.choice([1, 1, 2, 3, -1, -2, *still]))
+    for parameter in function.parameters:
+        if isinstance(parameter, EnumValue):
+            integers[parameter.name] = int(random.choice(choices(function, parameter)))
+        elif isinstance(parameter, Size) and parameter.label == "value":
+            is_tested = any(parameter.name in _names_of(array.extent) for array in function.arrays)
+            integers[parameter.name] = int(random.integers(*((0, 2) if is_tested else (1, 100))))
+        elif isinstance(parameter, Size) and parameter.label == "size":
+            few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if parameter.may_be_negative else [])
+            integers[parameter.name] = int(random.choice([size for size in few if size >= least or not least]))
+        elif isinstance(parameter, Size) and parameter.label == "inc":
+            still = [0] if may_stand_still(function, parameter.name) else []
+            integers[parameter.name] = int(random.choice([1, 1, 2, 3, -1, -2, *still]))
     return integers
 
 
@@ -562,26 +580,28 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     one element, or an increment of 0.
     """
     random = np.random.default_rng(zlib.crc32(f"{function.family} {name}".encode()))
-    counted = {name for one in function.arrays for part in one.extents for name in _names_of(part)}
+    counted = {name for array in function.arrays for part in array.extents for name in _names_of(part)}
     enums = {
-        one.name: _any_order(random, choices(function, one), len(one.enum.values) if one.name in counted else 1)
-        for one in function.parameters
-        if isinstance(one, EnumValue)
+        parameter.name: _any_order(
+            random, choices(function, parameter), len(parameter.enum.values) if parameter.name in counted else 1
+        )
+        for parameter in function.parameters
+        if isinstance(parameter, EnumValue)
     }
-    sizes = {one.name: (3 + at, 1, 0) for at, one in enumerate(function.of("size")) if one.name != name}
+    sizes = {size.name: (3 + at, 1, 0) for at, size in enumerate(function.of("size")) if size.name != name}
     incs = {}
     for at, inc in enumerate(function.of("inc")):
         incs[inc.name] = (2 + at, 0) if may_stand_still(function, inc.name) else (2 + at,)
     axes = sizes | incs | enums
     key = (library.name, function.family, name, *axes, *enums.values())
     for values in filter(None, [_found_before[key]]) if key in _found_before else product(*axes.values()):
-        others = {one.name: 6 + at for at, one in enumerate(function.of("value"))}
+        others = {value_.name: 6 + at for at, value_ in enumerate(function.of("value"))}
         integers = others | dict(zip(axes, values, strict=True)) | {name: large}
         try:
             call = completed(library, function, integers, random, spare=9)
         except TooManyError:
             continue
-        if all(call.needs(one) <= MOST_ELEMENTS for one in call.touched):
+        if all(call.needs(name_) <= MOST_ELEMENTS for name_ in call.touched):
             _found_before[key] = values
             return call
     _found_before[key] = ()
@@ -603,31 +623,35 @@ def _any_order(random: np.random.Generator, values: list[int], count: int) -> tu
 def with_large_group(library: roles.Library, function: roles.Function, name: str, large: int) -> Call | None:
     """Return a legal call of one group in which one list has `large`; None if there is none."""
     random = np.random.default_rng(zlib.crc32(f"{function.family} {name}".encode()))
-    given = {one.name: one.enum.values[0][1] for one in function.parameters if isinstance(one, EnumValue)}
+    fixed = {
+        parameter.name: parameter.enum.values[0][1]
+        for parameter in function.parameters
+        if isinstance(parameter, EnumValue)
+    }
     axes: dict[str, tuple[int, ...]] = {}
-    for at, one in enumerate(function.lists):
-        if one.enum:
-            axes[one.name] = _any_order(random, [number for _, number in one.enum.values], len(one.enum.values))
-        elif one.label == "size" and one.name != name:
-            axes[one.name] = (3 + at, 1, 0)
+    for at, list_ in enumerate(function.lists):
+        if list_.enum:
+            axes[list_.name] = _any_order(random, [number for _, number in list_.enum.values], len(list_.enum.values))
+        elif list_.label == "size" and list_.name != name:
+            axes[list_.name] = (3 + at, 1, 0)
     for values in product(*axes.values()):
         try:
             group = dict(zip(axes, values, strict=True)) | {name: large}
-            call = completed_groups(library, function, given, [group], random, spare=9)
+            call = completed_groups(library, function, fixed, [group], random, spare=9)
         except TooManyError:
             continue
-        if all(call.needs(one, at) <= MOST_ELEMENTS for one in call.many for at in range(len(call.many[one]))):
+        if all(call.needs(name_, at) <= MOST_ELEMENTS for name_ in call.many for at in range(len(call.many[name_]))):
             return call
     return None
 
 
 def large_calls(library: roles.Library, function: roles.Function) -> Iterator[tuple[Size | HostList, Call]]:
     """Yield, for each size that may be beyond 32 bits, a legal call with it."""
-    for at, one in enumerate(function.lists):
+    for at, list_ in enumerate(function.lists):
         large = 2**31 + 3 * at if at % 2 else 2**33 + 5 + at
-        call = with_large_group(library, function, one.name, large) if one.label in ("size", "ld") else None
+        call = with_large_group(library, function, list_.name, large) if list_.label in ("size", "ld") else None
         if call:
-            yield one, call
+            yield list_, call
     if function.lists:
         return
     for at, size in enumerate(function.sizes):
@@ -654,11 +678,11 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
     """
     others = also(library.name)[function.family]
     ours = {
-        one.name.casefold(): one
-        for one in function.arguments
-        if getattr(one, "passed", True) and not getattr(one, "returned", False)
+        argument.name.casefold(): argument
+        for argument in function.arguments
+        if getattr(argument, "passed", True) and not getattr(argument, "returned", False)
     }
-    found = []
+    vendors_parameters = []
     for label, c_type in function.declared:
         named = label.casefold()
         if library.handle and c_type == library.handle["type"] and "handle" in ours:
@@ -672,14 +696,14 @@ def vendors_parameters(library: roles.Library, function: roles.Function) -> list
             named = label.casefold()
         if named not in ours:
             named = "result" if "result" in ours else "results"
-        found.append((label, c_type, ours.pop(named)))
+        vendors_parameters.append((label, c_type, ours.pop(named)))
     assert not ours, f"{function.symbol} has no {', '.join(ours)}"
-    return found
+    return vendors_parameters
 
 
-def is_index(one: Number) -> bool:
+def is_index(number: Number) -> bool:
     """Return whether a number is an index: of 64 bits on the host, and of 32 on the device."""
-    return one.dtype == "i32" and not one.of
+    return number.dtype == "i32" and not number.of
 
 
 def numpy_dtype(name: str) -> Any:

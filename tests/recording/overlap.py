@@ -35,63 +35,65 @@ class Operand(NamedTuple):
 def same_elements(call: Call, a: Array, b: Array) -> bool:
     """Return whether two operands that begin at one place have the same element at each place."""
     names = call.names
-    kinds = [(one.extent.kind, [legal.value(size, names) for size in one.extent.expressions]) for one in (a, b)]
+    kinds = [
+        (operand.extent.kind, [legal.value(size, names) for size in operand.extent.expressions]) for operand in (a, b)
+    ]
     if not a.extent.batch and all(kind == "vector" and sizes[0] == 1 for kind, sizes in kinds):
         return True  # of one element the increment means nothing
     return kinds[0] == kinds[1]
 
 
-def is_unused(call: Call, one: Array) -> bool:
+def is_unused(call: Call, array: Array) -> bool:
     """Return whether an operand is all diagonal, which counts as ones: a library may read it, to no effect."""
-    sizes = {"triangle": slice(1, 2), "band_triangle": slice(1, 3), "packed": slice(1, 2)}.get(one.extent.kind)
-    if sizes is None or not one.extent.leaves_out_the_diagonal:
+    sizes = {"triangle": slice(1, 2), "band_triangle": slice(1, 3), "packed": slice(1, 2)}.get(array.extent.kind)
+    if sizes is None or not array.extent.leaves_out_the_diagonal:
         return False
-    _, *rest = values = [legal.value(expression, call.names) for expression in one.extent.arguments]
+    _, *rest = values = [legal.value(expression, call.names) for expression in array.extent.arguments]
     n, *k = values[sizes]
     return bool(rest[-1]) and (n <= 1 or k == [0])
 
 
-def is_refused(call: Call, one: Operand, other: Operand, apart: int) -> bool:
-    """Return whether a call is wrong whose second operand begins `apart` elements behind its first one."""
-    a, b = one.array, other.array
+def is_refused(call: Call, operand: Operand, other: Operand, apart: int) -> bool:
+    """Return whether a call is wrong whose second operand begins `apart` elements after its first."""
+    a, b = operand.array, other.array
     if is_unused(call, a) or is_unused(call, b):
         return False
-    places, others = call.places(a.name, one.at or 0), call.places(b.name, other.at or 0)
+    places, others = call.places(a.name, operand.at or 0), call.places(b.name, other.at or 0)
     if not np.intersect1d(places, others + apart).size:
         return False
     allowed = all(array.in_place_if is None or legal.value(array.in_place_if, call.names) for array in (a, b))
-    in_place = b.name in a.in_place and a.name in b.in_place and allowed and one.at == other.at
+    in_place = b.name in a.in_place and a.name in b.in_place and allowed and operand.at == other.at
     return not (in_place and apart == 0 and same_elements(call, a, b))
 
 
-def is_tangled(call: Call, one: Array) -> bool:
+def is_tangled(call: Call, array: Array) -> bool:
     """Return whether the parts of a batch lie in each other: then all between them counts as touched."""
-    if not one.extent.batch:
+    if not array.extent.batch:
         return False
     names = call.names
-    stride, count = (legal.value(expression, names) for expression in one.extent.batch)
-    return count > 1 and count * stride < call.needs(one.name)
+    stride, count = (legal.value(expression, names) for expression in array.extent.batch)
+    return count > 1 and count * stride < call.needs(array.name)
 
 
-def check_pair(bench: Bench, call: Call, one: Operand, other: Operand, apart: int) -> None:
+def check_pair(bench: Bench, call: Call, first: Operand, other: Operand, apart: int) -> None:
     """Make a call with two operands in one array; fail if it is taken or refused wrongly."""
-    size = [call.needs(operand.array.name, operand.at or 0) for operand in (one, other)]
-    first, taken = max(0, -apart), True
-    both = np.zeros(max(first + size[0], first + apart + size[1]), legal.numpy_dtype(one.array.dtype))
+    size = [call.needs(operand.array.name, operand.at or 0) for operand in (first, other)]
+    begin, taken = max(0, -apart), True
+    both = np.zeros(max(begin + size[0], begin + apart + size[1]), legal.numpy_dtype(first.array.dtype))
     with bench.lent(bench.arrays(call, Form()) | {"both": both}) as pointers:
         shared = pointers.pop("both")
-        one.put(pointers, shared[first : first + size[0]])
-        other.put(pointers, shared[first + apart : first + apart + size[1]])
+        first.put(pointers, shared[begin : begin + size[0]])
+        other.put(pointers, shared[begin + apart : begin + apart + size[1]])
         try:
             bench.by_python(call, pointers)
         except AliasError as error:
             taken = False
             assert str(error).startswith(f"{bench.library.name}.{call.function.name}: "), error
-            assert {str(one), str(other)} <= set(str(error).replace(";", " ").split()), error
-    refused = is_refused(call, one, other, apart)
-    if refused or not any(is_tangled(call, operand.array) for operand in (one, other)):
+            assert {str(first), str(other)} <= set(str(error).replace(";", " ").split()), error
+    refused = is_refused(call, first, other, apart)
+    if refused or not any(is_tangled(call, operand.array) for operand in (first, other)):
         said = "refused" if refused else "taken"
-        assert taken != refused, f"{other} {apart} elements behind {one} has to be {said}"
+        assert taken != refused, f"{other} {apart} elements behind {first} has to be {said}"
 
 
 def pairs(call: Call, random: np.random.Generator) -> list[tuple[Operand, Operand]]:
@@ -103,9 +105,9 @@ def pairs(call: Call, random: np.random.Generator) -> list[tuple[Operand, Operan
             chosen = [None] if count is None else random.permutation(count)[:2].tolist()
             operands += [Operand(array, at) for at in chosen if call.needs(array.name, at or 0)]
     return [
-        (one, other)
-        for one, other in combinations(operands, 2)
-        if one.array.dtype == other.array.dtype and not (one.array.is_read_only and other.array.is_read_only)
+        (first, other)
+        for first, other in combinations(operands, 2)
+        if first.array.dtype == other.array.dtype and not (first.array.is_read_only and other.array.is_read_only)
     ]
 
 
@@ -114,10 +116,10 @@ def check(bench: Bench, function: roles.Function, turns: int) -> None:
     random = np.random.default_rng(zlib.crc32(f"overlap {function.name}".encode()))
     for turn in range(turns):
         call = legal.draw(bench.library, function, random, least=1)
-        for one, other in pairs(call, random):
-            low, high = -call.needs(other.array.name, other.at or 0), call.needs(one.array.name, one.at or 0)
+        for first, other in pairs(call, random):
+            low, high = -call.needs(other.array.name, other.at or 0), call.needs(first.array.name, first.at or 0)
             apart = int(random.integers(low, high + 1)) if turn % 3 else 0
             if isinstance(bench, DoubleBench):
                 bench.recorder.reset({}, bench.library.success.to_bytes(8, "little", signed=True))
             with naming(call, Form()):
-                check_pair(bench, call, one, other, apart)
+                check_pair(bench, call, first, other, apart)

@@ -20,9 +20,9 @@ from offload_args.errors import AliasError, ArgumentTypeError, DTypeError, Exten
 from recording import legal
 from recording.arrival import width
 from recording.bench import DoubleBench, handle_of
+from recording.helper_functions import destroy, new_object
 from recording.legal import roles
 from recording.recorder import Argument, Wish
-from recording.services import destroy, new_object
 
 NBYTES = 64
 
@@ -31,80 +31,82 @@ def arguments(bench: DoubleBench, function: roles.Function) -> tuple[dict[str, A
     """Return the arguments of a legal call but for its arrays, and these."""
     values: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
-    for at, one in enumerate(function.parameters):
-        match one:
+    for at, parameter in enumerate(function.parameters):
+        match parameter:
             case Array():
-                by_layout = bool(one.by)
-                arrays[one.name] = np.ones(ELEMENTS if by_layout else NBYTES, np.float32 if by_layout else np.uint8)
+                by_layout = bool(parameter.by)
+                arrays[parameter.name] = np.ones(
+                    ELEMENTS if by_layout else NBYTES, np.float32 if by_layout else np.uint8
+                )
             case Object():
-                values[one.name] = new_object(bench, one.object_kind, in_c=False)
+                values[parameter.name] = new_object(bench, parameter.object_kind, in_c=False)
             case Scalar():
-                values[one.name] = at + 0.5
+                values[parameter.name] = at + 0.5
             case Bytes():
-                values[one.name] = np.arange(8, dtype=np.uint64)
+                values[parameter.name] = np.arange(8, dtype=np.uint64)
             case Size():
-                values[one.name] = NBYTES
+                values[parameter.name] = NBYTES
             case _:
-                raise NotImplementedError(one.name)
+                raise NotImplementedError(parameter.name)
     return values, arrays
 
 
-def check_argument(where: str, one: Parameter, value: Any, argument: Argument) -> None:
-    match one:
+def check_argument(place: str, parameter: Parameter, value: Any, argument: Argument) -> None:
+    match parameter:
         case Handle() | Stream():
             pass
         case Scalar():
-            assert argument.behind == np.float32(value).tobytes(), f"{where}: got {argument.behind!r}"
+            assert argument.behind == np.float32(value).tobytes(), f"{place}: got {argument.behind!r}"
         case Bytes():
-            assert argument.address == value.ctypes.data, where
+            assert argument.address == value.ctypes.data, place
         case Size():
-            assert argument.integer == value, where
+            assert argument.integer == value, place
         case Array() | Object():
-            assert argument.address == value.address, where
+            assert argument.address == value.address, place
         case _:
-            raise NotImplementedError(where)
+            raise NotImplementedError(place)
 
 
-def passed_by_c(bench: DoubleBench, function: roles.Function, given: dict[str, Any]) -> list[Any]:
+def passed_by_c(bench: DoubleBench, function: roles.Function, arguments: dict[str, Any]) -> list[Any]:
     """Return the arguments of the typed C function."""
-    found: list[Any] = []
-    for one in function.parameters:
-        value = given[one.name]
-        match one:
+    passed: list[Any] = []
+    for parameter in function.parameters:
+        value = arguments[parameter.name]
+        match parameter:
             case Array():
-                found.append(ctypes.c_void_p(handle_of(value, "any")))
+                passed.append(ctypes.c_void_p(handle_of(value, "any")))
             case Object():
-                found.append(ctypes.c_void_p(_core.object_handle(value)))
+                passed.append(ctypes.c_void_p(_core.object_handle(value)))
             case Scalar():
                 memory = ctypes.create_string_buffer(np.complex128(value).tobytes(), 16)
-                found.append(memory)
+                passed.append(memory)
             case Bytes():
-                found.append(ctypes.c_void_p(value.ctypes.data))
+                passed.append(ctypes.c_void_p(value.ctypes.data))
             case Size():
-                found.append(ctypes.c_int64(value))
-    return found
+                passed.append(ctypes.c_int64(value))
+    return passed
 
 
 def check_arrival(bench: DoubleBench, function: roles.Function, in_c: bool) -> None:
     """Make a call; fail unless its arguments arrive."""
     values, arrays = arguments(bench, function)
     parameters = legal.vendors_parameters(bench.library, function)
-    wishes = {at: Wish(peek=4) for at, (_, _, one) in enumerate(parameters) if isinstance(one, Scalar)}
+    wishes = {at: Wish(peek=4) for at, (_, _, parameter) in enumerate(parameters) if isinstance(parameter, Scalar)}
     with bench.lent(arrays) as pointers:
         for pointer in pointers.values():
             assert pointer.address
-        given = values | pointers
+        all_values = values | pointers
         bench.recorder.reset(wishes)
         if in_c:
             name = f"oa_{bench.library.name}_{function.name}"
-            assert bench.typed.call(name, passed_by_c(bench, function, given)) == 0
+            assert bench.typed.call(name, passed_by_c(bench, function, all_values)) == 0
         else:
-            getattr(bench.module, function.name)(*(given[one.name] for one in function.parameters))
-        record = next(one for one in bench.recorder.records(own=True) if one.symbol == function.symbol)
-        for (label, c_type, one), argument in zip(parameters, record.arguments, strict=True):
-            where = f"{function.symbol}: {label} ({c_type})"
-            assert len(argument.value) == width(bench, c_type), where
-            check_argument(where, one, given.get(one.name), argument)
+            getattr(bench.module, function.name)(*(all_values[parameter.name] for parameter in function.parameters))
+        record = next(record for record in bench.recorder.records(own=True) if record.symbol == function.symbol)
+        for (label, c_type, parameter), argument in zip(parameters, record.arguments, strict=True):
+            place = f"{function.symbol}: {label} ({c_type})"
+            assert len(argument.value) == width(bench, c_type), place
+            check_argument(place, parameter, all_values.get(parameter.name), argument)
     destroy(bench, function, values, in_c=False)
 
 
@@ -120,9 +122,9 @@ def refused(bench: DoubleBench, function: roles.Function, changed: dict[str, Any
         bench.recorder.reset({})
         before = bench.counts()
         with pytest.raises(error, match=words):
-            given = values | pointers | same | none
-            getattr(bench.module, function.name)(*(given[one.name] for one in function.parameters))
-        assert function.symbol not in [one.symbol for one in bench.recorder.records(own=True)], changed
+            all_values = values | pointers | same | none
+            getattr(bench.module, function.name)(*(all_values[parameter.name] for parameter in function.parameters))
+        assert function.symbol not in [record.symbol for record in bench.recorder.records(own=True)], changed
         assert bench.counts() == before, changed
     destroy(bench, function, objects, in_c=False)
 
@@ -131,29 +133,33 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
     """Check a function with all that it may take; then with what does not fit."""
     for turn in range(2 * turns):
         check_arrival(bench, function, in_c=turn % 2 == 1)
-    where = rf"^{bench.library.name}\.{function.name}: "
-    result = "D" if "D" in [one.name for one in function.arrays] else "C"
-    for one in function.arrays:
-        if not one.by:
+    place = rf"^{bench.library.name}\.{function.name}: "
+    result = "D" if "D" in [array.name for array in function.arrays] else "C"
+    for array in function.arrays:
+        if not array.by:
             short = np.ones(NBYTES - 1, np.uint8)
-            refused(bench, function, {one.name: short}, ExtentError, where + f"{one.name} needs {NBYTES} elements")
+            refused(bench, function, {array.name: short}, ExtentError, place + f"{array.name} needs {NBYTES} elements")
             continue
         short, other = np.ones(ELEMENTS - 1, np.float32), np.ones(ELEMENTS, np.float16)
-        refused(bench, function, {one.name: short}, ExtentError, where + f"{one.name} needs {ELEMENTS} elements")
-        refused(bench, function, {one.name: other}, DTypeError, where + f"{one.name} needs float32, as {one.by} says")
-        if one.is_read_only and result + one.name != "DC":  # D may be C
+        refused(bench, function, {array.name: short}, ExtentError, place + f"{array.name} needs {ELEMENTS} elements")
+        refused(
+            bench, function, {array.name: other}, DTypeError, place + f"{array.name} needs float32, as {array.by} says"
+        )
+        if array.is_read_only and result + array.name != "DC":  # D may be C
             refused(
                 bench,
                 function,
-                {one.name: result},
+                {array.name: result},
                 AliasError,
-                where + rf"(.* overlaps {one.name}\b|{one.name} .*overlaps)",
+                place + rf"(.* overlaps {array.name}\b|{array.name} .*overlaps)",
             )
-    for one in function.parameters:
-        if type(one) is Object:
-            refused(bench, function, {one.name: None}, ArgumentTypeError, where + f"{one.name} needs a")
-        elif isinstance(one, Scalar):
-            refused(bench, function, {one.name: 1j}, DTypeError, where + f"{one.name} needs a number of float32, as")
-            refused(bench, function, {one.name: "1"}, ArgumentTypeError, where + f"{one.name} needs a")
-        elif isinstance(one, Size):
-            refused(bench, function, {one.name: -1}, ValueError, where + f"{one.name}")
+    for array in function.parameters:
+        if type(array) is Object:
+            refused(bench, function, {array.name: None}, ArgumentTypeError, place + f"{array.name} needs a")
+        elif isinstance(array, Scalar):
+            refused(
+                bench, function, {array.name: 1j}, DTypeError, place + f"{array.name} needs a number of float32, as"
+            )
+            refused(bench, function, {array.name: "1"}, ArgumentTypeError, place + f"{array.name} needs a")
+        elif isinstance(array, Size):
+            refused(bench, function, {array.name: -1}, ValueError, place + f"{array.name}")

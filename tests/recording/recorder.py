@@ -115,23 +115,23 @@ class Recorder:
     def _taken(self, own: bool = False) -> list[_Record]:
         assert self._state.count <= MOST_RECORDS
         records = self._state.records[: self._state.count]
-        return [one for one in records if own or one.function not in self._cores]
+        return [record for record in records if own or record.function not in self._cores]
 
     def records(self, own: bool = False) -> list[Record]:
         """Return the calls since the last reset; own: also those that the core itself makes."""
-        found = []
+        records = []
         for record in self._taken(own):
             arguments = [
-                Argument(bytes(one.value[: one.width]), bytes(one.behind[: one.peeked]))
-                for one in record.arguments[: record.count]
+                Argument(bytes(argument.value[: argument.width]), bytes(argument.behind[: argument.peeked]))
+                for argument in record.arguments[: record.count]
             ]
-            found.append(Record(self._symbols[record.function], arguments))
-        return found
+            records.append(Record(self._symbols[record.function], arguments))
+        return records
 
 
 def run(*command: Any) -> None:
     """Run a compiler; fail with its messages."""
-    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(argument) for argument in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
 
 
@@ -150,11 +150,11 @@ _PROTOTYPE = re.compile(r"^int (oa_\w+)\(([^)]*)\);", re.MULTILINE)
 
 def prototypes(header: str) -> dict[str, list[str]]:
     """Return the parameters' types of every typed function that a generated header declares."""
-    found = {}
+    prototypes = {}
     for name, listed in _PROTOTYPE.findall(header):
         declared = [] if listed == "void" else re.split(r",\s*", listed)
-        found[name] = [re.sub(r"\s*\w+$", "", one.strip()) for one in declared]
-    return found
+        prototypes[name] = [re.sub(r"\s*\w+$", "", parameter.strip()) for parameter in declared]
+    return prototypes
 
 
 class Typed:
@@ -165,7 +165,7 @@ class Typed:
         self._types = prototypes(header.read_text())
         lines = [f'#include "{header.name}"', ""]
         for name, types in self._types.items():
-            passed = ", ".join(f"*({one}*)values[{at}]" for at, one in enumerate(types))
+            passed = ", ".join(f"*({type_}*)values[{at}]" for at, type_ in enumerate(types))
             lines.append(f"int call_{name}(void **values) {{ (void)values; return {name}({passed}); }}")
         source = path.with_suffix(".c")
         source.write_text("\n".join([*lines, ""]))
@@ -187,4 +187,4 @@ class Typed:
     def call(self, name: str, values: list[Any]) -> int:
         """Call a function; values: a ctypes object for each parameter."""
         caller: Callable[[Any], int] = self._callers[f"call_{name}"]
-        return caller((ctypes.c_void_p * (len(values) or 1))(*[ctypes.addressof(one) for one in values]))
+        return caller((ctypes.c_void_p * (len(values) or 1))(*[ctypes.addressof(value) for value in values]))

@@ -25,9 +25,9 @@ def test_every_argument_arrives(workers: Workers, variant: str, family: str, tur
     workers[variant].ask("arrival", family, turns)
 
 
-@every_family_of(legal.services)
-def test_every_argument_of_a_service_arrives(workers: Workers, variant: str, family: str) -> None:
-    workers[variant].ask("services", family, Turns(3, every=True))
+@every_family_of(legal.helper_functions)
+def test_every_argument_of_a_helper_function_arrives(workers: Workers, variant: str, family: str) -> None:
+    workers[variant].ask("helper functions", family, Turns(3, every=True))
 
 
 @every_family_of(legal.copies)
@@ -36,11 +36,11 @@ def test_every_argument_of_a_copy_arrives(workers: Workers, variant: str, family
 
 
 @pytest.mark.promise("T31")
-@every_family_of(legal.described)
+@every_family_of(legal.with_descriptors)
 def test_a_function_with_descriptors_gets_its_arguments_and_refuses_unfit_arrays(
     workers: Workers, variant: str, family: str
 ) -> None:
-    workers[variant].ask("described", family, Turns(2, every=True))
+    workers[variant].ask("descriptors", family, Turns(2, every=True))
 
 
 @pytest.mark.promise("T30", "T31")
@@ -53,7 +53,12 @@ def test_a_function_with_layouts_gets_its_arguments_and_refuses_arrays_that_do_n
 
 @pytest.mark.parametrize("library", legal.libraries())
 def test_every_bound_function_is_called(library: str) -> None:
-    called = {*legal.functions(library), *legal.services(library), *legal.copies(library), *legal.described(library)}
+    called = {
+        *legal.functions(library),
+        *legal.helper_functions(library),
+        *legal.copies(library),
+        *legal.with_descriptors(library),
+    }
     called |= set(legal.written(library))
     module = importlib.import_module(f"offload_args.{library}")
     added = {name for names in legal.libraries()[library].adds.values() for name in names}

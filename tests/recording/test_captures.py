@@ -11,33 +11,33 @@ from recording import legal
 from recording.workers import Turns, Workers, pairs
 
 DEVICES = {"cuda": "cuda:0", "hip": HIP}
-OF_GPUS = [name for name, one in legal.libraries().items() if one.backend]
+OF_GPUS = [name for name, library in legal.libraries().items() if library.backend]
 
 
 @pytest.fixture(scope="module")
 def on_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    made = Workers(tmp_path_factory.mktemp("captures"), DEVICES)
-    yield made
-    for one in made.values():
-        one.stop()
+    workers = Workers(tmp_path_factory.mktemp("captures"), DEVICES)
+    yield workers
+    for worker in workers.values():
+        worker.stop()
 
 
-def families(services: bool) -> set[tuple[str, str]]:
+def families(helpers: bool) -> set[tuple[str, str]]:
     return {
-        (name, one.family)
+        (name, function.family)
         for name in OF_GPUS
-        for one in legal.library(name).functions
-        if bool(one.is_service) == services
+        for function in legal.library(name).functions
+        if bool(function.is_helper) == helpers
     }
 
 
-@pairs(sorted(families(services=False)))
+@pairs(sorted(families(helpers=False)))
 def test_each_function_is_captured_or_refused(on_gpu: Workers, variant: str, family: str) -> None:
     open_or_skip(DEVICES[legal.libraries()[variant].backend or ""])
     on_gpu[variant].ask("captures", family, Turns(2, every=False))
 
 
-@pairs(sorted(families(services=True)))
-def test_each_service_works_beside_a_capture(on_gpu: Workers, variant: str, family: str) -> None:
+@pairs(sorted(families(helpers=True)))
+def test_each_helper_function_works_beside_a_capture(on_gpu: Workers, variant: str, family: str) -> None:
     open_or_skip(DEVICES[legal.libraries()[variant].backend or ""])
-    on_gpu[variant].ask("services beside captures", family, Turns(1, every=True))
+    on_gpu[variant].ask("helper functions beside captures", family, Turns(1, every=True))

@@ -16,11 +16,11 @@ from recording.workers import DEVICES, Turns, Workers, every_family, families, t
 # Functions that take numbers of an array for places in memory, pivots, are not called with arrays of any contents.
 NOT_CALLED = {("cusolver", family) for family in ("getrs", "laswp", "sytri", "xgetrs", "xsytrs", "xhetrs")}
 # Nor those that cuDNN compiles anew for each combination of data types, which takes up to a minute.
-NOT_CALLED |= {("cudnn", f"gnn_mha_gat_{one}") for one in ("forward", "backward", "v2_forward", "v2_backward")}
+NOT_CALLED |= {("cudnn", f"gnn_mha_gat_{ending}") for ending in ("forward", "backward", "v2_forward", "v2_backward")}
 ON_DEVICES = [
-    pytest.param(DEVICES[one.backend], name, family, id=f"{DEVICES[one.backend]}-{name}-{family}")
-    for name, one in legal.libraries().items()
-    if one.backend in DEVICES
+    pytest.param(DEVICES[library.backend], name, family, id=f"{DEVICES[library.backend]}-{name}-{family}")
+    for name, library in legal.libraries().items()
+    if library.backend in DEVICES
     for family in families(name)
     if (name, family) not in NOT_CALLED
 ]

@@ -16,18 +16,18 @@ from recording.legal import Call, roles
 
 def check_short(bench: Bench, call: Call, name: str, pointers: dict[str, Any]) -> None:
     """Fail unless the call is refused, by name, if one of its arrays lacks the last element."""
-    given = pointers[name]
-    at = max(i for i, one in enumerate(given) if one.size) if name in call.many else 0
-    pointer = given[at] if name in call.many else given
+    pointers_ = pointers[name]
+    at = max(i for i, part in enumerate(pointers_) if part.size) if name in call.many else 0
+    pointer = pointers_[at] if name in call.many else pointers_
     short = pointer[:-1] if pointer.ndim else pointer.reshape(1)[:0]
     place = rf"\[{at}\]" if name in call.many else ""
-    what = rf"{bench.library.name}\.{call.function.name}: {name}{place} needs"
-    needs = rf"{what} {pointer.size} elements? .*has {pointer.size - 1}$"
+    message = rf"{bench.library.name}\.{call.function.name}: {name}{place} needs"
+    needs = rf"{message} {pointer.size} elements? .*has {pointer.size - 1}$"
     if name not in call.touched:
-        needs = f"{what} .*"
+        needs = f"{message} .*"
     before = bench.counts()
     with pytest.raises(ExtentError, match=f"^{needs}"):
-        changed = [*given[:at], short, *given[at + 1 :]] if name in call.many else short
+        changed = [*pointers_[:at], short, *pointers_[at + 1 :]] if name in call.many else short
         bench.by_python(call, pointers, **{name: changed})
     assert bench.counts() == before
 
@@ -42,7 +42,7 @@ def check_arrays(bench: Bench, call: Call, form: Form) -> None:
     arrays = bench.arrays(call, form)
     with naming(call, form), bench.lent(arrays) as pointers:
         for name, array in arrays.items():
-            if sum(one.size for one in array) if isinstance(array, list) else array.size:
+            if sum(part.size for part in array) if isinstance(array, list) else array.size:
                 check_short(bench, call, name, pointers)
         bench.by_python(call, pointers)
 
@@ -50,7 +50,7 @@ def check_arrays(bench: Bench, call: Call, form: Form) -> None:
 def check(bench: Bench, function: roles.Function, turns: int) -> None:
     """Call a function `turns` times with arrays that are exactly as large as they need be, and with each one less."""
     random = np.random.default_rng(zlib.crc32(f"tight {function.name}".encode()))
-    forms = [one for one in bench.forms(function) if not one.staged]
+    forms = [form for form in bench.forms(function) if not form.staged]
     for turn in range(turns):
         call, form = legal.draw(bench.library, function, random), forms[turn % len(forms)]
         if isinstance(bench, DoubleBench):

@@ -24,12 +24,12 @@ from recording import (  # noqa: E402
     arrival,
     captures,
     copies,
-    described,
+    descriptors,
+    helper_functions,
     legal,
     movement,
     overlap,
     products,
-    services,
     tight,
     wrong,
 )
@@ -40,12 +40,12 @@ CHECKS: dict[str, Callable[[DoubleBench, legal.roles.Function, int], None]] = {
     "arrival": arrival.check,
     "captures": captures.check,
     "copies": copies.check,
-    "described": described.check,
+    "descriptors": descriptors.check,
     "movement": movement.check,
     "overlap": overlap.check,
     "products": products.check,
-    "services": services.check,
-    "services beside captures": captures.check_service,
+    "helper functions": helper_functions.check,
+    "helper functions beside captures": captures.check_helper_function,
     "tight": tight.check,
     "wrong": wrong.check,
 }
@@ -60,7 +60,7 @@ def main() -> None:
         package = Path(offload_args._core.__file__).parent
     typed = Typed(package, library.name, Path(settings["typed"]))
     bench = DoubleBench(library, settings["device"], Path(settings["double"]), typed, settings["integer_bits"])
-    functions = {one.name: one for one in library.functions}
+    functions = {function.name: function for function in library.functions}
     for line in sys.stdin:
         request = json.loads(line)
         failures = []

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 # Each double, and whether its integers have 64 bits.
 VARIANTS = {name: (name, False) for name in legal.libraries()}
-VARIANTS |= {f"{name}-ilp64": (name, True) for name, one in legal.libraries().items() if one.probe}
+VARIANTS |= {f"{name}-ilp64": (name, True) for name, library in legal.libraries().items() if library.probe}
 # The others are for CI: each double takes a compiler some seconds.
 QUICK = ("cblas", "cublaslt", "curand")
 
@@ -44,7 +44,7 @@ class Worker:
 
     def ask(self, check: str, family: str, turns: Turns) -> None:
         """Have the process check functions of a family; fail as it fails, or if it dies."""
-        names = [one.name for one in legal.of_family(self._library, family, turns.every)]
+        names = [function.name for function in legal.of_family(self._library, family, turns.every)]
         if self._process is None:
             self._process = subprocess.Popen(self._command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         process = self._process
@@ -87,7 +87,7 @@ DEVICES = {"cuda": "cuda:0"}
 
 def families(library: str) -> list[str]:
     """Return the families of a library's bound functions."""
-    return sorted({one.family for one in legal.functions(library).values()})
+    return sorted({function.family for function in legal.functions(library).values()})
 
 
 def every_family(*variants: str) -> Any:
@@ -100,13 +100,13 @@ def every_family(*variants: str) -> Any:
 
 def every_family_of(chosen: Callable[[str], dict[str, legal.roles.Function]]) -> Any:
     """Parametrize a test over (variant, family): every family that the functions chosen of a library are of."""
-    return pairs((name, one.family) for name in legal.libraries() for one in chosen(name).values())
+    return pairs((name, function.family) for name in legal.libraries() for function in chosen(name).values())
 
 
 def pairs(of: Iterable[tuple[str, str]]) -> Any:
     """Parametrize a test over (variant, family), slow but for the small libraries."""
-    given = [pytest.param(*one, marks=[] if one[0] in QUICK else [pytest.mark.slow]) for one in of]
-    return pytest.mark.parametrize(("variant", "family"), given)
+    parameters = [pytest.param(*pair, marks=[] if pair[0] in QUICK else [pytest.mark.slow]) for pair in of]
+    return pytest.mark.parametrize(("variant", "family"), parameters)
 
 
 def turned(short: int, long: int, every: bool = False) -> Any:
