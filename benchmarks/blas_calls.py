@@ -116,7 +116,7 @@ class Operands:
         values = ("NoTrans", "Upper", "Left", "NonUnit")
         if not self.on_host:
             values = ("OP_N", "FILL_MODE_UPPER", "SIDE_LEFT", "DIAG_NON_UNIT")
-        names |= dict(zip(("op", "up", "left", "non"), (getattr(library, one) for one in values), strict=True))
+        names |= dict(zip(("op", "up", "left", "non"), (getattr(library, value) for value in values), strict=True))
         lists = {f"{name}s": [names[f"{name}3"][i].T for i in (0, 1)] for name in "ABC"}
         return names | lists | {"n": self.n, "order": cblas.ColMajor, "numbers": (-2.0, 0.0, 0.0, 0.0, 0.0)}
 

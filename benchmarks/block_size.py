@@ -50,9 +50,9 @@ class Clock:
 
 def default_block(kernel: Any, *arguments: Any) -> int:
     """Return the threads of a block that a call chooses."""
-    with trace() as made:
+    with trace() as recording:
         kernel(*arguments)
-    why = next(event.why for event in made.events if event.kind == "launch")
+    why = next(event.why for event in recording.events if event.kind == "launch")
     return int(why.split(" block ")[1].split("x")[0])
 
 
@@ -82,7 +82,7 @@ def measure(device: Device, size: int, rounds: int) -> float:
         for name in WRITTEN:
             d[name].fill(0)
         usual = default_block(kernels[256]["copy"], d["e_new"], d["e_old"], size)
-        long = partial(kernels[256]["energy5"][-(-size // 256), 256], d["third"], *(d[one] for one in READ[:11]),
+        long = partial(kernels[256]["energy5"][-(-size // 256), 256], d["third"], *(d[name] for name in READ[:11]),
                        1.5, 0.03, -2.0, size)  # fmt: skip
         blocker_times = max(1, (1 << 25) // size)
 
@@ -93,7 +93,7 @@ def measure(device: Device, size: int, rounds: int) -> float:
         clock = Clock(region.stream.handle, blocker)
         runs = {
             block: {
-                name: [partial(kernels[block][kernel][grid, block], *given) for kernel, grid, given in launches]
+                name: [partial(kernels[block][kernel][grid, block], *arguments) for kernel, grid, arguments in launches]
                 for name, launches in rows(d, size, block).items()
             }
             for block in BLOCKS
@@ -103,7 +103,7 @@ def measure(device: Device, size: int, rounds: int) -> float:
             for number in range(rounds + 1):
                 for block in BLOCKS if number % 2 else BLOCKS[::-1]:
                     taken[block].append(clock.seconds(runs[block][name]))
-            medians = {block: statistics.median(one[1:]) for block, one in taken.items()}
+            medians = {block: statistics.median(row[1:]) for block, row in taken.items()}
             ratio = medians[usual] / min(medians.values())
             worst = max(worst, ratio)
             cells = " | ".join(f"{1e6 * us:.1f}" for us in medians.values())

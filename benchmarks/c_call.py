@@ -42,7 +42,7 @@ def compared(rounds: int, first: Callable[[], float], second: Callable[[], float
     """Return the medians of both, and that of the ratios of neighbouring runs; they take turns."""
     first(), second()
     pairs = [(first(), second()) if i % 2 else (second(), first())[::-1] for i in range(rounds)]
-    ratios = [one / other for one, other in pairs]
+    ratios = [time / other for time, other in pairs]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs), statistics.median(ratios)
 
 
@@ -62,14 +62,14 @@ def measure(code: Any, device: Device, n: int, rounds: int) -> None:
     on_gpu = int(device.is_gpu)
     arrays = tuple(np.ones(shape, np.float32, order="F") for shape in ((n, n), n, n))
     count = max(1, min(100, 2**21 // (n * n)))
-    given = [ctypes.c_void_p(one.ctypes.data) for one in arrays]
+    arguments = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
 
     def c(name: str, *options: int) -> Callable[[], float]:
         def seconds() -> float:
-            found = getattr(code, name)(device.number, on_gpu, *options, ctypes.c_long(count), n, *given)
-            if found < 0:
+            actual = getattr(code, name)(device.number, on_gpu, *options, ctypes.c_long(count), n, *arguments)
+            if actual < 0:
                 raise OffloadError(f"{name} failed for n = {n}")
-            return float(found) / count
+            return float(actual) / count
 
         return seconds
 
@@ -78,12 +78,12 @@ def measure(code: Any, device: Device, n: int, rounds: int) -> None:
         ("resident", "the bare call", c("c_resident", 0), c("bare_resident")),
         ("portable", "the bare call", c("c_resident", 1), c("bare_resident")),
     ]
-    for what, other, ours, theirs in rows:
+    for case, other, ours, theirs in rows:
         seconds, other_seconds, ratio = compared(rounds, ours, theirs)
-        limit = LIMITS.get(what) if on_gpu or what == "transfers" else None
+        limit = LIMITS.get(case) if on_gpu or case == "transfers" else None
         verdict = "" if limit is None else f", at most {limit}: {'met' if ratio <= limit else 'missed'}"
         print(
-            f"{device} n = {n:4} {what:9} {seconds * 1e6:9.2f} us, {other} {other_seconds * 1e6:9.2f} us: "
+            f"{device} n = {n:4} {case:9} {seconds * 1e6:9.2f} us, {other} {other_seconds * 1e6:9.2f} us: "
             f"{ratio:.3f}{verdict}",
             flush=True,
         )
@@ -95,10 +95,10 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         code = compiled(Path(folder))
-        found = libraries.load("cblas")
+        actual = libraries.load("cblas")
         names = [f"{prefix}cblas_sgemv{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_")]
-        if all(code.bare_open_cblas(found.path.encode(), name.encode()) for name in names):
-            raise SystemExit(f"{found.path} has none of {', '.join(names)}")
+        if all(code.bare_open_cblas(actual.path.encode(), name.encode()) for name in names):
+            raise SystemExit(f"{actual.path} has none of {', '.join(names)}")
         for n in SIZES:
             measure(code, Device.host(), n, options.rounds)
         try:

@@ -75,23 +75,23 @@ def compile_bare(folder: Path) -> Any:
 def measure(rounds: int, *runs: Callable[[], float]) -> list[list[float]]:
     """Make each run in turn, `rounds` times; the first round, in which caches are filled, does not count."""
     times = [[run() for run in runs] for _ in range(rounds + 1)][1:]
-    return [list(one) for one in zip(*times, strict=True)]
+    return [list(row) for row in zip(*times, strict=True)]
 
 
-def row(what: str, times: list[float], unit: str, limit: float | None = None, scale: float = 1e6) -> Row:
-    return Row(what, scale * statistics.median(times), scale * min(times), unit, limit)
+def row(case: str, times: list[float], unit: str, limit: float | None = None, scale: float = 1e6) -> Row:
+    return Row(case, scale * statistics.median(times), scale * min(times), unit, limit)
 
 
-def over(what: str, times: list[float], bare: list[float], limit: float) -> Row:
+def over(case: str, times: list[float], bare: list[float], limit: float) -> Row:
     """The median of the differences, in us, of runs that were made next to each other."""
-    differences = [one - other for one, other in zip(times, bare, strict=True)]
-    return Row(what, 1e6 * statistics.median(differences), 1e6 * (min(times) - min(bare)), "us", limit)
+    differences = [time - other for time, other in zip(times, bare, strict=True)]
+    return Row(case, 1e6 * statistics.median(differences), 1e6 * (min(times) - min(bare)), "us", limit)
 
 
 def timer(statement: str, count: int, **names: Any) -> Callable[[], float]:
     """Seconds a call, of count calls."""
-    made = Timer(statement, globals=names)
-    return lambda: made.timeit(count) / count
+    timer = Timer(statement, globals=names)
+    return lambda: timer.timeit(count) / count
 
 
 def waiting(device: Device, run: Callable[[], float]) -> Callable[[], float]:
@@ -111,10 +111,10 @@ def square(n: int) -> tuple[Any, Any, Any]:
 
 
 def on_the_cpu(bare: Any, rounds: int) -> list[Row]:
-    found = libraries.load("cblas")
+    actual = libraries.load("cblas")
     symbols = [f"{prefix}cblas_sgemv{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_")]
-    if all(bare.lib.bare_open_cblas(found.path.encode(), symbol.encode()) for symbol in symbols):
-        raise SystemExit(f"{found.path} has none of {', '.join(symbols)}")
+    if all(bare.lib.bare_open_cblas(actual.path.encode(), symbol.encode()) for symbol in symbols):
+        raise SystemExit(f"{actual.path} has none of {', '.join(symbols)}")
     n, count = 8, 200  # short, so that most runs are not interrupted
     arrays = square(n)
     A, x, y = (bare.ffi.cast("bare_f32 *", array.ctypes.data) for array in square(n))
@@ -265,15 +265,15 @@ def main() -> None:
         if model:
             rows += on_the_gpu(bare, options.rounds)
             rows += of_blas(Device("cuda:0"), options.rounds)
-    where = f"Python {platform.python_version()}, cffi {cffi.__version__}" + (f", {model}" if model else ", no GPU")
-    print(where)
+    place = f"Python {platform.python_version()}, cffi {cffi.__version__}" + (f", {model}" if model else ", no GPU")
+    print(place)
     print(f"{f'median of {options.rounds} rounds':62} {'median':>9} {'best':>9}")
-    for one in rows:
-        limit = "" if one.limit is None else f"at most {one.limit:g}: {one.verdict}"
-        print(f"{one.what:62} {one.value:9.3f} {one.best:9.3f} {one.unit:2}  {limit}".rstrip())
+    for row in rows:
+        limit = "" if row.limit is None else f"at most {row.limit:g}: {row.verdict}"
+        print(f"{row.what:62} {row.value:9.3f} {row.best:9.3f} {row.unit:2}  {limit}".rstrip())
     if options.json:
-        made = [one._asdict() | {"verdict": one.verdict} for one in rows]
-        options.json.write_text(json.dumps({"where": where, "rounds": options.rounds, "rows": made}, indent=2) + "\n")
+        built = [row._asdict() | {"verdict": row.verdict} for row in rows]
+        options.json.write_text(json.dumps({"where": place, "rounds": options.rounds, "rows": built}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -83,9 +83,9 @@ class Row:
     goals: list[Goal] = field(default_factory=list)
     note: str = ""
 
-    def over(self, other: str, one: str = OURS) -> float:
+    def over(self, other: str, own: str = OURS) -> float:
         """The ratio of two medians; NaN where either is missing."""
-        return self.median.get(one, np.nan) / self.median.get(other, np.nan)
+        return self.median.get(own, np.nan) / self.median.get(other, np.nan)
 
     def cell(self, name: str) -> str:
         if name in self.failed:
@@ -226,9 +226,9 @@ class Plain:
         address = self.library.plain_pinned(ctypes.c_size_t(nbytes))
         if not address:
             raise MemoryError(f"no {nbytes} bytes of pinned memory")
-        made: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
-        made[:] = 1
-        return made
+        array: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+        array[:] = 1
+        return array
 
 
 class Comparison:
@@ -270,11 +270,11 @@ class Comparison:
                 self.missing[name] = said(error)
 
     def _imported(self, module: str) -> Any:
-        made = importlib.import_module(module)
+        built = importlib.import_module(module)
         if module == "torch":
-            if not made.cuda.is_available():
+            if not built.cuda.is_available():
                 raise RuntimeError("no GPU for PyTorch")
-            made.backends.cuda.matmul.allow_tf32 = False
+            built.backends.cuda.matmul.allow_tf32 = False
         if module == "nvmath":
             importlib.import_module("nvmath.linalg.advanced")
         if module == "pycuda":
@@ -285,7 +285,7 @@ class Comparison:
             atexit.register(context.pop)
             source = importlib.import_module("pycuda.compiler").SourceModule(PYCUDA_SGEMV)
             self._pycuda_sgemv = source.get_function("sgemv")
-        return made
+        return built
 
     def filled(self, *shape: int) -> Array:
         """A new array of float32 whose pages have all been written."""
@@ -405,8 +405,8 @@ class Comparison:
         most = {2: 0.75, 64: 0.75, 256: 0.9, 1024: 0.5, 4096: 0.3, 16384: 0.2}.get(n)
         if most is not None:
             row.goals = [
-                Goal(f"{by}at most {most} of plain C", row.over("plain C", one), most)
-                for one, by in ((OURS, ""), (CALL, "call "))
+                Goal(f"{by}at most {most} of plain C", row.over("plain C", form), most)
+                for form, by in ((OURS, ""), (CALL, "call "))
             ]
         if n <= 64:
             row.goals.append(Goal("0.35 of CuPy", row.over("CuPy", CALL), 0.35))
@@ -454,8 +454,8 @@ class Comparison:
         measure(row, right, self.seconds)
         most = {64: 0.35, 1024: 0.5, 4096: 0.25, 8192: 0.45}.get(n)
         if most is not None:
-            one, by = (CALL, "call ") if n == 64 else (OURS, "")
-            row.goals = [Goal(f"{by}at most {most} of CuPy", row.over("CuPy", one), most)]
+            form, by = (CALL, "call ") if n == 64 else (OURS, "")
+            row.goals = [Goal(f"{by}at most {most} of CuPy", row.over("CuPy", form), most)]
         if n >= 1024 and self.on_gpu:
             with offload_args(A, B, expected, device=device) as (dA, dB, dC):
 
@@ -809,12 +809,12 @@ class Comparison:
             for size, us in points.get("memory there", {}).items()
             if size >= 64 << 10
         }
-        for one, by in ((OURS, ""), (CALL, "call ")):
+        for form, by in ((OURS, ""), (CALL, "call ")):
             for other, text, limit in (
                 (points.get("plain C", {}), "plain C", 1.0),
                 (there, "a bare copy from 64 KiB on", 1.2),
             ):
-                ratios = {size: us / other[size] for size, us in points.get(one, {}).items() if size in other}
+                ratios = {size: us / other[size] for size, us in points.get(form, {}).items() if size in other}
                 if not ratios:
                     continue
                 at = max(ratios, key=ratios.__getitem__)
@@ -833,23 +833,25 @@ def line(row: Row) -> str:
 
 def table(comparison: Comparison) -> str:
     """The Markdown that is checked in."""
-    made = ["| work, µs | " + " | ".join(CONTENDERS) + " | goal on the H200 | |"]
-    made.append("|---|" + "---:|" * len(CONTENDERS) + "---|---|")
-    made += map(line, comparison.rows)
-    made.append("\nMedians; in brackets offload_args over the other.")
+    built = ["| work, µs | " + " | ".join(CONTENDERS) + " | goal on the H200 | |"]
+    built.append("|---|" + "---:|" * len(CONTENDERS) + "---|---|")
+    built += map(line, comparison.rows)
+    built.append("\nMedians; in brackets offload_args over the other.")
     if comparison.missing:
-        made.append("Left out: " + "; ".join(f"{name} ({why[:200]})" for name, why in comparison.missing.items()) + ".")
+        built.append(
+            "Left out: " + "; ".join(f"{name} ({why[:200]})" for name, why in comparison.missing.items()) + "."
+        )
     for way, seen in comparison.sweep.items():
         if not seen:
             continue
         names = list(seen)
-        made += [f"\n| bytes {way}, µs | " + " | ".join(names) + " |", "|---:|" + "---:|" * len(names)]
+        built += [f"\n| bytes {way}, µs | " + " | ".join(names) + " |", "|---:|" + "---:|" * len(names)]
         by_name = {name: dict(points) for name, points in seen.items()}
         for size, _ in seen[names[0]]:
-            made.append(
+            built.append(
                 f"| {size:,} | " + " | ".join(f"{by_name[name].get(size, np.nan):,.1f}" for name in names) + " |"
             )
-    return "\n".join(made) + "\n"
+    return "\n".join(built) + "\n"
 
 
 def plot(comparison: Comparison, folder: Path) -> None:
@@ -881,9 +883,9 @@ def header(comparison: Comparison, command: str) -> str:
     device = comparison.device
     versions = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
     date = datetime.datetime.now(datetime.UTC).date()
-    where = f"{device} ({device.model}, driver {device.driver_version}), {len(os.sched_getaffinity(0))} CPUs"
+    place = f"{device} ({device.model}, driver {device.driver_version}), {len(os.sched_getaffinity(0))} CPUs"
     python = f"Python {platform.python_version()}, Linux {platform.release().partition('-')[0]}"
-    return f"{date}, `{command}`: {where}, {python}; {versions}.\n\n"
+    return f"{date}, `{command}`: {place}, {python}; {versions}.\n\n"
 
 
 def main() -> None:

@@ -132,8 +132,8 @@ def plan_of(o: Operands, fused: bool) -> Any:
 def fastest(o: Operands, handle: Any) -> int:
     """Return cuDNN's fastest algorithm whose workspace suffices."""
     x, w, conv, y = o.descriptors
-    _, found = cudnn.find_convolution_forward_algorithm(handle, x, w, conv, y, 8)
-    return next(int(one[0]) for one in found if one[1] == 0 and one[3] <= o.room.nbytes)
+    _, results = cudnn.find_convolution_forward_algorithm(handle, x, w, conv, y, 8)
+    return next(int(row[0]) for row in results if row[1] == 0 and row[3] <= o.room.nbytes)
 
 
 def arrays(channels: int, side: int) -> list[Any]:
@@ -149,8 +149,8 @@ def compare(channels: int, side: int, rounds: int) -> None:
     theirs = torch.from_numpy(x).cuda().permute(0, 3, 1, 2)
     weights, bias = torch.from_numpy(w).cuda().permute(0, 3, 1, 2), torch.from_numpy(b).cuda()
     view = bias.view(1, -1, 1, 1)
-    given = In(x), In(w), In(b), Out(y), Scratch((1 << 28,), np.uint8)
-    with offload_args(*given, device="cuda:0") as pointers, cudnn.create(device="cuda:0") as handle:
+    arguments = In(x), In(w), In(b), Out(y), Scratch((1 << 28,), np.uint8)
+    with offload_args(*arguments, device="cuda:0") as pointers, cudnn.create(device="cuda:0") as handle:
         o = Operands(*pointers)
         tx, fw, conv, ty = o.descriptors
         algorithm = fastest(o, handle)
@@ -164,14 +164,14 @@ def compare(channels: int, side: int, rounds: int) -> None:
             "PyTorch's three calls": lambda: torch.relu(torch.nn.functional.conv2d(theirs, weights, padding=1) + view),
             "fused plan": lambda: fused(o.x, o.w, o.b, o.y),
         }
-        found = turns(sides, 100, rounds, issue=False)
+        results = turns(sides, 100, rounds, issue=False)
         expected = torch.relu(torch.nn.functional.conv2d(theirs, weights, bias, padding=1)).permute(0, 2, 3, 1)
         fused(o.x, o.w, o.b, o.y)
-        one, three = found["PyTorch"], found["PyTorch's three calls"]
+        time, three = results["PyTorch"], results["PyTorch's three calls"]
         print(
-            f"{channels} channels: PyTorch {one:.1f} us, call {found['call']:.1f} ({found['call'] / one:.3f}), "
-            f"plan {found['plan']:.1f} ({found['plan'] / one:.3f}); PyTorch's three calls {three:.1f}, "
-            f"fused plan {found['fused plan']:.1f} ({found['fused plan'] / three:.3f})",
+            f"{channels} channels: PyTorch {time:.1f} us, call {results['call']:.1f} ({results['call'] / time:.3f}), "
+            f"plan {results['plan']:.1f} ({results['plan'] / time:.3f}); PyTorch's three calls {three:.1f}, "
+            f"fused plan {results['fused plan']:.1f} ({results['fused plan'] / three:.3f})",
             flush=True,
         )
     wrong = np.abs(y.astype(np.float32) - expected.float().cpu().numpy()).max() / max(np.abs(y).max(), 1)
@@ -186,7 +186,7 @@ def above(name: str, ours: Timer, bare: dict[int, Timer], rounds: int) -> None:
         for spent, (timer, count) in zip(times, sides, strict=True):
             torch.cuda.synchronize()
             spent.append(1e6 * timer.timeit(count) / 10)
-    in_c, by_cffi, here = (np.array(one[2:]) for one in times)
+    in_c, by_cffi, here = (np.array(time[2:]) for time in times)
     print(
         f"{name}: C {np.median(in_c):.2f} us, cffi {np.median(by_cffi - in_c):.2f} more, "
         f"cudnn.{name} {np.median(here - in_c):.2f} more (at most 2), {np.median(here - by_cffi):.2f} more than cffi",
@@ -197,11 +197,11 @@ def above(name: str, ours: Timer, bare: dict[int, Timer], rounds: int) -> None:
 def call_cost(rounds: int) -> None:
     """Print the cost of issuing small calls, beside the same in C. Each side has arrays and descriptors of its own."""
     images, filters = np.zeros((1, 8, 8, 8), np.float16), np.zeros((8, 3, 3, 8), np.float16)
-    given = In(images), In(filters), Scratch((8,), np.float16), Out(images.copy()), Scratch((1 << 20,), np.uint8)
+    passed = In(images), In(filters), Scratch((8,), np.float16), Out(images.copy()), Scratch((1 << 20,), np.uint8)
     with (
         tempfile.TemporaryDirectory() as folder,
-        offload_args(*given, device="cuda:0") as mine,
-        offload_args(*(Scratch(one.shape, one.dtype) for one in mine), device="cuda:0") as theirs,
+        offload_args(*passed, device="cuda:0") as mine,
+        offload_args(*(Scratch(array.shape, array.dtype) for array in mine), device="cuda:0") as theirs,
         cudnn.create(device="cuda:0") as handle,
     ):
         o, t = Operands(*mine), Operands(*theirs)
@@ -219,8 +219,10 @@ def call_cost(rounds: int) -> None:
         library = bare(folder)
         assert library.lib.bare_open(libraries.load("cudnn").path.encode()) == 0
 
-        def places(*given: Any) -> Any:
-            return library.ffi.new("void *[]", [library.ffi.cast("void *", one.address) for one in (handle, *given)])
+        def places(*arguments: Any) -> Any:
+            return library.ffi.new(
+                "void *[]", [library.ffi.cast("void *", pointer.address) for pointer in (handle, *arguments)]
+            )
 
         names = o._asdict() | {"tx": ox, "fw": ow, "conv": oconv, "ty": oy, "relu": relu[0], "window": most[0]}
         names |= {"algorithm": algorithm, "nbytes": o.room.nbytes, "softmax": kind[0], "mode": kind[1]}
@@ -235,10 +237,10 @@ def call_cost(rounds: int) -> None:
             bare_call = getattr(library.lib, f"bare_{name}")
             ours = Timer(f"f({arguments})", globals=names | {"f": getattr(cudnn, f"{name}_forward")})
             in_c = {n: Timer(f"f({n}, {of_bare})", globals=names | {"f": bare_call}) for n in (1, 10)}
-            assert bare_call(1, *(names[one] for one in of_bare.split(", "))) == 0
+            assert bare_call(1, *(names[name] for name in of_bare.split(", "))) == 0
             above(f"{name}_forward", ours, in_c, rounds)
-        found = turns({"a fused plan": lambda: plan(o.x, o.w, o.b, o.y)}, 10, rounds, issue=True)
-        print("; ".join(f"{name} {value:.2f} us" for name, value in found.items()), flush=True)
+        actual = turns({"a fused plan": lambda: plan(o.x, o.w, o.b, o.y)}, 10, rounds, issue=True)
+        print("; ".join(f"{name} {value:.2f} us" for name, value in actual.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -42,17 +42,17 @@ def seconds(function: Callable[[], object], count: int) -> float:
     return perf_counter() - start
 
 
-def in_turn(one: Callable[[], object], other: Callable[[], object], count: int, limit: float) -> list[list[float]]:
+def in_turn(first: Callable[[], object], other: Callable[[], object], count: int, limit: float) -> list[list[float]]:
     """Return the microseconds a call of both functions, in runs of count calls that follow each other.
 
     Takes limit seconds, or one run of each.
     """
     sleep(PAUSE)
-    one(), other()
+    first(), other()
     runs: list[list[float]] = [[], []]
     start = perf_counter()
     while not runs[0] or perf_counter() - start < limit:
-        for taken, function in zip(runs, (one, other), strict=True):
+        for taken, function in zip(runs, (first, other), strict=True):
             taken.append(seconds(function, count) / count * 1e6)
     return runs
 
@@ -98,9 +98,9 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON, too")
     options = parser.parse_args()
-    found = libraries.load("cblas")
+    actual = libraries.load("cblas")
     print(f"{len(os.sched_getaffinity(0))} CPUs, {platform.machine()}, Python {platform.python_version()}, ", end="")
-    print(f"NumPy {np.__version__}\n\ncblas: {found.path}, {found.version}, found by {found.found}\n")
+    print(f"NumPy {np.__version__}\n\ncblas: {actual.path}, {actual.version}, found by {actual.found}\n")
     print("| routine | dtype | n | NumPy alone, µs | NumPy beside ours | ours beside NumPy | ours / alone | goal |")
     print("|---|---|---|---|---|---|---|---|")
     rows = []
@@ -116,7 +116,7 @@ def main() -> None:
     print(f"\nAt most {RATIO} of NumPy alone and {MORE} µs: {met} of {len(rows)} rows.")
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"library": found._asdict(), "rows": [row._asdict() for row in rows]}, file, indent=1)
+            json.dump({"library": actual._asdict(), "rows": [row._asdict() for row in rows]}, file, indent=1)
 
 
 if __name__ == "__main__":

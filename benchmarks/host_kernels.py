@@ -146,7 +146,7 @@ def ratio(ours: Callable[[int], float], plain: Callable[[int], float], rounds: i
     pairs, until = [], time.perf_counter() + 2
     while len(pairs) < 5 or (len(pairs) < rounds and time.perf_counter() < until):
         pairs.append((ours(repeats), plain(repeats)))
-    return min(one for one, _ in pairs) / min(other for _, other in pairs)
+    return min(time for time, _ in pairs) / min(other for _, other in pairs)
 
 
 def on_matrix(name: str) -> bool:
@@ -167,8 +167,8 @@ def main() -> None:
         "--seconds", type=float, default=0.0002, help="of a round: short, so that some are not disturbed"
     )
     parser.add_argument("--placed", action="store_true", help="no branch across 32 bytes of code")
-    given = parser.parse_args()
-    options = ["-Wa,-mbranches-within-32B-boundaries"] if given.placed else []
+    args = parser.parse_args()
+    options = ["-Wa,-mbranches-within-32B-boundaries"] if args.placed else []
     cores = (
         Kernel.compile(SOURCE, "add", VECTOR, options=options, device="host", debug=False).info("host").multiprocessors
     )
@@ -189,8 +189,8 @@ def main() -> None:
         library = ctypes.CDLL(file.name)
     library.seconds.restype = ctypes.c_double
     for name in names:
-        cells = [direct(library, name, size, cores, given) for size in SIZES.values()]
-        cells += [launched(kernels, name, size, cores, given) for size in SIZES.values()]
+        cells = [direct(library, name, size, cores, args) for size in SIZES.values()]
+        cells += [launched(kernels, name, size, cores, args) for size in SIZES.values()]
         print(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |", flush=True)
 
 
@@ -198,10 +198,10 @@ def arrays_for(name: str, size: int) -> list[Any]:
     return [np.random.default_rng(i).random(size, F) for i in range(2 if on_matrix(name) else 3)]
 
 
-def direct(library: ctypes.CDLL, name: str, size: int, cores: int, given: argparse.Namespace) -> float:
+def direct(library: ctypes.CDLL, name: str, size: int, cores: int, namespace: argparse.Namespace) -> float:
     arrays, sizes = arrays_for(name, size), sizes_of(name, size)
     other, own, plain = shapes(size, cores)[name]
-    values = [ctypes.c_void_p(array.ctypes.data) for array in arrays] + [ctypes.c_int(one) for one in sizes]
+    values = [ctypes.c_void_p(array.ctypes.data) for array in arrays] + [ctypes.c_int(size) for size in sizes]
     places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
 
     def timed(which: str, shape: Shape) -> Callable[[int], float]:
@@ -210,10 +210,10 @@ def direct(library: ctypes.CDLL, name: str, size: int, cores: int, given: argpar
         function = ctypes.cast(getattr(library, f"oa_kernel_{which}"), ctypes.c_void_p)
         return lambda repeats: float(library.seconds(function, ctypes.byref(call), repeats))
 
-    return ratio(timed(name, own), timed(other, plain), given.rounds, given.seconds)
+    return ratio(timed(name, own), timed(other, plain), namespace.rounds, namespace.seconds)
 
 
-def launched(kernels: dict[str, Kernel], name: str, size: int, cores: int, given: argparse.Namespace) -> float:
+def launched(kernels: dict[str, Kernel], name: str, size: int, cores: int, namespace: argparse.Namespace) -> float:
     arrays, sizes = arrays_for(name, size), sizes_of(name, size)
     other, own, plain = shapes(size, cores)[name]
     with offload_args(*arrays, device=Device.host()) as pointers:
@@ -229,7 +229,7 @@ def launched(kernels: dict[str, Kernel], name: str, size: int, cores: int, given
 
             return run
 
-        return ratio(timed(name, own), timed(other, plain), given.rounds, given.seconds)
+        return ratio(timed(name, own), timed(other, plain), namespace.rounds, namespace.seconds)
 
 
 if __name__ == "__main__":

@@ -64,8 +64,8 @@ def build(folder: Path) -> tuple[bytes, ctypes.CDLL]:
 
 def timer(statement: str, **names: Any) -> Callable[[], float]:
     """Return a run: the seconds of a launch."""
-    made = Timer(statement, globals=names)
-    return lambda: made.timeit(COUNT) / COUNT
+    timer = Timer(statement, globals=names)
+    return lambda: timer.timeit(COUNT) / COUNT
 
 
 # -- other packages: each returns its run ------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def report(times: dict[str, list[float]], ours: Runs) -> None:
     least = min((us for name, us in medians.items() if name not in ours and times[name] is not in_c), default=math.inf)
     print("| | µs | best | over C | |\n|---|---:|---:|---:|---|")
     for name, taken in times.items():
-        over = statistics.median(one - other for one, other in zip(taken, in_c, strict=True))
+        over = statistics.median(time - other for time, other in zip(taken, in_c, strict=True))
         verdict = ""
         if name in ours:
             goal = PLAIN_GOAL if CHOSEN in name else GOAL
@@ -283,7 +283,9 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory() as folder,
         offload_args(*host, device=device) as (a, b, c),
-        offload_args(*[one.copy() for one in host], device=device) as borrowed,  # taking an address changes a mapping
+        offload_args(
+            *[array.copy() for array in host], device=device
+        ) as borrowed,  # taking an address changes a mapping
     ):
         ptx, bare = build(Path(folder))
         vadd = Module.load(ptx, name="vadd.ptx").kernel("vadd", *SIGNATURE)
@@ -298,7 +300,7 @@ def main() -> int:
             "offload_args, `vadd[grid, block](...)`": timer(f"vadd[1, {BLOCK}](a, b, c, n)", vadd=vadd, **names),
             f"offload_args, made before, {NOT_CURRENT}": made_before,
         }
-        places = [one.address for one in borrowed]
+        places = [pointer.address for pointer in borrowed]
         others: Runs = {"C, cuLaunchKernel": lambda: float(bare.bare_issue(COUNT, 1, BLOCK, *places, N)) / COUNT}
         bare.bare_current(1)
         for name, prepare in OTHERS.items():

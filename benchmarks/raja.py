@@ -43,13 +43,13 @@ class Plain:
 
     def launcher(self, launch: Launch, stream: int) -> Any:
         """Return a function without arguments that makes the launch."""
-        name, grid, given = launch
+        name, grid, arguments = launch
         values: list[Any] = []
-        for one, declared in zip(given, SIGNATURES[name], strict=True):
-            if isinstance(one, DevicePtr):
-                values.append(ctypes.c_void_p(one.address))
+        for argument, declared in zip(arguments, SIGNATURES[name], strict=True):
+            if isinstance(argument, DevicePtr):
+                values.append(ctypes.c_void_p(argument.address))
             else:
-                values.append((ctypes.c_int if declared is np.int32 else ctypes.c_double)(one))
+                values.append((ctypes.c_int if declared is np.int32 else ctypes.c_double)(argument))
         places = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
         function, text, on = self.library.plain_launch, name.encode(), ctypes.c_void_p(stream)
 
@@ -75,7 +75,11 @@ def rows(d: dict[str, Any], size: int, block: int = BLOCK) -> dict[str, list[Lau
     """Return the launches of each of the suite's kernels, on vectors of that size."""
 
     def loop(name: str, *arguments: Any) -> Launch:
-        return name, -(-size // block), (*(d[one] if isinstance(one, str) else one for one in arguments), size)
+        return (
+            name,
+            -(-size // block),
+            (*(d[argument] if isinstance(argument, str) else argument for argument in arguments), size),
+        )
 
     def energy(number: int, text: str, *numbers: float) -> Launch:
         return loop(f"energy{number}", *text.split(), *numbers)
@@ -114,25 +118,25 @@ def rows(d: dict[str, Any], size: int, block: int = BLOCK) -> dict[str, list[Lau
 def nbytes(launches: Sequence[Launch]) -> int:
     """Return the bytes that launches have to read and write."""
     return sum(
-        one.nbytes * (2 if declared.direction is InOut else 1)
-        for name, _, given in launches
-        for one, declared in zip(given, SIGNATURES[name], strict=True)
-        if isinstance(one, DevicePtr)
+        argument.nbytes * (2 if declared.direction is InOut else 1)
+        for name, _, arguments in launches
+        for argument, declared in zip(arguments, SIGNATURES[name], strict=True)
+        if isinstance(argument, DevicePtr)
     )
 
 
 def check_same(name: str, d: dict[str, Any], ours: Sequence[Any], plain: Sequence[Any]) -> None:
     """Compare the beginnings and ends of all that both write, from the same values."""
-    outputs = [d[one] for one in (*WRITTEN, "part", "integer_part")]
+    outputs = [d[name] for name in (*WRITTEN, "part", "integer_part")]
     results = []
     for runs in (ours, plain):
-        for one in outputs:
-            one.fill(1)
+        for output in outputs:
+            output.fill(1)
         for run in runs:
             run()
-        results.append([part.to_host() for one in outputs for part in (one[:SAMPLE], one[-SAMPLE:])])
-    for found, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=name)
+        results.append([part.to_host() for output in outputs for part in (output[:SAMPLE], output[-SAMPLE:])])
+    for actual, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 def measured(name: str, d: dict[str, Any], launches: Sequence[Launch], ours: Sequence[Any], plain: Sequence[Any],
@@ -146,7 +150,7 @@ def measured(name: str, d: dict[str, Any], launches: Sequence[Launch], ours: Seq
         both = [clock.seconds(runs, times, stream) for runs in pair]
         taken.append(both if number % 2 else both[::-1])
     first, second = np.median(taken[1:], axis=0)
-    ratio = statistics.median(one / other for one, other in taken[1:])
+    ratio = statistics.median(time / other for time, other in taken[1:])
     verdict = "met" if ratio <= GOAL else "missed"
     rate = nbytes(launches) / first * 1e-9
     return f"| {name} | {first * 1e6:.1f} | {second * 1e6:.1f} | {ratio:.3f} ({verdict}) | {rate:.0f} |"
@@ -180,7 +184,7 @@ def main() -> None:
             d = dict(zip([*arrays, *others], pointers, strict=True))
             stream = region.stream.handle
             for name, launches in rows(d, size).items():
-                ours = [partial(kernels[kernel][grid, BLOCK], *given) for kernel, grid, given in launches]
+                ours = [partial(kernels[kernel][grid, BLOCK], *arguments) for kernel, grid, arguments in launches]
                 plain = [clock.launcher(launch, stream) for launch in launches]
                 print(measured(name, d, launches, ours, plain, clock, stream, options.rounds), flush=True)
 

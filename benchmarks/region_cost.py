@@ -51,8 +51,8 @@ def calls_of(library: ctypes.CDLL, function: Callable[[], object]) -> str:
     before = list(numbers)
     for _ in range(COUNT):
         function()
-    made = [(now - then) / COUNT for now, then in zip(numbers, before, strict=True)]
-    named = {str(name, "ascii"): each for name, each in zip(names, made, strict=True) if each}
+    built = [(now - then) / COUNT for now, then in zip(numbers, before, strict=True)]
+    named = {str(name, "ascii"): each for name, each in zip(names, built, strict=True) if each}
     return ", ".join(
         f"{each:g} {name}" for name, each in named.items() if not name.startswith("cuCtx") or "Sync" in name
     )

@@ -75,11 +75,11 @@ def hook() -> None:
 
 def programs() -> dict[str, Callable[[], object]]:
     rng = np.random.default_rng(0)
-    made: dict[str, Callable[[], object]] = {}
+    built: dict[str, Callable[[], object]] = {}
     A8, A4 = rng.standard_normal((4096, 4096)), rng.standard_normal((4096, 4096)).astype("f4")
-    made["matmul 4096 float64"] = lambda: A8 @ A8
-    made["matmul 4096 float32"] = lambda: A4 @ A4
-    made["A @ A.T 4096 float64"] = lambda: A8 @ A8.T
+    built["matmul 4096 float64"] = lambda: A8 @ A8
+    built["matmul 4096 float32"] = lambda: A4 @ A4
+    built["A @ A.T 4096 float64"] = lambda: A8 @ A8.T
 
     def newton_schulz() -> object:
         X = A8 / np.linalg.norm(A8)
@@ -87,7 +87,7 @@ def programs() -> dict[str, Callable[[], object]]:
             X = 1.5 * X - 0.5 * X @ (X.T @ X)
         return X
 
-    made["Newton-Schulz 4096 x 4"] = newton_schulz
+    built["Newton-Schulz 4096 x 4"] = newton_schulz
     S = rng.standard_normal((8192, 64))
     S = S @ S.T + 8192 * np.eye(8192)
 
@@ -102,7 +102,7 @@ def programs() -> dict[str, Callable[[], object]]:
             L[e:, e:] -= L[e:, j:e] @ L[e:, j:e].T
         return L
 
-    made["blocked Cholesky 8192"] = blocked_cholesky
+    built["blocked Cholesky 8192"] = blocked_cholesky
     x8 = rng.standard_normal(4096)
 
     def power_iteration() -> object:
@@ -112,7 +112,7 @@ def programs() -> dict[str, Callable[[], object]]:
             x /= np.linalg.norm(x)
         return x
 
-    made["power iteration 4096 x 100"] = power_iteration
+    built["power iteration 4096 x 100"] = power_iteration
     P = rng.standard_normal((12288, 32))
     P = P @ P.T + 12288 * np.eye(12288)
 
@@ -128,24 +128,24 @@ def programs() -> dict[str, Callable[[], object]]:
             p = r + rr / before * p
         return x
 
-    made["CG 12288 x 50"] = conjugate_gradients
+    built["CG 12288 x 50"] = conjugate_gradients
     small = rng.standard_normal((100, 100))
-    made["20,000 products of 100 x 100"] = lambda: [small @ small for _ in range(20_000)]
-    return made | lapack_programs(rng, A8, S[:4096, :4096])
+    built["20,000 products of 100 x 100"] = lambda: [small @ small for _ in range(20_000)]
+    return built | lapack_programs(rng, A8, S[:4096, :4096])
 
 
 def lapack_programs(rng: np.random.Generator, A: np.ndarray, S: np.ndarray) -> dict[str, Callable[[], object]]:
     """Programs of 4096 x 4096 matrices, of which S is positive definite, and two statistical ones."""
-    made: dict[str, Callable[[], object]] = {}
-    made["np.linalg.solve 4096, 8 right sides"] = lambda: np.linalg.solve(A, A[:, :8])
-    made["np.linalg.inv 2048"] = lambda: np.linalg.inv(A[:2048, :2048])
-    made["np.linalg.cholesky 4096"] = lambda: np.linalg.cholesky(S)
-    made["np.linalg.eigh 4096"] = lambda: np.linalg.eigh(S)
-    made["np.linalg.svd 2048"] = lambda: np.linalg.svd(A[:2048, :2048])
-    made["np.linalg.qr 4096"] = lambda: np.linalg.qr(A)
+    lapack_programs: dict[str, Callable[[], object]] = {}
+    lapack_programs["np.linalg.solve 4096, 8 right sides"] = lambda: np.linalg.solve(A, A[:, :8])
+    lapack_programs["np.linalg.inv 2048"] = lambda: np.linalg.inv(A[:2048, :2048])
+    lapack_programs["np.linalg.cholesky 4096"] = lambda: np.linalg.cholesky(S)
+    lapack_programs["np.linalg.eigh 4096"] = lambda: np.linalg.eigh(S)
+    lapack_programs["np.linalg.svd 2048"] = lambda: np.linalg.svd(A[:2048, :2048])
+    lapack_programs["np.linalg.qr 4096"] = lambda: np.linalg.qr(A)
     X, y = rng.standard_normal((20_000, 101)), rng.standard_normal(20_000)
-    made["OLS 20000 x 101 (lstsq)"] = lambda: np.linalg.lstsq(X, y, rcond=None)
-    made["OLS 20000 x 101 (pinv)"] = lambda: np.linalg.pinv(X) @ y
+    lapack_programs["OLS 20000 x 101 (lstsq)"] = lambda: np.linalg.lstsq(X, y, rcond=None)
+    lapack_programs["OLS 20000 x 101 (pinv)"] = lambda: np.linalg.pinv(X) @ y
     points, new = rng.standard_normal((4000, 8)), rng.standard_normal((4000, 8))
     values = np.sin(points.sum(axis=1))
 
@@ -162,17 +162,17 @@ def lapack_programs(rng: np.random.Generator, A: np.ndarray, S: np.ndarray) -> d
         variance = 1 - np.einsum("ij,ji->i", between, cho_solve(factor, between.T, check_finite=False))
         return between @ cho_solve(factor, values, check_finite=False), variance
 
-    made["Gaussian process of 4,000 points"] = gaussian_process
-    return made
+    lapack_programs["Gaussian process of 4,000 points"] = gaussian_process
+    return lapack_programs
 
 
 def without_gain() -> dict[str, Callable[[], object]]:
     """Return programs whose calls are too small, or whose arrays change each time."""
     rng = np.random.default_rng(0)
-    made: dict[str, Callable[[], object]] = {}
+    built: dict[str, Callable[[], object]] = {}
     a, b = rng.standard_normal((60, 60)), rng.standard_normal(60)
-    made["20,000 products of 60 x 60"] = lambda: [a @ a for _ in range(20_000)]
-    made["60,000 products of 60 x 60 and a vector"] = lambda: [a @ b for _ in range(60_000)]
+    built["20,000 products of 60 x 60"] = lambda: [a @ a for _ in range(20_000)]
+    built["60,000 products of 60 x 60 and a vector"] = lambda: [a @ b for _ in range(60_000)]
     points, centres = rng.standard_normal((40_000, 16)), rng.standard_normal((32, 16))
 
     def k_means(chunk: int) -> object:
@@ -185,8 +185,8 @@ def without_gain() -> dict[str, Callable[[], object]]:
             now = sums / np.maximum(np.bincount(nearest, minlength=len(now)), 1)[:, None]
         return now
 
-    made["k-means 40,000 x 16, 32 centres, chunks of 256"] = lambda: k_means(256)
-    made["k-means 40,000 x 16, 32 centres, in one product"] = lambda: k_means(40_000)
+    built["k-means 40,000 x 16, 32 centres, chunks of 256"] = lambda: k_means(256)
+    built["k-means 40,000 x 16, 32 centres, in one product"] = lambda: k_means(40_000)
     A, x = rng.standard_normal((1100, 1100)), rng.standard_normal(1100)
 
     def changes() -> object:
@@ -197,8 +197,8 @@ def without_gain() -> dict[str, Callable[[], object]]:
             y = A @ y / 40
         return y
 
-    made["1100 x 1100 and a vector, written in between"] = changes
-    made["1100 x 1100 and a vector, unchanged"] = lambda: [A @ x for _ in range(150)]
+    built["1100 x 1100 and a vector, written in between"] = changes
+    built["1100 x 1100 and a vector, unchanged"] = lambda: [A @ x for _ in range(150)]
 
     def solves() -> object:
         for n in (50, 100, 200):
@@ -206,15 +206,15 @@ def without_gain() -> dict[str, Callable[[], object]]:
             np.linalg.eigh(A[:n, :n] + A[:n, :n].T)
         return None
 
-    made["solve and eigh of 50 ... 200"] = solves
+    built["solve and eigh of 50 ... 200"] = solves
     table = rng.standard_normal((2000, 30))
     groups = rng.integers(0, 200, 2000)
 
     def by_group() -> object:
         return [np.linalg.lstsq(table[groups == g][:, :5], table[groups == g][:, 5], rcond=None)[0] for g in range(200)]
 
-    made["200 regressions of groups of a table"] = by_group
-    return made
+    built["200 regressions of groups of a table"] = by_group
+    return built
 
 
 def cost(times: int = 5) -> None:

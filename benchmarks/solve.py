@@ -45,10 +45,10 @@ def milliseconds(function: Callable[[Any, Any], None], A: Any, b: Any) -> float:
     """
     times = []
     for _ in range(ROUNDS):
-        given, x = A.copy(), b.copy()
+        arguments, x = A.copy(), b.copy()
         time.sleep(0.3)
         start = time.perf_counter()
-        function(given, x)
+        function(arguments, x)
         times.append(time.perf_counter() - start)
         assert np.linalg.norm(A @ x - b) <= 1e-2 * np.linalg.norm(b)
     return 1e3 * statistics.median(times[2:])
@@ -60,6 +60,6 @@ n = parser.parse_args().n
 random = np.random.default_rng(0)
 for dtype in (np.float64, np.float32):
     A, b = random.standard_normal((n, n)).astype(dtype), random.standard_normal(n).astype(dtype)
-    theirs, ours, kept = (milliseconds(one, A, b) for one in (solve_by_cupy, solve, solve_and_keep))
+    theirs, ours, kept = (milliseconds(solver, A, b) for solver in (solve_by_cupy, solve, solve_and_keep))
     print(f"{np.dtype(dtype)}, n = {n}: CuPy {theirs:.1f} ms, gesv {ours:.1f} ms ({ours / theirs:.2f}), ", end="")
     print(f"gesv of a copy {kept:.1f} ms ({kept / theirs:.2f})")

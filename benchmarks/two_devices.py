@@ -29,7 +29,7 @@ def _through(device: str, array: np.ndarray, rounds: int) -> None:
 
 def _seconds(work: Sequence[Callable[[], None]]) -> float:
     """Return how long some functions take, each on a thread of its own."""
-    threads = [threading.Thread(target=one) for one in work]
+    threads = [threading.Thread(target=function) for function in work]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -45,10 +45,11 @@ def buses(devices: Sequence[str], nbytes: int, rounds: int) -> None:
     for count in (len(devices), 1, len(devices), 1, len(devices)):  # the first is not counted
         work = [lambda i=i: _through(devices[i], arrays[i], rounds) for i in range(count)]
         rates.append((count, 2 * nbytes * rounds * count / _seconds(work) * 1e-9))
-    one = statistics.mean(rate for count, rate in rates[1:] if count == 1)
+    alone = statistics.mean(rate for count, rate in rates[1:] if count == 1)
     both = statistics.mean(rate for count, rate in rates[1:] if count > 1)
     print(
-        f"{nbytes >> 20} MiB up and down: {one:.1f} GB/s on one, {both:.1f} on {len(devices)}: {both / one:.2f} times"
+        f"{nbytes >> 20} MiB up and down: {alone:.1f} GB/s on one, {both:.1f} on {len(devices)}: "
+        f"{both / alone:.2f} times"
     )
 
 

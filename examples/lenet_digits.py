@@ -34,7 +34,7 @@ def forward(x: Any, w: Any, b: Any, v: Any) -> Any:
 # %%
 # By NumPy 94 % of the others are read right, as by cuDNN on an H200; a nearest neighbour reads 95 % of them.
 
-labels, (w, b, v) = T[1497:, :, 0, 0].argmax(axis=1), (one.copy() for one in start)
+labels, (w, b, v) = T[1497:, :, 0, 0].argmax(axis=1), (array.copy() for array in start)
 for i in batches:
     seen, a, p, s = forward(X[i : i + n], w, b, v)
     g = (np.exp(s) / np.exp(s).sum(axis=1, keepdims=True) - T[i : i + n, :, 0, 0]) / n
@@ -42,21 +42,21 @@ for i in batches:
     v -= rate * np.tensordot(g, p, ((0,), (0,)))
     b -= rate * da.sum(axis=(0, 2, 3, 4, 5))
     w -= rate * np.tensordot(da.reshape(n, 16, 8, 8), seen, ((0, 2, 3), (0, 2, 3)))
-found = forward(X[1497:], w, b, v)[-1].argmax(axis=1)
-print(f"by NumPy {(found == labels).mean():.1%} of the digits are read right")
+actual = forward(X[1497:], w, b, v)[-1].argmax(axis=1)
+print(f"by NumPy {(actual == labels).mean():.1%} of the digits are read right")
 
 # %%
 # cuDNN has a function for each layer and for each of its gradients. The picture has the digits misread first, in red.
 
 if device.backend == "cuda":
-    W, B, V = (one.copy() for one in start)
+    W, B, V = (array.copy() for array in start)
     rooms = [Scratch((n, *shape), np.float32) for shape in ((16, 8, 8), (16, 8, 8), (16, 4, 4), (16, 4, 4), (10, 1, 1))]
     pad, whole, pool = cudnn.convolution(padding=1), cudnn.convolution(), cudnn.pooling(cudnn.POOLING_MAX, 2)
     relu, softmax = cudnn.activation(cudnn.ACTIVATION_RELU), (cudnn.SOFTMAX_ACCURATE, cudnn.SOFTMAX_MODE_CHANNEL)
     with offload_args(In(X), In(T), InOut(W), InOut(B), InOut(V), *rooms, device=device) as (dX, dT, dw, db, dv, *rest):
         y, dy, z, dz, q = rest
         y.fill(0)
-        tx, ty, tz, tq = (cudnn.tensor(one) for one in (dX[:n], y, z, q))
+        tx, ty, tz, tq = (cudnn.tensor(array) for array in (dX[:n], y, z, q))
         tb, fw, fv = cudnn.tensor(db, "C"), cudnn.filter(dw), cudnn.filter(dv)
         for x, t in ((dX[i : i + n], dT[i : i + n]) for i in batches):
             cudnn.convolution_bias_activation_forward(1, tx, x, fw, dw, pad, 1, None, 0, 0, ty, y, tb, db, relu, ty, y)
@@ -71,15 +71,15 @@ if device.backend == "cuda":
             cudnn.convolution_backward_bias(-rate, ty, dy, 1, tb, db)
             cudnn.convolution_backward_filter(-rate, tx, x, ty, dy, pad, 1, None, 0, 1, fw, dw)
     assert abs(W - start[0]).max() > 0.01
-    found = forward(X[1497:], W, B, V)[-1].argmax(axis=1)
-    print(f"by cuDNN {(found == labels).mean():.1%}")
-assert (found == labels).mean() > 0.9
+    actual = forward(X[1497:], W, B, V)[-1].argmax(axis=1)
+    print(f"by cuDNN {(actual == labels).mean():.1%}")
+assert (actual == labels).mean() > 0.9
 
 if options.plot:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(4, 10, figsize=(8, 4), layout="constrained", subplot_kw={"xticks": [], "yticks": []})
-    for axis, i in zip(axes.flat, np.argsort(found == labels, kind="stable"), strict=False):  # those misread first
+    for axis, i in zip(axes.flat, np.argsort(actual == labels, kind="stable"), strict=False):  # those misread first
         axis.imshow(np.load(demo.DIGITS)["images"][1497 + i].reshape(8, 8), cmap="gray_r")
-        axis.set_title(found[i], color="black" if found[i] == labels[i] else "red")
+        axis.set_title(actual[i], color="black" if actual[i] == labels[i] else "red")
     figure.savefig(options.plot)

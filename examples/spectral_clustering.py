@@ -41,20 +41,20 @@ with offload_args(*arrays, device=options.device) as (dA, dscale, S, dvalues, dv
     lapack.syevd(V, dvalues)
     blas.copy(V[:, -2], dvector)
 level = vector * scale  # nearly constant on each ring
-found = (level > (level.min() + level.max()) / 2).astype(int)
+actual = (level > (level.min() + level.max()) / 2).astype(int)
 print(f"the largest eigenvalues are {values[-1]:.4f}, {values[-2]:.4f} and {values[-3]:.4f}")
 
 # %%
 # The signs of an eigenvector are arbitrary, so that the clusters may have either number.
 
-assert (found == ring).all() or (found != ring).all()
+assert (actual == ring).all() or (actual != ring).all()
 np.testing.assert_allclose(values, np.linalg.eigvalsh(scale[:, None] * affinity * scale), rtol=1e-9, atol=1e-9)
 
 if options.plot:
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 4), layout="constrained")
-    left.scatter(*points.T, 10, found, cmap="coolwarm")
+    left.scatter(*points.T, 10, actual, cmap="coolwarm")
     left.set_aspect("equal")
     right.scatter(range(n), level, 10, ring, cmap="coolwarm")
     right.set(xlabel="point", ylabel="second eigenvector, scaled")

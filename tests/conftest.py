@@ -24,14 +24,14 @@ def pytest_report_header() -> str:
 @pytest.hookimpl(trylast=True)  # once -m and -k have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Keep one skipped instance for each test and missing device."""
-    told, kept, left_out = set(), [], []
+    messages, kept, left_out = set(), [], []
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         absent = ABSENT & {params.get(name) for name in ("device", "cuda", "hip", "gpu")}
         test = (item.path, item.originalname)
-        (left_out if absent and test in told else kept).append(item)
+        (left_out if absent and test in messages else kept).append(item)
         if absent:
-            told.add(test)
+            messages.add(test)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
 

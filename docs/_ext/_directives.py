@@ -25,11 +25,11 @@ from offload_args import command
 
 
 def _literals(names: Iterable[str]) -> list[nodes.Node]:
-    found: list[nodes.Node] = []
+    literals: list[nodes.Node] = []
     for name in names:
-        found += [nodes.Text(", ")] if found else []
-        found.append(nodes.literal(name, name))
-    return found
+        literals += [nodes.Text(", ")] if literals else []
+        literals.append(nodes.literal(name, name))
+    return literals
 
 
 def _field(name: str, *content: nodes.Node) -> nodes.field:
@@ -108,7 +108,7 @@ class Routines(SphinxDirective):
         if said.needs:
             yield _field("Needs", nodes.paragraph(said.needs, said.needs))
         for at, _ in enumerate(said.returns):
-            text = joined(tuple(one.returns[at] for _, one in group), dtypes)
+            text = joined(tuple(description.returns[at] for _, description in group), dtypes)
             yield _field("Returns", nodes.paragraph(text, text))
         called: dict[str, list[str]] = {}
         for function, _ in group:
@@ -130,7 +130,7 @@ class Constants(Routines):
     def run(self) -> list[nodes.Node]:
         library = libraries()[self.arguments[0]]
         self._depends_on(library)
-        found = nodes.definition_list("")
+        actual = nodes.definition_list("")
         for kind, values in constants(library).items():
             anchor = f"{library.name}-{nodes.make_id(kind)}"
             term = nodes.term("", "", nodes.literal(kind, kind), ids=[anchor])
@@ -139,8 +139,8 @@ class Constants(Routines):
                 self._note(library, vendor, name, anchor, term)
                 words += [nodes.Text(", " if words else ""), nodes.literal(name, name), nodes.Text(f" {value}")]
             text = nodes.paragraph("", "", *words)
-            found += nodes.definition_list_item("", term, nodes.definition("", text))
-        return [found]
+            actual += nodes.definition_list_item("", term, nodes.definition("", text))
+        return [actual]
 
     def _note(self, library: Library, vendor: str, name: str, anchor: str, term: nodes.Element) -> None:
         full = f"offload_args.{library.name}.{name}"
@@ -157,28 +157,32 @@ class Prototypes(Routines):
     def run(self) -> list[nodes.Node]:
         library = libraries()[self.arguments[0]]
         self._depends_on(library)
-        found: list[nodes.Node] = []
+        results: list[nodes.Node] = []
         for title, functions in ((title, sections(library)[title]) for title in self.content):
-            lines = [f"{prototype(library, one, device)};" for one in functions for device in forms(library, one)]
+            lines = [
+                f"{prototype(library, function, device)};"
+                for function in functions
+                for device in forms(library, function)
+            ]
             text = "\n".join(lines)
             block = nodes.literal_block(text, text, language="text", classes=["prototypes"])
             section = nodes.section("", nodes.title(title, title), block, ids=[f"{library.name}-{slug(title)}"])
-            found.append(section)
-        return found
+            results.append(section)
+        return results
 
 
 class LibraryVariables(SphinxDirective):
     """The environment variables that name the file of each library: `{library-variables}`."""
 
     def run(self) -> list[nodes.Node]:
-        found = nodes.bullet_list("")
+        actual = nodes.bullet_list("")
         for name, library in libraries().items():
             variable = f"OFFLOAD_ARGS_{name.upper()}"
             item = nodes.list_item("", ids=[f"envvar-{variable}"])
             item += nodes.paragraph("", "", nodes.literal(variable, variable), nodes.Text(f": {library.title}"))
             self.env.domains.standard_domain.note_object("envvar", variable, f"envvar-{variable}", location=item)
-            found += item
-        return [found]
+            actual += item
+        return [actual]
 
 
 def _paragraphs(text: str) -> Iterator[nodes.Node]:
@@ -196,10 +200,10 @@ def _paragraphs(text: str) -> Iterator[nodes.Node]:
             code = textwrap.dedent("\n".join(part))
             yield nodes.literal_block(code, code, language="text")
             continue
-        found = nodes.paragraph()
-        for at, piece in enumerate(re.split(r"`([^`]+)`", " ".join(one.strip() for one in part))):
-            found += nodes.literal(piece, piece) if at % 2 else nodes.Text(piece)
-        yield found
+        actual = nodes.paragraph()
+        for at, piece in enumerate(re.split(r"`([^`]+)`", " ".join(line.strip() for line in part))):
+            actual += nodes.literal(piece, piece) if at % 2 else nodes.Text(piece)
+        yield actual
 
 
 class CHeader(SphinxDirective):
@@ -211,27 +215,27 @@ class CHeader(SphinxDirective):
         name = self.arguments[0]
         if (INCLUDE / name).exists():
             self.env.note_dependency(str(INCLUDE / name))
-        found: list[nodes.Node] = []
+        results: list[nodes.Node] = []
         section = ""
         for unit in header(name):
             if unit.section != section:
                 section = unit.section
-                found.append(nodes.section("", nodes.title(section, section), ids=[nodes.make_id(section)]))
-            into = found[-1] if section else found
+                results.append(nodes.section("", nodes.title(section, section), ids=[nodes.make_id(section)]))
+            into = results[-1] if section else results
             into += self._unit(name, unit)
-        return found
+        return results
 
     def _unit(self, name: str, unit: Unit) -> list[nodes.Node]:
-        made: list[nodes.Node] = []
+        built: list[nodes.Node] = []
         if unit.code:
             code = "\n".join(unit.code)
             language = "cpp" if is_cpp(name) else "c"
             block = nodes.literal_block(code, code, language=language, force=True)
             anchors = nodes.container("", block, ids=[])
-            for one in unit.names:
-                self._note(name, one, anchors)
-            made.append(anchors)
-        return [*(_paragraphs(unit.comment) if unit.comment else []), *made]
+            for name_ in unit.names:
+                self._note(name, name_, anchors)
+            built.append(anchors)
+        return [*(_paragraphs(unit.comment) if unit.comment else []), *built]
 
     def _note(self, file: str, name: str, node: nodes.Element) -> None:
         domain = self.env.domains.standard_domain
@@ -246,7 +250,7 @@ class CommandLine(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(command.__file__ or "")
         whole = command.parser()
-        (commands,) = (one.choices for one in whole._actions if isinstance(one, argparse._SubParsersAction))
+        (commands,) = (action.choices for action in whole._actions if isinstance(action, argparse._SubParsersAction))
         return [self._section(name, parser) for name, parser in commands.items()]
 
     def _section(self, name: str, parser: argparse.ArgumentParser) -> nodes.Node:
@@ -256,11 +260,11 @@ class CommandLine(SphinxDirective):
         usage = textwrap.dedent(parser.format_usage().removeprefix("usage: "))
         section += nodes.literal_block(usage, usage, language="text")
         options = nodes.definition_list("")
-        for one in parser._actions:
-            named = one.option_strings or [one.metavar or one.dest]
-            value = f" {one.metavar or one.dest.upper()}" if one.option_strings and one.nargs != 0 else ""
+        for action in parser._actions:
+            named = action.option_strings or [action.metavar or action.dest]
+            value = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
             term = nodes.term("", "", *_literals(f"{text}{value}" for text in map(str, named)))
-            said = parser._get_formatter()._expand_help(one) if one.help else ""
+            said = parser._get_formatter()._expand_help(action) if action.help else ""
             options += nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(said, said)))
         section += options
         return section

@@ -44,13 +44,13 @@ def _linked(text: str) -> str:
 
 def _parameters(paragraph: str, names: set[str]) -> list[str]:
     """Return a paragraph that says what parameters are as a list, one item each; [] if it says none."""
-    starts = [one for one in NAME.finditer(paragraph) if set(one[1].split(", ")) <= names]
+    starts = [match for match in NAME.finditer(paragraph) if set(match[1].split(", ")) <= names]
     if not starts or starts[0].start():
         return []
-    ends = [one.start() for one in starts[1:]] + [len(paragraph)]
+    ends = [start.start() for start in starts[1:]] + [len(paragraph)]
     lines = []
     for start, end in zip(starts, ends, strict=True):
-        code = ", ".join(f"``{one}``" for one in start[1].split(", "))
+        code = ", ".join(f"``{name_}``" for name_ in start[1].split(", "))
         text = " ".join(paragraph[start.end() : end].split())
         lines.append(f"* {code}: {_linked(text)}")
     return lines
@@ -62,7 +62,7 @@ def _see_also(text: str) -> str:
     pieces = []
     for group in groups:
         links = []
-        for name in (one.strip() for one in group.split(",")):
+        for name in (name_.strip() for name_ in group.split(",")):
             page = re.fullmatch(r"docs/(.*)\.md", name)
             links.append(f":doc:`/{page[1]}`" if page else f":py:obj:`{name} <offload_args.{name}>`")
         pieces.append(", ".join(links))
@@ -80,18 +80,18 @@ def _program(paragraph: str) -> list[str]:
 
 def rewritten(lines: list[str], names: set[str]) -> list[str]:
     """Return a docstring's lines as reStructuredText; names: of the parameters."""
-    found: list[str] = []
+    results: list[str] = []
     text = re.sub(r"(?<=\S)\n(?=1\. )", "\n\n", "\n".join(lines).strip("\n"))  # a list
     for paragraph in re.split(r"\n\s*\n", text):
         if paragraph.startswith(" "):  # a program
-            found += _program(paragraph)
+            results += _program(paragraph)
         elif paragraph.startswith("See also: "):
-            found += [_see_also(" ".join(paragraph.split())), ""]
+            results += [_see_also(" ".join(paragraph.split())), ""]
         elif items := _parameters(paragraph, names):
-            found += [":Parameters:", *(f"  {item}" for item in items), ""]
+            results += [":Parameters:", *(f"  {item}" for item in items), ""]
         else:
-            found += [*_linked(paragraph).splitlines(), ""]
-    return found
+            results += [*_linked(paragraph).splitlines(), ""]
+    return results
 
 
 # Programs get objects of these classes from others, and make none themselves.
@@ -112,14 +112,14 @@ def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: 
 def _declared(path: Path) -> dict[str, ast.AST]:
     """Return what a source or stub declares, by name: functions, classes and methods of classes."""
     tree = ast.parse(path.read_text())
-    found: dict[str, ast.AST] = {}
-    for one in tree.body:
-        if isinstance(one, (ast.FunctionDef, ast.ClassDef)):
-            found[one.name] = one
-            for inner in one.body:
+    results: dict[str, ast.AST] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            results[node.name] = node
+            for inner in node.body:
                 if isinstance(inner, ast.FunctionDef):
-                    found[f"{one.name}.{inner.name}"] = inner
-    return found
+                    results[f"{node.name}.{inner.name}"] = inner
+    return results
 
 
 def typed(thing: Any, names: list[str]) -> tuple[str, str | None] | None:
@@ -127,7 +127,7 @@ def typed(thing: Any, names: list[str]) -> tuple[str, str | None] | None:
     if getattr(thing, "__module__", None) != "offload_args._core":
         return None
     stub = _declared(Path(offload_args.__file__).with_name("_core.pyi"))
-    declared = next((stub[one] for one in names if one in stub), None)
+    declared = next((stub[name] for name in names if name in stub), None)
     if not isinstance(declared, ast.FunctionDef):
         return None
     arguments = declared.args
@@ -151,15 +151,15 @@ def sign(
     """Return the signature with types of what is written in C, from the stub of the extension."""
     if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
         return "", None
-    if kind == "class" and any(one.startswith("_") for one in _names(thing)):  # fields that are a dataclass's own
+    if kind == "class" and any(name.startswith("_") for name in _names(thing)):  # fields that are a dataclass's own
         from sphinx.util.inspect import stringify_signature  # tests read this file without Sphinx
 
-        found = inspect.signature(thing)
-        public = [one for one in found.parameters.values() if not one.name.startswith("_")]
-        found = found.replace(parameters=public, return_annotation=inspect.Signature.empty)
-        return stringify_signature(found, unqualified_typehints=True), None
+        results = inspect.signature(thing)
+        public = [parameter for parameter in results.parameters.values() if not parameter.name.startswith("_")]
+        results = results.replace(parameters=public, return_annotation=inspect.Signature.empty)
+        return stringify_signature(results, unqualified_typehints=True), None
     if kind == "class":
-        owner = next((one for one in thing.__mro__ if one.__module__ == "offload_args._core"), thing)
-        signed = typed(owner, [f"{one.__name__}.__init__" for one in thing.__mro__])
+        owner = next((class_ for class_ in thing.__mro__ if class_.__module__ == "offload_args._core"), thing)
+        signed = typed(owner, [f"{class_.__name__}.__init__" for class_ in thing.__mro__])
         return (signed[0], None) if signed else None
     return typed(thing, [getattr(thing, "__qualname__", "")])

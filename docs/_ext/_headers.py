@@ -59,8 +59,10 @@ class Unit:
     @property
     def names(self) -> list[str]:
         """Returns the names that it declares."""
-        found = (next(filter(None, one.groups())) for one in _DECLARED.finditer("\n".join(self.code)))
-        return [one for one in dict.fromkeys(found) if one not in ("if", "for", "while", "return", "switch")]
+        actual = (next(filter(None, match.groups())) for match in _DECLARED.finditer("\n".join(self.code)))
+        return [
+            fromkey for fromkey in dict.fromkeys(actual) if fromkey not in ("if", "for", "while", "return", "switch")
+        ]
 
 
 def _text(comment: list[str]) -> str:
@@ -123,14 +125,14 @@ def _expanded(text: str) -> str:
     """Return a header with the lines that it makes from a .def file."""
     listed = r'^#define (OA_\w+)\((.*)\) (.*)\n#include "offload_args/(\w+)\.def"\n#undef \1\n'
 
-    def lines(found: re.Match[str]) -> str:
-        made = []
-        for entry in entries(found[4]):
-            line = found[3]
-            for name, value in zip(found[2].split(", "), entry, strict=False):
+    def lines(match: re.Match[str]) -> str:
+        built = []
+        for entry in entries(match[4]):
+            line = match[3]
+            for name, value in zip(match[2].split(", "), entry, strict=False):
                 line = re.sub(rf"(##)?\b{name}\b(##)?", value, line)
-            made.append(line)
-        return "\n".join(f"  {one}" if one.endswith(",") else one for one in made) + "\n"
+            built.append(line)
+        return "\n".join(f"  {line_}" if line_.endswith(",") else line_ for line_ in built) + "\n"
 
     return re.sub(listed, lines, text, flags=re.MULTILINE)
 
@@ -138,13 +140,17 @@ def _expanded(text: str) -> str:
 def header(name: str) -> list[Unit]:
     """Return what a public header has, by its name in an #include."""
     text = portable_header(list(libraries().values())) if name == "offload_args_blas.h" else None
-    found = list(units(_expanded(text or (INCLUDE / name).read_text()), is_cpp(name)))
-    for one in found:
-        while one.code and _BOILERPLATE.match(one.code[-1]) and one.code[-1] != "}":
-            one.code.pop()
-        one.code = _without_bodies(one.code)
-        one.comment = "" if re.match(r"\[?cffi ", one.comment) else one.comment
-    return [one for one in found if one.section not in _HIDDEN and (one.comment or (one.code and not is_cpp(name)))]
+    results = list(units(_expanded(text or (INCLUDE / name).read_text()), is_cpp(name)))
+    for entry in results:
+        while entry.code and _BOILERPLATE.match(entry.code[-1]) and entry.code[-1] != "}":
+            entry.code.pop()
+        entry.code = _without_bodies(entry.code)
+        entry.comment = "" if re.match(r"\[?cffi ", entry.comment) else entry.comment
+    return [
+        entry
+        for entry in results
+        if entry.section not in _HIDDEN and (entry.comment or (entry.code and not is_cpp(name)))
+    ]
 
 
 INDEX = """# The C API

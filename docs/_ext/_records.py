@@ -25,7 +25,7 @@ Group = list[tuple[Function, Description]]
 @cache
 def libraries() -> dict[str, Library]:
     """Return every library that is bound, by name."""
-    return {one.name: one for one in roles.load()}
+    return {library.name: library for library in roles.load()}
 
 
 _read = cache(roles.read_roles)
@@ -34,14 +34,14 @@ _read = cache(roles.read_roles)
 @cache
 def _headings(file: str) -> dict[str, str]:
     """Return the heading above each family of a roles file."""
-    found: dict[str, str] = {}
+    headings: dict[str, str] = {}
     heading = ""
     for line in (ROLES / f"{file}.toml").read_text().splitlines():
         if title := re.match(r"# -- (.*?)(?::.*)? -+$", line):
             heading = title[1][0].upper() + title[1][1:]
         elif heading and (family := re.match(r"\[family\.(\w+)", line)):
-            found.setdefault(family[1], heading)
-    return found
+            headings.setdefault(family[1], heading)
+    return headings
 
 
 # The subjects of headings that have too many functions for a page, each with the names that it takes, in this order.
@@ -73,11 +73,11 @@ def _divided(library: Library, title: str, functions: list[Function]) -> Iterato
     if len(groups(library, functions)) <= MOST:
         yield title, functions
         return
-    found: dict[str, list[Function]] = {title: []}
+    actual: dict[str, list[Function]] = {title: []}
     for function in functions:
         fitting = (subject for subject, names in SUBJECTS.get(title, ()) if re.match(names, function.name))
-        found.setdefault(next(fitting, title), []).append(function)
-    for subject, part in found.items():
+        actual.setdefault(next(fitting, title), []).append(function)
+    for subject, part in actual.items():
         if len(groups(library, part)) <= MOST:
             yield subject, part
             continue
@@ -102,23 +102,23 @@ def headings(library: Library) -> dict[str, list[Function]]:
     """Return the functions below each heading of a library's roles file, and of those that it extends."""
     files = [library.name, *_read(library.name).get("extends", [])]
     headings = {family: title for file in reversed(files) for family, title in _headings(file).items()}
-    found: dict[str, list[Function]] = {title: [] for file in reversed(files) for title in _headings(file).values()}
+    actual: dict[str, list[Function]] = {title: [] for file in reversed(files) for title in _headings(file).values()}
     for function in library.functions:
-        found.setdefault(headings.get(function.family, "Functions"), []).append(function)
-    return {title: functions for title, functions in found.items() if functions}
+        actual.setdefault(headings.get(function.family, "Functions"), []).append(function)
+    return {title: functions for title, functions in actual.items() if functions}
 
 
 def constants(library: Library) -> dict[str, dict[str, tuple[str, int]]]:
     """Return the constants of a library's module, by the vendor's type and name: the name here, and the value."""
     types = {kind: dict(values) for kind, values in library.api["enums"].items()}
-    for one in _read(library.name).get("enums", {}).values():
-        types.setdefault(one["type"], {}).update(one.get("values", {}))
+    for enum in _read(library.name).get("enums", {}).values():
+        types.setdefault(enum["type"], {}).update(enum.get("values", {}))
     known = library.names_here
-    found = {
+    actual = {
         kind: {vendor: (known[vendor], value) for vendor, value in values.items() if vendor in known}
         for kind, values in types.items()
     }
-    return {kind: values for kind, values in found.items() if values}
+    return {kind: values for kind, values in actual.items() if values}
 
 
 def vendor_names(library: Library, function: Function) -> Iterator[tuple[str, str]]:
@@ -141,25 +141,27 @@ def slug(title: str) -> str:
 
 def groups(library: Library, functions: Iterable[Function]) -> list[Group]:
     """Return the functions, those that differ in dtypes only together."""
-    found: dict[tuple[object, ...], Group] = {}
+    results: dict[tuple[object, ...], Group] = {}
     for function in functions:
         said = describe(library, function)
         texts = (*(f"{names}: {text}" for names, text in said.parameters), *said.returns)
         key = (function.family, function.form, signature(library, function), said.summary, said.deprecated, said.needs)
         key += (said.handle, said.raises, *(DTYPES.sub("dtype", text) for text in texts))
-        found.setdefault(key, []).append((function, said))
+        results.setdefault(key, []).append((function, said))
     order = {letter: place for place, letter in enumerate("sdcz")}
-    for group in found.values():
-        group.sort(key=lambda one: (order.get(one[0].name.lstrip("i")[0], 9), one[0].name))
-    return list(found.values())
+    for group in results.values():
+        group.sort(key=lambda pair: (order.get(pair[0].name.lstrip("i")[0], 9), pair[0].name))
+    return list(results.values())
 
 
 def letters(group: Group) -> dict[tuple[str, ...], str]:
     """Return a letter for the dtypes, one a function, that stand at one place in a group's texts: T, R, U, V."""
     if len(group) == 1:
         return {}
-    said = [one for _, one in group]
-    rows = zip(*([text for _, text in one.parameters] + one.returns for one in said), strict=True)
+    said = [description for _, description in group]
+    rows = zip(
+        *([text for _, text in description.parameters] + description.returns for description in said), strict=True
+    )
     columns = dict.fromkeys(column for texts in rows for column in zip(*map(DTYPES.findall, texts), strict=True))
     return {column: letter for column, letter in zip(columns, "TRUV", strict=False) if len(set(column)) > 1}
 
@@ -242,30 +244,30 @@ MOST_PROTOTYPES = 400
 
 def c_pages(library: Library) -> dict[str, list[str]]:
     """Return the pages of a library's prototypes: their names, and the titles of the sections on each."""
-    found: dict[str, list[str]] = {}
+    c_pages: dict[str, list[str]] = {}
     count = MOST_PROTOTYPES
     for title, functions in sections(library).items():
         count += len(functions)
         if count > MOST_PROTOTYPES:
-            found[f"c-{len(found) + 1}" if found else "c"] = []
+            c_pages[f"c-{len(c_pages) + 1}" if c_pages else "c"] = []
             count = len(functions)
-        found[list(found)[-1]].append(title)
-    return found
+        c_pages[list(c_pages)[-1]].append(title)
+    return c_pages
 
 
 def _classes(library: Library) -> Iterator[str]:
     """Yield the entries of what a library's module has beside functions and constants."""
     for kind in library.object_kinds:
-        made = f"a ``{kind.type}``, which ``{kind.destroy}`` ends."
-        yield f".. py:class:: {kind.name}\n\n   A :py:class:`~offload_args.objects.LibraryObject`: {made}\n"
-    for name in (name for given in library.adds.values() for name in given):
+        built = f"a ``{kind.type}``, which ``{kind.destroy}`` ends."
+        yield f".. py:class:: {kind.name}\n\n   A :py:class:`~offload_args.objects.LibraryObject`: {built}\n"
+    for name in (name for add in library.adds.values() for name in add):
         kind, members = ("class", "\n   :members:") if name[0].isupper() else ("function", "")
         yield f".. auto{kind}:: offload_args.{library.name}.{name}{members}\n"
 
 
 def _library_page(library: Library, has_guide: bool) -> str:
     """Return the page of a library: its sections, its constants and classes, and the functions that are not bound."""
-    wide = sum(1 for one in library.functions if one.wide_symbol)
+    wide = sum(1 for function in library.functions if function.wide_symbol)
     listed = [*map(slug, sections(library)), *(["constants"] if library.constants else []), *c_pages(library)]
     text = LIBRARY.format(
         name=library.name,
@@ -277,12 +279,15 @@ def _library_page(library: Library, has_guide: bool) -> str:
         pages="\n".join(listed),
         names="\n".join(_classes(library)),
     )
-    left = [f"- {why}: {', '.join(f'`{one}`' for one in names)}" for why, names in library.not_bound.items()]
+    left = [f"- {why}: {', '.join(f'`{name}`' for name in names)}" for why, names in library.not_bound.items()]
     return text + ("\n".join(["\n## Not bound\n", *left, ""]) if left else "")
 
 
 def _section_page(library: Library, title: str, functions: list[Function]) -> str:
-    raises = [_linked(one) for one in dict.fromkeys(HELPER_RAISES if one.is_helper else RAISES for one in functions)]
+    raises = [
+        _linked(fromkey)
+        for fromkey in dict.fromkeys(HELPER_RAISES if function.is_helper else RAISES for function in functions)
+    ]
     if len(raises) > 1:
         raises = [f"Those that take arrays: {_linked(RAISES)}", f"The others: {_linked(HELPER_RAISES)}"]
     return SECTION.format(name=library.name, section=title, raises="\n\n".join(raises))

@@ -21,7 +21,7 @@ def check(power: Any, A: np.ndarray, options: argparse.Namespace) -> float:
     n = len(A)
     x, z, y = np.ones(n), np.ones(n), np.ones(n)
     with offload_args(In(A), InOut(x), InOut(z), Scratch(n, A.dtype), device=options.device) as (dA, dx, dz, dy):
-        found = float(power.iterate(dA, dx, dy, options.steps))
+        actual = float(power.iterate(dA, dx, dy, options.steps))
         power.iterate(dA.T, dz, dy, options.steps)
     for matrix, vector in ((A.T, z), (A, x)):
         y = np.ones(n)
@@ -30,8 +30,8 @@ def check(power: Any, A: np.ndarray, options: argparse.Namespace) -> float:
             expected = float(np.linalg.norm(y))
             y /= expected
         np.testing.assert_allclose(vector, y, rtol=1e-9)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    return found
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+    return actual
 
 
 def main() -> int:
@@ -47,8 +47,8 @@ def main() -> int:
     n = options.size
     i, j = np.indices((n, n))
     A = 1 / (1.0 + abs(i - j))
-    found = check(power, A, options)
-    print(f"{found:.12f}")
+    actual = check(power, A, options)
+    print(f"{actual:.12f}")
     check(power, A * (1 + j / n), options)
     check(power, np.asfortranarray(A * (1 + j / n)), options)
     return 0

@@ -82,11 +82,11 @@ def module(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """The module, compiled with each way to call what it imports: by JUMP_SLOT, and by GLOB_DAT."""
     folder = Path(scipy_openblas32.get_lib_dir())
     library = next(folder.glob("libscipy_openblas*.so*"))
-    made = tmp_path_factory.mktemp("by_rows")
-    (made / "calls.c").write_text(SOURCE)
+    built = tmp_path_factory.mktemp("by_rows")
+    (built / "calls.c").write_text(SOURCE)
     words = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", request.param, "calls.c", "-o", "calls.so"]
-    subprocess.run([*words, library, f"-Wl,-rpath,{folder}"], cwd=made, check=True, timeout=60)
-    return ctypes.CDLL(str(made / "calls.so"))
+    subprocess.run([*words, library, f"-Wl,-rpath,{folder}"], cwd=built, check=True, timeout=60)
+    return ctypes.CDLL(str(built / "calls.so"))
 
 
 @pytest.mark.parametrize("order", [ROW, COLUMN])
@@ -100,7 +100,7 @@ def test_each_routine_by_rows_and_by_columns(module: ctypes.CDLL, device: str, w
 
     def made(side: int, uplo: int, trans: int, diag: int) -> np.ndarray:
         result = C.copy()
-        addresses = (ctypes.c_void_p(one.ctypes.data) for one in (A, B, result))
+        addresses = (ctypes.c_void_p(array.ctypes.data) for array in (A, B, result))
         module.call(which, order, side, uplo, trans, diag, *addresses)
         return result
 

@@ -58,7 +58,9 @@ def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, timeout=120, **options)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(one, marks=pytest.mark.slow) if one in LONG else one for one in KINDS])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(choice, marks=pytest.mark.slow) if choice in LONG else choice for choice in KINDS]
+)
 def test_children_are_accelerated_if_asked_for(device: str, program: Path, tmp_path: Path, kind: str) -> None:
     plain = subprocess.run([sys.executable, program, kind], capture_output=True, text=True, timeout=60)
     report = tmp_path / "report.json"
@@ -66,8 +68,8 @@ def test_children_are_accelerated_if_asked_for(device: str, program: Path, tmp_p
     assert (ended.returncode, ended.stdout) == (plain.returncode, plain.stdout) == (0, plain.stdout)
     children = json.loads(report.read_text())["children"]
     calls, gone = KINDS[kind]
-    assert sum(one["calls"] for one in children) == calls
-    assert sum(one["gone"] for one in children) == gone
+    assert sum(child["calls"] for child in children) == calls
+    assert sum(child["gone"] for child in children) == gone
     assert f"child process{'es' * (len(children) != 1)}: {calls} calls"[:-1] in ended.stderr
 
 

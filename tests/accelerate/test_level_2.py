@@ -26,12 +26,12 @@ def calls_of(letter: str) -> dict[str, Callable[[], np.ndarray]]:
     S = np.asfortranarray(S)
     x, y, z = numbers((N,), letter, 2), numbers((M,), letter, 3), numbers((N,), letter, 4)
     long = numbers((3 * N,), letter, 5)
-    made: dict[str, Callable[[], np.ndarray]] = {}
+    built: dict[str, Callable[[], np.ndarray]] = {}
 
     def add(name: str, *words: object, **named: object) -> None:
         function = getattr(fortran, letter + name, None)
         if function is not None:
-            made[f"{name} {len(made)}"] = lambda: function(*words, **named)
+            built[f"{name} {len(built)}"] = lambda: function(*words, **named)
 
     for trans in (0, 1, 2):
         add("gemv", 0.5, A, *((y,) if trans else (x,)), beta=2, y=z if trans else y, trans=trans)
@@ -49,7 +49,7 @@ def calls_of(letter: str) -> dict[str, Callable[[], np.ndarray]]:
         add("her2", 0.5, x, z, a=S, lower=lower)
     for name in ("ger", "geru", "gerc"):
         add(name, 0.5, y, x, a=A)
-    return made
+    return built
 
 
 @pytest.mark.parametrize("letter", DTYPES)

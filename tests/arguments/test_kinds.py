@@ -32,13 +32,13 @@ def test_other_subclasses_of_ndarray_are_arrays(device: str, tmp_path: Any) -> N
         pass
 
     mine = ramp(4).view(Mine)
-    for one in (mapped, matrix, mine):
-        expected = 2 * np.asarray(one).ravel()
-        with offload_args(one, device=device) as (dx,):
-            assert not one.flags.writeable
+    for other in (mapped, matrix, mine):
+        expected = 2 * np.asarray(other).ravel()
+        with offload_args(other, device=device) as (dx,):
+            assert not other.flags.writeable
             blas.scal(2.0, dx if dx.ndim == 1 else dx.offset(0))
-        assert one.flags.writeable
-        np.testing.assert_array_equal(np.asarray(one).ravel(), expected)
+        assert other.flags.writeable
+        np.testing.assert_array_equal(np.asarray(other).ravel(), expected)
 
 
 NO_ARRAYS: dict[str, Any] = {
@@ -143,7 +143,7 @@ def test_memory_of_other_packages_is_neither_left_read_only_nor_held(device: str
             blas.asum(dx)
     del memory
     gc.collect()
-    assert [one() for one in gone] == [None] * 10
+    assert [reference() for reference in gone] == [None] * 10
 
 
 if importlib.util.find_spec("torch"):  # it is too large to install for this alone

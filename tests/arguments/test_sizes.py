@@ -72,8 +72,8 @@ def test_forty_arguments_and_thirty_one_dimensions_are_lent(device: str) -> None
     with offload_args(*arrays, device=device) as pointers:
         for pointer in pointers:
             blas.scal(2.0, pointer)
-    for one in arrays:
-        np.testing.assert_array_equal(one, 2 * ramp(3))
+    for array in arrays:
+        np.testing.assert_array_equal(array, 2 * ramp(3))
     deep = np.zeros((1,) * 30 + (2,), np.float32)
     with offload_args(deep, device=device) as (dx,):
         assert dx.ndim == 31

@@ -74,16 +74,16 @@ def backwards(*vectors: Operand) -> bool:
     return any(len(v.values) > 1 and v.base[v.slot].strides[0] < 0 for v in vectors)
 
 
-def attempt(r: Routine, what: str, refused: bool, *arguments: Any, **options: Any) -> bool:
+def attempt(r: Routine, case: str, refused: bool, *arguments: Any, **options: Any) -> bool:
     """Make the call; True if it was made. Only if `refused` may it be refused, with a remedy, and nothing written."""
     try:
         assert r(*arguments, **options) is None
     except ArgumentError as error:
-        assert refused, f"{what}: {error}"
+        assert refused, f"{case}: {error}"
         assert f"blas.{r.name}: " in str(error)
         for operand in arguments:
             if isinstance(operand, Operand):
-                operand.check(what)
+                operand.check(case)
         return False
     return True
 
@@ -102,11 +102,11 @@ def real_only(r: Routine, *arguments: Any, **options: Any) -> bool:
 @CASES.of("axpy", letters="-")
 def axpy(r: Routine) -> None:
     for n, (kind_x, kind_y, t) in r.each(SIZES, list(kinds(r, 36))):
-        what = f"{n=} {kind_x=} {kind_y=} {t.alpha=}"
+        case = f"{n=} {kind_x=} {kind_y=} {t.alpha=}"
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         r(t.given_alpha, x, y)
-        r.close(y, ref.axpy(t.alpha, x.wide, y.wide), 2, ref.axpy(abs(t.alpha), abs(x.wide), abs(y.wide)), what)
-        x.check(what)
+        r.close(y, ref.axpy(t.alpha, x.wide, y.wide), 2, ref.axpy(abs(t.alpha), abs(x.wide), abs(y.wide)), case)
+        x.check(case)
 
 
 @CASES.of("scal", letters="-")
@@ -120,14 +120,14 @@ def scal(r: Routine) -> None:
 @CASES.of("copy", "swap", letters="-")
 def copy(r: Routine) -> None:
     for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
-        what = f"{n=} {kind_x=} {kind_y=}"
+        case = f"{n=} {kind_x=} {kind_y=}"
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         r(x, y)
-        assert np.array_equal(y.now(), x.values), what
-        y.check(what, True)
+        assert np.array_equal(y.now(), x.values), case
+        y.check(case, True)
         if r.name == "swap":
-            assert np.array_equal(x.now(), y.values), what
-        x.check(what, r.name == "swap")
+            assert np.array_equal(x.now(), y.values), case
+        x.check(case, r.name == "swap")
 
 
 @CASES.of("dot", "dotu", "dotc", letters="-")
@@ -137,18 +137,18 @@ def dot(r: Routine) -> None:
             r(vector(r.values(3), "plain"), vector(r.values(3), "plain"))
         return
     for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
-        what = f"{n=} {kind_x=} {kind_y=}"
+        case = f"{n=} {kind_x=} {kind_y=}"
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         expected = ref.dot(x.wide, y.wide, r.name == "dotc")
         magnitude = ref.dot(abs(x.wide), abs(y.wide))
         got = r(x, y)
         assert isinstance(got, complex if r.complex else float)
-        ref.assert_close(got, expected, n, magnitude, r.dtype, what)
+        ref.assert_close(got, expected, n, magnitude, r.dtype, case)
         result = number(np.nan, r.dtype)
         assert r(x, y, result=result) is None
-        ref.assert_close(result.now(), expected, n, magnitude, r.dtype, what)
-        x.check(what)
-        y.check(what)
+        ref.assert_close(result.now(), expected, n, magnitude, r.dtype, case)
+        x.check(case)
+        y.check(case)
 
 
 @CASES.of("nrm2", "asum", letters="-")
@@ -189,31 +189,31 @@ def extreme(r: Routine) -> None:
 @CASES.of("rot", letters="-")
 def rot(r: Routine) -> None:
     for n, kind_x, kind_y in r.each(SIZES, VECTORS, VECTORS):
-        what = f"{n=} {kind_x=} {kind_y=}"
+        case = f"{n=} {kind_x=} {kind_y=}"
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         r(x, y, 0.5, number(-0.75, r.real) if kind_x == "row" else -0.75)
         new_x, new_y = ref.rot(x.wide, y.wide, 0.5, -0.75)
         magnitude_x, magnitude_y = ref.rot(abs(x.wide), abs(y.wide), 0.5, 0.75, minus=1)
-        r.close(x, new_x, 2, magnitude_x, what)
-        r.close(y, new_y, 2, magnitude_y, what)
+        r.close(x, new_x, 2, magnitude_x, case)
+        r.close(y, new_y, 2, magnitude_y, case)
 
 
 @CASES.of("rotg", letters="-")
 def rotg(r: Routine) -> None:
     phase = np.exp(0.7j) if r.complex else 1
     for a, b in [(3, 4), (4, 3), (-1.5, 0.25), (0.25, -1.5), (2, 0), (0, 2), (0, 0)]:
-        what = f"{a=} {b=}"
+        case = f"{a=} {b=}"
         a, b = r.dtype(a * phase), r.dtype(b)
-        given = [number(a, r.dtype), number(b, r.dtype), number(np.nan, r.real), number(np.nan, r.dtype)]
-        assert r(*given) is None
-        new_a, new_b, c, s = (ref.wide(one.now()) for one in given)
+        arguments = [number(a, r.dtype), number(b, r.dtype), number(np.nan, r.real), number(np.nan, r.dtype)]
+        assert r(*arguments) is None
+        new_a, new_b, c, s = (ref.wide(array.now()) for array in arguments)
         wide_a, wide_b, size = ref.wide(a), ref.wide(b), abs(a) + abs(b)
-        ref.assert_close(c * wide_a + s * wide_b, new_a, 8, size, r.dtype, what)
-        ref.assert_close(c * wide_b - np.conj(s) * wide_a, 0, 8, size, r.dtype, what)
-        ref.assert_close(c * c + abs(s) ** 2, 1, 8, 1, r.dtype, what)
+        ref.assert_close(c * wide_a + s * wide_b, new_a, 8, size, r.dtype, case)
+        ref.assert_close(c * wide_b - np.conj(s) * wide_a, 0, 8, size, r.dtype, case)
+        ref.assert_close(c * c + abs(s) ** 2, 1, 8, 1, r.dtype, case)
         if not r.complex:
             z = s if abs(a) > abs(b) or size == 0 else 1 / c if c else 1
-            ref.assert_close(new_b, z, 8, abs(z), r.dtype, what)
+            ref.assert_close(new_b, z, 8, abs(z), r.dtype, case)
 
 
 @CASES.of("rotm", letters="-")
@@ -221,14 +221,14 @@ def rotm(r: Routine) -> None:
     if real_only(r, vector(r.values(3), "plain"), vector(r.values(3), "plain"), [0, 1, 1, 1, 1]):
         return
     for flag, n, kind_x, kind_y in r.each((-2, -1, 0, 1), SIZES, VECTORS, VECTORS):
-        what = f"{flag=} {n=} {kind_x=} {kind_y=}"
+        case = f"{flag=} {n=} {kind_x=} {kind_y=}"
         param = np.array([flag, 0.5, -0.75, 0.25, 1.5], r.dtype)
         x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
         r(x, y, vector(param, "row") if kind_x == "row" else param.tolist())
         H = ref.rotm_matrix(ref.wide(param))
         new, magnitude = H @ [x.wide, y.wide], abs(H) @ [abs(x.wide), abs(y.wide)]
-        r.close(x, new[0], 2, magnitude[0], what)
-        r.close(y, new[1], 2, magnitude[1], what)
+        r.close(x, new[0], 2, magnitude[0], case)
+        r.close(y, new[1], 2, magnitude[1], case)
 
 
 @CASES.of("rotmg", letters="-")
@@ -237,11 +237,11 @@ def rotmg(r: Routine) -> None:
         return
     # d1, d2, x1, y1: either weight greater, nothing to zero, sizes that need scaling
     for numbers in [(2, 3, 1.5, 0.5), (1, 3, 0.5, 1.5), (2, 3, 1.5, 0), (1e-9, 3e-9, 0.5, 1.5)]:
-        given, param = [number(one, r.dtype) for one in numbers], vector(r.nan(5), "row")
-        assert r(*given, param) is None
+        arguments, param = [number(raw_number, r.dtype) for raw_number in numbers], vector(r.nan(5), "row")
+        assert r(*arguments, param) is None
         param.check(f"{numbers}", True)
-        d1, d2, x1, y1 = (one.wide for one in given)
-        new_d1, new_d2, new_x1, new_y1 = (ref.wide(one.now()) for one in given)
+        d1, d2, x1, y1 = (array.wide for array in arguments)
+        new_d1, new_d2, new_x1, new_y1 = (ref.wide(array.now()) for array in arguments)
         assert new_y1 == y1
         H, before = ref.rotm_matrix(ref.wide(param.now())), np.array([x1, y1])
         ref.assert_close(H @ before, [new_x1, 0], 12, abs(H) @ abs(before), r.dtype, f"{numbers}")
@@ -255,35 +255,35 @@ def rotmg(r: Routine) -> None:
 def gemv(r: Routine) -> None:
     for kind, trans, (m, n) in r.each(MATRICES, "NTC", SHAPES):
         for kind_x, kind_y, t in kinds(r, 3):
-            what = f"{kind} {trans=} {m=} {n=} {kind_x=} {kind_y=} {t}"
+            case = f"{kind} {trans=} {m=} {n=} {kind_x=} {kind_y=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
             A, x = matrix(r.values(m, n), kind), vector(r.values(inner), kind_x)
             y = vector(r.values(outer) if inner == 0 else r.output(t.beta, outer), kind_y)
             refused = r.complex and trans == "C" and kind[0] == "C" and backwards(x, y)
-            if not attempt(r, what, refused, t.given_alpha, A, x, t.given_beta, y, trans=trans):
+            if not attempt(r, case, refused, t.given_alpha, A, x, t.given_beta, y, trans=trans):
                 continue
-            A.check(what)
-            x.check(what)
+            A.check(case)
+            x.check(case)
             if inner == 0:
                 continue
             expected = ref.gemv(t.alpha, A.wide, x.wide, t.beta, y.wide, trans)
             magnitude = ref.gemv(abs(t.alpha), abs(A.wide), abs(x.wide), abs(t.beta), abs(y.wide), trans)
-            r.close(y, expected, inner, magnitude, what)
+            r.close(y, expected, inner, magnitude, case)
 
 
 @CASES.of("ger", "gerc", letters="-")
 def ger(r: Routine) -> None:
     for kind, (m, n) in r.each(MATRICES, SHAPES):
         for kind_x, kind_y, t in kinds(r, 6):
-            what = f"{kind} {m=} {n=} {kind_x=} {kind_y=} {t}"
+            case = f"{kind} {m=} {n=} {kind_x=} {kind_y=} {t}"
             A, x, y = matrix(r.values(m, n), kind), vector(r.values(m), kind_x), vector(r.values(n), kind_y)
             refused = r.complex and r.name == "gerc" and kind[0] == "C" and backwards(x, y)
-            if not attempt(r, what, refused, t.given_alpha, x, y, A):
+            if not attempt(r, case, refused, t.given_alpha, x, y, A):
                 continue
             expected = ref.ger(t.alpha, x.wide, y.wide, A.wide, r.name == "gerc")
-            r.close(A, expected, 2, ref.ger(abs(t.alpha), abs(x.wide), abs(y.wide), abs(A.wide)), what)
-            x.check(what)
-            y.check(what)
+            r.close(A, expected, 2, ref.ger(abs(t.alpha), abs(x.wide), abs(y.wide), abs(A.wide)), case)
+            x.check(case)
+            y.check(case)
 
 
 @CASES.of("symv", "hemv", letters="-")
@@ -291,36 +291,36 @@ def symv(r: Routine) -> None:
     hermitian = r.name == "hemv"
     for kind, uplo, n in r.each(MATRICES, "UL", SIZES):
         for kind_x, kind_y, t in kinds(r, 6):
-            what = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
+            case = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
             A = matrix(r.half(n, uplo, hermitian), kind)
             x, y = vector(r.values(n), kind_x), vector(r.output(t.beta, n), kind_y)
             by_matrix = kind[0] == "C" if hermitian else not r.vendor.is_cublas
             refused = r.complex and by_matrix and backwards(x, y)
-            if not attempt(r, what, refused, t.given_alpha, A, x, t.given_beta, y, uplo=uplo):
+            if not attempt(r, case, refused, t.given_alpha, A, x, t.given_beta, y, uplo=uplo):
                 continue
             S = ref.symmetric(A.wide, uplo, hermitian)
             expected = ref.gemv(t.alpha, S, x.wide, t.beta, y.wide)
-            r.close(y, expected, n, ref.gemv(abs(t.alpha), abs(S), abs(x.wide), abs(t.beta), abs(y.wide)), what)
-            A.check(what)
-            x.check(what)
+            r.close(y, expected, n, ref.gemv(abs(t.alpha), abs(S), abs(x.wide), abs(t.beta), abs(y.wide)), case)
+            A.check(case)
+            x.check(case)
 
 
 @CASES.of("trmv", "trsv", letters="-")
 def triangular_vector(r: Routine) -> None:
     for kind, uplo, trans, diag, n in r.each(MATRICES, "UL", "NTC", "NU", SIZES):
         for kind_x, _, _ in kinds(r, 1):
-            what = f"{kind} {uplo=} {trans=} {diag=} {n=} {kind_x=}"
+            case = f"{kind} {uplo=} {trans=} {diag=} {n=} {kind_x=}"
             A, x = matrix(r.triangular(n, uplo, diag), kind), vector(r.values(n), kind_x)
             refused = r.complex and trans == "C" and kind[0] == "C" and backwards(x)
-            if not attempt(r, what, refused, A, x, uplo=uplo, trans=trans, diag=diag):
+            if not attempt(r, case, refused, A, x, uplo=uplo, trans=trans, diag=diag):
                 continue
             T, now = ref.op(ref.triangle(A.wide, uplo, diag), trans), ref.wide(x.now())
             if r.name == "trmv":
-                ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, what)
+                ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, case)
             else:
-                ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, what)
-            x.check(what, True)
-            A.check(what)
+                ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, case)
+            x.check(case, True)
+            A.check(case)
 
 
 @CASES.of("syr", "her", "syr2", "her2", letters="-")
@@ -328,19 +328,19 @@ def syr(r: Routine) -> None:
     hermitian, two = r.name.startswith("her"), r.name.endswith("2")
     for kind, uplo, n in r.each(MATRICES, "UL", SIZES):
         for kind_x, kind_y, t in kinds(r, 6):
-            what = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
-            alpha, given = (t.alpha, t.given_alpha) if two or not hermitian else real_alpha(r, t)
+            case = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
+            alpha, arguments = (t.alpha, t.given_alpha) if two or not hermitian else real_alpha(r, t)
             A = matrix(r.half(n, uplo, hermitian), kind)
             x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
             vectors = (x, y) if two else (x,)
             by_matrix = kind[0] == "C" if hermitian else not r.vendor.is_cublas
             refused = r.complex and by_matrix and backwards(*vectors)
-            if not attempt(r, what, refused, given, *vectors, A, uplo=uplo):
+            if not attempt(r, case, refused, arguments, *vectors, A, uplo=uplo):
                 continue
             expected, magnitude = updated(alpha, A.wide, x, y, two, hermitian)
-            r.close(A, expected, 3, magnitude, what, ref.in_triangle(n, uplo))
+            r.close(A, expected, 3, magnitude, case, ref.in_triangle(n, uplo))
             for v in vectors:
-                v.check(what)
+                v.check(case)
 
 
 def real_alpha(r: Routine, t: Turn) -> tuple[Any, Any]:
@@ -370,22 +370,22 @@ def gbmv(r: Routine) -> None:
     shapes = [(5, 3), (3, 6), (1, 4), (4, 1), (9, 4), (4, 11), (19, 17), (0, 3), (3, 0)]
     for kind, trans, (m, n), (kl, ku) in r.each(BANDS, "NTC", shapes, [(1, 2), (2, 0), (0, 0), (0, 1), (5, 4)]):
         for kind_x, kind_y, t in kinds(r, 2):
-            what = f"{kind} {trans=} {m=} {n=} {kl=} {ku=} {kind_x=} {kind_y=} {t}"
+            case = f"{kind} {trans=} {m=} {n=} {kl=} {ku=} {kind_x=} {kind_y=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
             dense = ref.band_of(r.values(m, n), kl, ku)
             ab = matrix(ref.banded(dense, kl, ku, "F", np.nan), kind)
             x, y = vector(r.values(inner), kind_x), vector(r.output(t.beta, outer), kind_y)
-            given = (t.given_alpha, ab, x, t.given_beta, y)
-            if not attempt(r, what, refuses_band(kind, ab), *given, kl=kl, ku=ku, trans=trans):
+            arguments = (t.given_alpha, ab, x, t.given_beta, y)
+            if not attempt(r, case, refuses_band(kind, ab), *arguments, kl=kl, ku=ku, trans=trans):
                 continue
-            ab.check(what)
-            x.check(what)
+            ab.check(case)
+            x.check(case)
             if inner == 0:
                 continue
             wide = ref.wide(dense)
             expected = ref.gemv(t.alpha, wide, x.wide, t.beta, y.wide, trans)
             magnitude = ref.gemv(abs(t.alpha), abs(wide), abs(x.wide), abs(t.beta), abs(y.wide), trans)
-            r.close(y, expected, inner, magnitude, what)
+            r.close(y, expected, inner, magnitude, case)
 
 
 def triangles(r: Routine) -> list[tuple[str, str, int, int | None]]:
@@ -409,39 +409,39 @@ def stored_symmetric(r: Routine) -> None:
     hermitian = r.name.startswith("h")
     for kind, uplo, n, k in triangles(r):
         for kind_x, kind_y, t in kinds(r, 3):
-            what = f"{kind} {uplo=} {n=} {k=} {kind_x=} {kind_y=} {t}"
+            case = f"{kind} {uplo=} {n=} {k=} {kind_x=} {kind_y=} {t}"
             half = r.half(n, uplo, hermitian)
             A, refused = stored(half, uplo, k, kind)
             x, y = vector(r.values(n), kind_x), vector(r.output(t.beta, n), kind_y)
-            given = (t.given_alpha, A, x, t.given_beta, y)
-            if (not hermitian and real_only(r, *given)) or not attempt(r, what, refused, *given, uplo=uplo):
+            arguments = (t.given_alpha, A, x, t.given_beta, y)
+            if (not hermitian and real_only(r, *arguments)) or not attempt(r, case, refused, *arguments, uplo=uplo):
                 continue
             S = ref.symmetric(ref.wide(half), uplo, hermitian)
             S = S if k is None else ref.band_of(S, k, k)
             expected = ref.gemv(t.alpha, S, x.wide, t.beta, y.wide)
-            r.close(y, expected, n, ref.gemv(abs(t.alpha), abs(S), abs(x.wide), abs(t.beta), abs(y.wide)), what)
-            A.check(what)
-            x.check(what)
+            r.close(y, expected, n, ref.gemv(abs(t.alpha), abs(S), abs(x.wide), abs(t.beta), abs(y.wide)), case)
+            A.check(case)
+            x.check(case)
 
 
 @CASES.of("tbmv", "tbsv", "tpmv", "tpsv", letters="-")
 def stored_triangular(r: Routine) -> None:
     for (kind, uplo, n, k), trans, diag in product(triangles(r), "NTC", "NU"):
         for kind_x, _, _ in kinds(r, 1):
-            what = f"{kind} {uplo=} {trans=} {diag=} {n=} {k=} {kind_x=}"
+            case = f"{kind} {uplo=} {trans=} {diag=} {n=} {k=} {kind_x=}"
             half = r.triangular(n, uplo, diag)
             A, refused = stored(half, uplo, k, kind)
             x = vector(r.values(n), kind_x)
-            if not attempt(r, what, refused, A, x, uplo=uplo, trans=trans, diag=diag):
+            if not attempt(r, case, refused, A, x, uplo=uplo, trans=trans, diag=diag):
                 continue
             T = ref.triangle(ref.wide(half), uplo, diag)
             T, now = ref.op(T if k is None else ref.band_of(T, k, k), trans), ref.wide(x.now())
             if r.name.endswith("mv"):
-                ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, what)
+                ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, case)
             else:
-                ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, what)
-            x.check(what, True)
-            A.check(what)
+                ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, case)
+            x.check(case, True)
+            A.check(case)
 
 
 @CASES.of("spr", "hpr", "spr2", "hpr2", letters="-")
@@ -449,20 +449,20 @@ def packed_update(r: Routine) -> None:
     hermitian, two = r.name.startswith("h"), r.name.endswith("2")
     for kind, uplo, n, k in triangles(r):
         for kind_x, kind_y, t in kinds(r, 6):
-            what = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
-            alpha, given = (t.alpha, t.given_alpha) if two or not hermitian else real_alpha(r, t)
+            case = f"{kind} {uplo=} {n=} {kind_x=} {kind_y=} {t}"
+            alpha, arguments = (t.alpha, t.given_alpha) if two or not hermitian else real_alpha(r, t)
             half = r.half(n, uplo, hermitian)
             ap, refused = stored(half, uplo, k, kind)
             x, y = vector(r.values(n), kind_x), vector(r.values(n), kind_y)
             vectors = (x, y) if two else (x,)
-            if not hermitian and real_only(r, given, *vectors, ap):
+            if not hermitian and real_only(r, arguments, *vectors, ap):
                 continue
-            if not attempt(r, what, refused, given, *vectors, ap, uplo=uplo):
+            if not attempt(r, case, refused, arguments, *vectors, ap, uplo=uplo):
                 continue
             expected, magnitude = updated(alpha, ref.wide(half), x, y, two, hermitian)
-            r.close(ap, ref.packed(expected, uplo), 3, ref.packed(magnitude, uplo), what)
+            r.close(ap, ref.packed(expected, uplo), 3, ref.packed(magnitude, uplo), case)
             for v in vectors:
-                v.check(what)
+                v.check(case)
 
 
 # -- level 3 ----------------------------------------------------------------------------------------------------------
@@ -475,15 +475,15 @@ def gemm(r: Routine) -> None:
     shapes = [(4, 3, 5), (1, 5, 3), (5, 1, 1), (19, 23, 17), (0, 3, 4), (3, 4, 0)]
     axes = ("NTC", "NTC", shapes, MATRICES, MATRICES, MATRICES)
     for (trans_a, trans_b, (m, n, k), a, b, c), t in zip(r.some(250, *axes), r.turns(250), strict=False):
-        what = f"{a=} {b=} {c=} {trans_a=} {trans_b=} {m=} {n=} {k=} {t}"
+        case = f"{a=} {b=} {c=} {trans_a=} {trans_b=} {m=} {n=} {k=} {t}"
         A = matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), a)
         B = matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), b)
         C = matrix(r.output(t.beta, m, n), c)
         refused = r.complex and ((trans_a == "C" and mixed(a, c)) or (trans_b == "C" and mixed(b, c)))
-        given = (t.given_alpha, A, B, t.given_beta, C)
-        if not attempt(r, what, refused, *given, trans_a=trans_a, trans_b=trans_b):
+        arguments = (t.given_alpha, A, B, t.given_beta, C)
+        if not attempt(r, case, refused, *arguments, trans_a=trans_a, trans_b=trans_b):
             continue
-        close_gemm(r, t, A, B, C, trans_a, trans_b, what)
+        close_gemm(r, t, A, B, C, trans_a, trans_b, case)
 
 
 def batch(values: Array, kind: str) -> Operand:
@@ -506,7 +506,7 @@ def gemm_strided_batched(r: Routine) -> None:
     for (trans_a, trans_b, (count, m, n, k), of_a, of_b, ab, c), t in zip(
         r.some(250, *axes), r.turns(250), strict=False
     ):
-        what = f"{ab=} {c=} {of_a=} {of_b=} {trans_a=} {trans_b=} {count=} {m=} {n=} {k=} {t}"
+        case = f"{ab=} {c=} {of_a=} {of_b=} {trans_a=} {trans_b=} {count=} {m=} {n=} {k=} {t}"
         operands, wide = [], []
         for of, trans, shape in ((of_a, trans_a, (m, k)), (of_b, trans_b, (k, n))):
             shape = shape if trans == "N" else shape[::-1]
@@ -515,23 +515,23 @@ def gemm_strided_batched(r: Routine) -> None:
             wide.append(np.broadcast_to(ref.wide(values), (count, *shape)))
         C = batch(r.output(t.beta, count, m, n), c)
         refused = r.complex and "C" in trans_a + trans_b and mixed(ab, c)
-        given = (t.given_alpha, *operands, t.given_beta, C)
-        if not attempt(r, what, refused, *given, trans_a=trans_a, trans_b=trans_b):
+        arguments = (t.given_alpha, *operands, t.given_beta, C)
+        if not attempt(r, case, refused, *arguments, trans_a=trans_a, trans_b=trans_b):
             continue
         pairs = list(zip(*wide, C.wide, strict=True))
-        expected = [ref.gemm(t.alpha, A, B, t.beta, one, trans_a, trans_b) for A, B, one in pairs]
-        sizes = [ref.gemm(abs(t.alpha), abs(A), abs(B), abs(t.beta), abs(one), trans_a, trans_b) for A, B, one in pairs]
-        r.close(C, np.reshape(expected, C.values.shape), k, np.reshape(sizes, C.values.shape), what)
+        expected = [ref.gemm(t.alpha, A, B, t.beta, c, trans_a, trans_b) for A, B, c in pairs]
+        sizes = [ref.gemm(abs(t.alpha), abs(A), abs(B), abs(t.beta), abs(c), trans_a, trans_b) for A, B, c in pairs]
+        r.close(C, np.reshape(expected, C.values.shape), k, np.reshape(sizes, C.values.shape), case)
         for operand in operands:
-            operand.check(what)
+            operand.check(case)
 
 
 def listed(r: Routine, operands: list[list[Operand]], call: Callable[..., None]) -> None:
     """Make a call with lists of pointers to operands, lent for it."""
-    flat = [operand for one in operands for operand in one]
+    flat = [operand for operand_ in operands for operand in operand_]
     with offload_args(*[operand.lent for operand in flat], device=r.vendor.device) as pointers:
         passed = iter([operand.of(p) for operand, p in zip(flat, pointers, strict=True)])
-        call(*[[next(passed) for _ in one] for one in operands])
+        call(*[[next(passed) for _ in operand] for operand in operands])
 
 
 @CASES.of("gemm_batched", letters="-")
@@ -539,7 +539,7 @@ def gemm_batched(r: Routine) -> None:
     shapes = [(3, 4, 3, 5), (2, 1, 5, 3), (1, 9, 7, 8), (3, 0, 3, 4), (3, 3, 4, 0)]
     axes = ("NTC", "NTC", shapes, (True, False), MATRICES, MATRICES, MATRICES)
     for (trans_a, trans_b, (count, m, n, k), alone, a, b, c), t in zip(r.some(200, *axes), r.turns(200), strict=False):
-        what = f"{a=} {b=} {c=} {alone=} {trans_a=} {trans_b=} {count=} {m=} {n=} {k=} {t}"
+        case = f"{a=} {b=} {c=} {alone=} {trans_a=} {trans_b=} {count=} {m=} {n=} {k=} {t}"
         A = [matrix(r.values(*((m, k) if trans_a == "N" else (k, m))), a) for _ in range(1 if alone else count)]
         B = [matrix(r.values(*((k, n) if trans_b == "N" else (n, k))), b) for _ in range(count)]
         C = [matrix(r.output(t.beta, m, n), c) for _ in range(count)]
@@ -551,10 +551,10 @@ def gemm_batched(r: Routine) -> None:
             listed(r, [A, B, C], call)
         except ArgumentError as error:
             conjugates = (trans_a == "C" and mixed(a, c)) or (trans_b == "C" and mixed(b, c))
-            assert r.complex and conjugates, f"{what}: {error}"
+            assert r.complex and conjugates, f"{case}: {error}"
             continue
         for i, product_of in enumerate(zip(A * count if alone else A, B, C, strict=True)):
-            close_gemm(r, t, *product_of, trans_a, trans_b, f"{what} {i=}")
+            close_gemm(r, t, *product_of, trans_a, trans_b, f"{case} {i=}")
 
 
 @CASES.of("trsm_batched", letters="-")
@@ -562,7 +562,7 @@ def trsm_batched(r: Routine) -> None:
     shapes = [(3, 4, 3), (2, 1, 5), (4, 5, 1), (1, 13, 11), (3, 0, 3)]
     axes = ("LR", "UL", "NTC", "NU", shapes, (True, False), MATRICES, MATRICES)
     for (side, uplo, trans, diag, (count, m, n), alone, a, b), t in zip(r.some(200, *axes), r.turns(200), strict=False):
-        what = f"{a=} {b=} {alone=} {side=} {uplo=} {trans=} {diag=} {count=} {m=} {n=} {t}"
+        case = f"{a=} {b=} {alone=} {side=} {uplo=} {trans=} {diag=} {count=} {m=} {n=} {t}"
         A = [matrix(r.triangular(m if side == "L" else n, uplo, diag), a) for _ in range(1 if alone else count)]
         B = [matrix(r.values(m, n), b) for _ in range(count)]
         chosen = {"side": side, "uplo": uplo, "trans": trans, "diag": diag}
@@ -573,15 +573,15 @@ def trsm_batched(r: Routine) -> None:
         try:
             listed(r, [A, B], call)
         except ArgumentError as error:
-            assert r.complex and trans == "C" and mixed(a, b), f"{what}: {error}"
+            assert r.complex and trans == "C" and mixed(a, b), f"{case}: {error}"
             continue
-        for one, solved in zip(A * count if alone else A, B, strict=True):
-            T, X = ref.triangle(one.wide, uplo, diag), ref.wide(solved.now())
+        for unsolved, solved in zip(A * count if alone else A, B, strict=True):
+            T, X = ref.triangle(unsolved.wide, uplo, diag), ref.wide(solved.now())
             expected = t.alpha * solved.wide
             magnitude = ref.trmm(1, abs(T), abs(X), side, trans) + abs(expected)
-            ref.assert_close(ref.trmm(1, T, X, side, trans), expected, len(T), magnitude, r.dtype, what)
-            solved.check(what, True)
-            one.check(what)
+            ref.assert_close(ref.trmm(1, T, X, side, trans), expected, len(T), magnitude, r.dtype, case)
+            solved.check(case, True)
+            unsolved.check(case)
 
 
 @CASES.of("geam", letters="-")
@@ -589,33 +589,33 @@ def geam(r: Routine) -> None:
     shapes = [(4, 3), (1, 5), (5, 1), (19, 17), (0, 3), (3, 0)]
     axes = ("NTC", "NTC", shapes, MATRICES, MATRICES, MATRICES)
     for (trans_a, trans_b, shape, a, b, c), t in zip(r.some(250, *axes), r.turns(250), strict=False):
-        what = f"{a=} {b=} {c=} {trans_a=} {trans_b=} {shape=} {t}"
+        case = f"{a=} {b=} {c=} {trans_a=} {trans_b=} {shape=} {t}"
         A = matrix(r.values(*(shape if trans_a == "N" else shape[::-1])), a)
         B = matrix(r.values(*(shape if trans_b == "N" else shape[::-1])), b)
         C = matrix(r.nan(*shape), c)
         refused = r.complex and ((trans_a == "C" and mixed(a, c)) or (trans_b == "C" and mixed(b, c)))
-        given = (t.given_alpha, A, t.given_beta, B, C)
-        if not attempt(r, what, refused, *given, trans_a=trans_a, trans_b=trans_b):
+        arguments = (t.given_alpha, A, t.given_beta, B, C)
+        if not attempt(r, case, refused, *arguments, trans_a=trans_a, trans_b=trans_b):
             continue
         terms = (t.alpha, ref.op(A.wide, trans_a)), (t.beta, ref.op(B.wide, trans_b))
-        magnitude = sum(abs(factor) * abs(one) for factor, one in terms)
-        r.close(C, sum(factor * one for factor, one in terms), 2, np.asarray(magnitude), what)
-        A.check(what)
-        B.check(what)
+        magnitude = sum(abs(factor) * abs(operand) for factor, operand in terms)
+        r.close(C, sum(factor * operand for factor, operand in terms), 2, np.asarray(magnitude), case)
+        A.check(case)
+        B.check(case)
 
 
 @CASES.of("dgmm", letters="-")
 def dgmm(r: Routine) -> None:
     shapes = [(4, 3), (1, 5), (5, 1), (19, 17), (0, 3), (3, 0)]
     for side, (m, n), a, c, kind in r.some(250, "LR", shapes, MATRICES, MATRICES, VECTORS):
-        what = f"{a=} {c=} {side=} {m=} {n=} {kind=}"
+        case = f"{a=} {c=} {side=} {m=} {n=} {kind=}"
         A, x, C = matrix(r.values(m, n), a), vector(r.values(m if side == "L" else n), kind), matrix(r.nan(m, n), c)
-        if not attempt(r, what, mixed(a, c), A, x, C, side=side):
+        if not attempt(r, case, mixed(a, c), A, x, C, side=side):
             continue
         scales = x.wide[:, None] if side == "L" else x.wide
-        r.close(C, scales * A.wide, 1, abs(scales * A.wide), what)
-        A.check(what)
-        x.check(what)
+        r.close(C, scales * A.wide, 1, abs(scales * A.wide), case)
+        A.check(case)
+        x.check(case)
 
 
 @CASES.of("symm", "hemm", letters="-")
@@ -625,14 +625,14 @@ def symm(r: Routine) -> None:
     for (side, uplo, (m, n), a, b, c), t in zip(
         r.some(250, "LR", "UL", shapes, MATRICES, MATRICES, MATRICES), r.turns(250), strict=False
     ):
-        what = f"{a=} {b=} {c=} {side=} {uplo=} {m=} {n=} {t}"
+        case = f"{a=} {b=} {c=} {side=} {uplo=} {m=} {n=} {t}"
         size = m if side == "L" else n
         A, B = matrix(r.half(size, uplo, hermitian), a), matrix(r.values(m, n), b)
         C = matrix(r.output(t.beta, m, n), c)
         refused = mixed(b, c) or (hermitian and r.complex and mixed(a, c))
-        if not attempt(r, what, refused, t.given_alpha, A, B, t.given_beta, C, side=side, uplo=uplo):
+        if not attempt(r, case, refused, t.given_alpha, A, B, t.given_beta, C, side=side, uplo=uplo):
             continue
-        close_symm(r, t, A, B, C, side, uplo, hermitian, what)
+        close_symm(r, t, A, B, C, side, uplo, hermitian, case)
 
 
 @CASES.of("syrk", "herk", "syr2k", "her2k", letters="-")
@@ -645,20 +645,20 @@ def rank_k(r: Routine) -> None:
         r.turns(250, alpha_real=hermitian and not two, beta_real=hermitian),
         strict=False,
     ):
-        what = f"{a=} {b=} {c=} {uplo=} {trans=} {n=} {k=} {t}"
+        case = f"{a=} {b=} {c=} {uplo=} {trans=} {n=} {k=} {t}"
         A, B = (matrix(r.values(*((n, k) if trans == "N" else (k, n))), kind) for kind in (a, b))
         C = matrix(r.one_triangle(t.beta, n, uplo, hermitian), c)
         refused = (two and mixed(a, b)) or (hermitian and r.complex and mixed(a, c))
         operands = (A, B) if two else (A,)
-        if not attempt(r, what, refused, t.given_alpha, *operands, t.given_beta, C, uplo=uplo, trans=trans):
+        if not attempt(r, case, refused, t.given_alpha, *operands, t.given_beta, C, uplo=uplo, trans=trans):
             continue
         function: Any = ref.syr2k if two else ref.syrk
         expected = function(t.alpha, *(o.wide for o in operands), t.beta, C.wide, trans, hermitian)
         sizes = [abs(o.wide) for o in operands]
         magnitude = function(abs(t.alpha), *sizes, abs(t.beta), abs(C.wide), trans)
-        r.close(C, expected, 2 * k, magnitude, what, ref.in_triangle(n, uplo))
+        r.close(C, expected, 2 * k, magnitude, case, ref.in_triangle(n, uplo))
         for operand in operands:
-            operand.check(what)
+            operand.check(case)
 
 
 @CASES.of("trmm", "trsm", letters="-")
@@ -667,12 +667,12 @@ def triangular_matrix(r: Routine) -> None:
     for (side, uplo, trans, diag, (m, n), a, b), t in zip(
         r.some(250, "LR", "UL", "NTC", "NU", shapes, MATRICES, MATRICES), r.turns(250), strict=False
     ):
-        what = f"{a=} {b=} {side=} {uplo=} {trans=} {diag=} {m=} {n=} {t}"
+        case = f"{a=} {b=} {side=} {uplo=} {trans=} {diag=} {m=} {n=} {t}"
         size = m if side == "L" else n
         A, B = matrix(r.triangular(size, uplo, diag), a), matrix(r.values(m, n), b)
         refused = r.complex and trans == "C" and mixed(a, b)
         chosen = {"side": side, "uplo": uplo, "trans": trans, "diag": diag}
-        if not attempt(r, what, refused, t.given_alpha, A, B, **chosen):
+        if not attempt(r, case, refused, t.given_alpha, A, B, **chosen):
             continue
         T, now = ref.triangle(A.wide, uplo, diag), ref.wide(B.now())
         if r.name == "trmm":
@@ -681,9 +681,9 @@ def triangular_matrix(r: Routine) -> None:
         else:
             expected, got = t.alpha * B.wide, ref.trmm(1, T, now, side, trans)
             magnitude = ref.trmm(1, abs(T), abs(now), side, trans) + abs(expected)
-        ref.assert_close(got, expected, size, magnitude, r.dtype, what)
-        B.check(what, True)
-        A.check(what)
+        ref.assert_close(got, expected, size, magnitude, r.dtype, case)
+        B.check(case, True)
+        A.check(case)
 
 
 @SHARES

@@ -45,8 +45,8 @@ def packed_rows(A: Any, uplo: str) -> Any:
     return A[np.triu_indices(len(A)) if uplo == "U" else np.tril_indices(len(A))]
 
 
-def close(found: Any, expected: Any, what: object = "") -> None:
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3, err_msg=str(what))
+def close(actual: Any, expected: Any, case: object = "") -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3, err_msg=str(case))
 
 
 @pytest.mark.parametrize("steps", [(1, 1), (2, -1), (-1, 3)])
@@ -101,8 +101,8 @@ def test_updates_of_packed_triangles_by_rows(device: str, dtype: Any, uplo: str)
     H = B + B.conj().T
     x, y = some(dtype, N, seed=2), some(dtype, 2 * N, seed=3)
     v, alpha = y[::-2], 2 - 1j if np.dtype(dtype).kind == "c" else 2
-    one, two = packed_rows(H, uplo), packed_rows(H, uplo)
-    with offload_args(one, two, In(x), In(y), device=device) as (d_one, d_two, dx, dy):
+    packed, two = packed_rows(H, uplo), packed_rows(H, uplo)
+    with offload_args(packed, two, In(x), In(y), device=device) as (d_one, d_two, dx, dy):
         blas.hpr(3.0, dx, d_one, uplo=uplo, order="C")
         blas.hpr2(alpha, dx, dy[::-2], d_two, uplo=uplo, order="C")
         if dtype == "float64":
@@ -110,7 +110,7 @@ def test_updates_of_packed_triangles_by_rows(device: str, dtype: Any, uplo: str)
             blas.spr(-3.0, dx, d_one, uplo=uplo, order="C")
             blas.spr2(1.0, dx, dy[::-2], d_two, uplo=uplo, order="C")
             blas.spr2(-1.0, dx, dy[::-2], d_two, uplo=uplo, order="C")
-    close(one, packed_rows(H + 3 * np.outer(x, x.conj()), uplo))
+    close(packed, packed_rows(H + 3 * np.outer(x, x.conj()), uplo))
     close(two, packed_rows(H + alpha * np.outer(x, v.conj()) + np.conj(alpha) * np.outer(v, x.conj()), uplo))
 
 
@@ -128,7 +128,7 @@ def test_triangular_bands_and_packed_triangles_by_rows(
     if diag == "U":
         T[np.diag_indices(N)] = band[np.diag_indices(N)] = 1
     vectors = [some(dtype, N, seed=seed) for seed in (2, 3, 4, 5)]
-    before = [one.copy() for one in vectors]
+    before = [vector.copy() for vector in vectors]
     options = {"uplo": uplo, "trans": trans, "diag": diag, "order": "C"}
     with offload_args(In(rows), In(ap), *vectors, device=device) as (dr, dap, *pointers):
         blas.tbmv(dr, pointers[0], **options)
@@ -171,9 +171,9 @@ def test_a_vector_in_the_memory_of_its_triangle_is_refused_and_nothing_changes(d
 
 
 @pytest.mark.parametrize("steps", [1, -1])
-@pytest.mark.parametrize("where", ["host", "device", "both"])
+@pytest.mark.parametrize("place", ["host", "device", "both"])
 def test_scalars_of_calls_that_conjugate_are_taken_from_the_host_or_the_device(
-    device: str, where: str, steps: int
+    device: str, place: str, steps: int
 ) -> None:
     A, x, y = some("complex64", N, N), some("complex64", N, seed=2), some("complex64", N, seed=3)
     A = A + A.conj().T
@@ -181,8 +181,8 @@ def test_scalars_of_calls_that_conjugate_are_taken_from_the_host_or_the_device(
     results = [y.copy() for _ in range(4)]
     with offload_args(In(A), In(ab), In(ap), In(x), In(factors), *results, device=device) as pointers:
         dA, dab, dap, dx, scalars, *outputs = pointers
-        alpha = 2 + 1j if where == "host" else scalars[:1].reshape(())
-        beta = 3 - 1j if where != "both" else scalars[1:].reshape(())
+        alpha = 2 + 1j if place == "host" else scalars[:1].reshape(())
+        beta = 3 - 1j if place != "both" else scalars[1:].reshape(())
         dx, (gemv, hemv, hbmv, hpmv) = dx[::steps], (output[::steps] for output in outputs)
         blas.gemv(alpha, dA, dx, beta, gemv, trans="C")
         blas.hemv(alpha, dA, dx, beta, hemv)

@@ -74,29 +74,29 @@ ROTATIONS += [(2e-30, 1e-30, 0.5, 0.25), (-1, 3, 0.5, 1.5), (1, -3, 0.5, 1.5), (
 @pytest.mark.parametrize("numbers", ROTATIONS)
 def test_rotmg_of_amd_is_that_of_the_reference(hip: str, numbers: tuple[float, ...], dtype: type) -> None:
     """T63. rocBLAS sets elements of H again where it scales both weights."""
-    given: list[Any] = [np.array([one], dtype) for one in numbers]
+    arguments: list[Any] = [np.array([number], dtype) for number in numbers]
     param: Any = np.full(5, 7, dtype)
     letter = "s" if dtype is np.float32 else "d"
-    expected = getattr(cblas, f"{letter}rotmg")(*(float(one[0]) for one in given))
-    with offload_args(*given, param, device=hip) as pointers:
+    expected = getattr(cblas, f"{letter}rotmg")(*(float(value[0]) for value in arguments))
+    with offload_args(*arguments, param, device=hip) as pointers:
         blas.rotmg(*pointers)
     close = partial(np.testing.assert_allclose, rtol=8 * float(np.finfo(dtype).eps), err_msg=f"{numbers}")
-    close([one[0] for one in given[:3]], expected[:3])
-    assert given[3][0] == dtype(numbers[3]) and param[0] == expected[3][0]
+    close([value[0] for value in arguments[:3]], expected[:3])
+    assert arguments[3][0] == dtype(numbers[3]) and param[0] == expected[3][0]
     said: list[int] = {-2: [], -1: [1, 2, 3, 4], 0: [2, 3], 1: [1, 4]}[int(param[0])]  # the flag implies the others
     close(param[said], np.array(expected[3])[said])
 
 
 def test_rotmg_of_amd_refuses_before_it_writes(hip: str) -> None:
     """T62, T63. Wrong arguments, and a captured stream, which would lack what the host computes."""
-    given: list[Any] = [np.array([one]) for one in (1e-9, 3e-9, 0.5, 1.5)] + [np.zeros(5)]
-    before = [one.copy() for one in given]
+    arguments: list[Any] = [np.array([value]) for value in (1e-9, 3e-9, 0.5, 1.5)] + [np.zeros(5)]
+    before = [array.copy() for array in arguments]
     graphs = Graphs(hip)
     try:
-        with offload_args(*given[:2], In(given[2]), *given[3:], device=hip) as pointers:
+        with offload_args(*arguments[:2], In(arguments[2]), *arguments[3:], device=hip) as pointers:
             with pytest.raises(DirectionError, match="x1"):
                 blas.rotmg(*pointers)
-        with offload_args(*given, device=hip, stream=graphs) as pointers:
+        with offload_args(*arguments, device=hip, stream=graphs) as pointers:
             for pointer in pointers:  # they are there, and newer than the host's
                 pointer.fill(1.0)
             with graphs.captured(RELAXED):
@@ -107,5 +107,5 @@ def test_rotmg_of_amd_refuses_before_it_writes(hip: str) -> None:
                 pointer.assign(value)
     finally:
         graphs.destroy()
-    for array, value in zip(given, before, strict=True):
+    for array, value in zip(arguments, before, strict=True):
         np.testing.assert_array_equal(array, value)

@@ -56,10 +56,10 @@ def vectors(n: int, letter: str) -> tuple[Array, Array]:
 
 def names(letter: str) -> dict[str, str]:
     """Return the names of the routines of two vectors for a letter."""
-    made = {name: letter + name for name in ("copy", "swap", "axpy")}
-    made["dot"] = letter + ("dotu" if letter in "cz" else "dot")
-    made["rot"] = {"c": "csrot", "z": "zdrot"}.get(letter, letter + "rot")
-    return made if letter in "cz" else {**made, "rotm": letter + "rotm"}
+    built = {name: letter + name for name in ("copy", "swap", "axpy")}
+    built["dot"] = letter + ("dotu" if letter in "cz" else "dot")
+    built["rot"] = {"c": "csrot", "z": "zdrot"}.get(letter, letter + "rot")
+    return built if letter in "cz" else {**built, "rotm": letter + "rotm"}
 
 
 @pytest.mark.promise("T46")
@@ -76,12 +76,12 @@ def test_an_increment_of_0_repeats_one_element_as_in_the_reference(device: str, 
         after = AFTER.get(name, ())
         with offload_args(x, y, device=device) as (dx, dy):
             result = getattr(library, called)(n, *before, dx, incx, dy, incy, *after)
-        what = f"{called} {n=} {incx=} {incy=}"
-        np.testing.assert_allclose(x, expected_x, rtol=1e-4, atol=1e-6, err_msg=what)
-        np.testing.assert_allclose(y, expected_y, rtol=1e-4, atol=1e-6, err_msg=what)
+        case = f"{called} {n=} {incx=} {incy=}"
+        np.testing.assert_allclose(x, expected_x, rtol=1e-4, atol=1e-6, err_msg=case)
+        np.testing.assert_allclose(y, expected_y, rtol=1e-4, atol=1e-6, err_msg=case)
         assert (result is None) == (name != "dot")
         if name == "dot":
-            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6, err_msg=what)
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6, err_msg=case)
 
 
 @pytest.mark.promise("T46")
@@ -149,19 +149,19 @@ SHORT = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "
 
 def in_other_forms(module: Any, dtype: Any) -> list[tuple[str, str, str]]:
     """Return (name, routine, form) of these functions."""
-    library, found = module.__name__.rpartition(".")[2], []
+    library, in_other_forms = module.__name__.rpartition(".")[2], []
     for name in bound(module):
         match = FORMS.fullmatch(name)
         x = next((row[2:4] for row in _core.record(library, name) if row[1] == "x"), None)
         if match and match[2] and x in (("any", "xType"), ("any", "x_type"), (SHORT[np.dtype(dtype).name], "")):
-            found.append((name, match[1], match[2]))
-    return found
+            in_other_forms.append((name, match[1], match[2]))
+    return in_other_forms
 
 
-def call_form(library: Any, name: str, form: str, n: int, given: dict[str, Any]) -> Any:
+def call_form(library: Any, name: str, form: str, n: int, passed: dict[str, Any]) -> Any:
     """Call a function by its record. given: incx, incy, and pointers to x, y, results and param, a line for each."""
     arguments: list[Any] = []
-    dtype, lines = given["x"].dtype, given["x"].shape[0]
+    dtype, lines = passed["x"].dtype, passed["x"].shape[0]
     real = np.zeros(0, dtype).real.dtype
     for role, label, *_ in _core.record(library.__name__.rpartition(".")[2], name):
         if role == "type":
@@ -169,14 +169,14 @@ def call_form(library: Any, name: str, form: str, n: int, given: dict[str, Any])
             of_real |= "nrm2" in name and not label.startswith("x")
             arguments.append(real if of_real else dtype)
         elif role == "size":
-            sizes = {"n": n, "batch_count": lines, "incx": given["incx"], "incy": given["incy"], "stride_param": 5}
-            arguments.append(sizes[label] if label in sizes else given[label[-1]].strides[0] // dtype.itemsize)
+            sizes = {"n": n, "batch_count": lines, "incx": passed["incx"], "incy": passed["incy"], "stride_param": 5}
+            arguments.append(sizes[label] if label in sizes else passed[label[-1]].strides[0] // dtype.itemsize)
         elif role == "scalar":
             arguments.append({"alpha": 2.0, "c": 0.5, "s": 0.25, "param": PARAM}[label])
         elif role.endswith("*"):
-            arguments.append([given[label][i] for i in range(lines)])
+            arguments.append([passed[label][i] for i in range(lines)])
         elif role != "result":
-            arguments.append(given[label].reshape(-1))
+            arguments.append(passed[label].reshape(-1))
     return getattr(library, name)(*arguments)
 
 
@@ -193,30 +193,30 @@ def test_other_forms_take_increments_of_0_and_lengths_below_0_as_the_reference(d
         lines = 2 if "batched" in form else 1
         index = np.int64 if name.endswith("_64") else np.int32
         kind = index if routine in ("amax", "amin") else real if routine in ("nrm2", "asum") else dtype
-        x, y = (np.stack([one] * lines) for one in vectors(n, letter))
+        x, y = (np.stack([vector] * lines) for vector in vectors(n, letter))
         x[1:] += 1
         results, param = np.full(lines, 7, kind), np.stack([np.array(PARAM, real)] * lines)
         expected_x, expected_y, expected = x.copy(), y.copy(), [0] * lines
         if routine not in OF_ONE:
             pairs = zip(expected_x, expected_y, strict=True)
-            expected = [one_by_one(routine, n, one, incx, other, incy) for one, other in pairs]
-        what = f"{name} {n=} {incx=} {incy=}"
+            expected = [one_by_one(routine, n, value, incx, other, incy) for value, other in pairs]
+        case = f"{name} {n=} {incx=} {incy=}"
         with offload_args(x, y, results, param, device=device) as (dx, dy, dr, dp):
-            given = {"x": dx, "y": dy, "result": dr, "results": dr, "param": dp, "incx": incx, "incy": incy}
+            arguments = {"x": dx, "y": dy, "result": dr, "results": dr, "param": dp, "incx": incx, "incy": incy}
             if routine == "nrm2" and incx == 0:  # GPUs return 0, and the reference sqrt(n) |x|
                 with pytest.raises(ArgumentError, match="incx needs an increment other than 0, got 0"):
-                    call_form(vendor.module, name, form, n, given)
+                    call_form(vendor.module, name, form, n, arguments)
                 continue
             try:
-                returned = call_form(vendor.module, name, form, n, given)
+                returned = call_form(vendor.module, name, form, n, arguments)
             except LibraryVersionError:  # rocBLAS before 4.4.1
                 assert name.endswith("_64")
                 continue
-        np.testing.assert_allclose(x, expected_x, rtol=1e-4, atol=1e-6, err_msg=what)
-        np.testing.assert_allclose(y, expected_y, rtol=1e-4, atol=1e-6, err_msg=what)
+        np.testing.assert_allclose(x, expected_x, rtol=1e-4, atol=1e-6, err_msg=case)
+        np.testing.assert_allclose(y, expected_y, rtol=1e-4, atol=1e-6, err_msg=case)
         if routine in ("dot", *OF_ONE[1:]):
             got = results if returned is None else [returned]
-            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6, err_msg=what)
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6, err_msg=case)
 
 
 @pytest.mark.promise("T46")
@@ -239,12 +239,12 @@ def test_a_vector_with_itself_gives_the_result_of_the_reference(device: str, let
             for name, called in names(letter).items():
                 if name == "dot":
                     continue
-                given = {"axpy": (2.0,)}.get(name, ())
+                arguments = {"axpy": (2.0,)}.get(name, ())
                 after = AFTER.get(name, ())
                 with pytest.raises(AliasError):  # backwards, or a rotation: the order would matter
-                    getattr(library, called)(n, *given, dx, inc, dx, inc if after else -inc, *after)
+                    getattr(library, called)(n, *arguments, dx, inc, dx, inc if after else -inc, *after)
                 with pytest.raises(AliasError):
-                    getattr(library, called)(2, *given, dx[:-1], 1, dx[1:], 1, *after)
+                    getattr(library, called)(2, *arguments, dx[:-1], 1, dx[1:], 1, *after)
         expected = values.copy()
         expected[:: abs(inc)] *= 1 + factor
         np.testing.assert_array_equal(x, expected)
@@ -306,12 +306,12 @@ def test_complex_matrices_of_either_order_take_vectors_of_negative_stride(
         ("trmv", T, lambda dA, du, dv, dz: blas.trmv(dA, dv, trans="C"), ("v", T.conj().T @ v)),
         ("trsv", T, lambda dA, du, dv, dz: blas.trsv(dA, dv, trans="C"), ("v", np.linalg.solve(T.conj().T, v))),
     ]  # fmt: skip
-    for name, matrix, call, (where, expected) in calls:
+    for name, matrix, call, (place, expected) in calls:
         M, given_x, given_y, given_z = np.array(matrix, dtype, order=order), x.copy(), y.copy(), w.copy()
         with offload_args(M, given_x, given_y, given_z, device=device) as (dM, dx, dy, dw):
             call(dM, dx[:: steps[0]][:n], dy[:: steps[1]][:n], dw[:: steps[1]][: n + 1])
-        found = {"A": M, "U": np.triu(M), "v": given_y[:: steps[1]][:n], "z": given_z[:: steps[1]][: n + 1]}[where]
-        expected = np.triu(expected) if where == "U" else expected
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=name)
-        for changed, kept in ((given_x, x), *([(given_y, y)] * (where != "v")), *([(given_z, w)] * (where != "z"))):
+        actual = {"A": M, "U": np.triu(M), "v": given_y[:: steps[1]][:n], "z": given_z[:: steps[1]][: n + 1]}[place]
+        expected = np.triu(expected) if place == "U" else expected
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4, err_msg=name)
+        for changed, kept in ((given_x, x), *([(given_y, y)] * (place != "v")), *([(given_z, w)] * (place != "z"))):
             np.testing.assert_array_equal(changed, kept, err_msg=name)

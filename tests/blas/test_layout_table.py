@@ -105,15 +105,15 @@ def test_a_cell_of_the_table_of_layouts_holds(device: str, name: str, named: str
         "backwards": [("C",) * matrices, ("F",) * matrices],
     }[column]
     step = -1 if column == "backwards" else 1
-    made = [taken(device, name, dtype, orders, step, "with" in named) for orders in choices]
+    built = [taken(device, name, dtype, orders, step, "with" in named) for orders in choices]
     if column == "backwards" and "M" in FORMS[name] and name in ("gbmv", "hbmv", "sbmv", "tbmv", "tbsv"):
-        made = made[1:]  # a band in C order is declined as it is
+        built = built[1:]  # a band in C order is declined as it is
     if word == "C: copy":
-        assert made == [False, True]
+        assert built == [False, True]
     elif word == "copy":
-        assert not all(made) and (column == "mixed" or not any(made))
+        assert not all(built) and (column == "mixed" or not any(built))
     else:
-        assert word in ("direct", "swap") and all(made)
+        assert word in ("direct", "swap") and all(built)
 
 
 def test_every_function_with_a_layout_is_in_the_table() -> None:

@@ -56,17 +56,17 @@ REAL_ONLY = ("sbmv", "spmv", "spr", "spr2")
 
 
 def operands(names: list[str], dtype: type, order: str) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    operands: dict[str, Any] = {}
     for name in names:
         if name == "ab":
-            made[name] = np.ones((3 if "U" in order else 2, 3), dtype, order="F")
+            operands[name] = np.ones((3 if "U" in order else 2, 3), dtype, order="F")
         elif name == "ap":
-            made[name] = np.ones(6, dtype)
+            operands[name] = np.ones(6, dtype)
         elif name.islower():
-            made[name] = np.ones(3, dtype)
+            operands[name] = np.ones(3, dtype)
         else:
-            made[name] = np.eye(3, dtype=dtype, order=order)  # type: ignore[call-overload]
-    return made
+            operands[name] = np.eye(3, dtype=dtype, order=order)  # type: ignore[call-overload]
+    return operands
 
 
 def named_by(error: BaseException) -> str:
@@ -82,7 +82,7 @@ def test_a_stale_operand_is_named_as_the_caller_names_it(device: str, name: str,
     if name in REAL_ONLY and dtype is np.complex128:
         dtype = np.float64
     form = FORMS[name].split()
-    names = [one for one in form if one.isalpha()]
+    names = [letter for letter in form if letter.isalpha()]
     options: dict[str, Any] = {"kl": 1, "ku": 0} if name == "gbmv" else {}
     asked = [options]
     if name in ("gemv", "trmv", "trsv") and dtype is np.complex128:
@@ -95,8 +95,8 @@ def test_a_stale_operand_is_named_as_the_caller_names_it(device: str, name: str,
             live = dict(zip(names, pointers, strict=True))
             for stale in names:
                 passed = live | {stale: dead[stale]}
-                arguments = [passed.get(one, one) for one in form]
-                arguments = [int(one) if isinstance(one, str) else one for one in arguments]
+                arguments = [passed.get(name_, name_) for name_ in form]
+                arguments = [int(argument) if isinstance(argument, str) else argument for argument in arguments]
                 for chosen in asked:
                     with pytest.raises(StalePointerError) as raised:
                         getattr(blas, name)(*arguments, **chosen)

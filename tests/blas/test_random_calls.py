@@ -111,12 +111,12 @@ class Maker:
         return self.random.choice([0, 1, 2, 3, *range(MOST + 1)])
 
     def values(self, *shape: int) -> Array:
-        made = self.numbers.uniform(-1, 1, shape)
-        return (made + 1j * self.numbers.uniform(-1, 1, shape) if self.complex else made).astype(self.dtype)
+        number = self.numbers.uniform(-1, 1, shape)
+        return (number + 1j * self.numbers.uniform(-1, 1, shape) if self.complex else number).astype(self.dtype)
 
     def number(self, real: bool = False) -> Any:
-        made = self.random.choice([1.0, -1.5, 0.25, self.random.uniform(-2, 2)])
-        return complex(made, self.random.uniform(-1, 1)) if self.complex and not real else made
+        number = self.random.choice([1.0, -1.5, 0.25, self.random.uniform(-2, 2)])
+        return complex(number, self.random.uniform(-1, 1)) if self.complex and not real else number
 
     def beta(self) -> Any:
         return self.random.choice([0.0, 1.0, self.number()])
@@ -128,8 +128,8 @@ class Maker:
         return Operand(name, self.values(n), **more)
 
     def any(self) -> Call:
-        made = self.random.choice([products, triangulars, updates, matrices, steps, sums, extremes])(self)
-        return made if made else self.any()
+        call = self.random.choice([products, triangulars, updates, matrices, steps, sums, extremes])(self)
+        return call if call else self.any()
 
 
 def products(make: Maker) -> Call | None:
@@ -164,10 +164,10 @@ def products(make: Maker) -> Call | None:
     options: dict[str, Any] = {"trans": trans} if general else {"uplo": uplo}
     options |= {"kl": kl, "ku": ku} if name == "gbmv" else {}
     operands = ["alpha", "A", "x", "beta", "y"]
-    made = Call(name, [A, x, y], compute, [*first, *sizes, *operands], operands, options, inner)
-    made.conjugates = make.complex and (trans == "C" if general else True)
-    made.numbers = {"alpha": alpha, "beta": beta}
-    return made
+    call = Call(name, [A, x, y], compute, [*first, *sizes, *operands], operands, options, inner)
+    call.conjugates = make.complex and (trans == "C" if general else True)
+    call.numbers = {"alpha": alpha, "beta": beta}
+    return call
 
 
 def triangulars(make: Maker) -> Call:
@@ -190,9 +190,9 @@ def triangulars(make: Maker) -> Call:
     sizes = [n, k] if A.form == "band" else [n]
     options = {"uplo": uplo, "trans": trans, "diag": diag}
     first = [f"uplo:{uplo}", f"op:{trans}", f"diag:{diag}"]
-    made = Call(name, [A, x], compute, [*first, *sizes, "A", "x"], ["A", "x"], options, n, solves=name[2] == "s")
-    made.conjugates = make.complex and trans == "C"
-    return made
+    call = Call(name, [A, x], compute, [*first, *sizes, "A", "x"], ["A", "x"], options, n, solves=name[2] == "s")
+    call.conjugates = make.complex and trans == "C"
+    return call
 
 
 def updates(make: Maker) -> Call | None:
@@ -217,14 +217,14 @@ def updates(make: Maker) -> Call | None:
             return [ref.syr2(alpha, x, y, A, hermitian)]
         return [ref.ger(alpha, x, y if y is not None else x, A, hermitian)]
 
-    names = [one.name for one in vectors]
+    names = [vector.name for vector in vectors]
     vendor = ["alpha", *names, "A"]
     vendor = [m, n, *vendor] if general else ["uplo:" + uplo, n, *vendor]
     options = {} if general else {"uplo": uplo}
-    made = Call(name, [A, *vectors], compute, vendor, ["alpha", *names, "A"], options, 3)
-    made.conjugates = make.complex and (hermitian or not general)
-    made.numbers = {"alpha": alpha}
-    return made
+    call = Call(name, [A, *vectors], compute, vendor, ["alpha", *names, "A"], options, 3)
+    call.conjugates = make.complex and (hermitian or not general)
+    call.numbers = {"alpha": alpha}
+    return call
 
 
 def matrices(make: Maker) -> Call:
@@ -250,7 +250,7 @@ def matrices(make: Maker) -> Call:
         order = m if side == "L" else n
         shapes, terms = [(order, order), (m, n), (m, n)], order
         vendor, options = [f"side:{side}", f"uplo:{uplo}", m, n], {"side": side, "uplo": uplo}
-    operands = [Operand(one, make.values(*shape), "full") for one, shape in zip("ABC", shapes, strict=False)]
+    operands = [Operand(name, make.values(*shape), "full") for name, shape in zip("ABC", shapes, strict=False)]
     if kind in ("rk", "r2"):
         operands[-1].name = "C"
     A, out = operands[0], operands[-1]
@@ -273,11 +273,11 @@ def matrices(make: Maker) -> Call:
     if hermitian and kind != "mm":
         out.values[np.diag_indices(n)] = out.values.diagonal().real
 
-    def compute(alpha: Any, *given: Any) -> list[Array]:
+    def compute(alpha: Any, *arguments: Any) -> list[Array]:
         if name[0] == "t":
-            T, B = ref.triangle(given[0], uplo, diag), given[1]
+            T, B = ref.triangle(arguments[0], uplo, diag), arguments[1]
             return [ref.trmm(1, T, B, side, trans) / alpha if name == "trsm" else ref.trmm(alpha, T, B, side, trans)]
-        beta, A, *B, C = given
+        beta, A, *B, C = arguments
         if name == "gemm":
             return [ref.gemm(alpha, A, B[0], beta, C, trans, trans_b)]
         if kind == "mm":
@@ -285,12 +285,12 @@ def matrices(make: Maker) -> Call:
         function: Any = ref.syr2k if B else ref.syrk
         return [function(alpha, A, *B, beta, C, trans, hermitian)]
 
-    names = ["alpha", *[one.name for one in operands]]
+    names = ["alpha", *[operand.name for operand in operands]]
     if name[0] != "t":
         names.insert(-1, "beta")
-    made = Call(name, operands, compute, [*vendor, *names], names, options, terms, solves=name == "trsm")
-    made.numbers, made.conjugates = numbers, True
-    return made
+    call = Call(name, operands, compute, [*vendor, *names], names, options, terms, solves=name == "trsm")
+    call.numbers, call.conjugates = numbers, True
+    return call
 
 
 def steps(make: Maker) -> Call | None:
@@ -303,13 +303,13 @@ def steps(make: Maker) -> Call | None:
     y = make.vector("y", n, writes=True, reads=name != "copy")
     param = [make.random.choice([-2.0, -1.0, 0.0, 1.0]), *(make.random.uniform(-0.7, 0.7) for _ in range(4))]
     operands = [x] if name == "scal" else [x, y]
-    vendor = [n, "alpha", *[one.name for one in operands]] if name in ("axpy", "scal") else [n, "x", "y"]
+    vendor = [n, "alpha", *[operand.name for operand in operands]] if name in ("axpy", "scal") else [n, "x", "y"]
     vendor += {"rot": [c, s], "rotm": [param]}.get(name, [])
-    made = Call(name, operands, lambda: None, vendor, vendor[1:], {}, 2, steps=True)
-    made.in_place = name in ("copy", "swap") or (name == "axpy" and not (make.complex and make.on_cpu))
+    call = Call(name, operands, lambda: None, vendor, vendor[1:], {}, 2, steps=True)
+    call.in_place = name in ("copy", "swap") or (name == "axpy" and not (make.complex and make.on_cpu))
     H = ref.rotm_matrix(np.array(param, np.longdouble))
-    made.numbers = {"alpha": alpha, "c": c, "s": s, "H": H}
-    return made
+    call.numbers = {"alpha": alpha, "c": c, "s": s, "H": H}
+    return call
 
 
 def sums(make: Maker) -> Call | None:
@@ -327,9 +327,9 @@ def sums(make: Maker) -> Call | None:
         return ref.asum(x) if name == "asum" else ref.nrm2(x)
 
     names = ["x", "y"] if two else ["x"]
-    made = Call(name, [x, y] if two else [x], compute, [n, *names], names, {}, n, result="sum")
-    made.steps = True
-    return made
+    call = Call(name, [x, y] if two else [x], compute, [n, *names], names, {}, n, result="sum")
+    call.steps = True
+    return call
 
 
 def extremes(make: Maker) -> Call:
@@ -357,23 +357,23 @@ class Run:
     made: int = 0
 
     # -- for blas: slices of pointers
-    def slice(self, one: Operand) -> Any:
+    def slice(self, operand: Operand) -> Any:
         """Place an operand; return its pointer."""
-        choose, n = self.make.random, len(one.values)
-        if one.form == "packed":
-            return self.part(one, choose.randrange(2), n * (n + 1) // 2)
-        if one.form == "vector":
+        choose, n = self.make.random, len(operand.values)
+        if operand.form == "packed":
+            return self.part(operand, choose.randrange(2), n * (n + 1) // 2)
+        if operand.form == "vector":
             if choose.random() < 0.5:
-                return self.part(one, choose.randrange(2), n, choose.choice([1, 1, 2, 3, -1, -2]))
+                return self.part(operand, choose.randrange(2), n, choose.choice([1, 1, 2, 3, -1, -2]))
             which, across = choose.randrange(2, 4), choose.randrange(SIDE)
             step = choose.choice([1, 1, 2, -1, -2])
             key = self.steps(n, SIDE, step)
-            return self.view(one, which, (across, key) if choose.random() < 0.5 else (key, across))
-        rows, columns = one.values.shape
-        if one.form == "band":
-            rows = one.below + one.above + 1
-            return self.view(one, 3, (self.steps(rows, SIDE, 1), self.steps(columns, SIDE, 1)))
-        return self.view(one, choose.randrange(2, 4), (self.steps(rows, SIDE, 1), self.steps(columns, SIDE, 1)))
+            return self.view(operand, which, (across, key) if choose.random() < 0.5 else (key, across))
+        rows, columns = operand.values.shape
+        if operand.form == "band":
+            rows = operand.below + operand.above + 1
+            return self.view(operand, 3, (self.steps(rows, SIDE, 1), self.steps(columns, SIDE, 1)))
+        return self.view(operand, choose.randrange(2, 4), (self.steps(rows, SIDE, 1), self.steps(columns, SIDE, 1)))
 
     def steps(self, n: int, length: int, step: int) -> slice:
         if not n:
@@ -384,91 +384,95 @@ class Run:
             return slice(first, first + reach + 1, step)
         return slice(first + reach, first - 1 if first else None, step)
 
-    def part(self, one: Operand, which: int, n: int, step: int = 1) -> Any:
-        return self.view(one, which, (self.steps(n, min(LENGTH, 3 * MOST + n), step) if n else slice(0, 0),))
+    def part(self, operand: Operand, which: int, n: int, step: int = 1) -> Any:
+        return self.view(operand, which, (self.steps(n, min(LENGTH, 3 * MOST + n), step) if n else slice(0, 0),))
 
-    def view(self, one: Operand, which: int, key: Any) -> Any:
+    def view(self, operand: Operand, which: int, key: Any) -> Any:
         """Take a part of an array as an operand's memory."""
         array = self.arrays[which]
-        found = np.arange(array.size).reshape(array.shape, order="F" if array.flags.f_contiguous else "C")[key]
-        one.base, one.inc = which, found.strides[0] if found.ndim == 1 else 1
-        places = found
-        if one.form == "packed":
-            places = self.packed(one, found, "F")
-        elif one.form == "band":
-            rows, columns = np.indices(one.values.shape)
-            d = np.clip(one.above + rows - columns, 0, one.below + one.above)
-            places = found[d, columns]
-        one.places = np.where(one.stored(), places, -1) if one.form in ("band", "packed") else places
+        elements = np.arange(array.size).reshape(array.shape, order="F" if array.flags.f_contiguous else "C")[key]
+        operand.base, operand.inc = which, elements.strides[0] if elements.ndim == 1 else 1
+        places = elements
+        if operand.form == "packed":
+            places = self.packed(operand, elements, "F")
+        elif operand.form == "band":
+            rows, columns = np.indices(operand.values.shape)
+            d = np.clip(operand.above + rows - columns, 0, operand.below + operand.above)
+            places = elements[d, columns]
+        operand.places = np.where(operand.stored(), places, -1) if operand.form in ("band", "packed") else places
         pointer = self.pointers[which]
         return pointer[key]
 
-    def packed(self, one: Operand, found: Array, order: str) -> Array:
+    def packed(self, operand: Operand, array: Array, order: str) -> Array:
         """Return the places of a triangle's elements, from those that it has in its order."""
-        n = len(one.values)
+        n = len(operand.values)
         places = np.full((n, n), -1)
-        inside = ref.in_triangle(n, one.uplo)
+        inside = ref.in_triangle(n, operand.uplo)
         if order == "C":
-            places[inside] = found  # by rows
+            places[inside] = array  # by rows
         else:
-            places.T[inside.T] = found
+            places.T[inside.T] = array
         return places
 
     # -- for a vendor's function: a flat array, with ld and inc
-    def tight(self, one: Operand, order: str) -> Any:
+    def tight(self, operand: Operand, order: str) -> Any:
         """Place an operand; return a pointer that ends with its last element."""
-        choose, shape = self.make.random, one.values.shape
+        choose, shape = self.make.random, operand.values.shape
         n = shape[0]
-        if one.form == "vector":
-            places = np.arange(n) * abs(one.inc)
-            if one.inc < 0:
+        if operand.form == "vector":
+            places = np.arange(n) * abs(operand.inc)
+            if operand.inc < 0:
                 places = places[::-1]
-        elif one.form == "packed":
-            places = self.packed(one, np.arange(n * (n + 1) // 2), order)
+        elif operand.form == "packed":
+            places = self.packed(operand, np.arange(n * (n + 1) // 2), order)
         else:
             rows, columns = np.indices(shape)
-            if one.form == "band":
-                along = one.above + rows - columns if order == "F" else one.below + columns - rows
-                length = one.below + one.above + 1
+            if operand.form == "band":
+                along = operand.above + rows - columns if order == "F" else operand.below + columns - rows
+                length = operand.below + operand.above + 1
             else:
                 along, length = (rows, shape[0]) if order == "F" else (columns, shape[1])
-            one.lead = max(length, 1) + choose.choice([0, 0, 1, 3])
-            places = (columns if order == "F" else rows) * one.lead + along
-            places = np.where(one.stored(), places, -1)
-        one.base = choose.randrange(2)
-        one.places = places
-        most = int(one.needed().max()) + 1 if one.needed().size else 0
-        one.first = choose.randrange(min(LENGTH - most, 3 * MOST) + 1)
-        one.places = np.where(places < 0, -1, places + one.first)  # some may be behind the end: none is touched there
-        return self.pointers[one.base][one.first : one.first + most]
+            operand.lead = max(length, 1) + choose.choice([0, 0, 1, 3])
+            places = (columns if order == "F" else rows) * operand.lead + along
+            places = np.where(operand.stored(), places, -1)
+        operand.base = choose.randrange(2)
+        operand.places = places
+        most = int(operand.needed().max()) + 1 if operand.needed().size else 0
+        operand.first = choose.randrange(min(LENGTH - most, 3 * MOST) + 1)
+        operand.places = np.where(
+            places < 0, -1, places + operand.first
+        )  # some may be behind the end: none is touched there
+        return self.pointers[operand.base][operand.first : operand.first + most]
 
     # -- the call
     def prepare(self, call: Call) -> list[Array]:
         """Fill the device's arrays with NaN but where the call reads; return what each array is then."""
         filled = [np.full(array.size, np.nan, array.dtype) for array in self.arrays]
-        for one in call.operands:
-            reads = one.mask(one.reads)
-            filled[one.base][one.places[reads]] = one.values[reads]
+        for operand in call.operands:
+            reads = operand.mask(operand.reads)
+            filled[operand.base][operand.places[reads]] = operand.values[reads]
         for array, pointer, flat in zip(self.arrays, self.pointers, filled, strict=True):
             pointer.assign(flat.reshape(array.shape, order="F" if array.flags.f_contiguous else "C"))
-        for one in call.operands:  # several may read one place
-            stored = one.mask(one.reads) | one.mask(one.writes)
-            one.values = one.values.copy()
-            one.values[stored] = filled[one.base][one.places[stored]]
+        for operand in call.operands:  # several may read one place
+            stored = operand.mask(operand.reads) | operand.mask(operand.writes)
+            operand.values = operand.values.copy()
+            operand.values[stored] = filled[operand.base][operand.places[stored]]
         return filled
 
     def now(self) -> list[Array]:
         orders = ["F" if array.flags.f_contiguous else "C" for array in self.arrays]
-        return [one.to_host().ravel(order=order) for one, order in zip(self.pointers, orders, strict=True)]
+        return [pointer.to_host().ravel(order=order) for pointer, order in zip(self.pointers, orders, strict=True)]
 
     def overlaps(self, call: Call) -> tuple[bool, bool]:
         """Return whether a written operand has elements of another one; and whether that is allowed."""
         both = False
-        for i, one in enumerate(call.operands):
+        for i, operand in enumerate(call.operands):
             for other in call.operands[:i]:
-                if one.base != other.base or not (np.any(one.mask(one.writes)) or np.any(other.mask(other.writes))):
+                if operand.base != other.base or not (
+                    np.any(operand.mask(operand.writes)) or np.any(other.mask(other.writes))
+                ):
                     continue
-                a, b = (set(each.touched().tolist()) for each in (one, other))
+                a, b = (set(each.touched().tolist()) for each in (operand, other))
                 both |= bool(a & b)
         same = call.in_place and np.array_equal(call.operands[0].places, call.operands[1].places)
         return both, same and call.operands[0].base == call.operands[1].base
@@ -495,11 +499,11 @@ def rounded(run: Run, call: Call) -> None:
 
 def stepwise(call: Call, arrays: list[Array], magnitude: bool) -> list[Array]:
     """Do the steps of a routine of vectors, in the order of the reference BLAS, on copies of the flat arrays."""
-    arrays = [ref.wide(np.nan_to_num(one)) for one in arrays]
+    arrays = [ref.wide(np.nan_to_num(array)) for array in arrays]
     alpha, c, s, H = (call.numbers.get(name) for name in ("alpha", "c", "s", "H"))
     minus: Any = -1
     if magnitude:
-        arrays = [abs(one) for one in arrays]
+        arrays = [abs(array) for array in arrays]
         alpha, c, s, H, minus = abs(alpha), abs(c), abs(s), abs(H), 1
     x, y = call.operands[0], call.operands[-1]
     X, Y = arrays[x.base], arrays[y.base]
@@ -521,83 +525,90 @@ def stepwise(call: Call, arrays: list[Array], magnitude: bool) -> list[Array]:
     return arrays
 
 
-def verify(run: Run, call: Call, before: list[Array], result: Any, what: str) -> None:
+def verify(run: Run, call: Call, before: list[Array], result: Any, case: str) -> None:
     """Compare what the call did with plain sums, and all other bytes with what they were."""
     after = run.now()
-    wides = [ref.wide(np.nan_to_num(one.values)) for one in call.operands]
-    given = [call.numbers[name] for name in ("alpha", "beta") if name in call.numbers and name in call.vendor]
+    wides = [ref.wide(np.nan_to_num(operand.values)) for operand in call.operands]
+    arguments = [call.numbers[name] for name in ("alpha", "beta") if name in call.numbers and name in call.vendor]
     if call.result:
         expected = call.compute(*wides)
         if call.result == "index":
-            assert result == expected, what
+            assert result == expected, case
         else:
             magnitude = call.compute(*map(abs, wides))
-            ref.assert_close(result, expected, call.terms, magnitude, run.make.dtype, what)
-    allowed = [np.zeros(one.size, bool) for one in before]
-    written = [one for one in call.operands if np.any(one.mask(one.writes))]
-    for one in written:
-        allowed[one.base][one.places[one.mask(one.writes)]] = True
+            ref.assert_close(result, expected, call.terms, magnitude, run.make.dtype, case)
+    allowed = [np.zeros(operand.size, bool) for operand in before]
+    written = [operand for operand in call.operands if np.any(operand.mask(operand.writes))]
+    for operand in written:
+        allowed[operand.base][operand.places[operand.mask(operand.writes)]] = True
     for was, now, may in zip(before, after, allowed, strict=True):
-        assert was[~may].tobytes() == now[~may].tobytes(), f"{what}: wrote what it must not write"
+        assert was[~may].tobytes() == now[~may].tobytes(), f"{case}: wrote what it must not write"
     if call.steps and not call.result:
         expected, magnitude = stepwise(call, before, False), stepwise(call, before, True)
-        for one, now, new, size in zip(allowed, after, expected, magnitude, strict=True):
-            ref.assert_close(now[one], new[one], 2 * len(call.operands[0].values), size[one], run.make.dtype, what)
-    for one in written if not call.steps else []:
-        mask = one.mask(one.writes)
-        new = np.zeros(one.values.shape, run.make.dtype)
-        new[mask] = after[one.base][one.places[mask]]
-        assert np.isfinite(new).all(), f"{what}: {one.name} has what must not be read"
-        at = call.operands.index(one)
+        for operand, now, new, size in zip(allowed, after, expected, magnitude, strict=True):
+            ref.assert_close(
+                now[operand], new[operand], 2 * len(call.operands[0].values), size[operand], run.make.dtype, case
+            )
+    for operand in written if not call.steps else []:
+        mask = operand.mask(operand.writes)
+        new = np.zeros(operand.values.shape, run.make.dtype)
+        new[mask] = after[operand.base][operand.places[mask]]
+        assert np.isfinite(new).all(), f"{case}: {operand.name} has what must not be read"
+        at = call.operands.index(operand)
         old, wide = wides[at], ref.wide(new)
         if call.solves:
             wides[at] = wide
-        expected = call.compute(*given, *wides)[0]
-        magnitude = call.compute(*map(abs, given), *map(abs, wides))[0]
+        expected = call.compute(*arguments, *wides)[0]
+        magnitude = call.compute(*map(abs, arguments), *map(abs, wides))[0]
         got, wanted = (expected, old) if call.solves else (wide, expected)
-        ref.assert_close(got[mask], wanted[mask], call.terms, magnitude[mask], run.make.dtype, what)
+        ref.assert_close(got[mask], wanted[mask], call.terms, magnitude[mask], run.make.dtype, case)
 
 
-def attempt(run: Run, call: Call, function: Callable[[], Any], what: str, short: bool = False) -> None:
+def attempt(run: Run, call: Call, function: Callable[[], Any], case: str, short: bool = False) -> None:
     """Make the call where it has to be made, and see it refused where it has to be refused."""
     overlap, allowed = run.overlaps(call)
     before = run.prepare(call)
     try:
         result = function()
     except AliasError:
-        assert overlap, f"{what}: refused without an overlap"
+        assert overlap, f"{case}: refused without an overlap"
         run.refused += 1
-        assert not allowed, f"{what}: refused though it is in place"
+        assert not allowed, f"{case}: refused though it is in place"
     except ExtentError:
-        assert short, what
+        assert short, case
         run.refused += 1
     except ArgumentError as error:
         empty = call.name in ("iamax", "iamin") and "at least one element" in str(error)
         backwards = call.conjugates or call.result == "index"
-        assert empty or (backwards and ("numpy." in str(error) or "; pass " in str(error))), f"{what}: {error}"
+        assert empty or (backwards and ("numpy." in str(error) or "; pass " in str(error))), f"{case}: {error}"
         run.declined += 1
     else:
-        assert not short, f"{what}: an element too few was taken"
-        assert not overlap or allowed, f"{what}: an overlap was taken"
+        assert not short, f"{case}: an element too few was taken"
+        assert not overlap or allowed, f"{case}: an overlap was taken"
         run.made += 1
-        verify(run, call, before, result, what)
+        verify(run, call, before, result, case)
         return
     for was, now in zip(before, run.now(), strict=True):
-        assert was.tobytes() == now.tobytes(), f"{what}: was refused, and wrote"
+        assert was.tobytes() == now.tobytes(), f"{case}: was refused, and wrote"
 
 
 def described(call: Call, device: str, seed: str, step: int) -> str:
-    where = [(one.name, one.form, one.values.shape, one.base, one.inc, one.lead) for one in call.operands]
-    return f"{seed=} {step=} {device} {call.name} {call.vendor} {call.options} {call.numbers} {where}"
+    forms = [
+        (operand.name, operand.form, operand.values.shape, operand.base, operand.inc, operand.lead)
+        for operand in call.operands
+    ]
+    return f"{seed=} {step=} {device} {call.name} {call.vendor} {call.options} {call.numbers} {forms}"
 
 
-def portable(run: Run, call: Call, what: Callable[[], str]) -> None:
+def portable(run: Run, call: Call, case: Callable[[], str]) -> None:
     """Make a call of blas."""
-    call.operands.sort(key=lambda one: one.form == "vector")
-    pointers = {one.name: run.slice(one) for one in call.operands}
-    arguments = [pointers.get(one, one) if isinstance(one, str) else one for one in call.portable]
-    arguments = [scalar(run, call, one) if isinstance(one, str) else one for one in arguments]
-    attempt(run, call, lambda: getattr(blas, call.name)(*arguments, **call.options), what())
+    call.operands.sort(key=lambda operand: operand.form == "vector")
+    pointers = {operand.name: run.slice(operand) for operand in call.operands}
+    arguments = [
+        pointers.get(argument, argument) if isinstance(argument, str) else argument for argument in call.portable
+    ]
+    arguments = [scalar(run, call, argument) if isinstance(argument, str) else argument for argument in arguments]
+    attempt(run, call, lambda: getattr(blas, call.name)(*arguments, **call.options), case())
 
 
 def name_of(call: Call, letter: str) -> str:
@@ -614,51 +625,51 @@ def name_of(call: Call, letter: str) -> str:
     return letter + same.get(name, name)
 
 
-def vendors(run: Run, call: Call, what: Callable[[], str]) -> None:
+def vendors(run: Run, call: Call, case: Callable[[], str]) -> None:
     """Make a call of the library, with pointers that end with the last element that it touches, or one before."""
     vendor, choose = run.vendor, run.make.random
     function = getattr(vendor.module, name_of(call, run.make.letter), None)
     if function is None:
         return
     order, first = choose.choice(vendor.orders)
-    leveled = any(one.form != "vector" for one in call.operands)
+    leveled = any(operand.form != "vector" for operand in call.operands)
     one_way = call.name in ("scal", "asum", "nrm2", "iamax", "iamin")
     with_zero = call.steps and call.name != "nrm2"
-    for one in call.operands:
-        one.inc = choose.choice([1, 2, 3] if one_way else [1, 1, 2, 3, -1, -2, *([0] if with_zero else [])])
-    if with_zero and any(one.inc == 0 and np.any(one.reads) for one in call.operands):
-        for one in call.operands:
-            if one.inc == 0 and one.values.size:
-                one.values[:] = one.values[-1]
-    pointers = {one.name: run.tight(one, order) for one in call.operands}
+    for chosen in call.operands:
+        chosen.inc = choose.choice([1, 2, 3] if one_way else [1, 1, 2, 3, -1, -2, *([0] if with_zero else [])])
+    if with_zero and any(operand.inc == 0 and np.any(operand.reads) for operand in call.operands):
+        for chosen in call.operands:
+            if chosen.inc == 0 and chosen.values.size:
+                chosen.values[:] = chosen.values[-1]
+    pointers = {operand.name: run.tight(operand, order) for operand in call.operands}
     short = choose.choice(call.operands) if choose.random() < 0.1 else None
     if short is not None and pointers[short.name].size:
         pointers[short.name] = pointers[short.name][:-1]
     else:
         short = None
     arguments: list[Any] = [*first] if leveled else []
-    for given in call.vendor:
-        if not isinstance(given, str):
-            arguments.append(given)
-        elif given in pointers:
-            one = next(operand for operand in call.operands if operand.name == given)
-            arguments.append(pointers[given])
-            if one.form != "packed":
-                arguments.append(one.inc if one.form == "vector" else one.lead)
-        elif ":" in given:
-            kind, _, letter = given.partition(":")
+    for argument in call.vendor:
+        if not isinstance(argument, str):
+            arguments.append(argument)
+        elif argument in pointers:
+            chosen = next(operand for operand in call.operands if operand.name == argument)
+            arguments.append(pointers[argument])
+            if chosen.form != "packed":
+                arguments.append(chosen.inc if chosen.form == "vector" else chosen.lead)
+        elif ":" in argument:
+            kind, _, letter = argument.partition(":")
             arguments.append(getattr(vendor, kind)[letter])
         else:
-            arguments.append(scalar(run, call, given))
+            arguments.append(scalar(run, call, argument))
 
     if call.name == "trmm" and vendor.is_cublas:  # its result is an operand of its own, or B
         arguments += arguments[-2:]
 
     def called() -> Any:
-        made = function(*arguments)
-        return made - vendor.is_cublas if call.result == "index" and made else made
+        result = function(*arguments)
+        return result - vendor.is_cublas if call.result == "index" and result else result
 
-    attempt(run, call, called, what() + f" {order=}", short is not None)
+    attempt(run, call, called, case() + f" {order=}", short is not None)
 
 
 # -- the tests ---------------------------------------------------------------------------------------------------------
@@ -716,7 +727,7 @@ def test_rotations_of_random_numbers_are_rotations(device: str, letter: str, cal
             blas.rotg(dn[i : i + 1], dn[j : j + 1], dr[m : m + 1], dn[k : k + 1])
             after, c = dn.to_host(), dr.to_host()
             assert np.isnan(np.delete(after, [i, j, k])).all() and np.isnan(np.delete(c, m)).all()
-            wide_a, wide_b, r, c, s = (ref.wide(one)[()] for one in (a, b, after[i], c[m], after[k]))
+            wide_a, wide_b, r, c, s = (ref.wide(number)[()] for number in (a, b, after[i], c[m], after[k]))
             size = abs(wide_a) + abs(wide_b)
             assert abs(c * wide_a + s * wide_b - r) <= limit * size, f"{a=} {b=}"
             assert abs(c * wide_b - np.conj(s) * wide_a) <= limit * size, f"{a=} {b=}"

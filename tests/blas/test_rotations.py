@@ -32,18 +32,18 @@ def count_calls(letter: str) -> int:
     random = np.random.default_rng(5)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        values = [float(real(one)) for one in NUMBERS]
+        values = [float(real(value)) for value in NUMBERS]
         if letter in "sd":
-            calls = [random.choice(values, 4).tolist() for _ in range(20_000)] + [list(one) for one in ENDLESS]
-            for given in calls:
-                getattr(cblas, f"{letter}rotmg")(*(float(real(one)) for one in given))
+            calls = [random.choice(values, 4).tolist() for _ in range(20_000)] + [list(value) for value in ENDLESS]
+            for arguments in calls:
+                getattr(cblas, f"{letter}rotmg")(*(float(real(value)) for value in arguments))
                 count += 1
             for a, b in itertools.product(values, values):
                 getattr(cblas, f"{letter}rotg")(a, b)
                 count += 1
         else:
-            for given in random.choice(values, (10_000, 4)):
-                getattr(cblas, f"{letter}rotg")(complex(*given[:2]), complex(*given[2:]))
+            for arguments in random.choice(values, (10_000, 4)):
+                getattr(cblas, f"{letter}rotg")(complex(*arguments[:2]), complex(*arguments[2:]))
                 count += 1
     return count
 
@@ -59,10 +59,10 @@ def test_rotations_of_any_numbers_end(letter: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("where", ["host", "sim"])
-def test_rotmg_leaves_infinite_weights(where: str, dtype: type) -> None:
+@pytest.mark.parametrize("place", ["host", "sim"])
+def test_rotmg_leaves_infinite_weights(place: str, dtype: type) -> None:
     """T62. An infinite weight is not scaled; where rounding alone makes no rotation, all is 0."""
-    check_infinite_weights(where, dtype)
+    check_infinite_weights(place, dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -80,12 +80,12 @@ def check_infinite_weights(device: str, dtype: type) -> None:
         (rounded, (0, 0), 0, -1),
         ((largest, -largest / 2, 1, 1.4), (np.inf, -np.inf), None, 0),
     ]:
-        given: list[Any] = [np.array([one], dtype) for one in numbers]
+        arguments: list[Any] = [np.array([number], dtype) for number in numbers]
         param: Any = np.full(5, 7, dtype)
-        with offload_args(*given, param, device=device) as pointers:
+        with offload_args(*arguments, param, device=device) as pointers:
             blas.rotmg(*pointers)
-        assert (given[0][0], given[1][0]) == weights, numbers
-        assert x is None or given[2][0] == x, numbers
+        assert (arguments[0][0], arguments[1][0]) == weights, numbers
+        assert x is None or arguments[2][0] == x, numbers
         assert param[0] == flag, numbers
 
 
@@ -97,11 +97,11 @@ def test_rotmg_is_the_librarys_where_that_ends(letter: str) -> None:
     real, place = (np.float32, "float *") if letter == "s" else (np.float64, "double *")
     random = np.random.default_rng(3)
     for _ in range(2_000):
-        numbers = [float(real(one)) for one in random.normal(size=4) * 10.0 ** random.integers(-12, 13, 4)]
-        kept = [np.array([one], real) for one in numbers[:3]]
+        numbers = [float(real(value)) for value in random.normal(size=4) * 10.0 ** random.integers(-12, 13, 4)]
+        kept = [np.array([number], real) for number in numbers[:3]]
         param = np.zeros(5, real)
-        places = [raw.ffi.cast(place, one.ctypes.data) for one in (*kept, param)]
+        places = [raw.ffi.cast(place, array.ctypes.data) for array in (*kept, param)]
         function(*places[:3], numbers[3], places[3])
         *updated, H = getattr(cblas, f"{letter}rotmg")(*numbers)
-        np.testing.assert_array_equal(updated, [one[0] for one in kept], err_msg=f"{numbers}")
+        np.testing.assert_array_equal(updated, [value[0] for value in kept], err_msg=f"{numbers}")
         np.testing.assert_array_equal(H, param, err_msg=f"{numbers}")

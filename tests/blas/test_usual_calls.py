@@ -37,11 +37,11 @@ def called_in_python(function: Callable[[], object]) -> list[str]:
     return [name for name in names if name != "<lambda>"]
 
 
-def by_columns(one: Any) -> Any:
-    return one if one.ndim == 1 else one.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+def by_columns(array: Any) -> Any:
+    return array if array.ndim == 1 else array.swapaxes(-1, -2).copy().swapaxes(-1, -2)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 @pytest.mark.parametrize("columns", ["", "A", "AC"], ids=lambda names: f"{names or 'none'} in Fortran order")
 def test_a_usual_call_runs_no_code_in_python(device: str, function: Any, columns: str) -> None:
     A, B, C = operands(function)
@@ -67,9 +67,9 @@ def test_a_usual_call_of_every_function_runs_no_code_in_python(device: str, name
     of_band = (3, n) if order == "F" else (n, 3)
     shapes = {"M": of_band if is_band else (n, n), "v": (n,), "p": (n * (n + 1) // 2,)}
     arrays = [
-        np.array(np.eye(*shapes["M"]) if one == "M" else np.ones(shapes[one]), order=order)
-        for one in form
-        if one in shapes
+        np.array(np.eye(*shapes["M"]) if kind == "M" else np.ones(shapes[kind]), order=order)
+        for kind in form
+        if kind in shapes
     ]
     options: dict[str, Any] = {"kl": 1, "ku": 1} if name == "gbmv" else {}
     if "order" in inspect.signature(function).parameters:
@@ -77,13 +77,15 @@ def test_a_usual_call_of_every_function_runs_no_code_in_python(device: str, name
     gpu = Device(device).is_gpu
     with offload_args(*arrays, device=device) as pointers:
         passed = iter(pointers)
-        given = [next(passed) if one in shapes else [-2.0, 0, 0, 0, 0] if one == "H" else float(one) for one in form]
-        function(*given, **options)
-        found = called_in_python(lambda: function(*given, **options))
+        arguments = [
+            next(passed) if kind in shapes else [-2.0, 0, 0, 0, 0] if kind == "H" else float(kind) for kind in form
+        ]
+        function(*arguments, **options)
+        results = called_in_python(lambda: function(*arguments, **options))
     if name in ("geam", "dgmm") and not gpu:
-        assert found[0] == "call"  # CBLAS has none; they are made of others in Python
+        assert results[0] == "call"  # CBLAS has none; they are made of others in Python
     else:
-        assert not found
+        assert not results
 
 
 @pytest.mark.parametrize("order", "CF")
@@ -93,44 +95,48 @@ def test_a_usual_call_with_lists_of_matrices_runs_no_code_in_python(device: str,
     arrays = [np.array(np.eye(4), order=order) for _ in range(5)]
     with offload_args(*arrays, device=device) as (dA, *pointers):
         lists = ([dA], pointers[:2], pointers[2:]) if name == "gemm_batched" else ([dA], pointers)
-        given = (2.0, *lists[:2], 0.0, *lists[2:])[: 5 if name == "gemm_batched" else 3]
-        function(*given)
-        found = called_in_python(lambda: function(*given))
+        arguments = (2.0, *lists[:2], 0.0, *lists[2:])[: 5 if name == "gemm_batched" else 3]
+        function(*arguments)
+        actual = called_in_python(lambda: function(*arguments))
     # CBLAS has no call of a batch; what stands for it is in Python.
-    assert found == ([] if Device(device).is_gpu else ["call"])
+    assert actual == ([] if Device(device).is_gpu else ["call"])
     np.testing.assert_array_equal(arrays[-1], (2 if name == "gemm_batched" else 4) * np.eye(4))
 
 
 @pytest.mark.parametrize("name", PLANNED)
 def test_every_function_has_its_name_signature_and_module(name: str) -> None:
     function = getattr(blas, name)
-    for one in inspect.signature(function).parameters.values():
-        assert one.kind is (
-            one.KEYWORD_ONLY if one.default is not one.empty or one.name in ("kl", "ku") else one.POSITIONAL_OR_KEYWORD
+    for parameter in inspect.signature(function).parameters.values():
+        assert parameter.kind is (
+            parameter.KEYWORD_ONLY
+            if parameter.default is not parameter.empty or parameter.name in ("kl", "ku")
+            else parameter.POSITIONAL_OR_KEYWORD
         )
     assert function.__name__ == name and function.__module__.startswith("offload_args.blas.")
     assert pickle.loads(pickle.dumps(function)) is function
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_they_are_functions_of_the_package_with_names_signatures_and_docs(function: Any) -> None:
     parameters = inspect.signature(function).parameters
-    assert [name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY] == (
+    assert [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY] == (
         ["trans"] if function is blas.gemv else ["trans_a", "trans_b"]
     )
-    assert all(one.default == "N" for one in parameters.values() if one.kind is one.KEYWORD_ONLY)
+    assert all(
+        parameter.default == "N" for parameter in parameters.values() if parameter.kind is parameter.KEYWORD_ONLY
+    )
     assert function.__module__.startswith("offload_args.blas.")
     signature, blank, sentence = function.__doc__.split("\n", 2)
     assert signature.startswith(f"{function.__name__}(") and not blank and sentence.strip().startswith("Set ")
     assert pickle.loads(pickle.dumps(function)) is function
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_wrong_arguments_are_refused_and_the_result_is_as_it_was(device: str, function: Any) -> None:
     arrays = operands(function)
     option = "trans" if function is blas.gemv else "trans_b"
     with offload_args(*arrays, device=device) as (dA, dB, dC):
-        for given, named, error in [
+        for arguments, named, error in [
             ((), {}, TypeError),
             ((1.0, dA, dB, 0.0), {}, TypeError),
             ((1.0, dA, dB, 0.0, dC, "N"), {}, TypeError),
@@ -146,7 +152,7 @@ def test_wrong_arguments_are_refused_and_the_result_is_as_it_was(device: str, fu
             ((1.0, dA, dB, 0.0, None), {}, HostPointerError),
         ]:
             with pytest.raises(error):
-                function(*given, **named)
+                function(*arguments, **named)
     np.testing.assert_array_equal(arrays[2], 1)
 
 
@@ -155,7 +161,7 @@ class Unconvertible:
         raise ZeroDivisionError("this number's own")
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_the_failure_of_a_numbers_own_conversion_is_raised(device: str, function: Any) -> None:
     arrays = operands(function)
     with offload_args(*arrays, device=device) as (dA, dB, dC):
@@ -165,7 +171,7 @@ def test_the_failure_of_a_numbers_own_conversion_is_raised(device: str, function
     np.testing.assert_array_equal(arrays[2], 1)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_numbers_on_the_device_and_in_python_may_be_mixed(device: str, function: Any) -> None:
     arrays, alpha = operands(function), np.full((), 2, np.float32)
     with offload_args(*arrays, In(alpha), device=device) as (dA, dB, dC, dalpha):
@@ -173,7 +179,7 @@ def test_numbers_on_the_device_and_in_python_may_be_mixed(device: str, function:
     np.testing.assert_array_equal(arrays[2], 7)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_one_function_serves_devices_and_dtypes_in_turns(device: str, function: Any) -> None:
     for _ in range(2):
         for on in (device, "host"):

@@ -26,7 +26,7 @@ def run(*command: object, folder: Path | None = None, status: int = 0, timeout: 
     """Run a command with little of this environment, and return what it printed: the errors if it fails as it must."""
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     ran = subprocess.run(
-        [str(one) for one in command],
+        [str(argument) for argument in command],
         cwd=folder,
         env=plain | environment,
         capture_output=True,
@@ -47,7 +47,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_library_exports_what_its_list_and_the_generated_headers_say_and_nothing_else() -> None:
-    listed = [one for one in (ROOT / "csrc/exports.txt").read_text().splitlines() if not one.startswith("#")]
+    listed = [line for line in (ROOT / "csrc/exports.txt").read_text().splitlines() if not line.startswith("#")]
     generated = {
         name
         for path in Path(get_include()).glob("offload_args_*.h")

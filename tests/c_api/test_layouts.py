@@ -20,16 +20,16 @@ LISTS = (("dtypes", "OA_DTYPE", ""), ("statuses", "OA_STATUS", ""), ("trace_kind
 def names(kind: str, text: str) -> list[tuple[str, list[str]]]:
     """Return each struct with its fields, or each enum with its constants."""
     pattern = {"struct": r"typedef struct (\w+) \{(.*?)\n\} \1;", "enum": r"\nenum ?(\w*) \{(.*?)\};"}[kind]
-    found = []
+    names = []
     for name, body in re.findall(pattern, text, re.DOTALL):
         if kind == "struct":
             body = re.sub(r"\(\*(\w+)\)\([^;]*\)", r"\1", body)
             members = re.findall(r"(\w+)(?:\[\d+\])?[,;]", body)
         else:
             members = re.findall(r"^\s*(OA_\w+)|, (OA_\w+)", body, re.MULTILINE)
-            members = [one or other for one, other in members]
-        found.append((name, members))
-    return found
+            members = [name or other for name, other in members]
+        names.append((name, members))
+    return names
 
 
 def layouts() -> str:
@@ -41,7 +41,11 @@ def layouts() -> str:
         lines.append(f'printf("{name}: %zu bytes\\n", sizeof({name}));\n')
         lines += [f'printf("{name}.{field}: at %zu\\n", offsetof({name}, {field}));\n' for field in fields]
     for _, constants in names("enum", text):
-        lines += [f'printf("{one} = %d\\n", (int){one});\n' for one in constants if not one.endswith("_COUNT")]
+        lines += [
+            f'printf("{constant} = %d\\n", (int){constant});\n'
+            for constant in constants
+            if not constant.endswith("_COUNT")
+        ]
     for file, macro, prefix in LISTS:
         lines.append(
             f'#define {macro}(name, ...) printf("OA_{prefix}" #name " = %d\\n", (int)OA_{prefix}##name);\n'

@@ -20,7 +20,7 @@ HEADER = (Path(get_include()) / "offload_args_blas.h").read_text()
 def blas() -> Any:
     ffi = cffi.FFI()
     prototypes = re.findall(r"^int oa_blas_[^;]*;", HEADER, re.MULTILINE)
-    types = "".join(f"typedef struct oa_{one} oa_{one};" for one in ("f32", "f64", "c64", "c128"))
+    types = "".join(f"typedef struct oa_{dtype} oa_{dtype};" for dtype in ("f32", "f64", "c64", "c128"))
     ffi.cdef(types + "\n".join(prototypes) + "const char *oa_last_error(void);")
     return ffi, ffi.dlopen(get_library())
 
@@ -60,12 +60,12 @@ def test_triangles_and_sides_mean_the_same_everywhere(blas: Any, device: str) ->
 def test_an_index_counts_from_0_everywhere(blas: Any, device: str) -> None:
     ffi, library = blas
     x = np.array([1, -7, 3], "float32")
-    found = ffi.new("int64_t *", -1)
+    results = ffi.new("int64_t *", -1)
     with offload_args(x, device=device) as (dx,):
-        call(library.oa_blas_isamax, 3, dx, 1, found, device=device)
-        assert found[0] == 1
-        call(library.oa_blas_isamax, 0, dx, 1, found, device=device)
-        assert found[0] == 0
+        call(library.oa_blas_isamax, 3, dx, 1, results, device=device)
+        assert results[0] == 1
+        call(library.oa_blas_isamax, 0, dx, 1, results, device=device)
+        assert results[0] == 0
 
 
 @pytest.mark.promise("T51")

@@ -33,46 +33,46 @@ def test_info_names_devices_libraries_and_compilers() -> None:
     assert text.startswith(f"offload_args {package.__version__}\n")
     assert "device host" in text
     assert "library cblas: /" in text
-    found: dict[str, Any] = json.loads(info("--json"))
-    assert found["devices"][-1]["name"] == "host"
-    cblas = next(one for one in found["libraries"] if one["name"] == "cblas")
+    results: dict[str, Any] = json.loads(info("--json"))
+    assert results["devices"][-1]["name"] == "host"
+    cblas = next(library for library in results["libraries"] if library["name"] == "cblas")
     assert cblas["path"].startswith("/")
     assert "OpenBLAS" in cblas["version"]
     assert cblas["found"]
-    assert [one["name"] for one in found["compilers"]] == ["NVRTC", "hiprtc"]
-    for one in found["compilers"]:
-        words = f"compiler {one['error'] if 'error' in one else one['version'] + ': /'}"
-        assert words in text and (one.get("path", "/").startswith("/"))
+    assert [compiler["name"] for compiler in results["compilers"]] == ["NVRTC", "hiprtc"]
+    for compiler in results["compilers"]:
+        words = f"compiler {compiler['error'] if 'error' in compiler else compiler['version'] + ': /'}"
+        assert words in text and (compiler.get("path", "/").startswith("/"))
 
 
 def test_info_says_where_a_driver_is_or_why_a_vendor_has_no_device() -> None:
-    text, found = info("--verbose"), json.loads(info("--json"))
-    there = {one["name"].partition(":")[0]: one for one in found["devices"]}
+    text, results = info("--verbose"), json.loads(info("--json"))
+    there = {library["name"].partition(":")[0]: library for library in results["devices"]}
     for backend, library in (("cuda", "libcuda.so"), ("hip", "libamdhip64.so")):
         if backend in there:
             assert library in there[backend]["driver"] and there[backend]["driver"] in text
         else:
-            assert library in found["absent"][backend] or "Init" in found["absent"][backend]
-            assert f"no device {backend}: {found['absent'][backend]}" in text
+            assert library in results["absent"][backend] or "Init" in results["absent"][backend]
+            assert f"no device {backend}: {results['absent'][backend]}" in text
 
 
 def test_info_is_a_short_line_a_device_library_and_compiler() -> None:
-    found: dict[str, Any] = json.loads(info("--json"))
+    results: dict[str, Any] = json.loads(info("--json"))
     short = info().splitlines()
     assert max(map(len, short)) <= 130
     things = ["devices", "absent", "libraries", "compilers"]
     # The package, Python, the simulated device, and how to get more, are a line each.
-    assert len(short) == sum(len(found[thing]) for thing in things) + 4
+    assert len(short) == sum(len(results[thing]) for thing in things) + 4
     assert short[1].startswith(
         f"{platform.python_implementation()} {platform.python_version()}, NumPy {np.__version__}"
     )
     assert "SciPy" in short[1]
     assert any(line.startswith("device sim:0: ") for line in short)
     assert "--verbose" in short[-1]
-    for library in found["libraries"]:
+    for library in results["libraries"]:
         (line,) = (line for line in short if line.startswith(f"library {library['name']}: "))
         assert ("install" in line and "tried" not in line) if "error" in library else library["found"] in line
-    cblas = next(one for one in found["libraries"] if one["name"] == "cblas")
+    cblas = next(library for library in results["libraries"] if library["name"] == "cblas")
     assert cblas["path"] not in "".join(short)
 
 

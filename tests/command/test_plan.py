@@ -12,36 +12,36 @@ from offload_args import command
 from offload_args.command import plan
 
 
-def planned(capsys: pytest.CaptureFixture[str], *given: str) -> dict[str, Any]:
-    assert command.main(["plan", *given, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert command.main(["plan", *arguments, "--json"]) == 0
+    actual: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return actual
 
 
 def test_a_small_product_is_measured_as_it_is_and_not_extrapolated(
     device: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = planned(capsys, "70", "60", "50", "--dtype", "f8", "--device", device)
-    (one,) = found["devices"]
-    assert one["name"] == device and one["error"] == ""
-    assert one["measured"] == found["numpy"]["measured"] == [70, 60, 50] and not one["extrapolated"]
-    assert one["needs"] == found["product"]["nbytes"] == 8 * (70 * 50 + 50 * 60 + 70 * 60) and one["fits"]
-    assert min(one[name] for name in ("product", "up", "down", "region")) > 0
-    assert one["total"] == pytest.approx(one["product"] + one["up"] + one["down"] + one["region"])
-    assert found["advice"][0].startswith(f"{device}: ")
+    results = planned(capsys, "70", "60", "50", "--dtype", "f8", "--device", device)
+    (row,) = results["devices"]
+    assert row["name"] == device and row["error"] == ""
+    assert row["measured"] == results["numpy"]["measured"] == [70, 60, 50] and not row["extrapolated"]
+    assert row["needs"] == results["product"]["nbytes"] == 8 * (70 * 50 + 50 * 60 + 70 * 60) and row["fits"]
+    assert min(row[name] for name in ("product", "up", "down", "region")) > 0
+    assert row["total"] == pytest.approx(row["product"] + row["up"] + row["down"] + row["region"])
+    assert results["advice"][0].startswith(f"{device}: ")
 
 
 @pytest.mark.slow
 def test_a_large_product_is_extrapolated_from_one_whose_largest_extents_are_less(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = planned(capsys, "400000", "200000", "100", "--device", "host")
-    (one,) = found["devices"]
-    m, n, k = one["measured"]
+    results = planned(capsys, "400000", "200000", "100", "--device", "host")
+    (row,) = results["devices"]
+    m, n, k = row["measured"]
     assert k == 100 and m < 20000 and n < 20000
-    assert one["extrapolated"] and not one["fits"]
-    assert one["up"] == pytest.approx(4 * (400000 * 100 + 200000 * 100) / one["up_rate"])
-    assert "the arrays do not fit: they need 298 GiB, and " in found["advice"][0]
+    assert row["extrapolated"] and not row["fits"]
+    assert row["up"] == pytest.approx(4 * (400000 * 100 + 200000 * 100) / row["up_rate"])
+    assert "the arrays do not fit: they need 298 GiB, and " in results["advice"][0]
     assert command.main(["plan", "400000", "200000", "100", "--device", "host"]) == 0
     text = capsys.readouterr().out
     assert "C = A B: 400000 x 200000 x 100, float32, 298 GiB" in text and "\n~: extrapolated" in text
@@ -58,11 +58,11 @@ def test_the_table_has_a_line_for_numpy_and_for_each_device_of_the_machine(capsy
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2**31 - 1, 1, 1), (4096, 4096, 1), (1, 2**31 - 1, 7), (2**31 - 1,) * 3])
 def test_the_products_that_are_measured_grow_and_stay_small_in_memory(shape: plan.Shape) -> None:
-    found = list(plan.smaller_products(shape, 16))
-    work = [m * n * k for m, n, k in found]
-    assert found and work == sorted(work) and work[0] <= plan.LEAST_WORK
-    assert all(16 * (m * k + k * n + m * n) <= plan.MOST_BYTES for m, n, k in found)
-    assert (found[-1] == shape) == (16 * (shape[0] * shape[2] + shape[1] * sum(shape[::2])) <= plan.MOST_BYTES)
+    actual = list(plan.smaller_products(shape, 16))
+    work = [m * n * k for m, n, k in actual]
+    assert actual and work == sorted(work) and work[0] <= plan.LEAST_WORK
+    assert all(16 * (m * k + k * n + m * n) <= plan.MOST_BYTES for m, n, k in actual)
+    assert (actual[-1] == shape) == (16 * (shape[0] * shape[2] + shape[1] * sum(shape[::2])) <= plan.MOST_BYTES)
 
 
 def test_the_advice_says_when_a_device_pays() -> None:
@@ -82,27 +82,30 @@ def test_the_advice_says_when_a_device_pays() -> None:
     )
 
 
-@pytest.mark.parametrize("given", [["0", "1", "1"], ["-1", "1", "1"], ["1", "1", str(2**31)], ["1", "x", "1"],
+@pytest.mark.parametrize("arguments", [["0", "1", "1"], ["-1", "1", "1"], ["1", "1", str(2**31)], ["1", "x", "1"],
                                    ["1", "\u0661", "1"], ["1", "9" * 5000, "1"], ["1", "1.5", "1"]])  # fmt: skip
-def test_a_size_that_no_matrix_has_is_refused(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_size_that_no_matrix_has_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        command.main(["plan", *given])
+        command.main(["plan", *arguments])
     assert left.value.code == 2
     error = capsys.readouterr().err
     assert "needs 1 to 2147483647, got " in error or "required: K" in error or "unrecognized" in error
 
 
 def test_a_dtype_that_plan_does_not_know_and_a_missing_size_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for given, words in ((["1", "1", "1", "--dtype", "f2"], "choose from"), (["1", "1"], "needs M, N and K, got 2")):
+    for arguments, words in (
+        (["1", "1", "1", "--dtype", "f2"], "choose from"),
+        (["1", "1"], "needs M, N and K, got 2"),
+    ):
         with pytest.raises(SystemExit) as left:
-            command.main(["plan", *given])
+            command.main(["plan", *arguments])
         assert left.value.code == 2 and words in capsys.readouterr().err
 
 
 def test_a_device_without_memory_for_what_is_measured_is_said_and_the_others_are_planned(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(where: object, dtype: np.dtype[Any]) -> float:
+    def fail(place: object, dtype: np.dtype[Any]) -> float:
         raise plan.OffloadError("sim:0: out of device memory")
 
     monkeypatch.setattr(plan, "_measure_region", fail)

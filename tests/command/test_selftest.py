@@ -42,13 +42,13 @@ def test_the_report_names_versions_device_library_and_counts(
 def test_every_third_check_of_each_kind_is_made_for_slow_devices(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[str] = []
+    built: list[str] = []
     names = [f"check {number}" for number in range(8)]
     monkeypatch.setattr(
-        selftest, "GROUPS", {"one": lambda device: [(name, lambda n=name: made.append(n)) for name in names]}
+        selftest, "GROUPS", {"one": lambda device: [(name, lambda n=name: built.append(n)) for name in names]}
     )
     assert command.main(["selftest", "--device", "host", "--every", "3"]) == 0
-    assert made == ["check 0", "check 3", "check 6"]
+    assert built == ["check 0", "check 3", "check 6"]
     assert "3 passed, 0 failed, 0 not run" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         command.main(["selftest", "--every", "0"])

@@ -14,39 +14,39 @@ from offload_args.errors import ArgumentError, DeviceUnavailableError, OffloadEr
 
 
 def test_a_device_has_a_name_an_index_and_figures(device: str) -> None:
-    one = Device(device)
-    assert (one.name, str(one)) == (device, device)
-    assert one == Device(device)
-    assert hash(one) == hash(Device(device))
-    assert one != Device("sim:7")
-    assert one.backend == device.partition(":")[0]
-    assert one.index == int(device.partition(":")[2] or 0)
-    assert one.model
-    assert 0 < one.memory.free <= one.memory.total
-    assert pickle.loads(pickle.dumps(one)) == one
-    one.synchronize()
+    opened = Device(device)
+    assert (opened.name, str(opened)) == (device, device)
+    assert opened == Device(device)
+    assert hash(opened) == hash(Device(device))
+    assert opened != Device("sim:7")
+    assert opened.backend == device.partition(":")[0]
+    assert opened.index == int(device.partition(":")[2] or 0)
+    assert opened.model
+    assert 0 < opened.memory.free <= opened.memory.total
+    assert pickle.loads(pickle.dumps(opened)) == opened
+    opened.synchronize()
     with pytest.raises(AttributeError):
-        one.name = "other"
+        opened.name = "other"
 
 
 def test_a_device_shows_the_arrays_lent_to_it(device: str) -> None:
-    one = Device(device)
-    start = f'Device("{device}", {one.model}, '
-    assert repr(one).startswith(start + "0 arrays in 0 regions, ")
+    opened = Device(device)
+    start = f'Device("{device}", {opened.model}, '
+    assert repr(opened).startswith(start + "0 arrays in 0 regions, ")
     with offload_args(np.zeros(3), np.zeros(4), device=device):
-        assert repr(one).startswith(start + "2 arrays in 1 region, ")
-        html = one._repr_html_()
+        assert repr(opened).startswith(start + "2 arrays in 1 region, ")
+        html = opened._repr_html_()
     assert html is not None and re.search(">regions</td><td [^>]*>1</td>", html) and "&quot;" in html
-    if one.backend == "sim":
-        before = testing.backend_calls(one)
-        assert repr(one) and one._repr_html_()
-        assert testing.backend_calls(one) == before
+    if opened.backend == "sim":
+        before = testing.backend_calls(opened)
+        assert repr(opened) and opened._repr_html_()
+        assert testing.backend_calls(opened) == before
 
 
 def test_the_default_is_the_first_gpu_or_the_host() -> None:
     assert Device.default() == Device.all()[0]
     assert Device.all()[-1] == Device.host()
-    assert all(one.backend in ("cuda", "host") for one in Device.all())
+    assert all(device.backend in ("cuda", "host") for device in Device.all())
     with offload_args(np.zeros(2)) as (dx,):
         assert dx.device == Device.default()
 
@@ -125,7 +125,7 @@ NO_NAMES = [
 @pytest.mark.promise("T60")
 @pytest.mark.parametrize("name", NO_NAMES)
 def test_a_device_is_known_by_its_exact_name_only(name: Any) -> None:
-    shown = f'"{name}"' if isinstance(name, str) and all(" " <= one <= "٣" for one in name) else repr(name)
+    shown = f'"{name}"' if isinstance(name, str) and all(" " <= letter <= "٣" for letter in name) else repr(name)
     for function in (Device, lambda name: offload_args(np.ones(2), device=name)):
         if name is None and function is not Device:
             continue

@@ -104,9 +104,9 @@ def test_a_device_whose_memory_is_not_known_works(hip: str, tmp_path: Path) -> N
     assert said.startswith("Memory(free=0, total=0) 3000.0")
     assert f"{hip}: out of device memory: 8388608.00 GiB requested" in said
     command = sys.executable, "-m", "offload_args"
-    told = output_of(*command, "info", folder=tmp_path, HIP_DOUBLE_MEMORY="0")
-    assert f"device {hip}" in told
-    assert "memory not known" in told
+    messages = output_of(*command, "info", folder=tmp_path, HIP_DOUBLE_MEMORY="0")
+    assert f"device {hip}" in messages
+    assert "memory not known" in messages
     checks = "selftest", "--device", hip, "--every", "60"
     assert "memory not known" in output_of(*command, *checks, folder=tmp_path, HIP_DOUBLE_MEMORY="0")
 

@@ -63,8 +63,8 @@ def test_two_arrays_that_do_not_fit_together_are_told_what_their_region_needs() 
     )
     with pytest.raises(DeviceMemoryError, match=words), offload_args(x, y, device=d):
         pass
-    for one in (x, y):
-        with offload_args(one, device=d) as (d1,):
+    for array in (x, y):
+        with offload_args(array, device=d) as (d1,):
             blas.scal(2.0, d1)
     assert (x == 2).all() and (y == 2).all()
 
@@ -247,7 +247,7 @@ def test_a_memory_limit_is_obeyed(device: str, limit: str) -> None:
 
 @pytest.mark.promise("T07")
 @pytest.mark.parametrize(
-    "limit", ["much", "-1", *(pytest.param(one, marks=pytest.mark.slow) for one in ("200%", "1 parsec", "nan"))]
+    "limit", ["much", "-1", *(pytest.param(choice, marks=pytest.mark.slow) for choice in ("200%", "1 parsec", "nan"))]
 )
 def test_a_limit_that_can_not_be_read_is_refused_not_ignored(device: str, limit: str) -> None:
     use = python(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT=limit)

@@ -243,25 +243,25 @@ def c_type(text: str) -> str:
 def partner(name: str, cblas: dict) -> str | None:
     """Return the name of the CBLAS function that computes the same."""
     base = "cblas_" + name.removeprefix("cublas").removesuffix("_64").removesuffix("_v2").lower()
-    return next((one for one in (base + "_sub", base) if one in cblas), None)
+    return next((value for value in (base + "_sub", base) if value in cblas), None)
 
 
 def checks(name: str, function: dict) -> list[str]:
     """Return the C conditions that the pointers of a function must fulfil."""
-    is_on_host = any(one in name for one in ("getrs", "geqrf", "gels"))
-    found = []
+    is_on_host = any(value in name for value in ("getrs", "geqrf", "gels"))
+    checks = []
     counts = {"batchCount": "batchCount", "batchSize": "batchSize", "group_size": "sum_of(group_size, group_count)"}
     count = next((counts[label] for label, _ in function["parameters"] if label in counts), "")
     for label, kind in function["parameters"]:
         if kind.endswith("*const[]"):
-            found.append(f"is_list({label}, {count})")
+            checks.append(f"is_list({label}, {count})")
         elif kind.endswith("[]") or label in ("alpha_array", "beta_array"):
-            found.append(f"(!group_count || kind_of({label}) == 0)")
+            checks.append(f"(!group_count || kind_of({label}) == 0)")
         elif label == "info" and is_on_host:
-            found.append("(info && kind_of(info) == 0)")
+            checks.append("(info && kind_of(info) == 0)")
         elif kind.endswith("*"):
-            found.append(f"is_scalar(handle, {label})" if label in SCALARS else f"is_array({label})")
-    return found
+            checks.append(f"is_scalar(handle, {label})" if label in SCALARS else f"is_array({label})")
+    return checks
 
 
 def declared(function: dict) -> str:
@@ -276,23 +276,23 @@ def captured(name: str, function: dict) -> tuple[str, str]:
 
     Scalars of the host are read now. A function that writes one there waits for the stream.
     """
-    given = function["parameters"]
+    passed = function["parameters"]
     gives = any(
         label == "result" or (label in SCALARS and not kind.startswith("const"))
-        for label, kind in given
+        for label, kind in passed
         if kind.endswith("*")
     )
     scalars = [
         (label, kind.removeprefix("const ").removesuffix("*"))
-        for label, kind in given
+        for label, kind in passed
         if label in SCALARS and kind.endswith("*") and kind.startswith("const") and label != "result"
     ]
-    members = "".join(f"  {kind} {label};\n" for label, kind in given) + "".join(
+    members = "".join(f"  {kind} {label};\n" for label, kind in passed) + "".join(
         f"  {kind} of_{label};\n" for label, kind in scalars
     )
     arguments = [
         f"c->handle->mode ? c->{label} : &c->of_{label}" if (label in dict(scalars)) else f"c->{label}"
-        for label, _ in given
+        for label, _ in passed
     ]
     before = (
         f"struct {name}_call {{\n{members}}};\n"
@@ -300,7 +300,7 @@ def captured(name: str, function: dict) -> tuple[str, str]:
         f"  const struct {name}_call *c = arguments;\n  (void)stream;\n"
         f"  return (int){name}({', '.join(arguments)});\n}}\n"
     )
-    values = [label for label, _ in given] + [f"handle->mode ? ({kind}){{0}} : *{label}" for label, kind in scalars]
+    values = [label for label, _ in passed] + [f"handle->mode ? ({kind}){{0}} : *{label}" for label, kind in scalars]
     inside = "  load(handle, __COUNTER__);\n"
     if gives:
         inside += "  if (!handle->mode && gpu_double_waits(handle->stream)) return EXECUTION_FAILED;\n"
@@ -313,7 +313,7 @@ def captured(name: str, function: dict) -> tuple[str, str]:
 
 def double(name: str, function: dict, partner: str, there: dict) -> str:
     """Return the C text of one function."""
-    given = [one for one in function["parameters"] if one[0] != "handle"]
+    values = [value for value in function["parameters"] if value[0] != "handle"]
     wanted = list(there["parameters"])
     arguments = []
     if wanted[0][0].lower() in ("order", "layout"):
@@ -321,14 +321,14 @@ def double(name: str, function: dict, partner: str, there: dict) -> str:
         wanted = wanted[1:]
     is_trmm, copies = "trmm" in partner, ""
     if is_trmm:  # cuBLAS's has its result apart
-        item = given[-2][1].removesuffix("*")
+        item = values[-2][1].removesuffix("*")
         copies = (
             f"  for (int64_t j = 0; j < n && C != B; j++)\n"
             f"    memcpy(C + j * ldc, B + j * ldb, (size_t)(m > 0 ? m : 0) * sizeof({item}));\n"
         )
-        given_for_call = [*given[:-4], *given[-2:]]
+        given_for_call = [*values[:-4], *values[-2:]]
     else:
-        given_for_call = given
+        given_for_call = values
     for (_, kind), (label, from_kind) in zip(wanted, given_for_call, strict=False):
         if from_kind in ENUMS:
             arguments.append(ENUMS[from_kind].format(label))
@@ -622,11 +622,11 @@ LAPACK = {
 }
 OWN["gemm3mStridedBatched"] = OWN["gemmStridedBatched"]
 # The same with arrays of pointers.
-for one, operands in (("gemm", "ABC"), ("gemv", "Axy")):
-    text = OWN[f"{one}StridedBatched"]
+for value, operands in (("gemm", "ABC"), ("gemv", "Axy")):
+    text = OWN[f"{value}StridedBatched"]
     for operand in operands:
         text = text.replace(f"{operand} + b * stride{operand}", f"{operand}array[b]")
-    OWN[f"{one}Batched"] = text.replace("x[b * stridex + ", "xarray[b][")
+    OWN[f"{value}Batched"] = text.replace("x[b * stridex + ", "xarray[b][")
 OWN["gemm3mBatched"] = OWN["gemmBatched"]
 
 TYPES = {"S": ("float", ""), "D": ("double", ""), "C": ("float _Complex", "conjf"), "Z": ("double _Complex", "conj")}

@@ -316,8 +316,8 @@ int cublasLtMatrixTransform(void *handle, const object *desc, const void *alpha,
 
 def main() -> None:
     """Write the double to standard output: sizes of attributes, what has them, and the rest of the library."""
-    library = next(one for one in roles.load() if one.name == "cublaslt")
-    enums = {one.label: one for one in library.dtype_enums}
+    library = next(library for library in roles.load() if library.name == "cublaslt")
+    enums = {dtype_enum.label: dtype_enum for dtype_enum in library.dtype_enums}
     lines = []
     for label in [*(kind.attributes[0] for kind in library.object_kinds), "capability_dtype", "configuration_dtype"]:
         if label:

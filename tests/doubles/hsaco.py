@@ -18,21 +18,21 @@ def described(data: bytes) -> Kernels:
     kernels: Kernels = {}
     for name, facts in read("source", data)[1].items():
         places, end = [], 0
-        for one in facts.parameters or ():
-            alignment = min(one.nbytes & -one.nbytes, 8)
+        for parameter in facts.parameters or ():
+            alignment = min(parameter.nbytes & -parameter.nbytes, 8)
             start = -(-end // alignment) * alignment
-            places.append((start, one.nbytes, one.kind == "pointer"))
-            end = start + one.nbytes
+            places.append((start, parameter.nbytes, parameter.kind == "pointer"))
+            end = start + parameter.nbytes
         kernels[name] = tuple(places)
     return kernels
 
 
 def main() -> None:
-    made, hsaco, processor = sys.argv[1:]
-    data = Path(made).read_bytes()
+    built, hsaco, processor = sys.argv[1:]
+    data = Path(built).read_bytes()
     elf = Elf("source", data)
-    symbols = (one for section in elf.sections if section.type == 11 for one in elf.symbols(section))
-    types = {one.name: bytes(elf.bytes_of(one)) for one in symbols if one.name.startswith(SYMBOL)}
+    symbols = (symbol for section in elf.sections if section.type == 11 for symbol in elf.symbols(section))
+    types = {symbol.name: bytes(elf.bytes_of(symbol)) for symbol in symbols if symbol.name.startswith(SYMBOL)}
     Path(hsaco).write_bytes(made_hsaco(processor, described(data), code=data, variables=types))
 
 

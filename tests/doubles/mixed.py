@@ -254,10 +254,10 @@ BODIES: dict[str, tuple[str, dict[str, str]]] = {
 
 
 _SINGLE = {"SgemmEx": "R_32F", "CgemmEx": "C_32F", "Cgemm3mEx": "C_32F"}
-BODIES |= {one: (GEMM, ALONE | {"scaleType": scale}) for one, scale in _SINGLE.items()}
-for one in ("syrk", "herk"):
-    of = {"hermitian": str(int(one == "herk"))}
-    BODIES |= {f"C{one}Ex": (SYRK, of), f"C{one}3mEx": (SYRK, of)}
+BODIES |= {name: (GEMM, ALONE | {"scaleType": scale}) for name, scale in _SINGLE.items()}
+for stem in ("syrk", "herk"):
+    of = {"hermitian": str(int(stem == "herk"))}
+    BODIES |= {f"C{stem}Ex": (SYRK, of), f"C{stem}3mEx": (SYRK, of)}
 _LETTERS = {"H": "R_16F", "T": "R_16BF", "S": "R_32F"}
 for kinds in ("HSH", "HSS", "TST", "TSS"):
     of = {"xType": _LETTERS[kinds[0]], "yType": _LETTERS[kinds[2]]}
@@ -286,10 +286,10 @@ def body(name: str, parameters: list[list[str]]) -> str | None:
     if base not in BODIES:
         return None
     text, others = BODIES[base]
-    given = {label for label, _ in parameters}
-    lines = [f"  const int64_t {one} = {value};\n" for one, value in others.items() if one not in given]
+    arguments = {label for label, _ in parameters}
+    lines = [f"  const int64_t {name} = {value};\n" for name, value in others.items() if name not in arguments]
     may_refuse = others.get("scaleType", "").startswith("scale_of")
     refused = "  if (scaleType < 0) return NOT_SUPPORTED;\n" if may_refuse else ""
     types = [label for label, kind in parameters if kind.startswith("cudaDataType")]
-    known = f"  if (!({' && '.join(f'is_known({one})' for one in types)})) return NOT_SUPPORTED;\n" if types else ""
+    known = f"  if (!({' && '.join(f'is_known({type_})' for type_ in types)})) return NOT_SUPPORTED;\n" if types else ""
     return "".join(["\n", known, *lines, refused, text.lstrip("\n")])

@@ -132,8 +132,8 @@ def own_types(library: roles.Library, wide: bool) -> list[str]:
     known |= {"openblas_complex_float": "float _Complex", "openblas_complex_double": "double _Complex"}
     words = {
         word
-        for one in library.api["functions"].values()
-        for c_type in [one["returns"], *(kind for _, kind in one["parameters"])]
+        for function in library.api["functions"].values()
+        for c_type in [function["returns"], *(kind for _, kind in function["parameters"])]
         for word in re.findall(r"(?:enum |struct )?\w+", c_type)
     }
     words |= {c_type for inside in fields(library).values() for _, c_type in inside if c_type in library.api["enums"]}
@@ -179,9 +179,9 @@ def queries(library: roles.Library) -> dict[str, str]:
     sizes = {False: WORKSPACE, True: HOST_WORKSPACE}
     return {
         function.query: " ".join(
-            f"*{{{at}}} = {sizes[one.on_host]};"
-            for at, (one, _) in enumerate(function.asked)
-            if isinstance(one, WorkspaceSize)
+            f"*{{{at}}} = {sizes[parameter.on_host]};"
+            for at, (parameter, _) in enumerate(function.asked)
+            if isinstance(parameter, WorkspaceSize)
         )
         for function in library.functions
         if function.query
@@ -191,7 +191,7 @@ def queries(library: roles.Library) -> dict[str, str]:
 def version_function(library: roles.Library) -> dict[str, str]:
     """Return the body of the function that tells the version of the header, or that of the newest function."""
     name, gives = library.find["version"]
-    versions = [library.version, *(one.since[0] for one in library.functions if one.since)]
+    versions = [library.version, *(function.since[0] for function in library.functions if function.since)]
     version = max(versions, key=lambda version: [int(part) for part in re.findall(r"\d+", version)])
     parts = [*re.findall(r"\d+", version), "0", "0"][:3]
     body = {
@@ -238,7 +238,7 @@ def asked_functions(library: roles.Library) -> dict[str, str]:
         if size:
             bodies[size] = f"*{{1}} = {4 * ELEMENTS};"
     for function in library.functions:
-        for query in filter(None, (getattr(one, "query", None) for one in function.arrays)):
+        for query in filter(None, (getattr(array, "query", None) for array in function.arrays)):
             parameters = library.api["functions"][query.symbol]["parameters"]
             outputs = [at for at, (_, c_type) in enumerate(parameters) if c_type == "size_t *"]
             bodies[query.symbol] = "".join(f"\n  if ({{{at}}}) *{{{at}}} = {NEEDED};" for at in outputs)
@@ -248,32 +248,32 @@ def asked_functions(library: roles.Library) -> dict[str, str]:
 def tried_functions(library: roles.Library) -> dict[str, str]:
     """Return the bodies of the functions whose strides a first call tells, by name: it multiplies, and is not noted."""
     bodies = {}
-    for one in library.functions:
-        if any(size.is_tried for size in one.sizes):
-            at = {parameter.name: f"{{{place}}}" for place, parameter in enumerate(one.arguments)}
-            c_type = {"c64": "float _Complex", "c128": "double _Complex"}[one.arrays[0].dtype]
+    for function in library.functions:
+        if any(size.is_tried for size in function.sizes):
+            at = {parameter.name: f"{{{place}}}" for place, parameter in enumerate(function.arguments)}
+            c_type = {"c64": "float _Complex", "c128": "double _Complex"}[function.arrays[0].dtype]
             A, B, C = (f"(({c_type} *){at[name]})[b * {at[f'stride{name.lower()}']}]" for name in ("A", "B", "C"))
             is_first = " && ".join(f"{at[name]} == {n}" for name, n in (("m", 1), ("n", 1), ("k", 1), ("stridea", 2)))
             loop = f"for (int b = 0; b < {at['group_size']}; b++) {C} = {A} * {B};"
-            bodies[one.symbol] = f"if ({is_first}) {{{{ {loop} recorder.count--; }}}}"
+            bodies[function.symbol] = f"if ({is_first}) {{{{ {loop} recorder.count--; }}}}"
     return bodies
 
 
 def object_functions(library: roles.Library) -> dict[str, str]:
     """Return the bodies of the functions that make and destroy objects, by name."""
-    found = {kind.destroy: "free((void *){0});" for kind in library.object_kinds}
-    for one in library.functions:
-        for given in one.parameters:
-            if getattr(given, "object_kind", None) and given.role == "gives":
-                types = [c_type for _, c_type in library.api["functions"][one.symbol]["parameters"]]
-                found[one.symbol] = f"*{{{types.index(given.c_type)}}} = (void *)calloc(1, 8);"
-    return found
+    object_functions = {kind.destroy: "free((void *){0});" for kind in library.object_kinds}
+    for function in library.functions:
+        for parameter in function.parameters:
+            if getattr(parameter, "object_kind", None) and parameter.role == "gives":
+                types = [c_type for _, c_type in library.api["functions"][function.symbol]["parameters"]]
+                object_functions[function.symbol] = f"*{{{types.index(parameter.c_type)}}} = (void *)calloc(1, 8);"
+    return object_functions
 
 
 def working(library: roles.Library) -> dict[str, str]:
     """Return the bodies of all functions that do more than note their arguments, by name."""
-    made = object_functions(library) | handle_functions(library)
-    return made | version_function(library) | asked_functions(library) | queries(library)
+    built = object_functions(library) | handle_functions(library)
+    return built | version_function(library) | asked_functions(library) | queries(library)
 
 
 def fields(library: roles.Library) -> dict[str, list[tuple[str, str]]]:
@@ -281,13 +281,13 @@ def fields(library: roles.Library) -> dict[str, list[tuple[str, str]]]:
 
     The double looks behind the pointer to such a struct, and notes the fields in its place.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
-    for one in library.functions:
-        for name, c_type in library.api["functions"][one.symbol]["parameters"]:
-            if any(other.field_of == name for other in one.arguments):
+    fields: dict[str, list[tuple[str, str]]] = {}
+    for function in library.functions:
+        for name, c_type in library.api["functions"][function.symbol]["parameters"]:
+            if any(other.field_of == name for other in function.arguments):
                 pointee = c_type.removeprefix("const ").removesuffix("*").strip()
-                found[f"{one.symbol} {name}"] = struct_fields(library.raw[pointee])
-    return found
+                fields[f"{function.symbol} {name}"] = struct_fields(library.raw[pointee])
+    return fields
 
 
 def notes(expression: str, c_type: str) -> str:
@@ -298,7 +298,7 @@ def notes(expression: str, c_type: str) -> str:
 
 
 def function(
-    library: roles.Library, index: int, name: str, given: dict[str, str], structs: dict[str, list[tuple[str, str]]]
+    library: roles.Library, index: int, name: str, values: dict[str, str], structs: dict[str, list[tuple[str, str]]]
 ) -> str:
     """Return the C text of one function. given: bodies of those that do something, by name. structs: from `fields`."""
     entry = library.api["functions"][name]
@@ -318,8 +318,8 @@ def function(
             lines += [notes(f"{label}->{field}", c_type) for field, c_type in structs[f"{name} {label}"]]
         else:
             lines.append(notes(label, kind))
-    if name in given:
-        lines += [f"  {given[name].format(*labels)}", "  end(NULL, 0);"]
+    if name in values:
+        lines += [f"  {values[name].format(*labels)}", "  end(NULL, 0);"]
         return "\n".join([*lines, *([] if returns == "void" else [f"  return ({returns}){library.success};"]), "}"])
     if returns == "void":
         return "\n".join([*lines, "  end(NULL, 0);", "}"])
@@ -332,8 +332,10 @@ def text(library: roles.Library, wide: bool = False) -> str:
     """Return the C text of a library's double; wide: the integers of a library that has two builds have 64 bits."""
     # Before the test begins, the core may ask for what tells the size of the library's integers.
     at_first = "0" if wide or not library.probe else "2"
-    given, structs = working(library) | tried_functions(library), fields(library)
-    functions = (function(library, index, name, given, structs) for index, name in enumerate(library.api["functions"]))
+    arguments, structs = working(library) | tried_functions(library), fields(library)
+    functions = (
+        function(library, index, name, arguments, structs) for index, name in enumerate(library.api["functions"])
+    )
     machine = MACHINE.replace("RETURNED_AT_FIRST", at_first)
     return "\n".join([PRELUDE, *own_types(library, wide), machine, *functions, ""])
 
@@ -361,11 +363,11 @@ def main() -> None:
     parser.add_argument("--wide", action="store_true", help="integers of 64 bits, where the library has such builds")
     parser.add_argument("--compare", action="store_true", help="write what compares the api file with the header")
     parser.add_argument("--older", action="store_true", help="compare the header of the older version")
-    given = parser.parse_args()
-    library = next((one for one in roles.load() if one.name == given.library), None)
+    args = parser.parse_args()
+    library = next((library for library in roles.load() if library.name == args.library), None)
     if library is None:
-        parser.error(f"there is no library {given.library}")
-    sys.stdout.write(comparison(library, given.older) if given.compare else text(library, given.wide))
+        parser.error(f"there is no library {args.library}")
+    sys.stdout.write(comparison(library, args.older) if args.compare else text(library, args.wide))
 
 
 if __name__ == "__main__":

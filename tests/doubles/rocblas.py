@@ -136,18 +136,18 @@ def counterpart(name: str, there: dict[str, Any]) -> str | None:
     words = name.removeprefix("rocblas_").removesuffix("_64").split("_")
     base = "cublas" + "".join(word[:1].upper() + word[1:] for word in words)
     wide = "_64" if name.endswith("_64") else ""
-    return next((one for one in (f"{base}_v2{wide}", f"{base}{wide}") if one in there), None)
+    return next((name for name in (f"{base}_v2{wide}", f"{base}{wide}") if name in there), None)
 
 
 def double(name: str, function: dict[str, Any], partner: str, there: dict[str, Any]) -> str | None:
     """Return the C text of one function; None if the other's parameters are not the same."""
-    wanted, given = there["parameters"], function["parameters"]
-    if "trmm" in name and len(given) == len(wanted) - 2:  # rocBLAS before 4.0: in place
-        given = [*given, *given[-2:]]
-    if len(wanted) != len(given):
+    wanted, values = there["parameters"], function["parameters"]
+    if "trmm" in name and len(values) == len(wanted) - 2:  # rocBLAS before 4.0: in place
+        values = [*values, *values[-2:]]
+    if len(wanted) != len(values):
         return None
     arguments = []
-    for (label, kind), (_, other) in zip(given, wanted, strict=True):
+    for (label, kind), (_, other) in zip(values, wanted, strict=True):
         enum, expression = ENUMS.get(kind, ("", "{0}"))
         if enum != (other if other.startswith(("cublas", "cudaDataType")) and "Handle" not in other else ""):
             return None
@@ -155,7 +155,7 @@ def double(name: str, function: dict[str, Any], partner: str, there: dict[str, A
         arguments.append(f"hip_double_here({text})" if kind.endswith(("*", "[]")) else text)
     parameters = cublas.declared(function)
     call = f"answer({partner}({', '.join(arguments)}))"
-    if any(kind.endswith("[]") for _, kind in given):  # it finds addresses in memory
+    if any(kind.endswith("[]") for _, kind in values):  # it finds addresses in memory
         call = f"0;\n  hip_double_begin();\n  status = {call};\n  hip_double_end()"
     return f"rocblas_status {name}({parameters}) {{\n  rocblas_status status = {call};\n  return status;\n}}\n"
 
@@ -315,28 +315,30 @@ def typed(name: str, function: dict[str, Any]) -> str | None:
         return None
     suits, body = TYPED[base]
     labels = [label for label, _ in function["parameters"]]
-    arrays = [one for one in "abcdxy" if f"{one}_type" in labels and one in labels]
-    arrays += [one for one in "ABCD" if one in labels]
-    results = [one for one in ("result", "results") if one in labels]
-    scalars = [one for one in ("alpha", "beta", "c", "s") if one in labels and one not in arrays]
-    kinds = {one: one.removesuffix("_type") + "_kind" for one in labels if one.endswith("_type")}
+    arrays = [name for name in "abcdxy" if f"{name}_type" in labels and name in labels]
+    arrays += [name for name in "ABCD" if name in labels]
+    results = [name for name in ("result", "results") if name in labels]
+    scalars = [name for name in ("alpha", "beta", "c", "s") if name in labels and name not in arrays]
+    kinds = {label: label.removesuffix("_type") + "_kind" for label in labels if label.endswith("_type")}
     kinds |= {"compute_type": "compute", "execution_type": "execution"}
     kinds = {label: kind for label, kind in kinds.items() if label in labels}
     of = {"x": "x_kind", "result": "result_kind", "results": "result_kind", **dict.fromkeys("ABCD", "compute")}
-    of = {one: kind if kind in kinds.values() else f"{one.lower()}_kind" for one, kind in of.items()}
+    of = {name: kind if kind in kinds.values() else f"{name.lower()}_kind" for name, kind in of.items()}
     count = "batch_count" if form else "1"
     lines = [f"  const int {kind} = dtype_of({label});\n" for label, kind in kinds.items()]
-    tests = [f"is_scalar(handle, {one})" for one in scalars + results] + [f"is_array({one})" for one in arrays]
+    tests = [f"is_scalar(handle, {scalar})" for scalar in scalars + results] + [
+        f"is_array({array})" for array in arrays
+    ]
     lines += [f"  if (!({' && '.join(tests)}) || !uses_memory(handle)) return INTERNAL_ERROR;\n"]
     lines += [f"  if ({' || '.join(f'{kind} < 0' for kind in kinds.values())} || !({suits})) return NOT_IMPLEMENTED;\n"]
     lines += ["  CHECKED\n"]
-    lines += [f"  void *const all_{one} = (void *){one};\n" for one in arrays + results]
+    lines += [f"  void *const all_{array} = (void *){array};\n" for array in arrays + results]
     lines += ["  hip_double_begin();\n", f"  for (int64_t batch = 0; batch < {count}; batch++) {{\n"]
-    for one in arrays:
-        stride = next((label for label in labels if label.replace("_", "").lower() == f"stride{one.lower()}"), "0")
-        at = f"(char *)all_{one} + batch * {stride} * size_of({of.get(one, f'{one}_kind')})"
-        lines.append(f"    void *{one} = {f'((void **)all_{one})[batch]' if form == ['batched'] else at};\n")
-    lines += [f"    void *result = (char *)all_{one} + batch * size_of(result_kind);\n" for one in results]
+    for array in arrays:
+        stride = next((label for label in labels if label.replace("_", "").lower() == f"stride{array.lower()}"), "0")
+        at = f"(char *)all_{array} + batch * {stride} * size_of({of.get(array, f'{array}_kind')})"
+        lines.append(f"    void *{array} = {f'((void **)all_{array})[batch]' if form == ['batched'] else at};\n")
+    lines += [f"    void *result = (char *)all_{result} + batch * size_of(result_kind);\n" for result in results]
     for theirs, ours in (("alphaType", "alpha_kind"), ("resultType", "result_kind"), ("csType", "cs_kind")):
         body = body.replace(theirs, ours)
     body = body.replace("xType", "x_kind").replace("yType", "y_kind").replace("return NOT_SUPPORTED", "break")
@@ -350,9 +352,9 @@ def batch(name: str, function: dict[str, Any]) -> str:
     """Return the C text of a function of several operands, which calls that of one for each of them."""
     arguments = []
     for place, (label, kind) in enumerate(function["parameters"]):
-        rest = [one[1] for one in function["parameters"][place + 1 :]]
-        pointers = (i for i, one in enumerate(rest) if one.endswith(("*", "[]")))
-        strides = [i for i, one in enumerate(rest) if one == "rocblas_stride"]
+        rest = [c_type[1] for c_type in function["parameters"][place + 1 :]]
+        pointers = (i for i, c_type in enumerate(rest) if c_type.endswith(("*", "[]")))
+        strides = [i for i, c_type in enumerate(rest) if c_type == "rocblas_stride"]
         if kind == "rocblas_stride" or label == "batch_count":
             continue
         if kind.count("*") + kind.endswith("[]") > 1:
@@ -362,13 +364,13 @@ def batch(name: str, function: dict[str, Any]) -> str:
             arguments.append(f"{label} + at * {stride}")
         else:
             arguments.append(f"{label} + at" if label in ("result", "results") else label)
-    one = name.replace("_strided_batched", "").replace("_batched", "")
+    alone = name.replace("_strided_batched", "").replace("_batched", "")
     mode = "const int mode = handle->mode;"
     if "rotm_" in name:  # its numbers are on the device whatever the mode is
         mode += " handle->mode = 1;"
     return (
         f"rocblas_status {name}({cublas.declared(function)}) {{\n  rocblas_status status = 0;\n  {mode}\n"
-        f"  for (int64_t at = 0; at < batch_count && !status; at++)\n    status = {one}({', '.join(arguments)});\n"
+        f"  for (int64_t at = 0; at < batch_count && !status; at++)\n    status = {alone}({', '.join(arguments)});\n"
         "  handle->mode = mode;\n  return status;\n}\n"
     )
 
@@ -379,31 +381,39 @@ FETCHED_IN_NULL_STREAM = ("nrm2", "asum", "amax", "amin")
 
 def in_order(name: str, function: dict[str, Any], text: str, is_older: bool) -> str:
     """Return the C text of a function that puts the work of `text` into the handle's stream."""
-    given = function["parameters"]
-    pointers = {label: kind for label, kind in given if kind.endswith(("*", "[]"))}
-    if not pointers or given[0][0] != "handle" or name.startswith(("rocblas_set_", "rocblas_get_")):
+    values = function["parameters"]
+    pointers = {label: kind for label, kind in values if kind.endswith(("*", "[]"))}
+    if not pointers or values[0][0] != "handle" or name.startswith(("rocblas_set_", "rocblas_get_")):
         return text
-    labels = [label for label, _ in given]
+    labels = [label for label, _ in values]
     has_lists = any(kind.count("*") + kind.endswith("[]") > 1 for kind in pointers.values())
-    results = [one for one in ("result", "results") if one in pointers and not pointers[one].startswith("const")]
+    results = [name for name in ("result", "results") if name in pointers and not pointers[name].startswith("const")]
     numbers = [
-        one
-        for one, kind in pointers.items()
-        if one in cublas.SCALARS and one not in results and kind.count("*") + kind.endswith("[]") == 1
-        if one not in "abc" or f"{one}_type" not in labels  # arrays
+        name
+        for name, kind in pointers.items()
+        if name in cublas.SCALARS and name not in results and kind.count("*") + kind.endswith("[]") == 1
+        if name not in "abc" or f"{name}_type" not in labels  # arrays
     ]
-    written = [one for one in numbers if not pointers[one].startswith("const")]
-    copied = {one: 16 if "void" in pointers[one] else 5 if one == "param" else 1 for one in numbers}
-    items = {one: pointers[one].removeprefix("const ").removesuffix("*").replace("void", "char") for one in numbers}
+    written = [number for number in numbers if not pointers[number].startswith("const")]
+    copied = {number: 16 if "void" in pointers[number] else 5 if number == "param" else 1 for number in numbers}
+    items = {
+        number: pointers[number].removeprefix("const ").removesuffix("*").replace("void", "char") for number in numbers
+    }
     text = text.replace(f"rocblas_status {name}(", f"static rocblas_status {name}_now(", 1)
     now = f"{name}_now({', '.join(labels)})"
-    fields = "".join(f"  {kind.removesuffix('[]') + ('*' * kind.endswith('[]'))} {label};\n" for label, kind in given)
-    fields += "  struct handle with;\n" + "".join(f"  {items[one]} of_{one}[{copied[one]}];\n" for one in numbers)
+    fields = "".join(f"  {kind.removesuffix('[]') + ('*' * kind.endswith('[]'))} {label};\n" for label, kind in values)
+    fields += "  struct handle with;\n" + "".join(
+        f"  {items[number]} of_{number}[{copied[number]}];\n" for number in numbers
+    )
     later = [
-        f"put.with.mode ? put.{one} : (void *)put.of_{one}" if one in numbers else f"put.{one}" for one in labels[1:]
+        f"put.with.mode ? put.{label} : (void *)put.of_{label}" if label in numbers else f"put.{label}"
+        for label in labels[1:]
     ]
     count = "batch_count" if "batch_count" in labels else "1"
-    sizes = {one: "size_of(dtype_of(result_type))" if "void" in pointers[one] else f"sizeof *{one}" for one in results}
+    sizes = {
+        result: "size_of(dtype_of(result_type))" if "void" in pointers[result] else f"sizeof *{result}"
+        for result in results
+    }
     passed = ", ".join(["&put.with", *later])
     lines = [
         f"struct {name}_call {{\n{fields}}};\n",
@@ -421,14 +431,17 @@ def in_order(name: str, function: dict[str, Any], text: str, is_older: bool) -> 
     if written:  # few numbers: rocBLAS computes them on the host
         lines.append(f"  if (!handle->mode) return hip_double_wait(handle->stream) ? INTERNAL_ERROR : {now};\n")
     lines.append(f"  struct {name}_call put = {{{', '.join(labels)}, *handle}};\n")
-    lines += [f"  if (!handle->mode && {one}) memcpy(put.of_{one}, {one}, sizeof put.of_{one});\n" for one in numbers]
-    lines += [f"  if (!handle->mode) put.{one} = results_of(handle);\n" for one in results]
+    lines += [
+        f"  if (!handle->mode && {number}) memcpy(put.of_{number}, {number}, sizeof put.of_{number});\n"
+        for number in numbers
+    ]
+    lines += [f"  if (!handle->mode) put.{result} = results_of(handle);\n" for result in results]
     is_put = f"gpu_double_captures(handle->stream, {name}_later, &put, sizeof put)"
     lines.append(f"  if (!{is_put}) return INTERNAL_ERROR;\n")
-    in_null_stream = int(is_older and any(one in name for one in FETCHED_IN_NULL_STREAM))
-    for one in results:
-        number = f"{count} * {sizes[one]}"
-        lines.append(f"  if (!handle->mode) return fetch(handle, {one}, {number}, {in_null_stream});\n")
+    in_null_stream = int(is_older and any(fetched in name for fetched in FETCHED_IN_NULL_STREAM))
+    for result in results:
+        number = f"{count} * {sizes[result]}"
+        lines.append(f"  if (!handle->mode) return fetch(handle, {result}, {number}, {in_null_stream});\n")
     return f"{text}{''.join(lines)}  return 0;\n}}\n"
 
 
@@ -440,7 +453,7 @@ def main() -> None:
     version = "2.47.0" if is_older else "5.3.0" if is_newer else "4.4.1"
     if is_newer:
         lacks = tomllib.loads((cublas.API.parent / "roles" / "rocblas.toml").read_text())["newer"]["lacks"]
-        api = {name: one for name, one in api.items() if name not in lacks}
+        api = {name: function for name, function in api.items() if name not in lacks}
         api |= json.loads((cublas.API / "rocblas-5.json").read_text())["functions"]
     there = json.loads((cublas.API / "cublas.json").read_text())["functions"]
     base = io.StringIO()
@@ -451,18 +464,18 @@ def main() -> None:
         base.getvalue().replace("struct handle {", "struct handle {\n  void *results;"),
         PRELUDE.replace("VERSION", f"{version}.double"),
     )
-    made = set()
+    built = set()
     for name in sorted(api, key=lambda name: "_batched" in name):
         partner = counterpart(name.replace("_outofplace", ""), there)
         text = own(name, api[name])
         if not text and f"rocblas_status {name}(" not in PRELUDE and partner and f" {partner}(" in base.getvalue():
             text = double(name, api[name], partner, there[partner])
         text = text or typed(name, api[name])
-        if not text and name.replace("_strided_batched", "").replace("_batched", "") in made:
+        if not text and name.replace("_strided_batched", "").replace("_batched", "") in built:
             text = batch(name, api[name])
         if text:
             print(in_order(name, api[name], text, is_older))
-            made.add(name)
+            built.add(name)
 
 
 if __name__ == "__main__":

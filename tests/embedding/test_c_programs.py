@@ -46,11 +46,11 @@ def build(name: str, folder: Path, *options: str) -> Path:
 
 def right(programs: Path, device: str, case: str) -> None:
     """Run one case: its results are right, its exit code stays, and it prints no error."""
-    found = os.environ.copy()
+    results = os.environ.copy()
     library = {"cuda": "cublas", "hip": "rocblas"}.get(device.partition(":")[0])
     if library:  # Python knows more places
-        found[f"OFFLOAD_ARGS_{library.upper()}"] = libraries.load(library).path
-    ran = subprocess.run([programs, device, case], capture_output=True, text=True, timeout=120, env=found)
+        results[f"OFFLOAD_ARGS_{library.upper()}"] = libraries.load(library).path
+    ran = subprocess.run([programs, device, case], capture_output=True, text=True, timeout=120, env=results)
     said = (ran.returncode, ran.stdout.splitlines()[-1:], ran.stderr)
     assert said == (ENDS_WITH.get(case, 0), ["right"], ""), ran.stdout
 
@@ -75,8 +75,8 @@ def test_a_c_program_may_end_at_any_place(programs: Path, device: str, case: str
 def test_no_worker_calls_a_library_that_has_ended_with_the_process(programs: Path, tmp_path: Path) -> None:
     slow = tmp_path / "slow.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", slow], input=SLOW_END, text=True, check=True)
-    found = os.environ | {"SLOW_END": str(slow)}
-    ran = subprocess.run([programs, "sim:0", "ends_late"], capture_output=True, text=True, timeout=60, env=found)
+    actual = os.environ | {"SLOW_END": str(slow)}
+    ran = subprocess.run([programs, "sim:0", "ends_late"], capture_output=True, text=True, timeout=60, env=actual)
     assert (ran.returncode, ran.stdout, ran.stderr) == (7, "right\n", "")
 
 

@@ -55,6 +55,6 @@ def test_options_for_a_compiler_are_quoted_for_the_shell(moved: Path, tmp_path: 
 def test_pkg_config_escapes_them(moved: Path, tmp_path: Path) -> None:
     if shutil.which("pkg-config") is None:
         pytest.skip("device unavailable: no pkg-config")
-    found = os.environ | {"PKG_CONFIG_PATH": config(moved, "--pkg-config-dir").strip()}
+    actual = os.environ | {"PKG_CONFIG_PATH": config(moved, "--pkg-config-dir").strip()}
     line = 'eval "cc -o program program.c $(pkg-config --cflags --libs offload_args)" && ./program'
-    subprocess.run(["sh", "-c", line], cwd=tmp_path, env=found, check=True)
+    subprocess.run(["sh", "-c", line], cwd=tmp_path, env=actual, check=True)

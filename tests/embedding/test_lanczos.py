@@ -65,7 +65,7 @@ def test_the_diff_is_at_most_a_tenth_of_the_program() -> None:
 
 
 def test_both_find_the_same_eigenvalues(folder: Path, device: str) -> None:
-    found = os.environ.get("OFFLOAD_ARGS_CBLAS", "")
+    actual = os.environ.get("OFFLOAD_ARGS_CBLAS", "")
     library = {"cuda": "cublas", "hip": "rocblas"}.get(device.partition(":")[0])
     named = {f"OFFLOAD_ARGS_{library.upper()}": libraries.load(library).path} if library else {}
     *expected, residual = numbers(output_of(folder / "lanczos", 300, 30, 3, folder=folder))
@@ -77,7 +77,7 @@ def test_both_find_the_same_eigenvalues(folder: Path, device: str) -> None:
             3,
             folder=folder,
             LANCZOS_DEVICE=device,
-            OFFLOAD_ARGS_CBLAS=found,
+            OFFLOAD_ARGS_CBLAS=actual,
             **named,
         )
     )

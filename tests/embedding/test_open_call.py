@@ -40,12 +40,12 @@ def during(tmp_path_factory: pytest.TempPathFactory) -> During:
     function = ctypes.CDLL(str(path)).during
     kind = ctypes.CFUNCTYPE(None)
 
-    def call(pointer: DevicePtr[np.float64], what: Callable[[], object]) -> None:
+    def call(pointer: DevicePtr[np.float64], case: Callable[[], object]) -> None:
         raised: list[BaseException] = []
 
         def caught() -> None:
             try:
-                what()
+                case()
             except BaseException as error:
                 raised.append(error)
 
@@ -95,12 +95,12 @@ def test_a_callback_cannot_update_what_its_own_call_uses(during: During, device:
 
 def test_a_callback_may_do_anything_else_with_its_array(during: During, device: str) -> None:
     x = np.ones(4)
-    found = []
+    results = []
     with offload_args(x, device=device) as (dx,):
 
         def nested() -> None:
             with offload_args(x, device=device) as (again,):
-                found.append(again.to_host()[0])
+                results.append(again.to_host()[0])
 
         during(dx, nested)
-    assert found == [1]
+    assert results == [1]

@@ -44,9 +44,9 @@ double sum(const double *x, int64_t n);
 
 @pytest.fixture(scope="module")
 def ffi() -> Any:
-    made = cffi.FFI()
-    made.cdef(CDEF)
-    return made
+    ffi = cffi.FFI()
+    ffi.cdef(CDEF)
+    return ffi
 
 
 @pytest.fixture(scope="module")

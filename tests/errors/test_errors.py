@@ -58,8 +58,8 @@ def refused(device: str, kind: type[Exception], function: Any, *arguments: Any) 
 
 @pytest.mark.parametrize("n", [np.float32(2.7), np.array(2.5)])
 def test_a_size_that_is_no_integer_beside_scalars_on_the_device(library: ModuleType, device: str, n: Any) -> None:
-    x, y, one = ramp(4), ramp(4), np.ones((), np.float32)
-    with offload_args(x, y, one, device=device) as (dx, dy, alpha):
+    x, y, scalar = ramp(4), ramp(4), np.ones((), np.float32)
+    with offload_args(x, y, scalar, device=device) as (dx, dy, alpha):
         error = refused(device, ArgumentTypeError, library.saxpy, n, alpha, dx, 1, dy, 1)
     says(error, f"{named(library, 'saxpy')}: n needs an integer")
 
@@ -77,16 +77,16 @@ def test_a_host_array_where_a_device_pointer_belongs(library: ModuleType, device
 
 
 @pytest.mark.parametrize(
-    ("value", "given"),
+    ("value", "text"),
     [(None, "None"), (0, "the int 0"), (2**40, "an address is not a pointer"), ("x", "the str 'x'"), ([1.0], "a list")],
 )
 def test_something_else_where_a_device_pointer_belongs(
-    library: ModuleType, device: str, value: object, given: str
+    library: ModuleType, device: str, value: object, text: str
 ) -> None:
     A, y = ramp(3, 4), ramp(3)
     with offload_args(A, y, device=device) as (dA, dy):
         error = refused(device, HostPointerError, gemv, library, 3, 4, 1.0, dA, 3, value, 0.0, dy)
-    says(error, f"{named(library, 'sgemv')}: x needs a DevicePtr[float32], got", given)
+    says(error, f"{named(library, 'sgemv')}: x needs a DevicePtr[float32], got", text)
 
 
 def test_a_device_pointer_where_a_host_value_belongs(library: ModuleType, device: str) -> None:

@@ -97,8 +97,8 @@ def test_a_single_number_is_passed_as_a_vector_or_matrix_of_one(device: str) -> 
         blas.scal(2.0, dx.reshape(1))
         with pytest.raises(ArgumentError, match=r"A has shape \(\), needs 2 dimensions; pass A\.reshape\(1, 1\)"):
             blas.gemm(1.0, dx, dx, 0.0, dy)
-        one = dx.reshape(1, 1)
-        blas.gemm(1.0, one, one, 0.0, dy.reshape(1, 1))
+        matrix = dx.reshape(1, 1)
+        blas.gemm(1.0, matrix, matrix, 0.0, dy.reshape(1, 1))
     assert (x, y) == (6.0, 36.0)
 
 

@@ -12,12 +12,12 @@ DTYPES = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
 TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}  # of tensor cores, too
 
 
-def close(found: Any, expected: Any, dtype: Any) -> None:
+def close(actual: Any, expected: Any, dtype: Any) -> None:
     """Compare with what float64 has, relative to the largest value."""
     expected = np.asarray(expected)
     scale = max(float(np.abs(expected).max()), 1.0)
     np.testing.assert_allclose(
-        np.asarray(found, np.float64) / scale, expected / scale, atol=TOLERANCE[np.dtype(dtype).name], rtol=0
+        np.asarray(actual, np.float64) / scale, expected / scale, atol=TOLERANCE[np.dtype(dtype).name], rtol=0
     )
 
 
@@ -33,15 +33,15 @@ def in_layout(array: Any, layout: str) -> Any:
         wide = np.zeros((n, c, h, w + 3), array.dtype)
         wide[..., :w] = array
         return wide[..., :w]
-    return np.ascontiguousarray(array.transpose([("NCHW").index(one) for one in layout]))
+    return np.ascontiguousarray(array.transpose([("NCHW").index(letter) for letter in layout]))
 
 
 def windows(x: Any, size: tuple[int, int], pad: int, step: int, gap: int) -> Any:
     """Return the windows of images as an array of shape N, C, rows, columns, height, width."""
     x = np.pad(np.asarray(x, np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    reach = tuple(gap * (one - 1) + 1 for one in size)
-    found = np.lib.stride_tricks.sliding_window_view(x, reach, axis=(2, 3))
-    return found[:, :, ::step, ::step, ::gap, ::gap]
+    reach = tuple(gap * (length - 1) + 1 for length in size)
+    results = np.lib.stride_tricks.sliding_window_view(x, reach, axis=(2, 3))
+    return results[:, :, ::step, ::step, ::gap, ::gap]
 
 
 def convolved(x: Any, w: Any, pad: int, step: int, gap: int, groups: int) -> Any:

@@ -10,10 +10,10 @@ import numpy as np
 
 def differences(loss: Callable[..., float], operands: list[Any]) -> list[Any]:
     """Return the gradient of a function by each of its arrays, of float64; None stays None."""
-    found: list[Any] = []
+    differences: list[Any] = []
     for at, array in enumerate(operands):
         if array is None:
-            found.append(None)
+            differences.append(None)
             continue
         gradient, step = np.zeros_like(array), 1e-6
         for place in np.ndindex(array.shape):
@@ -23,5 +23,5 @@ def differences(loss: Callable[..., float], operands: list[Any]) -> list[Any]:
                 changed[place] += moved
                 ends.append(loss(*operands[:at], changed, *operands[at + 1 :]))
             gradient[place] = (ends[0] - ends[1]) / (2 * step)
-        found.append(gradient)
-    return found
+        differences.append(gradient)
+    return differences

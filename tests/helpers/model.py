@@ -143,18 +143,18 @@ def _lines(shape: Sequence[int], steps: Sequence[int]) -> Lines | None:
     return Lines(width, pitch, count)
 
 
-def overlap(one: Part, other: Part) -> bool:
+def overlap(part: Part, other: Part) -> bool:
     """Tell whether two parts share an element.
 
     Raises Unspecified for interleaved parts of different pitch, which the core may take to be overlapping.
     """
-    if not one.meets(other):
+    if not part.meets(other):
         return False
-    if one.elements & other.elements:
+    if part.elements & other.elements:
         return True
-    if one.lines is None or other.lines is None:
+    if part.lines is None or other.lines is None:
         raise Unspecified
-    if one.lines.count > 1 and other.lines.count > 1 and one.lines.pitch != other.lines.pitch:
+    if part.lines.count > 1 and other.lines.count > 1 and part.lines.pitch != other.lines.pitch:
         raise Unspecified
     return False
 
@@ -407,17 +407,17 @@ class World:
                 clusters[-1].append(i)
             else:
                 clusters.append([i])
-        made: list[Mapping] = []
+        built: list[Mapping] = []
         for cluster in clusters:
             try:
-                made.append(self._map(device, [arguments[i] for i in cluster]))
+                built.append(self._map(device, [arguments[i] for i in cluster]))
                 for i in cluster:
-                    pointers[i] = self._share(made[-1], arguments[i], fresh=True)
+                    pointers[i] = self._share(built[-1], arguments[i], fresh=True)
             except Refused as refused:
                 errors |= refused.errors
         if errors:
             raise Refused(*errors)
-        self.mappings += made
+        self.mappings += built
         for pointer in pointers.values():
             pointer.mapping.holders.add(number)
         bases = frozenset(a.part.base for a in arguments if a.part is self.bases.get(a.part.base))
@@ -452,7 +452,7 @@ class World:
             raise Refused("PresentError")
         parts: list[Lent] = []
         for member in members:
-            lent = next((one for one in parts if one.part.elements == member.part.elements), None)
+            lent = next((part for part in parts if part.part.elements == member.part.elements), None)
             if lent is None:
                 lent = Lent(member.part, False, False)
                 parts.append(lent)
@@ -477,19 +477,19 @@ class World:
         """Return a pointer with the rights of the part that holds the argument, or fewer."""
         part, direction = argument.part, argument.direction
         if mapping.packed:
-            found = [(g, lent) for g, lent in mapping.lent() if lent.part is part]
+            results = [(g, lent) for g, lent in mapping.lent() if lent.part is part]
         elif part.lines is None:
-            found = []
+            results = []
         else:
-            found = [(g, lent) for g, lent in mapping.lent() if contains(lent.part, part)]
-        if not found:
+            results = [(g, lent) for g, lent in mapping.lent() if contains(lent.part, part)]
+        if not results:
             raise Refused("PresentError")
         if fresh:
-            group = next(g for g, lent in found if lent.part.elements == part.elements)
+            group = next(g for g, lent in results if lent.part.elements == part.elements)
             writes = direction != "In" and not part.read_only
             return Pointer(part, mapping, group, writes, direction == "Out", direction == "Out")
-        group, _ = found[0]
-        rights = {(lent.writes, lent.goes_up or group.goes_up) for _, lent in found}
+        group, _ = results[0]
+        rights = {(lent.writes, lent.goes_up or group.goes_up) for _, lent in results}
         writes, goes_up = max(rights, key=sum)
         if len([r for r in rights if sum(r) == writes + goes_up]) > 1:
             raise Unspecified
@@ -541,14 +541,14 @@ class World:
             errors.add("WrongDeviceError")
         for i, j in combinations(range(len(operands)), 2):
             if pointers[i].mapping is pointers[j].mapping and (operands[i][1] | operands[j][1]) & OVERWRITES:
-                one, other = operands[i][0].part, operands[j][0].part
-                if {i, j} <= rules.in_place and np.array_equal(one.index, other.index):
-                    if one.index.size == 1 or dtypes & {"complex64", "complex128"}:
+                first, other = operands[i][0].part, operands[j][0].part
+                if {i, j} <= rules.in_place and np.array_equal(first.index, other.index):
+                    if first.index.size == 1 or dtypes & {"complex64", "complex128"}:
                         raise Unspecified  # their increments may differ; some libraries' axpy can't
                     continue
-                if pointers[i].mapping.packed and not one.elements & other.elements:
+                if pointers[i].mapping.packed and not first.elements & other.elements:
                     raise Unspecified  # they lie otherwise on the device
-                if overlap(one, other):
+                if overlap(first, other):
                     errors.add("AliasError")
         if errors:
             raise Refused(*errors)

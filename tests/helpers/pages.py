@@ -30,8 +30,8 @@ class Block:
 
 def blocks(text: str) -> list[Block]:
     """Return the fenced blocks of a page, in order."""
-    found = re.findall(r"^ *(```+)([^\n`]*)\n(.*?)^ *\1 *$", text, re.DOTALL | re.MULTILINE)
-    return [Block((words.split() or [""])[0], tuple(words.split()[1:]), body) for _, words, body in found]
+    actual = re.findall(r"^ *(```+)([^\n`]*)\n(.*?)^ *\1 *$", text, re.DOTALL | re.MULTILINE)
+    return [Block((words.split() or [""])[0], tuple(words.split()[1:]), body) for _, words, body in actual]
 
 
 def programs(text: str) -> dict[tuple[str, ...], str]:
@@ -60,6 +60,6 @@ def promised(code: str) -> list[str]:
 
 def tables(text: str) -> list[list[list[str]]]:
     """Return the tables of a page: the cells of each row, without the line below the heading."""
-    found = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
-    rows = [[line for line in table.splitlines() if not re.fullmatch(r"[|\s:-]+", line)] for table in found]
+    results = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    rows = [[line for line in table.splitlines() if not re.fullmatch(r"[|\s:-]+", line)] for table in results]
     return [[[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table] for table in rows]

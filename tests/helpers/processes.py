@@ -24,7 +24,7 @@ def python(code: str, *options: str, timeout: float = 120, **environment: str) -
 def output_of(*command: object, folder: Path, timeout: float = 300, **environment: str) -> str:
     """Run a program in a folder and return its output; it must succeed."""
     ran = subprocess.run(
-        [str(one) for one in command],
+        [str(argument) for argument in command],
         cwd=folder,
         env=os.environ | environment,
         capture_output=True,

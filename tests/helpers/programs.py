@@ -330,9 +330,9 @@ class Program:
         kept, reasons = [], []
         for world, outcomes in ends:
             must = Counter(warning for outcome in outcomes for warning in outcome.warnings)
-            told = [f"# must raise {sorted(o.errors)}" if o.errors else f"# must give {o.value}" for o in outcomes]
-            if not all(one.agrees(outcome) for one, outcome in zip(came, outcomes, strict=True)):
-                reasons.append("; ".join(told))
+            messages = [f"# must raise {sorted(o.errors)}" if o.errors else f"# must give {o.value}" for o in outcomes]
+            if not all(outcome_.agrees(outcome) for outcome_, outcome in zip(came, outcomes, strict=True)):
+                reasons.append("; ".join(messages))
             elif warned != must and not self.failed and not self.short:  # a lack of pinned memory is reported once
                 reasons.append(f"# must warn {dict(must)}")
             elif wrong := [base for base, array in arrays.items() if not np.array_equal(array, world.hosts[base])]:
@@ -410,9 +410,9 @@ class Program:
         self.entered[number] = Entered(number, device, arguments, made_before)
         texts = [self.argument(*argument) for argument in arguments]
         options = (", resident=True" if resident else "") + (', on_error="keep"' if keep else "")
-        made = f'r{number} = offload_args({", ".join(texts)}, device="{device}"{options})'
+        built = f'r{number} = offload_args({", ".join(texts)}, device="{device}"{options})'
         return Step(
-            f"{made}; p{number} = r{number}.__enter__()",
+            f"{built}; p{number} = r{number}.__enter__()",
             (lambda world, _: world.enter(number, device, lent),),
             "enter",
             expression=False,
@@ -423,10 +423,10 @@ class Program:
     def reenter(self, old: int) -> Step | None:
         """Enter a region object again, with the same arrays, if they are whole and still the program's."""
         entered = self.entered[old]
-        made = tuple(self.made.get(base, 0) for _, base, _ in entered.arguments)
+        built = tuple(self.made.get(base, 0) for _, base, _ in entered.arguments)
         if any(self.entered[number].first == entered.first for number in self.world.regions):
             return None
-        if f"r{old}" not in self.names or made != entered.made or any(key for _, _, key in entered.arguments):
+        if f"r{old}" not in self.names or built != entered.made or any(key for _, _, key in entered.arguments):
             return None
         enter = self.enter(entered.device, *entered.arguments, keep=old in self.keeping)
         self.entered[self.count] = replace(entered)
@@ -559,7 +559,7 @@ class Program:
         """A vendor's copy, swap or axpy of n elements, each k-th of a pointer's vector."""
         if x.part.dtype != y.part.dtype or x.part.dtype == "int32" or "" in (x.text, y.text):
             return None
-        found: list[Operand] = []
+        results: list[Operand] = []
         words: list[str] = []
         beyond = False
         for operand, k in ((x, kx), (y, ky)):
@@ -573,7 +573,7 @@ class Program:
             beyond |= last >= index.size
             key = f"[: {last + 1} : {k}]" if k > 0 else f"[{last}::{k}]"
             if not beyond and n > 0:
-                found.append(replace(operand, part=view(operand.part, key)))
+                results.append(replace(operand, part=view(operand.part, key)))
             words.append(f"{operand.text}, {increment}")
         letter = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[x.part.dtype]
         library = "cublas" if device.startswith("cuda") else "cblas"
@@ -583,8 +583,8 @@ class Program:
         if n < 1:
             refused = Outcome(errors=REFUSALS)
             return Step(text, (lambda world, _: [(world, Outcome()), (world.copy(), refused)],))
-        operands = [(found[0], READS_AND_WRITES if name == "swap" else READS)]
-        operands.append((found[1], OVERWRITES if name == "copy" else READS_AND_WRITES))
+        operands = [(results[0], READS_AND_WRITES if name == "swap" else READS)]
+        operands.append((results[1], OVERWRITES if name == "copy" else READS_AND_WRITES))
         compute: Compute = {
             "copy": lambda x, y: ((x,), None),
             "swap": lambda x, y: ((y, x), None),
@@ -603,11 +603,11 @@ class Program:
         first = self.fresh(size)
         values = np.full(shape, first) if scalar else np.arange(first, first + size).reshape(shape)
         if scalar:
-            given = self.number(first, x)
+            arguments = self.number(first, x)
         else:
             dtype = "" if x.part.dtype == "float64" else f', dtype="{x.part.dtype}"'
-            given = f"np.arange({first}, {first + size}{dtype}).reshape({shape})"
-        return self.routine(f"{x.text}.assign({given})", [(x, OVERWRITES)], lambda _: ((values,), None), CONTENTS)
+            arguments = f"np.arange({first}, {first + size}{dtype}).reshape({shape})"
+        return self.routine(f"{x.text}.assign({arguments})", [(x, OVERWRITES)], lambda _: ((values,), None), CONTENTS)
 
     @staticmethod
     def number(value: float, x: Operand) -> str:
@@ -644,22 +644,22 @@ class Program:
 
     def update(self, base: str, key: str, device: str | None = None) -> Step:
         part = view(BASES[base], key)
-        where = f', device="{device}"' if device else ""
+        place = f', device="{device}"' if device else ""
 
         def fails(world: World) -> list[tuple[World, Outcome]]:
             after = world.copy().update(part, device)
             return [(end, Outcome(errors=DRIVER_ERRORS)) for end in (world, *(end for end, _ in after))]
 
         stages = (lambda world, _: world.update(part, device),)
-        return Step(f"update({base}{key}{where})", stages, "update", fails=fails)
+        return Step(f"update({base}{key}{place})", stages, "update", fails=fails)
 
     def write_lent(
         self, base: str, key: str, device: str | None = None, inner: str = "", *, raises: bool = False
     ) -> Step:
         part, value = view(BASES[base], key), self.fresh()
         some = view(part, inner)
-        where = f', device="{device}"' if device else ""
-        writing, inner = f"update({base}{key}{where})", inner or "[...]"
+        place = f', device="{device}"' if device else ""
+        writing, inner = f"update({base}{key}{place})", inner or "[...]"
         text = (
             f"write_and_raise({writing}, {inner!r}, {value})" if raises else f"with {writing} as h: h{inner} = {value}"
         )
@@ -674,7 +674,7 @@ class Program:
         """`call(blas.scal, ...)` or `call(blas.asum, ...)` of one vector, `call(blas.copy, ...)` of two."""
         number = self.next_region()
         lent = [Argument(direction, view(BASES[base], key)) for direction, base, key in arguments]
-        operands = [Operand(number, i, one.part, "") for i, one in enumerate(lent)]
+        operands = [Operand(number, i, lent_array.part, "") for i, lent_array in enumerate(lent)]
         scale = [2.0] if routine == "scal" else []
         inner: Step = getattr(self, routine)(*scale, *operands)
 
@@ -694,7 +694,7 @@ class Program:
             return Outcome(so_far.errors | left.errors, so_far.value, so_far.warnings + left.warnings)
 
         texts = ", ".join([*map(str, scale), *(self.argument(*argument) for argument in arguments)])
-        touches = tuple((device, one.part, one.direction != "In") for one in lent)
+        touches = tuple((device, lent_array.part, lent_array.direction != "In") for lent_array in lent)
         text = f'call(blas.{routine}, {texts}, device="{device}")'
         views = frozenset(base for _, base, key in arguments if key)
         frees = frozenset(base for _, base, key in arguments if not key)

@@ -49,8 +49,8 @@ class Program:
         return int(self.rng.integers(count))
 
     def numbers(self, shape: tuple[int, ...]) -> np.ndarray:
-        made = self.rng.integers(-4, 4, shape).astype(self.dtype)
-        return np.asfortranarray(made) if len(shape) == 2 and self.choose(3) == 0 else made
+        built = self.rng.integers(-4, 4, shape).astype(self.dtype)
+        return np.asfortranarray(built) if len(shape) == 2 and self.choose(3) == 0 else built
 
     def note(self, result: np.ndarray) -> None:
         self.digest = crc32(np.ascontiguousarray(result + 0).tobytes(), self.digest)  # + 0: -0.0 is 0.0
@@ -189,9 +189,9 @@ class Program:
             thread.start()
         for thread in threads:
             thread.join()
-        for made in results:
-            for one in made:
-                self.note(one)
+        for result in results:
+            for program in result:
+                self.note(program)
 
     def run(self) -> list[tuple[str, int]]:
         """Return the digest after each step, with the step's name."""

@@ -192,16 +192,16 @@ def tolerance(dtype: Any, terms: int, magnitude: Any) -> Any:
     return factor * (terms + 4) * float(info.eps) * np.abs(magnitude) + float(info.tiny)
 
 
-def assert_close(got: Any, expected: Any, terms: int, magnitude: Any, dtype: Any, what: str = "") -> None:
+def assert_close(got: Any, expected: Any, terms: int, magnitude: Any, dtype: Any, case: str = "") -> None:
     """Fail unless every element of `got` is within `tolerance` of `expected`."""
-    assert_within(got, expected, tolerance(dtype, terms, magnitude), what)
+    assert_within(got, expected, tolerance(dtype, terms, magnitude), case)
 
 
-def assert_within(got: Any, expected: Any, allowed: Any, what: str = "") -> None:
+def assert_within(got: Any, expected: Any, allowed: Any, case: str = "") -> None:
     """Fail unless every element of `got` is off by at most `allowed`."""
     off = np.abs(wide(got) - expected)
     good = off <= allowed  # NaN is not good
     if not np.all(good):
         worst = np.max(np.where(good, 0, np.nan_to_num(off / allowed, nan=np.inf)))
         count = np.sum(~np.asarray(good))
-        raise AssertionError(f"{what}: {count} of {np.size(good)} elements are off, one by {worst:.3g} times the bound")
+        raise AssertionError(f"{case}: {count} of {np.size(good)} elements are off, one by {worst:.3g} times the bound")

@@ -59,24 +59,24 @@ def traced(script: Path, text: str) -> subprocess.CompletedProcess[str]:
 def slices(path: Path) -> list[dict[str, Any]]:
     """Return the slices of a timeline, after checks of everything that readers of the format rely on."""
     document = json.loads(path.read_text())
-    found = []
+    slices = []
     for event in document["traceEvents"]:
         assert event["ph"] in "MX"
         assert isinstance(event["pid"], int) and isinstance(event["tid"], int) and isinstance(event["name"], str)
         if event["ph"] == "X":
             assert event["ts"] >= 0 and event["dur"] >= 0 and isinstance(event["args"], dict)
-            found.append(event)
+            slices.append(event)
     named = {event["tid"] for event in document["traceEvents"] if event["name"] == "thread_name"}
-    assert named == {event["tid"] for event in found}
-    assert_nested(found)
-    return found
+    assert named == {event["tid"] for event in slices}
+    assert_nested(slices)
+    return slices
 
 
-def assert_nested(found: list[dict[str, Any]]) -> None:
-    for thread in {event["tid"] for event in found}:
+def assert_nested(results: list[dict[str, Any]]) -> None:
+    for thread in {event["tid"] for event in results}:
         ends: list[int] = []
-        these = [event for event in found if event["tid"] == thread]
-        for event in sorted(these, key=lambda one: (one["ts"], -one["dur"])):
+        these = [event for event in results if event["tid"] == thread]
+        for event in sorted(these, key=lambda event: (event["ts"], -event["dur"])):
             begun = round(event["ts"] * 1000)
             ended = begun + round(event["dur"] * 1000)
             while ends and ends[-1] <= begun:
@@ -85,8 +85,8 @@ def assert_nested(found: list[dict[str, Any]]) -> None:
             ends.append(ended)
 
 
-def saved(made: Trace, folder: Path) -> list[dict[str, Any]]:
-    made.save(folder / "trace.json")
+def saved(trace: Trace, folder: Path) -> list[dict[str, Any]]:
+    trace.save(folder / "trace.json")
     return slices(folder / "trace.json")
 
 

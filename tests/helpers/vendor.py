@@ -74,12 +74,12 @@ class Operand:
         """Return what the call gets for the pointer to lent."""
         return pointer if self.part is None else pointer[self.part]
 
-    def check(self, what: str, written: Any = False) -> None:
+    def check(self, case: str, written: Any = False) -> None:
         """Fail if anything but `written` (a mask of the elements, or all of them) has changed a byte."""
         free = np.zeros(self.base.shape, bool)
         free[self.slot] = written
         if self.base[~free].tobytes() != self.before[~free].tobytes():
-            raise AssertionError(f"{what}: wrote what it must not write:\n{self.base}\nwas\n{self.before}")
+            raise AssertionError(f"{case}: wrote what it must not write:\n{self.base}\nwas\n{self.before}")
 
 
 def vector(values: Array, inc: int = 1) -> Operand:
@@ -132,27 +132,27 @@ class Many:
 
     def __init__(self, operands: list[Operand], whole: Array | None = None, as_list: bool = True) -> None:
         self.operands, self.whole, self.as_list = operands, whole, as_list
-        self.values = np.stack([one.values for one in operands])
+        self.values = np.stack([operand.values for operand in operands])
 
     @property
     def wide(self) -> Array:
         return ref.wide(self.values)
 
     def now(self) -> Array:
-        return np.stack([one.now() for one in self.operands])
+        return np.stack([operand.now() for operand in self.operands])
 
-    def check(self, what: str, written: Any = False) -> None:
-        for i, one in enumerate(self.operands):
-            one.check(f"{what} [{i}]", written if isinstance(written, bool) else written[i])
+    def check(self, case: str, written: Any = False) -> None:
+        for i, operand in enumerate(self.operands):
+            operand.check(f"{case} [{i}]", written if isinstance(written, bool) else written[i])
 
     @property
     def all_lent(self) -> list[Array]:
-        return [one.lent for one in self.operands] if self.whole is None else [self.whole]
+        return [operand.lent for operand in self.operands] if self.whole is None else [self.whole]
 
     def of(self, *pointers: Any) -> Any:
         """Return what the call gets for the pointers to all_lent."""
         if self.whole is None:
-            return [one.of(pointer) for one, pointer in zip(self.operands, pointers, strict=True)]
+            return [operand.of(pointer) for operand, pointer in zip(self.operands, pointers, strict=True)]
         (pointer,) = pointers
         part = self.operands[0].part
         if self.as_list:
@@ -168,11 +168,11 @@ class Several:
 
     @property
     def all_lent(self) -> list[Array]:
-        return [one for part in self.parts for one in part.all_lent]
+        return [array for part in self.parts for array in part.all_lent]
 
     def of(self, *pointers: Any) -> list[Any]:
         rest = iter(pointers)
-        return [one for part in self.parts for one in part.of(*[next(rest) for _ in part.all_lent])]
+        return [pointer for part in self.parts for pointer in part.of(*[next(rest) for _ in part.all_lent])]
 
 
 FORMS = ("arrays", "slices", "axis")  # how the matrices of Many are lent and passed
@@ -182,27 +182,27 @@ def many(values: Array, form: str, layout: int = 0, order: str = "F") -> Many:
     """Matrices by columns, or by rows. form: an array each; slices of one as a tuple; one pointer with an axis more."""
     count, m, n = values.shape
     if form == "arrays":
-        return Many([matrix(one, order, layout) for one in values])
+        return Many([matrix(value, order, layout) for value in values])
     pad = 0 if layout == 2 and m and n else 3
     rows, columns = (n, m) if order == "F" else (m, n)  # of each part of the whole, which is in C order
     whole = np.full((count, rows + pad, columns + pad), CANARY, values.dtype)
     part = (slice(0, rows), slice(0, columns))
-    made = []
-    for i, one in enumerate(values):
+    built = []
+    for i, value in enumerate(values):
         base, slot = (whole[i].T, part[::-1]) if order == "F" else (whole[i], part)
-        made.append(Operand(one, base, slot, whole[i], part))
-    return Many(made, whole, form == "slices")
+        built.append(Operand(value, base, slot, whole[i], part))
+    return Many(built, whole, form == "slices")
 
 
 def many_vectors(values: Array, form: str, inc: int = 1) -> Many:
     """Vectors, as many() makes matrices."""
-    made = [vector(one, inc) for one in values]
+    built = [vector(value, inc) for value in values]
     if form == "arrays":
-        return Many(made)
-    whole = np.stack([one.base for one in made])
+        return Many(built)
+    whole = np.stack([operand.base for operand in built])
     part = (slice(2, whole.shape[1] - 2),)
-    made = [Operand(one.values, whole[i], one.slot, whole[i], part) for i, one in enumerate(made)]
-    return Many(made, whole, form == "slices")
+    built = [Operand(operand.values, whole[i], operand.slot, whole[i], part) for i, operand in enumerate(built)]
+    return Many(built, whole, form == "slices")
 
 
 def ld(operand: Operand | Many) -> int:
@@ -222,7 +222,7 @@ def run(function: Callable[..., Any], device: str, *arguments: Any, **keywords: 
     operands = list(
         {id(a): a for a in [*arguments, *keywords.values()] if isinstance(a, (Operand, Many, Several))}.values()
     )
-    with offload_args(*[one for operand in operands for one in operand.all_lent], device=device) as pointers:
+    with offload_args(*[array for operand in operands for array in operand.all_lent], device=device) as pointers:
         rest = iter(pointers)
         passed = {id(operand): operand.of(*[next(rest) for _ in operand.all_lent]) for operand in operands}
         return function(
@@ -275,7 +275,7 @@ class Turn(NamedTuple):
     given_beta: Any
 
     def __str__(self) -> str:
-        kinds = ["device" if isinstance(one, Operand) else "host" for one in self[5:]]
+        kinds = ["device" if isinstance(argument, Operand) else "host" for argument in self[5:]]
         return f"{self.incx=} {self.incy=} {self.layout=} {self.alpha=} {self.beta=} {kinds}".replace("self.", "")
 
 
@@ -298,10 +298,10 @@ class Routine:
         return run(self.function, self.vendor.device, *arguments, **keywords)
 
     def values(self, *shape: int) -> Array:
-        made = self.random.uniform(-1, 1, shape)
+        built = self.random.uniform(-1, 1, shape)
         if self.complex:
-            made = made + 1j * self.random.uniform(-1, 1, shape)
-        return made.astype(self.dtype)
+            built = built + 1j * self.random.uniform(-1, 1, shape)
+        return built.astype(self.dtype)
 
     def nan(self, *shape: int) -> Array:
         return np.full(shape, complex(np.nan, np.nan) if self.complex else np.nan, self.dtype)
@@ -363,24 +363,24 @@ class Routine:
         return self.nan(n, n) if beta == 0 else self.half(n, uplo, hermitian)
 
     def close(
-        self, operand: Operand | Many, expected: Any, terms: int, magnitude: Any, what: str, mask: Any = True
+        self, operand: Operand | Many, expected: Any, terms: int, magnitude: Any, case: str, mask: Any = True
     ) -> None:
         """Check the written elements (where `mask`), and that nothing else was written."""
         mask = np.broadcast_to(mask, operand.values.shape)
-        ref.assert_close(operand.now()[mask], expected[mask], terms, magnitude[mask], self.dtype, what)
-        operand.check(what, mask)
+        ref.assert_close(operand.now()[mask], expected[mask], terms, magnitude[mask], self.dtype, case)
+        operand.check(case, mask)
 
 
 def close_gemm(
-    r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, trans_a: str, trans_b: str, what: str, factor: float = 1
+    r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, trans_a: str, trans_b: str, case: str, factor: float = 1
 ) -> None:
     """Check C after a product of general matrices; factor: of the magnitude that errors are measured against."""
     expected = ref.gemm(t.alpha, A.wide, B.wide, t.beta, C.wide, trans_a, trans_b)
     wides = abs(A.wide), abs(B.wide), abs(t.beta), abs(C.wide)
     terms = A.wide.shape[1] if trans_a == "N" else A.wide.shape[0]
-    r.close(C, expected, terms, factor * ref.gemm(abs(t.alpha), *wides, trans_a, trans_b), what)
-    A.check(what)
-    B.check(what)
+    r.close(C, expected, terms, factor * ref.gemm(abs(t.alpha), *wides, trans_a, trans_b), case)
+    A.check(case)
+    B.check(case)
 
 
 def close_batch(
@@ -391,7 +391,7 @@ def close_batch(
     C: Operand | Many,
     trans_a: str,
     trans_b: str,
-    what: str,
+    case: str,
     factor: float = 1,
 ) -> None:
     """Check each C of a batch of products."""
@@ -400,21 +400,21 @@ def close_batch(
         expected[i] = ref.gemm(t.alpha, a, b, t.beta, c, trans_a, trans_b)
         magnitude[i] = ref.gemm(abs(t.alpha), abs(a), abs(b), abs(t.beta), abs(c), trans_a, trans_b)
     terms = A.values.shape[2 if trans_a == "N" else 1]
-    r.close(C, expected, terms, factor * magnitude, what)
-    A.check(what)
-    B.check(what)
+    r.close(C, expected, terms, factor * magnitude, case)
+    A.check(case)
+    B.check(case)
 
 
 def close_symm(
-    r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, side: str, uplo: str, hermitian: bool, what: str
+    r: Routine, t: Turn, A: Operand, B: Operand, C: Operand, side: str, uplo: str, hermitian: bool, case: str
 ) -> None:
     """Check C after a product with a symmetric or Hermitian matrix A on one side."""
     S = ref.symmetric(A.wide, uplo, hermitian)
     expected = ref.symm(t.alpha, S, B.wide, t.beta, C.wide, side)
     magnitude = ref.symm(abs(t.alpha), abs(S), abs(B.wide), abs(t.beta), abs(C.wide), side)
-    r.close(C, expected, len(S), magnitude, what)
-    A.check(what)
-    B.check(what)
+    r.close(C, expected, len(S), magnitude, case)
+    A.check(case)
+    B.check(case)
 
 
 Case = Callable[[Routine], None]
@@ -447,7 +447,7 @@ def cblas_as_loaded() -> tuple[ctypes.CDLL, str, str]:
     """The library that cblas loads, and the prefix and suffix of its symbols."""
     loaded = ctypes.CDLL(libraries.load("cblas").path)
     spelled = product(("", "scipy_"), ("", "64_", "_64"))
-    return loaded, *next(one for one in spelled if hasattr(loaded, f"{one[0]}cblas_isamax{one[1]}"))
+    return loaded, *next(spelling for spelling in spelled if hasattr(loaded, f"{spelling[0]}cblas_isamax{spelling[1]}"))
 
 
 def own_function(name: str) -> Any:
@@ -460,7 +460,7 @@ def own_function(name: str) -> Any:
 def working_since() -> dict[str, list[int]]:
     """The versions of OpenBLAS from which on functions of cblas are right, by the ends of their names."""
     roles = tomllib.loads((ROOT / "bindings" / "roles" / "cblas.toml").read_text())
-    versions = {name: one["since"]["version"] for name, one in roles["family"].items() if "since" in one}
+    versions = {name: role["since"]["version"] for name, role in roles["family"].items() if "since" in role}
     return {name: [int(part) for part in version.split(".")] for name, version in versions.items()}
 
 

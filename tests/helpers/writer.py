@@ -207,7 +207,7 @@ class Writer:
     def vector(self) -> tuple[str, str]:
         base, key = self.host_array()
         while view(BASES[base], key).index.ndim != 1:
-            key = self.pick([one for one in VIEWS[base] if view(BASES[base], one).index.ndim == 1])
+            key = self.pick([key for key in VIEWS[base] if view(BASES[base], key).index.ndim == 1])
         return base, key
 
     def region(self) -> int | None:
@@ -245,9 +245,9 @@ class Writer:
     def vectors(self, count: int) -> list[Operand]:
         """Return vectors of one size, or none if nothing is lent."""
         operands = [self.pointer(lambda ndim: OF_VECTORS if ndim == 1 else IN_MATRICES) for _ in range(count)]
-        found = [operand for operand in operands if operand]
-        size = min((operand.part.index.size for operand in found), default=0)
-        return [trimmed(operand, size) for operand in found]
+        results = [operand for operand in operands if operand]
+        size = min((operand.part.index.size for operand in results), default=0)
+        return [trimmed(operand, size) for operand in results]
 
     def routine(self) -> Step | None:
         name = self.pick(
@@ -285,8 +285,10 @@ class Writer:
         return self.program.add(*operands)
 
     def vendor(self) -> Step | None:
-        found = [self.pointer(lambda ndim: ("", "[1:]", "[::2]", "[:-1]") if ndim == 1 else IN_MATRICES) for _ in "xy"]
-        operands = [x for x in found if x and x.part.index.ndim == 1]
+        results = [
+            self.pointer(lambda ndim: ("", "[1:]", "[::2]", "[:-1]") if ndim == 1 else IN_MATRICES) for _ in "xy"
+        ]
+        operands = [x for x in results if x and x.part.index.ndim == 1]
         if len(operands) < 2:
             return None
         n = self.pick(range(-1, min(x.part.index.size for x in operands) + 2))
@@ -308,8 +310,8 @@ class Writer:
         return None if x is None else self.program.fill(x)
 
     def copy_from(self) -> Step | None:
-        found = [self.pointer(lambda ndim: OF_VECTORS if ndim == 1 else OF_MATRICES) for _ in range(2)]
-        operands = [x for x in found if x]
+        results = [self.pointer(lambda ndim: OF_VECTORS if ndim == 1 else OF_MATRICES) for _ in range(2)]
+        operands = [x for x in results if x]
         if len({x.part.index.shape for x in operands}) != 1 or self.chance(3):
             operands = self.vectors(2)
         return self.program.copy_from(*operands) if operands else None
@@ -367,11 +369,11 @@ class Writer:
 
     def call(self) -> Step | None:
         device = self.pick((self.program.devices[0], *self.program.devices))
-        one, other = ((self.pick(DIRECTIONS), *self.vector()) for _ in range(2))
-        sizes = {view(BASES[base], key).index.size for _, base, key in (one, other)}
-        if len(sizes) > 1 or one[1:] == other[1:]:
-            return self.program.call(device, self.pick(("asum", "scal")), one)
-        return self.program.call(device, "copy", one, other)
+        first, other = ((self.pick(DIRECTIONS), *self.vector()) for _ in range(2))
+        sizes = {view(BASES[base], key).index.size for _, base, key in (first, other)}
+        if len(sizes) > 1 or first[1:] == other[1:]:
+            return self.program.call(device, self.pick(("asum", "scal")), first)
+        return self.program.call(device, "copy", first, other)
 
     def reside(self) -> Step | None:
         method = self.pick(("keep", "keep", "keep", "release", "trim"))

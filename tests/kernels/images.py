@@ -159,10 +159,10 @@ def bundle(images: dict[str, bytes]) -> bytes:
 @cache
 def compiled(compiler: str, source: str, suffix: str, *options: str) -> bytes:
     with TemporaryDirectory() as folder:
-        given, made = Path(folder) / f"kernels{suffix}", Path(folder) / "made"
-        given.write_text(source)
-        subprocess.run([compiler, *options, "-o", made, given], check=True, capture_output=True)
-        return made.read_bytes()
+        arguments, built = Path(folder) / f"kernels{suffix}", Path(folder) / "made"
+        arguments.write_text(source)
+        subprocess.run([compiler, *options, "-o", built, arguments], check=True, capture_output=True)
+        return built.read_bytes()
 
 
 _FOUND = [n for n in range(21, 13, -1) if shutil.which(f"clang-{n}") and shutil.which(f"ld.lld-{n}")]

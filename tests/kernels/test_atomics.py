@@ -69,8 +69,8 @@ TYPES: dict[str, Any] = {
 
 def types(*names: str) -> pytest.MarkDecorator:
     """Parametrize a test over types of elements: one integer and one float are quick, the others are for CI."""
-    given = [pytest.param(one, marks=[] if one in ("int", "double") else [pytest.mark.slow]) for one in names]
-    return pytest.mark.parametrize("kind", given)
+    arguments = [pytest.param(name, marks=[] if name in ("int", "double") else [pytest.mark.slow]) for name in names]
+    return pytest.mark.parametrize("kind", arguments)
 
 
 def compiled(name: str, kind: str, signature: list[Any], device: str) -> Kernel:

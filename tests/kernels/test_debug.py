@@ -140,11 +140,11 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
 def test_an_access_out_of_bounds_is_an_exception_and_touches_nothing(device: str, case: str) -> None:
     name, arguments, shape, words = CASES[case]
     kernel = checked(name, device)
-    before = [np.copy(one) for one in arguments]
+    before = [np.copy(argument) for argument in arguments]
     with pytest.raises(errors.ExtentError, match=words):
         offload(kernel, *arguments, device=device, **shape)
-    for one, then in zip(arguments, before, strict=True):
-        np.testing.assert_array_equal(one, then)  # a region that raised brings nothing back
+    for argument, then in zip(arguments, before, strict=True):
+        np.testing.assert_array_equal(argument, then)  # a region that raised brings nothing back
 
 
 def test_memory_around_a_slice_is_not_touched(device: str) -> None:

@@ -145,10 +145,10 @@ def test_t66_a_strided_array_is_refused_beside_one_that_interleaves(device: str)
     x = ramp(N)
     kernel = compiled("twice", device)
     with offload_args(x[::2], x[1::2], device=device) as (even, odd):
-        for one in (even, odd):
-            for go in (kernel, kernel[1, 32], lambda *given: offload(kernel, *given)):
+        for pointer in (even, odd):
+            for go in (kernel, kernel[1, 32], lambda *arguments: offload(kernel, *arguments)):
                 with pytest.raises(errors.ArgumentError, match=REFUSED):
-                    go(one, 8)
+                    go(pointer, 8)
     np.testing.assert_array_equal(x, ramp(N))
 
 
@@ -209,7 +209,11 @@ def test_t66_a_grid_with_more_blocks_than_a_part_has_elements_writes_nothing_aft
     y, expected = np.zeros(32, F), np.zeros(32, F)
     words = r"has 9 blocks along x, .* and the array has 8: launch as many"
     with offload_args(y, device=device) as (dy,):
-        for go in (ones[9, 32], lambda one: launch(ones, one, grid=9), lambda one: offload(ones, one, grid=9)):
+        for go in (
+            ones[9, 32],
+            lambda pointer: launch(ones, pointer, grid=9),
+            lambda pointer: offload(ones, pointer, grid=9),
+        ):
             with pytest.raises(errors.CoverageError, match=words):
                 go(dy[8:16])
         with pytest.raises(errors.CoverageError, match="reaches 7 of 8"):
@@ -290,11 +294,11 @@ def test_a_launch_that_is_checked_by_default_moves_nothing_more(device: str) -> 
     x = ramp(N)
     offload(twice, x, N, device=device)
     before = Device(device).counters
-    with trace() as made:
+    with trace() as recording:
         offload(twice, x, N, device=device)
     after = Device(device).counters
     assert (after.copies_up - before.copies_up, after.copies_down - before.copies_down) == (1, 1)
-    assert [event.name for event in made.events if event.kind == "launch"] == ["twice"]
+    assert [event.name for event in recording.events if event.kind == "launch"] == ["twice"]
 
 
 LARGE = """\
@@ -424,9 +428,9 @@ def test_cuda_c_for_the_host_says_how_to_write_it() -> None:
 
 
 def shapes(kernel: Kernel, *arguments: Any, device: str, **shape: Any) -> list[str]:
-    with trace() as made:
+    with trace() as recording:
         offload(kernel, *arguments, device=device, **shape)
-    return [event.why.rpartition(" shared")[0] for event in made.events if event.kind == "launch"]
+    return [event.why.rpartition(" shared")[0] for event in recording.events if event.kind == "launch"]
 
 
 def test_the_default_block_has_256_threads_or_as_many_as_the_kernel_takes(device: str) -> None:

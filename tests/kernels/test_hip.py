@@ -102,7 +102,9 @@ def test_code_for_another_mode_of_the_gpu_is_refused_with_both_targets_and_the_r
 
 def test_of_a_bundle_the_code_for_the_gpus_mode_is_taken(with_features: str) -> None:
     targets = {"gfx90a:xnack+": 100, "gfx90a:sramecc+:xnack-": 200, "gfx1100": 300}
-    image = bundle({one: made_hsaco(one, max_flat_workgroup_size=most) for one, most in targets.items()})
+    image = bundle(
+        {processor: made_hsaco(processor, max_flat_workgroup_size=most) for processor, most in targets.items()}
+    )
     assert Module.load(image).kernel("relu", *RELU).info(with_features).most_threads == 200
 
 
@@ -112,15 +114,15 @@ def test_code_objects_of_all_versions_load_or_are_refused_with_the_remedy(double
     image = made_hsaco(processor, version=version)
     if CLANG:
         changed = "-Werror", "-mcode-object-version=5"  # clang warns of version 6
-        options = [one for one in HIP if one not in changed] + [f"-mcode-object-version={version}"]
+        options = [processor_ for processor_ in HIP if processor_ not in changed] + [f"-mcode-object-version={version}"]
         image = compiled(CLANG, ONE_SOURCE, ".hip", *options, f"--offload-arch={processor}")
     if version == 6 and Device(double).driver_version < 60000000:
-        for one in (image, bundle({processor: image})):
-            assert "compile it with -mcode-object-version=5" in refused(one, double)
+        for file in (image, bundle({processor: image})):
+            assert "compile it with -mcode-object-version=5" in refused(file, double)
         return
-    for one in (image, bundle({processor: image})):
+    for file in (image, bundle({processor: image})):
         x = -ramp(300)
-        offload(Module.load(one).kernel("relu", *RELU), x, 300, device=double)
+        offload(Module.load(file).kernel("relu", *RELU), x, 300, device=double)
         np.testing.assert_array_equal(x, 0)
 
 

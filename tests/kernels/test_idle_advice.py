@@ -45,7 +45,7 @@ def test_a_trace_advises_on_kernels_of_which_most_launches_had_few_blocks(device
     count, *advice = ran.stdout.splitlines()
     if not device.startswith(("cuda", "hip")):
         assert count == "8"
-    assert [one for one in advice if "relu" in one] == [
+    assert [value for value in advice if "relu" in value] == [
         f"13 relu was launched 3 times, 2 of them with a grid of 1 to 2 blocks: most of the {count} multiprocessors of "
         f"{device} had no block; launch {count} blocks or more, of fewer threads if need be"
     ]
@@ -73,16 +73,16 @@ def launches(*blocks: int, name: str = "k", multiprocessors: int = 132, line: in
         (launches(2, name="a") + launches(2, name="b"), 2),
         (launches(2, multiprocessors=0), 0),  # not known
         (launches(2)[0:1] * 30, 1),
-        ([one for line in range(30) for one in launches(2, line=line)], 10),
+        ([launche for line in range(30) for launche in launches(2, line=line)], 10),
     ],
 )  # fmt: skip
 def test_grids_are_advised_on_by_kernel_and_place(events: list[Event], advised: int) -> None:
     advice = Summary(events, 1.0, 0).advice
     assert len(advice) == advised
-    assert all(one.file == "f.py" and one.seconds == 0 for one in advice)
+    assert all(advice_.file == "f.py" and advice_.seconds == 0 for advice_ in advice)
 
 
 def test_advice_on_copies_comes_first() -> None:
     up = Event("up", 0, 10**9, "A", "first read", 8, "cuda:0", 1, 1, (Place("g.py", 3, "g"),), True, False, 1, 64, "")
     advice = Summary([*launches(2), up, up], 1.0, 0).advice
-    assert [one.file for one in advice] == ["g.py", "f.py"]
+    assert [advice_.file for advice_ in advice] == ["g.py", "f.py"]

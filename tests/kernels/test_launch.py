@@ -42,10 +42,10 @@ def test_a_kernel_adds_arrays_in_a_region(vadd: Kernel, device: str) -> None:
 
 def test_arguments_in_a_tuple_and_a_launcher_of_a_partial_launch_as_well(vadd: Kernel, device: str) -> None:
     for call in (
-        lambda go, *given: go.__call__(*given),
-        lambda go, *given: go(*given),
-        lambda go, *given: partial(go, *given[:2])(*given[2:]),
-        lambda go, *given: list(map(go, *([one] for one in given))),
+        lambda go, *arguments: go.__call__(*arguments),
+        lambda go, *arguments: go(*arguments),
+        lambda go, *arguments: partial(go, *arguments[:2])(*arguments[2:]),
+        lambda go, *arguments: list(map(go, *([argument] for argument in arguments))),
     ):
         a, b, c = terms()
         with offload_args(a, b, c, device=device) as (da, db, dc):
@@ -182,7 +182,7 @@ def test_a_launch_is_one_event_with_grid_block_and_shared_bytes(vadd: Kernel, de
     with trace() as traced, offload_args(a, b, c, device=device) as (da, db, dc):
         vadd[9, (64, 2), Shared[np.float32](100)](da, db, dc, N)
     launches = [event for event in traced.events if event.kind == "launch"]
-    assert [(one.name, one.why) for one in launches] == [("vadd", "grid 9x1x1 block 64x2x1 shared 400")]
+    assert [(launche.name, launche.why) for launche in launches] == [("vadd", "grid 9x1x1 block 64x2x1 shared 400")]
     assert traced.summary.calls == 1
     assert "vadd" in str(traced.summary)
 

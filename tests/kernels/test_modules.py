@@ -21,7 +21,9 @@ from offload_args import In, InOut, Module, Out, Scratch, errors, offload
 OTHERS = ("sm_75", "sm_100", "gfx942", "gfx1100")
 
 
-@pytest.fixture(params=[pytest.param(one, marks=[pytest.mark.slow] if one.endswith(OTHERS) else []) for one in FORMATS])
+@pytest.fixture(
+    params=[pytest.param(choice, marks=[pytest.mark.slow] if choice.endswith(OTHERS) else []) for choice in FORMATS]
+)
 def image(request: pytest.FixtureRequest) -> bytes:
     return FORMATS[request.param]()
 
@@ -31,7 +33,9 @@ def test_a_module_lists_its_kernels_and_their_parameters(image: bytes, tmp_path:
     path.write_bytes(image)
     for module in (Module.load(path), Module.load(str(path)), Module.load(image, name="kernels.bin")):
         assert sorted(module.kernels) == ["line", "relu", "vadd"]
-        sizes = {name: [one.nbytes for one in facts.parameters or ()] for name, facts in module.kernels.items()}
+        sizes = {
+            name: [parameter.nbytes for parameter in facts.parameters or ()] for name, facts in module.kernels.items()
+        }
         assert sizes == {"vadd": [8, 8, 8, 4], "relu": [8, 4], "line": [8, 16, 8]}
         first, second = module.kernels["relu"].parameters or ()
         assert first.kind in ("pointer", "") and second.kind == "value"
@@ -95,11 +99,11 @@ def test_a_cubin_states_shared_memory_without_that_of_the_driver() -> None:
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize(
-    "target", ["sm_90", *(pytest.param(one, marks=pytest.mark.slow) for one in ("sm_80", "sm_100"))]
+    "target", ["sm_90", *(pytest.param(choice, marks=pytest.mark.slow) for choice in ("sm_80", "sm_100"))]
 )
 def test_a_cubin_of_nvcc_states_shared_memory_without_that_of_the_driver(target: str) -> None:
-    made = compiled("nvcc", SHARES, ".cu", "-cubin", f"-arch={target}")
-    assert Module.load(made).kernels["shares"].shared_bytes == 1024
+    built = compiled("nvcc", SHARES, ".cu", "-cubin", f"-arch={target}")
+    assert Module.load(built).kernels["shares"].shared_bytes == 1024
 
 
 SHIFT = """\
@@ -254,14 +258,14 @@ def test_arguments_are_packed_where_the_metadata_of_an_hsaco_has_them(tmp_path: 
     record = Module.load(shared_object(RECORD_C)).kernel("record", *signature)
     assert [row[2:] for row in for_amd._parameters] == [row[2:] for row in record._parameters]
     assert [(offset, nbytes) for _, _, offset, nbytes in record._parameters] == [place[:2] for place in places]
-    found = np.zeros(52, np.uint8)
+    results = np.zeros(52, np.uint8)
     values = (np.int8(-3), 0.1, np.int16(-300), (0.5, 1e-9), np.float32(1.5))
-    offload(record, found, *values, grid=1, block=1, device="host")
+    offload(record, results, *values, grid=1, block=1, device="host")
     for (offset, nbytes, _), kind, value in zip(places[1:], signature[1:], values, strict=True):
-        assert found[offset : offset + nbytes].tobytes()[:4] == np.array(value, kind).tobytes()[:4]
+        assert results[offset : offset + nbytes].tobytes()[:4] == np.array(value, kind).tobytes()[:4]
         if kind is not LINE:
-            assert found[offset : offset + nbytes].tobytes() == np.array(value, kind).tobytes()
-    assert found[40:48].tobytes() == np.float64(1e-9).tobytes()
+            assert results[offset : offset + nbytes].tobytes() == np.array(value, kind).tobytes()
+    assert results[40:48].tobytes() == np.float64(1e-9).tobytes()
 
 
 def test_an_hsaco_that_has_an_argument_elsewhere_is_refused() -> None:
@@ -296,5 +300,5 @@ extern "C" __global__ void doubled(float *y) { y[0] = twice(y[0]); }"""
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "for a debugger"])
 def test_a_function_that_a_kernel_calls_is_no_kernel_of_the_cubin(options: tuple[str, ...]) -> None:
-    made = compiled("nvcc", CALLED, ".cu", "-cubin", "-arch=sm_90", *options)
-    assert list(Module.load(made).kernels) == ["doubled"]
+    built = compiled("nvcc", CALLED, ".cu", "-cubin", "-arch=sm_90", *options)
+    assert list(Module.load(built).kernels) == ["doubled"]

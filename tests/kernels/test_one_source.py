@@ -45,7 +45,7 @@ def check_kernels(form: str, image: bytes) -> None:
         parameters = kernels[name].parameters
         assert parameters is not None and len(parameters) == count + (form == "checked"), name
     if form == "plain":
-        assert {test_partitions.name_of(one) for one in LINES + MATRICES} <= set(kernels)
+        assert {test_partitions.name_of(kernel) for kernel in LINES + MATRICES} <= set(kernels)
 
 
 FORMS = pytest.mark.parametrize("form", ["checked", pytest.param("plain", marks=pytest.mark.slow)])
@@ -57,12 +57,14 @@ def options(form: str) -> tuple[Any, ...]:
 
 
 @FORMS
-@pytest.mark.parametrize("target", [TARGETS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in TARGETS[1:])])
+@pytest.mark.parametrize(
+    "target", [TARGETS[0], *(pytest.param(choice, marks=pytest.mark.slow) for choice in TARGETS[1:])]
+)
 @pytest.mark.skipif(CLANG is None, reason="device unavailable: no clang for AMD GPUs")
 def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
     assert CLANG is not None
-    given = (*HIP, "-Wno-unused-parameter", f"--offload-arch={target}", *options(form))
-    check_kernels(form, compiled(CLANG, sources()[form], ".hip", *given))
+    arguments = (*HIP, "-Wno-unused-parameter", f"--offload-arch={target}", *options(form))
+    check_kernels(form, compiled(CLANG, sources()[form], ".hip", *arguments))
 
 
 @FORMS
@@ -110,15 +112,15 @@ OA_BLOCK_KERNEL(phases, oa::InOut<float> c) {
 def test_the_header_gives_no_warning_about_shadows_and_conversions(form: str, compiler: str) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"device unavailable: no {compiler}")
-    given = (*STRICT, "-Wshadow", "-Wconversion", "-Wpedantic", "-shared", "-fPIC", *options(form))
-    compiled(compiler, EACH, ".cpp", *given)
+    arguments = (*STRICT, "-Wshadow", "-Wconversion", "-Wpedantic", "-shared", "-fPIC", *options(form))
+    compiled(compiler, EACH, ".cpp", *arguments)
 
 
 @FORMS
 def test_nvrtc_compiles_all_of_it(form: str) -> None:
-    given = ("--gpu-architecture=sm_90", "--std=c++17", f"-I{INCLUDE}", *options(form))
+    arguments = ("--gpu-architecture=sm_90", "--std=c++17", f"-I{INCLUDE}", *options(form))
     try:
-        image, log, _ = NVRTC.compile("all", sources()[form], given)
+        image, log, _ = NVRTC.compile("all", sources()[form], arguments)
     except LibraryError:
         pytest.skip("device unavailable: no NVRTC")
     assert "warning" not in log
@@ -148,8 +150,8 @@ def test_the_loop_over_a_partition_adds_four_floats_at_once(compiler: str, parti
     if not shutil.which(compiler):
         pytest.skip(f"device unavailable: no {compiler}")
     source = ADD.replace("PARTITION", f"oa::{partition}").encode()
-    given = [compiler, "-std=c++17", "-O3", f"-I{INCLUDE}", "-S", "-x", "c++", "-", "-o", "-"]
-    assert b"addps" in subprocess.run(given, input=source, capture_output=True, check=True).stdout
+    arguments = [compiler, "-std=c++17", "-O3", f"-I{INCLUDE}", "-S", "-x", "c++", "-", "-o", "-"]
+    assert b"addps" in subprocess.run(arguments, input=source, capture_output=True, check=True).stdout
 
 
 @HOST_COMPILERS
@@ -165,8 +167,8 @@ def test_threads_with_bounds_of_their_own_have_the_elements_below_these(
     for n, k, m in [(64, 64, 64), (50, 40, 30), (1, 64, 64), (64, 0, 7), (0, 1, 2), (10, 63, -5), (-(2**31), 64, 1)]:
         y, z, w = (np.full(64, -1, i32) for _ in range(3))
         with offload_args(x, y, z, w, device=Device.host()) as (dx, dy, dz, dw):
-            for one in (dy, dz, dw):
-                one.fill(-1)
+            for array in (dy, dz, dw):
+                array.fill(-1)
             three[4, 16](dx, dy, dz, dw, n, k, m)
         np.testing.assert_array_equal(y, np.where(i < n, x, -1))
         np.testing.assert_array_equal(z, np.where(i < np.where(i % 2, k, m), 2 * x, -1))

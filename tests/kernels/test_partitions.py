@@ -48,9 +48,9 @@ def in_cpp(partition: Partition) -> str:
 
 def source_of(*partitions: Partition) -> str:
     text = "#include <offload_args/kernel.h>\n"
-    for one in partitions:
-        sizes, ld = ("columns", "0") if one in LINES else ("rows, columns, ld", "ld")
-        text += KERNEL % {"name": name_of(one), "type": in_cpp(one), "sizes": sizes, "ld": ld}
+    for partition in partitions:
+        sizes, ld = ("columns", "0") if partition in LINES else ("rows, columns, ld", "ld")
+        text += KERNEL % {"name": name_of(partition), "type": in_cpp(partition), "sizes": sizes, "ld": ld}
     return text
 
 

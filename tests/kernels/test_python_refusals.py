@@ -196,16 +196,18 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", REFUSED, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", REFUSED, ids=lambda function: function.__name__)
 def test_a_refusal_names_the_file_the_line_and_the_remedy(function) -> None:
     lines, first = inspect.getsourcelines(function)
     (number,) = (i for i, line in enumerate(lines) if "refused: " in line)
     words = lines[number].partition("refused: ")[2].strip()
     with pytest.raises(errors.KernelError, match=words) as caught:
-        made = kernel(function)
+        built = kernel(function)
         shape = (3, 3) if "j" in function.__code__.co_varnames else 3
-        arrays = [np.zeros(shape, one.dtype) for one in inspect.get_annotations(function).values()]
-        offload(made, *arrays, device="host")
+        arrays = [
+            np.zeros(shape, get_annotation.dtype) for get_annotation in inspect.get_annotations(function).values()
+        ]
+        offload(built, *arrays, device="host")
     assert f"{__file__}:{first + number}: {function.__name__}: " in str(caught.value)
     assert isinstance(caught.value, TypeError)
 

@@ -41,28 +41,28 @@ def everything(
 
 TARGETS = [Target("cuda", "sm_90"), Target("hip", "gfx90a")]
 OTHERS = [Target("cuda", "sm_80"), Target("cuda", "sm_100"), Target("hip", "gfx1100"), Target("hip", "gfx90a:xnack-")]
-ALL = [*TARGETS, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)]
+ALL = [*TARGETS, *(pytest.param(choice, marks=pytest.mark.slow) for choice in OTHERS)]
 
 
-@pytest.mark.parametrize("target", ALL, ids=lambda one: one.processor)
+@pytest.mark.parametrize("target", ALL, ids=lambda target: target.processor)
 def test_a_module_for_a_gpu_that_is_not_here_states_the_parameters(target: Target) -> None:
-    for one, values in ((axpy, 1), (everything, 4)):
-        image = one._source.compiled(target)
+    for function, values in ((axpy, 1), (everything, 4)):
+        image = function._source.compiled(target)
         (facts,) = image.kernels.values()
-        assert facts.name == one.name and image.backend == target.backend
+        assert facts.name == function.name and image.backend == target.backend
         kinds = [parameter.kind for parameter in facts.parameters]
-        arrays = len(one._shapes)
+        arrays = len(function._shapes)
         assert len(kinds) == values + arrays * 5
         assert kinds[values : values + arrays] == ["pointer"] * arrays
         # The launcher's own places are those of the module.
-        declared = [*one._written.declared, *[np.int64] * (4 * arrays)]
-        Module.load(image.data).kernel(one.name, *declared)
+        declared = [*function._written.declared, *[np.int64] * (4 * arrays)]
+        Module.load(image.data).kernel(function.name, *declared)
 
 
-@pytest.mark.parametrize("target", [ALL[0], ALL[2], ALL[3]], ids=lambda one: one.processor)
+@pytest.mark.parametrize("target", [ALL[0], ALL[2], ALL[3]], ids=lambda target: target.processor)
 def test_ptx_is_such_as_older_drivers_take_and_forms_no_fma(target: Target, tmp_path: Path) -> None:
-    for one in (axpy, everything):
-        text = one._source.compiled(target).data.decode()
+    for function in (axpy, everything):
+        text = function._source.compiled(target).data.decode()
         assert re.search(r"^\.version (\S+)$", text, re.M)[1] == ("8.7" if target.processor == "sm_100" else "7.8")
         assert f".target {target.processor}" in text
         assert "fma" not in text and not re.search(r"(?<!\.)\b(add|mul|sub)\.f(32|64)", text)
@@ -96,9 +96,9 @@ def test_a_saved_module_is_read_again(tmp_path: Path) -> None:
     with offload_args(device="host"):
         pass
     data = axpy._source.compiled(Target("host", "")).data
-    made = Module.load(data).kernel("axpy", np.float32, In[np.float32], InOut[np.float32], *[np.int64] * 8)
+    built = Module.load(data).kernel("axpy", np.float32, In[np.float32], InOut[np.float32], *[np.int64] * 8)
     x, y = ramp(10), ramp(10)
-    offload(made, 2.0, x, y, *[10, 1, 1, 1] * 2, device="host")
+    offload(built, 2.0, x, y, *[10, 1, 1, 1] * 2, device="host")
     np.testing.assert_array_equal(y, 3 * ramp(10))
 
 

@@ -27,17 +27,17 @@ SIMPLE: dict[str, tuple[int, tuple[float, ...], Any]] = {  # inputs, numbers, an
 
 @pytest.fixture
 def kernels(device: str) -> dict[str, Kernel]:
-    made: dict[str, Kernel] = RAJA["compiled"](Device(device))
-    return made
+    kernels: dict[str, Kernel] = RAJA["compiled"](Device(device))
+    return kernels
 
 
 def arrays(count: int) -> list[Array]:
     return list(np.random.default_rng(12).uniform(-1, 1, (count, N)))
 
 
-def close(found: Array, expected: Array) -> None:
+def close(array: Array, expected: Array) -> None:
     """A GPU multiplies and adds in one step."""
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(array, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", SIMPLE)
@@ -47,8 +47,8 @@ def test_a_loop_over_vectors_is_that_of_numpy(kernels: dict[str, Kernel], device
     expected = formula(*inputs)
     outputs = [np.full(N, np.nan) for _ in expected]
     offload(kernels[name], *outputs, *inputs, *numbers, N, grid=GRID, block=BLOCK, device=device)
-    for found, wanted in zip(outputs, expected, strict=True):
-        close(found, wanted)
+    for output, wanted in zip(outputs, expected, strict=True):
+        close(output, wanted)
 
 
 def test_daxpy_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> None:
@@ -61,21 +61,21 @@ def test_daxpy_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> None
 @pytest.mark.parametrize("parts", [1, 7, 64])
 def test_dot_is_that_of_numpy(kernels: dict[str, Kernel], device: str, parts: int) -> None:
     a, b = arrays(2)
-    found = np.full(1, np.nan)
-    with offload_args(a, b, Scratch(parts, np.float64), found, device=device) as (da, db, dsums, dfound):
+    results = np.full(1, np.nan)
+    with offload_args(a, b, Scratch(parts, np.float64), results, device=device) as (da, db, dsums, dfound):
         kernels["dot"][parts, BLOCK](dsums, da, db, N)
         kernels["total"][1, BLOCK](dfound, dsums, parts)
-    np.testing.assert_allclose(found[0], a @ b, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(results[0], a @ b, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("parts", [1, 7, 64])
 def test_reduce3_int_finds_sum_least_and_most(kernels: dict[str, Kernel], device: str, parts: int) -> None:
     x = np.random.default_rng(3).integers(-100_000, 100_000, N, np.int32)
-    found = np.zeros(3, np.int32)
-    with offload_args(x, Scratch((parts, 3), np.int32), found, device=device) as (dx, dparts, dfound):
+    actual = np.zeros(3, np.int32)
+    with offload_args(x, Scratch((parts, 3), np.int32), actual, device=device) as (dx, dparts, dfound):
         kernels["reduce3"][parts, BLOCK](dparts, dx, N)
         kernels["total3"][1, BLOCK](dfound, dparts, parts)
-    assert found.tolist() == [x.sum(dtype=np.int32), x.min(), x.max()]
+    assert actual.tolist() == [x.sum(dtype=np.int32), x.min(), x.max()]
 
 
 def test_pressure_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> None:
@@ -125,11 +125,11 @@ def test_energy_moves_each_array_at_most_once_each_way_over_six_launches(
     inputs["comp_half"] += 2
     e_new, q_new = np.full((2, N), np.nan)
     before = Device(device).counters
-    with trace() as made, offload_args(*inputs.values(), e_new, q_new, device=device) as pointers:
+    with trace() as recording, offload_args(*inputs.values(), e_new, q_new, device=device) as pointers:
         d, (e, q) = dict(zip(NAMES, pointers[:-2], strict=True)), pointers[-2:]
 
         def run(number: int, written: Any, *arguments: Any) -> None:
-            read = (d.get(one, one) if isinstance(one, str) else one for one in arguments)
+            read = (d.get(argument, argument) if isinstance(argument, str) else argument for argument in arguments)
             kernels[f"energy{number}"][GRID, BLOCK](written, *read, N)
 
         run(1, e, "e_old", "delvc", "p_old", "q_old", "work")
@@ -144,7 +144,7 @@ def test_energy_moves_each_array_at_most_once_each_way_over_six_launches(
     close(e_new, expected_e)
     close(q_new, expected_q)
     assert np.count_nonzero(expected_e == 0) > 50 and np.count_nonzero(expected_q == 0) > 50
-    assert made.summary.calls == 6
-    assert sorted(event.nbytes for event in made.events if event.kind == "up") == [8 * N] * len(NAMES)
-    assert sorted(event.nbytes for event in made.events if event.kind == "down") == [8 * N] * 2
+    assert recording.summary.calls == 6
+    assert sorted(event.nbytes for event in recording.events if event.kind == "up") == [8 * N] * len(NAMES)
+    assert sorted(event.nbytes for event in recording.events if event.kind == "down") == [8 * N] * 2
     assert after.copies_up - before.copies_up == len(NAMES) and after.copies_down - before.copies_down == 2

@@ -42,7 +42,7 @@ def test_a_grid_may_leave_elements_of_a_partition_without_an_owner(module: Modul
 def test_all_else_is_checked_as_ever(vadd: Kernel, device: str) -> None:
     a, b, c = ramp(N), ramp(N), np.zeros(N, np.float32)
     with offload_args(In(a), b, Out(c), device=device) as (da, db, dc):
-        for given, error in (
+        for arguments, error in (
             ((da, db, dc), errors.ArgumentTypeError),  # too few
             ((da, db, 4096, N), errors.HostPointerError),
             ((da, db, dc, 2**31), errors.SizeOverflowError),
@@ -50,7 +50,7 @@ def test_all_else_is_checked_as_ever(vadd: Kernel, device: str) -> None:
             ((db, db, da, N), errors.DirectionError),  # an In that would be written
         ):
             with pytest.raises(error):
-                offload_unsafe(vadd, *given, grid=1, block=64)
+                offload_unsafe(vadd, *arguments, grid=1, block=64)
         with pytest.raises(errors.ArgumentError, match="block needs 1 to 1024"):
             offload_unsafe(vadd, da, db, dc, N, grid=1, block=1025)
         dc.fill(0)

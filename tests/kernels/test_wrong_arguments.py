@@ -198,11 +198,11 @@ def test_pointers_of_two_devices_do_not_meet_in_a_launch(vadd: Kernel, device: s
             vadd[1, 64](da, db, dc, N)
 
 
-@pytest.mark.parametrize("given", [np.int8(3), np.uint64(3), True, 3])
-def test_any_whole_number_that_fits_is_a_value(relu: Kernel, device: str, given: Any) -> None:
+@pytest.mark.parametrize("number", [np.int8(3), np.uint64(3), True, 3])
+def test_any_whole_number_that_fits_is_a_value(relu: Kernel, device: str, number: Any) -> None:
     x = -ramp(N)
-    offload(relu, x, given, device=device)
-    assert np.count_nonzero(x == 0) == int(given)
+    offload(relu, x, number, device=device)
+    assert np.count_nonzero(x == 0) == int(number)
 
 
 STRUCT_SOURCE = """\

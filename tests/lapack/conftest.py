@@ -45,8 +45,8 @@ class Matrices:
 
     def definite(self, n: int) -> NDArray[Any]:
         values = self.general(n, n)
-        made: NDArray[Any] = (values @ values.conj().T + n * np.eye(n)).astype(self.dtype)
-        return made
+        built: NDArray[Any] = (values @ values.conj().T + n * np.eye(n)).astype(self.dtype)
+        return built
 
     def near(self, a: Any, b: Any) -> bool:
         """Return whether arrays agree, beside the largest number of either."""

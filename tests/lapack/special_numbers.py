@@ -40,15 +40,15 @@ def run(name: str, device: str, arrays: Arrays) -> NDArray[Any]:
     A, (m, n) = arrays[0], arrays[0].shape
     k, real = min(m, n), np.finfo(A.dtype).dtype
     if name in ITERATIVE:
-        found, driver = np.zeros(k, real), name.partition(" of ")[0]
+        actual, driver = np.zeros(k, real), name.partition(" of ")[0]
         jobs: Any = [Scratch((m, m), A.dtype), Scratch((n, n), A.dtype)] if name == "gesvd" else []
-        with offload_args(A, found, *jobs, device=device) as (dA, d, *rest):
+        with offload_args(A, actual, *jobs, device=device) as (dA, d, *rest):
             if driver == "gesvd":
                 options: Any = {} if rest else {"jobu": "N", "jobvt": "N"}
-                lapack.gesvd(dA, d, *(one.T for one in rest), **options)
+                lapack.gesvd(dA, d, *(array.T for array in rest), **options)
             else:
                 lapack.heevd(dA, d, jobz="N" if " " in name else "V")
-        return found
+        return actual
     if name in ("getrf", "geqrf"):
         with offload_args(A, Scratch((k,), np.int32 if name == "getrf" else A.dtype), device=device) as (dA, d):
             getattr(lapack, name)(dA, d)
@@ -76,15 +76,15 @@ def run(name: str, device: str, arrays: Arrays) -> NDArray[Any]:
 def clean(name: str, dtype: str, n: int = 4, noise: float = 0.1) -> Arrays:
     """Return arrays whose first one is definite, or of full rank if it is not square; without noise it is diagonal."""
     random = np.random.default_rng(len(name))
-    made: Arrays = []
+    arrays: Arrays = []
     for shape in SHAPES[name]:
         values = random.standard_normal(tuple(max(size - 4 + n, 0) if size > 2 else size for size in shape))
-        if not made:
+        if not arrays:
             values = np.diag([3.0, 4, 5, 6, 7, 8])[: len(values), : values.shape[1]] + noise * (
                 values + (values.T if shape == (4, 4) else 0)
             )
-        made.append(np.array(values, dtype, order="F"))
-    return made
+        arrays.append(np.array(values, dtype, order="F"))
+    return arrays
 
 
 def is_read(name: str, which: int, place: tuple[int, ...]) -> bool:
@@ -104,25 +104,25 @@ def check(
     """
     arrays = clean(name, dtype, n, noise)
     arrays[which][place] = value
-    given, read = [one.copy(order="K") for one in arrays], is_read(name, which, place)
+    values, read = [array.copy(order="K") for array in arrays], is_read(name, which, place)
     try:
         with np.errstate(all="ignore"):
-            found = run(name, device, arrays)
+            completed = run(name, device, arrays)
     except np.linalg.LinAlgError as error:
         assert read, f"{name} refuses {place}, which it does not read: {error}"
         if name in ITERATIVE:
             assert not np.isfinite(value) and f"is {np.dtype(dtype).type(value)}, needs to be finite" in str(error)
-        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(arrays, given, strict=True))
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(arrays, values, strict=True))
         return True
     if name in ITERATIVE:
         assert np.isfinite(value) or not read, f"{name} takes {value} in {place}"
         np.testing.assert_allclose(
-            found, ITERATIVE[name](np.triu(given[0]) if "heevd" in name else given[0]), atol=1e-5
+            completed, ITERATIVE[name](np.triu(values[0]) if "heevd" in name else values[0]), atol=1e-5
         )
     elif np.isnan(value) and read:
-        return not np.all(np.isfinite(found))
+        return not np.all(np.isfinite(completed))
     elif not read and name != "potrf":  # whose other triangle stays as it was
-        assert np.all(np.isfinite(found))
+        assert np.all(np.isfinite(completed))
     return True
 
 

@@ -35,12 +35,12 @@ def test_a_singular_matrix_is_a_lin_alg_error_that_names_the_pivot(device: str, 
 
 
 def test_an_indefinite_matrix_is_a_lin_alg_error_that_names_the_pivot(device: str, dtype: str) -> None:
-    given = np.diag([4.0, 9.0, -1.0, 1.0]).astype(dtype)
-    A, b = given.copy(), np.ones(4, dtype)
+    original = np.diag([4.0, 9.0, -1.0, 1.0]).astype(dtype)
+    A, b = original.copy(), np.ones(4, dtype)
     with pytest.raises(np.linalg.LinAlgError, match=r"leading minor of order 3 \(pivot 3\)"):
         with offload_args(A, b, device=device) as (dA, db):
             lapack.posv(dA, db)
-    assert np.array_equal(A, given) and np.array_equal(b, np.ones(4, dtype))
+    assert np.array_equal(A, original) and np.array_equal(b, np.ones(4, dtype))
 
 
 def test_a_zero_on_the_diagonal_of_a_triangle_is_named(device: str, dtype: str) -> None:
@@ -141,14 +141,14 @@ def test_pivots_that_getrf_never_leaves_are_refused(device: str, pivots: list[in
 
 
 def test_pivots_of_scipy_are_refused_and_plus_one_they_solve(device: str) -> None:
-    given, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([1.0, 2.0])
-    factors, pivots = scipy.linalg.lu_factor(given)
+    original, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([1.0, 2.0])
+    factors, pivots = scipy.linalg.lu_factor(original)
     A, right, plus_one = np.asfortranarray(factors), pivots.astype(np.int32), (pivots + 1).astype(np.int32)
     with offload_args(A, right, plus_one, b, device=device) as (dA, dp, dplus, db):
         with pytest.raises(ArgumentError, match=r"SciPy's lu_factor counts from 0: pass piv \+ 1"):
             lapack.getrs(dA, dp, db)
         lapack.getrs(dA, dplus, db)
-    assert np.allclose(given @ b, [1.0, 2.0])
+    assert np.allclose(original @ b, [1.0, 2.0])
 
 
 def test_pivots_of_a_matrix_with_nans_are_taken(device: str) -> None:
@@ -190,16 +190,16 @@ def test_a_right_side_on_another_device_leaves_a_as_it_was(device: str, solver: 
 
 
 @pytest.mark.filterwarnings("ignore::offload_args.OffloadWarning")
-@pytest.mark.parametrize(("what", "kind"), [("overlaps", AliasError), ("lent as Out", DirectionError)])
+@pytest.mark.parametrize(("case", "kind"), [("overlaps", AliasError), ("lent as Out", DirectionError)])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_half_of_a_solution_that_is_refused_never_reaches_the_host(
-    device: str, solver: str, what: str, kind: type[Exception]
+    device: str, solver: str, case: str, kind: type[Exception]
 ) -> None:
     A, ipiv, b = DEFINITE.copy("F"), np.full(3, 77, np.int32), np.ones(3)
     region = offload_args(A, ipiv, Out(b), device=device)
     dA, dp, db = region.open()
-    with pytest.raises(kind, match=rf"^lapack\.{solver}: .*{what}.* undefined on the device now"):
-        SOLVERS[solver](dA, dp, dA[:, 0] if what == "overlaps" else db)
+    with pytest.raises(kind, match=rf"^lapack\.{solver}: .*{case}.* undefined on the device now"):
+        SOLVERS[solver](dA, dp, dA[:, 0] if case == "overlaps" else db)
     with pytest.raises(InvalidDataError, match="undefined"):
         dA.to_host()
     with pytest.raises(InvalidDataError):

@@ -36,23 +36,23 @@ def operation(values: NDArray[Any], trans: str) -> NDArray[Any]:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", SIZES)
 def test_gesv_solves_a_general_system(device: str, matrices: Matrices, n: int, order: str) -> None:
-    given, right = matrices.general(n, n), np.asfortranarray(matrices.general(n, 3))
-    for A, b in ((ordered(given, order), right.copy("F")), (with_gaps(given, order), right[:, 0].copy())):
+    original, right = matrices.general(n, n), np.asfortranarray(matrices.general(n, 3))
+    for A, b in ((ordered(original, order), right.copy("F")), (with_gaps(original, order), right[:, 0].copy())):
         x = b.copy("F")
         with offload_args(A, Scratch((n,), np.int32), x, device=device) as (dA, dp, dx):
             lapack.gesv(dA, dp, dx)
-        assert matrices.near(given @ x, b)
+        assert matrices.near(original @ x, b)
 
 
 @pytest.mark.parametrize("n", SIZES)
 def test_getrf_leaves_the_factors_of_scipy(device: str, matrices: Matrices, n: int) -> None:
     for m in {n, n + 3}:
-        given = matrices.general(m, n)
-        A, ipiv = ordered(given, "F"), np.zeros(min(m, n), np.int32)
+        original = matrices.general(m, n)
+        A, ipiv = ordered(original, "F"), np.zeros(min(m, n), np.int32)
         with offload_args(A, Out(ipiv), device=device) as (dA, dp):
             lapack.getrf(dA, dp)
         lower, upper = np.tril(A[:, : min(m, n)], -1) + np.eye(m, min(m, n)), np.triu(A[: min(m, n)])
-        rows = given.copy()
+        rows = original.copy()
         for i, pivot in enumerate(ipiv - 1):
             rows[[i, pivot]] = rows[[pivot, i]]
         assert matrices.near(lower @ upper, rows)
@@ -61,8 +61,8 @@ def test_getrf_leaves_the_factors_of_scipy(device: str, matrices: Matrices, n: i
 @pytest.mark.parametrize("trans", "NTC")
 @pytest.mark.parametrize("order", ORDERS)
 def test_getrs_solves_with_each_operation(device: str, matrices: Matrices, order: str, trans: str) -> None:
-    given, right = matrices.general(6, 6), np.asfortranarray(matrices.general(6, 2))
-    A, x = ordered(given, order), right.copy("F")
+    original, right = matrices.general(6, 6), np.asfortranarray(matrices.general(6, 2))
+    A, x = ordered(original, order), right.copy("F")
     with offload_args(A, Scratch((6,), np.int32), x, device=device) as (dA, dp, dx):
         lapack.getrf(dA, dp)
         if trans == "C" and order == "C" and matrices.is_complex:
@@ -70,7 +70,7 @@ def test_getrs_solves_with_each_operation(device: str, matrices: Matrices, order
                 lapack.getrs(dA, dp, dx, trans=trans)
             return
         lapack.getrs(dA, dp, dx, trans=trans)
-    assert matrices.near(operation(given, trans) @ x, right)
+    assert matrices.near(operation(original, trans) @ x, right)
 
 
 @pytest.mark.parametrize("uplo", "UL")
@@ -79,21 +79,21 @@ def test_getrs_solves_with_each_operation(device: str, matrices: Matrices, order
 def test_posv_solves_a_definite_system_and_leaves_its_factor(
     device: str, matrices: Matrices, n: int, order: str, uplo: str
 ) -> None:
-    given, right = matrices.definite(n), ordered(matrices.general(n, 3), order)
-    A, x = with_gaps(given, order), ordered(right, order)
+    original, right = matrices.definite(n), ordered(matrices.general(n, 3), order)
+    A, x = with_gaps(original, order), ordered(right, order)
     with offload_args(A, x, device=device) as (dA, dx):
         lapack.posv(dA, dx, uplo=uplo)
-    assert matrices.near(given @ x, right)
-    factor = scipy.linalg.cholesky(given, lower=uplo == "L") if n else given
-    kept = np.tril(given, -1) if uplo == "U" else np.triu(given, 1)
+    assert matrices.near(original @ x, right)
+    factor = scipy.linalg.cholesky(original, lower=uplo == "L") if n else original
+    kept = np.tril(original, -1) if uplo == "U" else np.triu(original, 1)
     assert matrices.near(np.triu(A) if uplo == "U" else np.tril(A), factor)
     assert np.array_equal(np.tril(A, -1) if uplo == "U" else np.triu(A, 1), kept)
 
 
 def test_potrs_solves_in_mixed_orders(device: str, matrices: Matrices) -> None:
-    given = matrices.definite(5)
+    original = matrices.definite(5)
     for a_order, b_order in (("F", "C"), ("C", "F")):
-        A, right = ordered(given, a_order), ordered(matrices.general(5, 3), b_order)
+        A, right = ordered(original, a_order), ordered(matrices.general(5, 3), b_order)
         x = ordered(right, b_order)
         with offload_args(A, x, device=device) as (dA, dx):
             lapack.potrf(dA)
@@ -102,7 +102,7 @@ def test_potrs_solves_in_mixed_orders(device: str, matrices: Matrices) -> None:
                     lapack.potrs(dA, dx)
                 continue
             lapack.potrs(dA, dx)
-        assert matrices.is_complex or matrices.near(given @ x, right)
+        assert matrices.is_complex or matrices.near(original @ x, right)
 
 
 @pytest.mark.parametrize("diag", "NU")
@@ -112,12 +112,12 @@ def test_potrs_solves_in_mixed_orders(device: str, matrices: Matrices) -> None:
 def test_trtrs_solves_a_triangular_system(
     device: str, matrices: Matrices, order: str, uplo: str, trans: str, diag: str
 ) -> None:
-    given = matrices.general(7, 7) + 7 * np.eye(7, dtype=matrices.dtype)
-    A, right = ordered(given, order), ordered(matrices.general(7, 2), order)
+    arguments = matrices.general(7, 7) + 7 * np.eye(7, dtype=matrices.dtype)
+    A, right = ordered(arguments, order), ordered(matrices.general(7, 2), order)
     x = ordered(right, order)
     with offload_args(In(A), x, device=device) as (dA, dx):
         lapack.trtrs(dA, dx, uplo=uplo, trans=trans, diag=diag)
-    triangle = np.triu(given) if uplo == "U" else np.tril(given)
+    triangle = np.triu(arguments) if uplo == "U" else np.tril(arguments)
     if diag == "U":
         np.fill_diagonal(triangle, 1)
     assert matrices.near(operation(triangle, trans) @ x, right)
@@ -125,15 +125,15 @@ def test_trtrs_solves_a_triangular_system(
 
 @pytest.mark.parametrize(("m", "n"), [(7, 3), (5, 5), (4, 1), (1, 1), (3, 6), (3, 0), (0, 3)])
 def test_geqrf_and_ormqr_are_the_factors(device: str, matrices: Matrices, m: int, n: int) -> None:
-    k, given = min(m, n), matrices.general(m, n)
-    A, tau, full = ordered(given, "F"), np.zeros(k, matrices.dtype), np.eye(m, dtype=matrices.dtype, order="F")
+    k, arguments = min(m, n), matrices.general(m, n)
+    A, tau, full = ordered(arguments, "F"), np.zeros(k, matrices.dtype), np.eye(m, dtype=matrices.dtype, order="F")
     back, beside = full.copy("F"), full.copy("F")
     with offload_args(A, tau, full, back, beside, device=device) as (dA, dtau, dQ, dback, dbeside):
         lapack.geqrf(dA, dtau)
         lapack.ormqr(dA[:, :k], dtau, dQ)
         lapack.ormqr(dA[:, :k], dtau, dback, trans="C")
         lapack.ormqr(dA[:, :k], dtau, dbeside, side="R")
-    assert matrices.near(full @ np.triu(A), given)
+    assert matrices.near(full @ np.triu(A), arguments)
     assert matrices.near(full.conj().T @ full, np.eye(m))
     assert matrices.near(back, full.conj().T) and matrices.near(beside, full)
 
@@ -155,15 +155,15 @@ def test_ormqr_takes_a_real_c_in_c_order(device: str, matrices: Matrices) -> Non
 @pytest.mark.parametrize("trans", "NTC")
 @pytest.mark.parametrize(("m", "n"), [(9, 4), (4, 9), (5, 5), (1, 3), (3, 1), (1, 1), (0, 3), (3, 0)])
 def test_gels_is_least_squares_or_the_least_norm(device: str, matrices: Matrices, m: int, n: int, trans: str) -> None:
-    given, right = matrices.general(m, n), np.asfortranarray(matrices.general(max(m, n), 2))
-    A, B = ordered(given, "F" if m >= n else "C"), right.copy("F")
+    original, right = matrices.general(m, n), np.asfortranarray(matrices.general(max(m, n), 2))
+    A, B = ordered(original, "F" if m >= n else "C"), right.copy("F")
     with offload_args(A, B, device=device) as (dA, dB):
         if matrices.is_complex and trans not in ("NC" if m >= n else "T"):
             with pytest.raises(ValueError, match=r"^lapack\.gels: trans must be "):
                 lapack.gels(dA, dB, trans=trans)
             return
         lapack.gels(dA, dB, trans=trans)
-    meant = operation(given, trans)
+    meant = operation(original, trans)
     solution = np.linalg.lstsq(meant, right[: meant.shape[0]], rcond=None)[0]
     assert matrices.near(B[: meant.shape[1]], solution)
 
@@ -174,13 +174,13 @@ def test_gels_is_least_squares_or_the_least_norm(device: str, matrices: Matrices
 def test_heevd_and_syevd_find_eigenvalues_and_vectors(
     device: str, matrices: Matrices, n: int, order: str, uplo: str
 ) -> None:
-    given, jobz = matrices.definite(n), "V" if order == "F" else "N"
+    original, jobz = matrices.definite(n), "V" if order == "F" else "N"
     for function in (lapack.heevd,) if matrices.is_complex else (lapack.heevd, lapack.syevd):
-        A, w = ordered(given, order), np.zeros(n, matrices.real)
+        A, w = ordered(original, order), np.zeros(n, matrices.real)
         with offload_args(A, Out(w), device=device) as (dA, dw):
             function(dA, dw, jobz=jobz, uplo=uplo)
-        assert matrices.near(w, np.linalg.eigvalsh(given) if n else w)
-        assert jobz == "N" or matrices.near(given @ A, A * w)
+        assert matrices.near(w, np.linalg.eigvalsh(original) if n else w)
+        assert jobz == "N" or matrices.near(original @ A, A * w)
 
 
 @pytest.mark.parametrize("jobs", ["AA", "SS", "NN", "SN", "NA"])
@@ -189,22 +189,22 @@ def test_heevd_and_syevd_find_eigenvalues_and_vectors(
 def test_gesvd_finds_singular_values_and_vectors(
     device: str, matrices: Matrices, m: int, n: int, order: str, jobs: str
 ) -> None:
-    given, k = matrices.general(m, n), min(m, n)
+    original, k = matrices.general(m, n), min(m, n)
     if device.startswith("cuda") and k == 1:  # a row or column has either order, but its vectors have not
         order = "F" if m > n else "C"
-    A, s = ordered(given, order), np.zeros(k, matrices.real)
+    A, s = ordered(original, order), np.zeros(k, matrices.real)
     U = np.zeros((m, m if jobs[0] == "A" else k), matrices.dtype, order=order)  # type: ignore[call-overload]
     VT = np.zeros((n if jobs[1] == "A" else k, n), matrices.dtype, order=order)  # type: ignore[call-overload]
     with offload_args(A, s, U, VT, device=device) as (dA, ds, dU, dVT):
-        arguments = dA, ds, *(one if job != "N" else None for one, job in zip((dU, dVT), jobs, strict=True))
+        arguments = dA, ds, *(value if job != "N" else None for value, job in zip((dU, dVT), jobs, strict=True))
         if device.startswith("cuda") and k > 1 and m != n and (m > n) != (order == "F"):
             with pytest.raises(ValueError, match=r"^lapack\.gesvd: A .*needs it in the other order"):
                 lapack.gesvd(*arguments, jobu=jobs[0], jobvt=jobs[1])
             return
         lapack.gesvd(*arguments, jobu=jobs[0], jobvt=jobs[1])
-    assert matrices.near(s, np.linalg.svd(given, compute_uv=False) if k else s)
+    assert matrices.near(s, np.linalg.svd(original, compute_uv=False) if k else s)
     if k and "N" not in jobs:
-        assert matrices.near((U[:, :k] * s) @ VT[:k], given)
+        assert matrices.near((U[:, :k] * s) @ VT[:k], original)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])

@@ -91,8 +91,8 @@ def test_pointers_of_a_region_are_checked_moved_and_marked(device: str) -> None:
         result = new("double[2]")
         assert raw.cblas_zdotu_sub(2, dz, 1, dz, 1, result) is None
         assert [*result] == [6, 4]
-        for one in (new("double[2]", [0, 1]), [1j], [np.complex64(1j)], (1j,)):
-            raw.cblas_zscal(2, one, dz, 1)
+        for value in (new("double[2]", [0, 1]), [1j], [np.complex64(1j)], (1j,)):
+            raw.cblas_zscal(2, value, dz, 1)
         order = raw.ffi.cast("enum CBLAS_ORDER", raw.CblasColMajor)
         raw.cblas_dgemv(order, raw.CblasNoTrans, 1, 4, 1.0, dx, 1, dx, 1, 0.0, dy[:1], 1)
         with pytest.raises(ExtentError, match=r"cblas\.daxpy: x needs 5 elements"):
@@ -290,8 +290,8 @@ def in_api_mode(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 @pytest.fixture(params=["in_abi_mode", "in_api_mode"])
 def mine(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     """A library of a user's own: its ffi and its functions."""
-    made: tuple[Any, Any] = request.getfixturevalue(request.param)
-    return made
+    built: tuple[Any, Any] = request.getfixturevalue(request.param)
+    return built
 
 
 @CPUS

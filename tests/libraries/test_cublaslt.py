@@ -23,8 +23,8 @@ from offload_args.errors import (
 
 LIBRARY = "cublaslt"
 
-BFLOAT16, E4M3, E5M2 = (np.dtype(getattr(ml_dtypes, one)) for one in ("bfloat16", "float8_e4m3fn", "float8_e5m2"))
-FLOATS = [np.dtype(one) for one in (np.float64, np.float32, np.float16, np.complex64, np.complex128)] + [BFLOAT16]
+BFLOAT16, E4M3, E5M2 = (np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"))
+FLOATS = [np.dtype(name) for name in (np.float64, np.float32, np.float16, np.complex64, np.complex128)] + [BFLOAT16]
 
 
 def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
@@ -41,9 +41,9 @@ def placed(array: Any, order: str) -> Any:
     if "F" in order:
         return placed(array.swapaxes(-1, -2), order.replace("F", "C")).swapaxes(-1, -2)
     gap = 16 if "+" in order else 0
-    made = np.zeros((*array.shape[:-1], array.shape[-1] + gap), array.dtype)
-    made[..., : array.shape[-1]] = array
-    return made[..., : array.shape[-1]]
+    built = np.zeros((*array.shape[:-1], array.shape[-1] + gap), array.dtype)
+    built[..., : array.shape[-1]] = array
+    return built[..., : array.shape[-1]]
 
 
 def exact(array: Any) -> Any:
@@ -56,7 +56,7 @@ def step(dtype: Any) -> float:
     return 0.0 if dtype.kind == "i" else float(ml_dtypes.finfo(dtype).eps)
 
 
-def close(found: Any, expected: Any, a: Any, b: Any, compute: Any = np.float32) -> None:
+def close(actual: Any, expected: Any, a: Any, b: Any, compute: Any = np.float32) -> None:
     """Compare with sums in float64.
 
     A sum of k products, each rounded once by the steps of the compute dtype, is off by k of them at most; the result is
@@ -64,8 +64,8 @@ def close(found: Any, expected: Any, a: Any, b: Any, compute: Any = np.float32) 
     """
     k = a.shape[-1]
     sums = np.abs(exact(a)) @ np.abs(exact(b))
-    bound = k * step(compute) * sums + step(found.dtype) * np.abs(expected) + step(found.dtype) * 2**-6
-    wrong = np.abs(exact(found) - expected)
+    bound = k * step(compute) * sums + step(actual.dtype) * np.abs(expected) + step(actual.dtype) * 2**-6
+    wrong = np.abs(exact(actual) - expected)
     assert (wrong <= bound).all(), (float(wrong.max()), float(bound.min()))
 
 
@@ -140,7 +140,7 @@ def test_numbers_of_8_bits_are_scaled(gpu: str, types: Any, out: Any) -> None:
     if Device(gpu).compute_capability < (8, 9):
         pytest.skip("device unavailable: no GPU with products of 8 bits")
     a, b = drawn((64, 128), types[0]), np.asfortranarray(drawn((128, 32), types[1], 2))
-    d, scales = np.zeros((64, 32), out), [np.array([one], np.float32) for one in (2.0, 0.5, 0.125)]
+    d, scales = np.zeros((64, 32), out), [np.array([value], np.float32) for value in (2.0, 0.5, 0.125)]
     more: dict[str, Any] = {}
     with offload_args(In(a), In(b), Out(d), *map(In, scales), device=gpu) as (da, db, dd, sa, sb, sd):
         product = cublaslt.Matmul(da, db, dd)
@@ -186,11 +186,11 @@ def test_epilogues_are_applied(gpu: str, name: str, dtype: Any, order: str) -> N
     d, bias = placed(np.zeros((64, 48), dtype), order), drawn((48 if order == "C" else 64,), dtype, 3)
     with offload_args(In(a), In(b), Out(d), In(bias), device=gpu) as (da, db, dd, dbias):
         product = cublaslt.Matmul(da, db, dd, epilogue=getattr(cublaslt, name))
-        given: dict[str, Any] = {"bias": dbias} if "BIAS" in name else {}
+        arguments: dict[str, Any] = {"bias": dbias} if "BIAS" in name else {}
         with offload_args(Scratch(product.aux_shape or 1, product.aux_dtype or dtype), device=gpu) as (daux,):
-            product(da, db, dd, **given, **({"aux": daux} if product.aux_shape else {}))
+            product(da, db, dd, **arguments, **({"aux": daux} if product.aux_shape else {}))
     before = exact(a) @ exact(b)
-    if given:
+    if arguments:
         before = before + (exact(bias) if order == "C" else exact(bias)[:, None])
     expected = FORWARD[name](before)
     bound = step(dtype) * np.abs(expected) + 32 * step(np.float32) * 64 + ("GELU" in name) * max(step(dtype), 2**-10)
@@ -237,7 +237,7 @@ def test_gradients_pass_through_relu_and_gelu_with_those_of_the_bias(gpu: str, k
 def test_sums_of_a_or_b_are_gradients_of_the_bias(gpu: str, name: str) -> None:
     dtype = np.dtype(np.float16)
     a, b, d = (
-        np.asfortranarray(one) for one in (drawn((64, 32), dtype), drawn((32, 48), dtype, 2), np.zeros((64, 48)))
+        np.asfortranarray(array) for array in (drawn((64, 32), dtype), drawn((32, 48), dtype, 2), np.zeros((64, 48)))
     )
     d = d.astype(dtype)
     if name.endswith("B"):  # the library sums along B's columns if it lies by rows
@@ -255,7 +255,7 @@ def test_a_transformation_changes_the_order_and_adds(gpu: str) -> None:
     c = np.zeros((5, 7))
     transform = cublaslt.matrix_transform_desc_create(cublaslt.CUDA_R_64F)
     with offload_args(In(a), In(b), Out(c), device=gpu) as (da, db, dc):
-        layouts = [cublaslt.layout(one) for one in (da, db, dc)]
+        layouts = [cublaslt.layout(array) for array in (da, db, dc)]
         cublaslt.matrix_transform(transform, 2.0, da, layouts[0], 3.0, db, layouts[1], dc, layouts[2])
     np.testing.assert_array_equal(c, 2 * a + 3 * b)
 
@@ -347,12 +347,12 @@ def test_a_kept_product_is_called_again_and_again_in_other_regions(gpu: str) -> 
 
 def test_algorithms_say_what_they_need_and_can(gpu: str) -> None:
     a, b, d = (np.zeros(shape, np.float16) for shape in ((256, 512), (512, 128), (256, 128)))
-    layouts = [cublaslt.layout(one) for one in (a, b, d, d)]
+    layouts = [cublaslt.layout(array) for array in (a, b, d, d)]
     desc = cublaslt.matmul_desc_create(cublaslt.COMPUTE_32F, cublaslt.CUDA_R_32F)
-    found = cublaslt.heuristics(desc, *layouts, preference=cublaslt.preference(workspace=1 << 20), device=gpu)
-    assert 1 <= len(found) <= 8
-    for one in found:
-        assert one.status == cublaslt.STATUS_SUCCESS and 0 <= one.workspace <= 1 << 20 and one.waves > 0
-        assert one.setting(cublaslt.ALGO_CONFIG_ID) >= 0
-        assert one.capability(cublaslt.ALGO_CAP_STRIDED_BATCH_SUPPORT) in (0, 1)
-        assert isinstance(one.capability(cublaslt.ALGO_CAP_TILE_IDS), tuple)
+    results = cublaslt.heuristics(desc, *layouts, preference=cublaslt.preference(workspace=1 << 20), device=gpu)
+    assert 1 <= len(results) <= 8
+    for algo in results:
+        assert algo.status == cublaslt.STATUS_SUCCESS and 0 <= algo.workspace <= 1 << 20 and algo.waves > 0
+        assert algo.setting(cublaslt.ALGO_CONFIG_ID) >= 0
+        assert algo.capability(cublaslt.ALGO_CAP_STRIDED_BATCH_SUPPORT) in (0, 1)
+        assert isinstance(algo.capability(cublaslt.ALGO_CAP_TILE_IDS), tuple)

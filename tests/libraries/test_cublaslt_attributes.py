@@ -12,7 +12,7 @@ from helpers.devices import library_or_skip
 from offload_args import Device, In, InOut, Out, Scratch, cublaslt, offload_args
 from offload_args.errors import ArgumentError, DTypeError, ExtentError, LibraryError
 
-BFLOAT16, E4M3 = (np.dtype(getattr(ml_dtypes, one)) for one in ("bfloat16", "float8_e4m3fn"))
+BFLOAT16, E4M3 = (np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", "float8_e4m3fn"))
 SCALES = {
     "SCALAR_32F": (1, 1),
     "OUTER_VEC_32F": (256, 128),
@@ -57,8 +57,8 @@ def scaled(modes: tuple[str, str]) -> tuple[Any, list[Any]]:
     """Return a descriptor whose A lies by rows, with modes of scales, and the layouts of A, B and D."""
     desc = cublaslt.matmul_desc_create(cublaslt.COMPUTE_32F, cublaslt.CUDA_R_32F)
     desc.transa = cublaslt.OP_T
-    for one, mode in zip("ab", modes, strict=True):
-        setattr(desc, f"{one}_scale_mode", getattr(cublaslt, f"MATMUL_MATRIX_SCALE_{mode}"))
+    for letter, mode in zip("ab", modes, strict=True):
+        setattr(desc, f"{letter}_scale_mode", getattr(cublaslt, f"MATMUL_MATRIX_SCALE_{mode}"))
     layouts = [
         cublaslt.matrix_layout_create(getattr(cublaslt, f"CUDA_R_{dtype}"), rows, columns, rows)
         for dtype, rows, columns in (("8F_E4M3", 640, 256), ("8F_E4M3", 640, 128), ("16BF", 256, 128))
@@ -91,8 +91,8 @@ def test_numbers_of_8_bits_are_scaled_by_lines_and_blocks(gpu: str, modes: tuple
         algo = cublaslt.heuristics(desc, la, lb, ld, ld, count=1, device=gpu)[0]
         cublaslt.matmul(desc, 1, da, la, db, lb, 0, None, ld, dd, ld, algo.algo, None, algo.workspace)
     left, right = (
-        np.asarray(one, np.float64) * spread(mode, scale, len(one), 640)
-        for one, mode, scale in zip((a, b), modes, scales, strict=True)
+        np.asarray(array, np.float64) * spread(mode, scale, len(array), 640)
+        for array, mode, scale in zip((a, b), modes, scales, strict=True)
     )
     wrong, sums = np.abs(np.asarray(d, np.float64).T - left @ right.T), np.abs(left) @ np.abs(right).T
     assert (wrong <= 2**-8 * np.abs(left @ right.T) + 2**-11 * sums).all(), float((wrong / sums).max())
@@ -265,56 +265,56 @@ def aligned(algo: Any, name: str) -> Any:
 @pytest.mark.parametrize(
     ("preferences", "holds"),
     [
-        ({"max_workspace_bytes": 0}, lambda one: one.workspace == 0),
-        ({"max_workspace_bytes": 1 << 16}, lambda one: one.workspace <= 1 << 16),
-        ({"search_mode": cublaslt.SEARCH_BEST_FIT}, lambda one: one.status == 0),
-        ({"reduction_scheme_mask": 0}, lambda one: one.setting(cublaslt.ALGO_CONFIG_REDUCTION_SCHEME) == 0),
-        ({"max_waves_count": 1.0}, lambda one: one.waves <= 1),
+        ({"max_workspace_bytes": 0}, lambda algo: algo.workspace == 0),
+        ({"max_workspace_bytes": 1 << 16}, lambda algo: algo.workspace <= 1 << 16),
+        ({"search_mode": cublaslt.SEARCH_BEST_FIT}, lambda algo: algo.status == 0),
+        ({"reduction_scheme_mask": 0}, lambda algo: algo.setting(cublaslt.ALGO_CONFIG_REDUCTION_SCHEME) == 0),
+        ({"max_waves_count": 1.0}, lambda algo: algo.waves <= 1),
         *(
             (
-                {f"min_alignment_{one}_bytes": 2},
-                lambda algo, name=one: aligned(algo, name) <= 2,
+                {f"min_alignment_{letter}_bytes": 2},
+                lambda algo, name=letter: aligned(algo, name) <= 2,
             )
-            for one in "abcd"
+            for letter in "abcd"
         ),
     ],
-    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+    ids=lambda parameter: next(iter(parameter)) if isinstance(parameter, dict) else "",
 )
 def test_a_search_keeps_to_its_preferences(searched: str, preferences: dict[str, Any], holds: Any) -> None:
-    desc, layouts, found = product(searched, **preferences)
-    assert found
-    assert all(holds(one) for one in found)
-    check_product(searched, desc, layouts, [one.algo for one in found[:4]])
+    desc, layouts, results = product(searched, **preferences)
+    assert results
+    assert all(holds(algo) for algo in results)
+    check_product(searched, desc, layouts, [algo.algo for algo in results[:4]])
 
 
 def test_algorithms_are_made_from_their_numbers(searched: str) -> None:
     """Their numbers, a new algorithm, its capabilities, settings, and the check that says its workspace."""
-    desc, layouts, found = product(searched)
+    desc, layouts, results = product(searched)
     half = cublaslt.CUDA_R_16F
     with offload_args(np.zeros(1), device=searched):
         types = (cublaslt.COMPUTE_32F, cublaslt.CUDA_R_32F, half, half, half, half)
         handle = cublaslt.create(device=searched)
         listed = cublaslt.matmul_algo_get_ids(handle, *types, 64)
-    numbers = [int(one) for one in np.ravel(listed[0])[: listed[1]]]
-    assert found[0].setting(cublaslt.ALGO_CONFIG_ID) in numbers
+    numbers = [int(value) for value in np.ravel(listed[0])[: listed[1]]]
+    assert results[0].setting(cublaslt.ALGO_CONFIG_ID) in numbers
     taken = 0
     for number in numbers:
         algo, result = np.zeros(8, np.uint64), np.zeros(96, np.uint8)
         cublaslt.matmul_algo_init(handle, *types, number, algo)
-        one = cublaslt.Algo(algo, 0, 0.0, 0)
-        assert one.setting(cublaslt.ALGO_CONFIG_ID) == number
-        tiles = one.capability(cublaslt.ALGO_CAP_TILE_IDS)
+        made_algo = cublaslt.Algo(algo, 0, 0.0, 0)
+        assert made_algo.setting(cublaslt.ALGO_CONFIG_ID) == number
+        tiles = made_algo.capability(cublaslt.ALGO_CAP_TILE_IDS)
         assert isinstance(tiles, tuple)
-        stages = one.capability(cublaslt.ALGO_CAP_STAGES_IDS)
+        stages = made_algo.capability(cublaslt.ALGO_CAP_STAGES_IDS)
         assert isinstance(stages, tuple)
         for tile in tiles[:3]:
             value = np.array([tile], np.uint32)
             cublaslt.matmul_algo_config_set_attribute(algo, cublaslt.ALGO_CONFIG_TILE_ID, value, 4)
-            assert one.setting(cublaslt.ALGO_CONFIG_TILE_ID) == tile
+            assert made_algo.setting(cublaslt.ALGO_CONFIG_TILE_ID) == tile
             if stages:
                 value = np.array([stages[0]], np.uint32)
                 cublaslt.matmul_algo_config_set_attribute(algo, cublaslt.ALGO_CONFIG_STAGES_ID, value, 4)
-                assert one.setting(cublaslt.ALGO_CONFIG_STAGES_ID) == stages[0]
+                assert made_algo.setting(cublaslt.ALGO_CONFIG_STAGES_ID) == stages[0]
             try:
                 cublaslt.matmul_algo_check(handle, desc, *layouts, algo, result)
             except LibraryError:
@@ -339,7 +339,7 @@ def test_relu_leaves_its_mask_for_its_gradient_in_a_batch(gpu: str, dtype: Any, 
     with offload_args(*arrays, device=gpu) as (pa, pb, py, pg, pv, pdy, aux):
         forward(pa, pb, py, aux=aux)
         backward(pg, pv, pdy, aux=aux)
-    exact = [np.asarray(one, np.float64) for one in (a, b, g, v)]
+    exact = [np.asarray(array, np.float64) for array in (a, b, g, v)]
     before, expected = exact[0] @ exact[1], exact[2] @ exact[3]
     near = float(ml_dtypes.finfo(dtype).eps)
     assert (np.abs(np.asarray(y, np.float64) - np.maximum(before, 0)) <= near * np.abs(before) + 2**-10).all()

@@ -30,7 +30,7 @@ def square(dtype: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "text"),
+    ("arguments", "error", "text"),
     [
         (
             {"Atype": cublas.CUDA_R_32F},
@@ -63,12 +63,12 @@ def square(dtype: Any) -> Any:
     ],
 )
 def test_a_wrong_dtype_is_named_with_the_argument_that_chose_it(
-    device: str, given: dict[str, Any], error: type[Exception], text: str
+    device: str, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     A, B, C = square(np.float16), square(np.float16), square(np.float16)
     with offload_args(A, B, C, device=device) as (dA, dB, dC):
         with pytest.raises(error, match=rf"cublas\.gemm_ex: {text}"):
-            product(dA, dB, dC, **given)
+            product(dA, dB, dC, **arguments)
     assert (C == 1).all()
 
 

@@ -261,7 +261,7 @@ def test_the_numbers_of_a_plane_rotation_come_back_as_a_tuple(device: str) -> No
     np.testing.assert_allclose(cblas.crotg(3, 4j)[2], 0.6, rtol=1e-6)
     assert cblas.drotg(3.0, 4.0, None, s=None) == cblas.drotg(3.0, 4.0)
     d1, d2, x1, param = cblas.drotmg(1.0, 2.0, 3.0, 4.0)
-    assert [type(one) for one in (d1, d2, x1)] == [float] * 3
+    assert [type(value) for value in (d1, d2, x1)] == [float] * 3
     assert param == (1.0, 0.375, 0.0, 0.0, 0.75)  # the flag says that two of them are not used
     x, y = np.array([3.0]), np.array([4.0])
     with offload_args(x, y, device=device) as (dx, dy):

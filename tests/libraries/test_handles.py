@@ -82,11 +82,11 @@ def test_the_last_user_of_a_handle_destroys_it(cuda: str) -> None:
 )
 def test_a_setting_of_a_handle_is_what_was_set(cuda: str, name: str, values: list[int]) -> None:
     put, get = getattr(cublas, f"set_{name}"), getattr(cublas, f"get_{name}")
-    with cublas.create(cuda) as one, cublas.create(cuda) as other:
+    with cublas.create(cuda) as handle, cublas.create(cuda) as other:
         before = get(other)
         for value in values:
-            assert put(one, value) is None
-            assert get(one) == value
+            assert put(handle, value) is None
+            assert get(handle) == value
         assert get(other) == before
 
 

@@ -74,11 +74,11 @@ def expected_finder() -> str:
 
 
 def test_a_library_says_where_it_is_and_how_it_was_found() -> None:
-    found = libraries.load("cblas")
-    assert os.path.isabs(found.path)
-    assert "OpenBLAS" in found.version
-    assert found.found == expected_finder() or os.environ.get("OFFLOAD_ARGS_CBLAS")
-    assert libraries.loaded("cblas") == found
+    actual = libraries.load("cblas")
+    assert os.path.isabs(actual.path)
+    assert "OpenBLAS" in actual.version
+    assert actual.found == expected_finder() or os.environ.get("OFFLOAD_ARGS_CBLAS")
+    assert libraries.loaded("cblas") == actual
 
 
 def test_no_second_blas_is_loaded_beside_numpys_own(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ print(libraries.find_and_open("cblas"))
 libraries._in_wheel, libraries._in_system = elsewhere
 print(libraries.load("cblas").found)
 """
-    failure, found = run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="").splitlines()
+    failure, actual = run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="").splitlines()
     assert f"{core} (NumPy's own): cblas: {blas} has no symbol cblas_ccopy: it is another library" in failure
-    assert found == "scipy-openblas32"
+    assert actual == "scipy-openblas32"
 
 
 def test_a_numpy_whose_extension_has_no_file_is_passed_over(tmp_path: Path) -> None:

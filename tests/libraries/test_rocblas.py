@@ -88,12 +88,12 @@ for wrong in ((2, 100), (1, 100, 1), (1, -1), (1, 2**64), (1, 1.0), ()):
 def doubles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the files of the doubles, by version."""
     folder = tmp_path_factory.mktemp("rocblas")
-    made = {}
+    doubles = {}
     for version, *options in (("4.4.1",), ("2.47.0", "-DBEFORE_4")):
-        made[version] = str(folder / f"librocblas-{version}.so")
+        doubles[version] = str(folder / f"librocblas-{version}.so")
         command = ["cc", "-std=c11", "-Wall", "-Werror", "-shared", "-fPIC", f'-DVERSION="{version}"', *options]
-        subprocess.run([*command, Path(__file__).with_name("rocblas.c"), "-o", made[version]], check=True)
-    return made
+        subprocess.run([*command, Path(__file__).with_name("rocblas.c"), "-o", doubles[version]], check=True)
+    return doubles
 
 
 def run(code: str, double: str) -> str:
@@ -220,5 +220,5 @@ def test_a_double_that_cannot_be_taken_is_refused(doubles: dict[str, str], call:
 def test_functions_of_any_number_of_sizes_are_called_through_raw(doubles: dict[str, str]) -> None:
     lines = printed(BEGIN + SIZES, DOUBLE=doubles["4.4.1"]).splitlines()
     assert lines[:2] == ["got 1 sizes, and 2 as their number", "got 2 sizes, and 1 as their number"]
-    assert [one.rpartition("got ")[2] for one in lines[2:5]] == ["-1", str(2**64), "1.0"]
+    assert [line.rpartition("got ")[2] for line in lines[2:5]] == ["-1", str(2**64), "1.0"]
     assert lines[5].startswith("needs 2 arguments, got 1")

@@ -59,20 +59,20 @@ def places(tmp_path: Path, **environment: str) -> tuple[list[str], str]:
     """Return the files that would be loaded, in order, and the places where nothing was."""
     code = f"import os; os.chdir({str(tmp_path / 'here')!r})\n{TELL}"
     (tmp_path / "here").mkdir(exist_ok=True)
-    *found, tried = printed(code, OFFLOAD_ARGS_ROCBLAS="", **environment).splitlines()
-    return [path for path in found if path.startswith(str(tmp_path))], tried
+    *results, tried = printed(code, OFFLOAD_ARGS_ROCBLAS="", **environment).splitlines()
+    return [path for path in results if path.startswith(str(tmp_path))], tried
 
 
 def test_a_tree_of_the_old_layout_is_found(tmp_path: Path) -> None:
     there = put(tmp_path, "rocm", "lib")
-    found, _ = places(tmp_path, ROCM_PATH=str(tmp_path / "rocm"))
-    assert found == [there]
+    actual, _ = places(tmp_path, ROCM_PATH=str(tmp_path / "rocm"))
+    assert actual == [there]
 
 
 def test_of_trees_with_versions_the_newest_comes_first(tmp_path: Path) -> None:
     older, newer = (put(tmp_path, "rocm", f"core-{version}", "lib") for version in ("7.14", "10.2"))
-    found, tried = places(tmp_path, ROCM_PATH=str(tmp_path / "rocm"))
-    assert found == [newer, older]
+    actual, tried = places(tmp_path, ROCM_PATH=str(tmp_path / "rocm"))
+    assert actual == [newer, older]
     assert "|$ROCM_PATH/lib: no librocblas.so.5" in tried
 
 
@@ -80,8 +80,8 @@ def test_packages_of_python_come_before_folders(tmp_path: Path) -> None:
     package = put(tmp_path, "site", "_rocm_sdk_libraries_gfx94X_dcgpu", "lib")
     put(tmp_path, "site", "_rocm_sdk_core", "lib", name="libamdhip64.so.7")
     folder = put(tmp_path, "rocm", "lib")
-    found, tried = places(tmp_path, PYTHONPATH=str(tmp_path / "site"), ROCM_PATH=str(tmp_path / "rocm"))
-    assert found == [package, folder]
+    actual, tried = places(tmp_path, PYTHONPATH=str(tmp_path / "site"), ROCM_PATH=str(tmp_path / "rocm"))
+    assert actual == [package, folder]
     assert "rocm.bindings.util.paths.get_library_path: " in tried and "rocm_sdk.find_libraries: " in tried
 
 
@@ -98,15 +98,15 @@ def test_amds_own_finders_are_asked_first(tmp_path: Path, module: str, text: str
     finder = tmp_path / "site" / module
     finder.parent.mkdir(parents=True)
     finder.write_text(text.format(path=there))
-    found, _ = places(tmp_path, PYTHONPATH=str(tmp_path / "site"))
-    assert found == [there, package]
+    actual, _ = places(tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    assert actual == [there, package]
 
 
 def test_the_working_directory_is_never_searched(tmp_path: Path) -> None:
     for folder in ("lib", "core-10.2/lib", "_rocm_sdk_libraries/lib", "."):
         put(tmp_path, "here", folder)
-    found, tried = places(tmp_path, ROCM_PATH=".", PYTHONPATH=str(tmp_path / "here"), LD_LIBRARY_PATH=".")
-    assert found == []
+    actual, tried = places(tmp_path, ROCM_PATH=".", PYTHONPATH=str(tmp_path / "here"), LD_LIBRARY_PATH=".")
+    assert actual == []
     for place in ("$ROCM_PATH/lib", "/opt/rocm/core-*/lib", "/opt/rocm-*/lib", "rocm-sdk-libraries", "linker"):
         assert place in tried
 

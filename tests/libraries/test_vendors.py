@@ -46,7 +46,7 @@ def test_a_missing_corrupt_planted_or_other_file_is_not_loaded(tmp_path: Path) -
     planted = compile_to(
         tmp_path / "planted", "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { exit(66); }"
     )
-    for name in {one for files in FILES.values() for one in files}:
+    for name in {file for files in FILES.values() for file in files}:
         (tmp_path / name).write_bytes(planted.read_bytes())
     other = compile_to(tmp_path / "libother.so", "int of_another_kind(void) { return 0; }")
     corrupt = tmp_path / "libcorrupt.so"
@@ -68,8 +68,8 @@ def test_a_missing_corrupt_planted_or_other_file_is_not_loaded(tmp_path: Path) -
             assert line.startswith(f"LibraryError {name}: not loaded"), line
             assert words in line, (path, line)
             assert f"OFFLOAD_ARGS_{name.upper()}" in line, line
-        assert str(tmp_path) not in (found := lines.pop(0)), found
-        assert found.startswith(("/", "LibraryError ")), found
+        assert str(tmp_path) not in (actual := lines.pop(0)), actual
+        assert actual.startswith(("/", "LibraryError ")), actual
 
 
 class Foreign:
@@ -153,8 +153,8 @@ def test_two_threads_call_one_product(cuda: str) -> None:
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(factor,)) for factor in (1, 3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not failures

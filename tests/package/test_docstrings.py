@@ -32,9 +32,11 @@ ROOT = Path(__file__).parents[2]
 VENDORS = {"blas": {"cblas", "cublas", "rocblas"}, "lapack": {"lapacke", "cusolver", "cublas"}}
 FUNCTIONS = {f"blas.{name}": getattr(blas, name) for name in blas.__all__}
 FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__ if name[0].islower()}
-FUNCTIONS |= {f"linalg.{one}": getattr(linalg, one) for one in linalg.__all__ if one[0].islower()}
-FUNCTIONS |= {f"kernels.{one}": getattr(kernels, one) for one in kernels.__all__ if one[0].islower() and one != "here"}
-CLASSES = {f"kernels.{one}": getattr(kernels, one) for one in kernels.__all__ if one[0].isupper()}
+FUNCTIONS |= {f"linalg.{name}": getattr(linalg, name) for name in linalg.__all__ if name[0].islower()}
+FUNCTIONS |= {
+    f"kernels.{name}": getattr(kernels, name) for name in kernels.__all__ if name[0].islower() and name != "here"
+}
+CLASSES = {f"kernels.{name}": getattr(kernels, name) for name in kernels.__all__ if name[0].isupper()}
 CLASSES |= {name: getattr(offload_args, name) for name in ("In", "InOut", "Out", "Scratch")}
 NAMES = ("In", "InOut", "Kernel", "Module", "Out", "Scratch", "Shared", "blas", "kernel", "kernels", "lapack")
 
@@ -45,16 +47,16 @@ def paragraphs(thing: Callable[..., Any]) -> list[str]:
 
 def example_of(thing: Callable[..., Any]) -> str:
     """Return the indented paragraphs of a docstring: a program."""
-    return "\n".join(textwrap.dedent(one) for one in paragraphs(thing) if one.startswith("    "))
+    return "\n".join(textwrap.dedent(paragraph) for paragraph in paragraphs(thing) if paragraph.startswith("    "))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_says_what_each_parameter_is(name: str) -> None:
     thing = FUNCTIONS[name]
     names = list(inspect.signature(thing).parameters)
-    said = [re.findall(r"^((?:\w+, )*\w+): \S", one, re.MULTILINE) for one in paragraphs(thing)[1:]]
-    described = [one for groups in said for group in groups for one in group.split(", ")]
-    described = [one for one in described if one != "Source"]
+    said = [re.findall(r"^((?:\w+, )*\w+): \S", paragraph, re.MULTILINE) for paragraph in paragraphs(thing)[1:]]
+    described = [name for groups in said for group in groups for name in group.split(", ")]
+    described = [name for name in described if name != "Source"]
     assert sorted(described) == sorted(names)
 
 
@@ -67,25 +69,29 @@ def test_help_has_the_type_of_each_parameter_and_of_the_result(name: str) -> Non
     assert isinstance(definition, ast.FunctionDef)
     arguments = definition.args
     every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs]
-    parameters = [one for one in every if one is not None]
-    assert [one.arg for one in parameters] == list(inspect.signature(thing).parameters)
-    assert all(one.annotation is not None for one in parameters)
+    parameters = [parameter for parameter in every if parameter is not None]
+    assert [parameter.arg for parameter in parameters] == list(inspect.signature(thing).parameters)
+    assert all(parameter.annotation is not None for parameter in parameters)
     assert definition.returns is not None
 
 
 @pytest.mark.parametrize("name", ["launch", "offload", "offload_unsafe"])
 def test_the_types_in_the_help_of_launches_are_those_of_the_stub(name: str) -> None:
     stub = ast.parse(Path(offload_args.__file__).with_name("_core.pyi").read_text())
-    (declared,) = (one for one in stub.body if isinstance(one, ast.FunctionDef) and one.name == name)
+    (declared,) = (
+        statement for statement in stub.body if isinstance(statement, ast.FunctionDef) and statement.name == name
+    )
     (sizes,) = (
-        one.value for one in stub.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "Sizes"
+        statement.value
+        for statement in stub.body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "Sizes"
     )
     expected = re.sub(r"\bSizes\b", ast.unparse(sizes), ast.unparse(declared))
     opening = (getattr(kernels, name).__doc__ or "").partition("\n")[0]
     assert ast.unparse(ast.parse(f"def {opening}: ...")) == expected
 
 
-@pytest.mark.parametrize("name", [one for one in FUNCTIONS if one.startswith("lapack.")])
+@pytest.mark.parametrize("name", [name_ for name_ in FUNCTIONS if name_.startswith("lapack.")])
 def test_the_types_of_a_function_are_resolved_at_run_time(name: str) -> None:
     assert offload_args.DevicePtr in typing.get_type_hints(FUNCTIONS[name]).values()
 
@@ -102,10 +108,10 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
     by_lapack = name.startswith(("lapack.", "linalg.")) and name not in ("linalg.matmul", "linalg.matrix_power")
     if by_lapack and device.startswith("cuda"):
         library_or_skip("cusolver", device)
-    names = {one: getattr(offload_args, one) for one in NAMES} | {"np": np, "os": os}
-    for one in ("offload_args", "offload", "offload_unsafe"):
-        names[one] = partial(getattr(offload_args, one), device=device)
-    of_linalg = {one: partial(getattr(linalg, one), device=device) for one in linalg.__all__ if one[0].islower()}
+    names = {public: getattr(offload_args, public) for public in NAMES} | {"np": np, "os": os}
+    for public in ("offload_args", "offload", "offload_unsafe"):
+        names[public] = partial(getattr(offload_args, public), device=device)
+    of_linalg = {key: partial(getattr(linalg, key), device=device) for key in linalg.__all__ if key[0].islower()}
     names["linalg"] = types.SimpleNamespace(**of_linalg)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         if by_lapack and device.startswith("hip"):
@@ -120,13 +126,13 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
 
 @pytest.mark.parametrize("name", FUNCTIONS | CLASSES)
 def test_a_docstring_names_others_like_it_the_vendors_and_the_guide(name: str) -> None:
-    (said,) = (one for one in paragraphs((FUNCTIONS | CLASSES)[name]) if one.startswith("See also: "))
+    (said,) = (paragraph for paragraph in paragraphs((FUNCTIONS | CLASSES)[name]) if paragraph.startswith("See also: "))
     *groups, guide = " ".join(said.split()).removeprefix("See also: ").removesuffix(".").split("; ")
     home = name.partition(".")[0]
     assert len(groups) == 1 + (home in VENDORS)  # kernels have no vendor's functions
-    for one in ", ".join(groups).split(", "):
-        module, _, function = one.rpartition(".")
-        assert hasattr(importlib.import_module(f"offload_args.{module}".strip(".")), function), one
-        assert one not in (name, name.removeprefix("kernels."))
-    assert all(one.partition(".")[0] in VENDORS[home] for group in groups[1:] for one in group.split(", "))
+    for name_ in ", ".join(groups).split(", "):
+        module, _, function = name_.rpartition(".")
+        assert hasattr(importlib.import_module(f"offload_args.{module}".strip(".")), function), name_
+        assert name_ not in (name, name.removeprefix("kernels."))
+    assert all(name.partition(".")[0] in VENDORS[home] for group in groups[1:] for name in group.split(", "))
     assert (ROOT / guide).is_file()

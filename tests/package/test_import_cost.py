@@ -41,9 +41,9 @@ def imported_by(module: str) -> tuple[set[str], set[str]]:
     run = subprocess.run(
         [sys.executable, "-c", COUNT.format(module=module)], capture_output=True, text=True, check=True
     )
-    found = {name for name in run.stdout.split() if not name.startswith("importlib.")}
-    own = {name for name in found if name.partition(".")[0] == "offload_args"}
-    return {name.removeprefix("offload_args") for name in own}, found - own
+    results = {name for name in run.stdout.split() if not name.startswith("importlib.")}
+    own = {name for name in results if name.partition(".")[0] == "offload_args"}
+    return {name.removeprefix("offload_args") for name in own}, results - own
 
 
 def test_importing_the_package_imports_only_modules_that_every_region_needs() -> None:

@@ -42,23 +42,23 @@ OTHERS = {"console", "none", "text", "c", "cpp", "cmake", "cython", "fortran", "
 
 
 def skip_without(needs: tuple[str, ...]) -> None:
-    for one in needs:
-        if one in DEVICES:
-            open_or_skip(one)
-    for one in needs:
-        if one in LIBRARIES:
-            library_or_skip(one, LIBRARIES[one])
-        elif one == "cudnn_gnn":
+    for need in needs:
+        if need in DEVICES:
+            open_or_skip(need)
+    for need in needs:
+        if need in LIBRARIES:
+            library_or_skip(need, LIBRARIES[need])
+        elif need == "cudnn_gnn":
             library_or_skip("cudnn", "cuda:0")
             try:
                 _core.library_address("cudnn", "cudnnGnnAggSimpleForward")
             except LibraryVersionError:
                 pytest.skip("device unavailable: this version of cudnn has no functions on graphs")
-        elif one == "lapack":
+        elif need == "lapack":
             if Device.default().is_gpu:
                 library_or_skip("cusolver", str(Device.default()))
-        elif one not in DEVICES:
-            pytest.importorskip(one, reason=f"device unavailable: no {one}")
+        elif need not in DEVICES:
+            pytest.importorskip(need, reason=f"device unavailable: no {need}")
 
 
 def build(sources: list[Block], folder: Path) -> None:
@@ -75,8 +75,8 @@ def build(sources: list[Block], folder: Path) -> None:
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "example.py").write_text(code)
-    files = {f"OFFLOAD_ARGS_{one.upper()}" for one in LIBRARIES}  # of those that skip_without looked at
-    clean = {name: one for name, one in os.environ.items() if name in files or not name.startswith("OFFLOAD_ARGS_")}
+    files = {f"OFFLOAD_ARGS_{name.upper()}" for name in LIBRARIES}  # of those that skip_without looked at
+    clean = {name: value for name, value in os.environ.items() if name in files or not name.startswith("OFFLOAD_ARGS_")}
     # Python 3.12 warns of every fork of a process with threads.
     return subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "example.py"],
@@ -169,9 +169,9 @@ def test_each_exception_has_an_entry() -> None:
     entries = re.findall(r"^### (\w+) \(([\w, ]+)\)$", PAGES["docs/guide/errors.md"], re.MULTILINE)
     assert sorted(name for name, _ in entries) == sorted({*errors.__all__, "HostAttributeError"})
     for name, bases in entries:
-        said = [one.strip() for one in bases.split(",")]
+        said = [base.strip() for base in bases.split(",")]
         derived = [base.__name__ for base in getattr(errors, name).__bases__]
-        assert [one for one in derived if one != "OffloadError" or len(derived) == 1] == said, name
+        assert [base for base in derived if base != "OffloadError" or len(derived) == 1] == said, name
 
 
 COMING_FROM = sorted(page for page in PAGES if page.startswith("docs/coming-from/") and not page.endswith("index.md"))

@@ -18,8 +18,8 @@ def marked_in_python() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(path.read_text())):
             for marker in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                 if isinstance(marker, ast.Call) and ast.unparse(marker.func) == "pytest.mark.promise":
-                    for one in marker.args:
-                        yield ast.literal_eval(one), f"{path.relative_to(ROOT)}::{node.name}"
+                    for arg in marker.args:
+                        yield ast.literal_eval(arg), f"{path.relative_to(ROOT)}::{node.name}"
 
 
 def marked_in_c() -> Iterator[tuple[str, str]]:
@@ -29,8 +29,8 @@ def marked_in_c() -> Iterator[tuple[str, str]]:
             following = path.read_text()[match.end() :]
             name = re.match(r"(?:(?!\*/).)*\*/\s*static \w+ \*?(\w+)\(", following, re.DOTALL)
             assert name, f"{path.name}: {match[0]} stands above no function"
-            for one in match[1].split(", "):
-                yield one, f"{path.relative_to(ROOT)}::{name[1]}"
+            for number in match[1].split(", "):
+                yield number, f"{path.relative_to(ROOT)}::{name[1]}"
 
 
 def listed() -> Iterator[tuple[str, str | None]]:
@@ -38,12 +38,12 @@ def listed() -> Iterator[tuple[str, str | None]]:
     promise = None
     tested = PAGE.read_text().partition("\n## Not yet\n")[0]
     for line in tested.splitlines():
-        if found := re.match(rf"\*\*({ID})\*\* ", line):
-            promise = found[1]
+        if match := re.match(rf"\*\*({ID})\*\* ", line):
+            promise = match[1]
             yield promise, None
-        elif found := re.fullmatch(r"- \[(\S+)\](::\w+)", line):
+        elif match := re.fullmatch(r"- \[(\S+)\](::\w+)", line):
             assert promise, line
-            yield promise, found[1] + found[2]
+            yield promise, match[1] + match[2]
 
 
 def test_each_promise_has_tests_and_each_of_them_says_so() -> None:

@@ -43,7 +43,7 @@ def found(name: str) -> Any:
 def public() -> dict[str, Any]:
     """Return every public name of the package but those of the vendors' modules."""
     names: dict[str, Any] = {}
-    for module in [offload_args, *(importlib.import_module(f"offload_args.{one}") for one in MODULES)]:
+    for module in [offload_args, *(importlib.import_module(f"offload_args.{module_name}") for module_name in MODULES)]:
         assert isinstance(module, ModuleType)
         for name in module.__all__:
             if not isinstance(getattr(module, name), ModuleType):
@@ -59,20 +59,20 @@ def written() -> list[Any]:
             thing = found(name)
             members = re.search(r":members:(.*(?:\n {6}.*)*)", options)
             if kind == "module":
-                described += [getattr(thing, one) for one in thing.__all__] if members else []
+                described += [getattr(thing, name) for name in thing.__all__] if members else []
                 continue
             described.append(thing)
             for member in members[1].replace(",", " ").split() if members else []:
-                annotated = any(member in vars(one).get("__annotations__", ()) for one in thing.__mro__)
+                annotated = any(member in vars(name).get("__annotations__", ()) for name in thing.__mro__)
                 assert hasattr(thing, member) or annotated, f"{page.name}: {name} has no {member}"
     return described
 
 
 def test_every_public_name_is_in_the_reference_and_each_once() -> None:
     described = written()
-    missing = [name for name, thing in public().items() if not any(one is thing for one in described)]
+    missing = [name for name, thing in public().items() if not any(other is thing for other in described)]
     assert missing == []
-    twice = [thing for at, thing in enumerate(described) if any(one is thing for one in described[:at])]
+    twice = [thing for at, thing in enumerate(described) if any(other is thing for other in described[:at])]
     assert twice == []
 
 
@@ -80,7 +80,9 @@ def test_every_page_of_the_reference_is_in_its_index() -> None:
     index = (REFERENCE / "index.md").read_text()
     pages = [path.relative_to(REFERENCE).with_suffix("").as_posix() for path in REFERENCE.glob("[!_]*/*.md")]
     below = "".join(path.read_text() for path in REFERENCE.glob("[!_]*/*.md"))
-    assert [one for one in sorted(pages) if f"\n{one}\n" not in index and f"\n{Path(one).name}\n" not in below] == []
+    assert [
+        page for page in sorted(pages) if f"\n{page}\n" not in index and f"\n{Path(page).name}\n" not in below
+    ] == []
 
 
 def docstrings() -> Iterator[tuple[str, Any]]:
@@ -113,11 +115,11 @@ def test_every_name_of_a_vendors_module_has_an_entry_and_no_other(name: str) -> 
     records = importlib.import_module("_records")
     library = records.libraries()[name]
     pages = dict(records.pages(ROOT / "docs" / "guide"))
-    entries = [one.name for functions in records.sections(library).values() for one in functions]
+    entries = [function.name for functions in records.sections(library).values() for function in functions]
     for title, functions in records.sections(library).items():
         assert f"```{{routines}} {name}\n{title}\n```" in pages[f"{name}/{records.slug(title)}.md"]
-        assert sorted(one.name for group in records.groups(library, functions) for one, _ in group) == sorted(
-            one.name for one in functions
+        assert sorted(function.name for group in records.groups(library, functions) for function, _ in group) == sorted(
+            function.name for function in functions
         )
     entries += {here for values in records.constants(library).values() for here, _ in values.values()}
     entries += re.findall(
@@ -150,11 +152,11 @@ def test_an_entry_has_each_vendors_name_and_says_what_differs_between_its_functi
     records = importlib.import_module("_records")
     library = records.libraries()["cublas"]
     (group,) = (
-        one
+        group
         for functions in records.sections(library).values()
-        for one in records.groups(library, functions)
-        if one[0][0].name == "scasum" or one[0][0].name == "sgemm"
-        if len(one) == 4
+        for group in records.groups(library, functions)
+        if group[0][0].name == "scasum" or group[0][0].name == "sgemm"
+        if len(group) == 4
     )
     assert [function.name for function, _ in group] == ["sgemm", "dgemm", "cgemm", "zgemm"]
     assert list(records.vendor_names(library, group[0][0])) == [
@@ -178,26 +180,26 @@ def test_every_exported_function_of_the_core_is_on_a_headers_page() -> None:
         for unit in headers.units((headers.INCLUDE / "offload_args" / path).read_text())
         for name in unit.names
     }
-    assert [one for one in exported if one not in declared | internal] == []
+    assert [function for function in exported if function not in declared | internal] == []
 
 
 def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
     page = (REFERENCE / "environment.md").read_text()
     assert "```{library-variables}" in page
-    of_libraries = {f"OFFLOAD_ARGS_{one.upper()}" for one in libraries.NAMES}
+    of_libraries = {f"OFFLOAD_ARGS_{name.upper()}" for name in libraries.NAMES}
     read = {"OFFLOAD_ARGS_TRACE", "OFFLOAD_ARGS_INFO", "OFFLOAD_ARGS_NVTX", "OFFLOAD_ARGS_NVRTC", "OFFLOAD_ARGS_HIPRTC"}
-    made = set()  # the files that put names together: those above, and of the libraries
+    built = set()  # the files that put names together: those above, and of the libraries
     package = Path(offload_args.__file__).parent
     paths = [*ROOT.glob("csrc/*/*.[ch]"), *ROOT.glob("csrc/*/*.inc"), *package.glob("**/*.py")]
-    for path in (one for one in paths if one.parent.name != "tests"):
+    for path in (path for path in paths if path.parent.name != "tests"):
         text = path.read_text()
         read |= set(re.findall(r"[\"'](OFFLOAD_ARGS_[A-Z0-9_]+)[\"']", text))
         if re.search("[\"']OFFLOAD_ARGS_[%{]", text):
-            made.add(path.relative_to(package.parent if path.is_relative_to(package) else ROOT).as_posix())
-    assert made == {
+            built.add(path.relative_to(package.parent if path.is_relative_to(package) else ROOT).as_posix())
+    assert built == {
         "csrc/library/find.c",
-        *(f"offload_args/{one}.py" for one in ("__init__", "kernels/rtc", "libraries")),
+        *(f"offload_args/{name}.py" for name in ("__init__", "kernels/rtc", "libraries")),
     }
     assert len(read) > 8
-    assert [one for one in sorted(read - of_libraries) if f"{{envvar}} {one}\n" not in page] == []
-    assert [one for one in re.findall(r"\{envvar\} (\w+)", page) if one not in read] == []
+    assert [name for name in sorted(read - of_libraries) if f"{{envvar}} {name}\n" not in page] == []
+    assert [name for name in re.findall(r"\{envvar\} (\w+)", page) if name not in read] == []

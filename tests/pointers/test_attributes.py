@@ -35,14 +35,14 @@ def test_a_pointer_has_the_attributes_of_its_array(device: str) -> None:
 def test_a_pointer_shows_its_state(device: str) -> None:
     x, y = ramp(3), ramp(3)
     with offload_args(In(x), Out(y), Scratch((2, 2, 2)), device=device) as (dx, dy, dw):
-        states = [repr(one).removesuffix(")").partition(f"{device}, ")[2] for one in (dx, dy, dw)]
+        states = [repr(pointer).removesuffix(")").partition(f"{device}, ")[2] for pointer in (dx, dy, dw)]
         assert states == ["read-only, untouched", "untouched", "untouched"]
         blas.copy(dx, dy)
-        states = [repr(one).removesuffix(")").partition(f"{device}, ")[2] for one in (dx, dy, dw)]
+        states = [repr(pointer).removesuffix(")").partition(f"{device}, ")[2] for pointer in (dx, dy, dw)]
         assert states == ["read-only, sent", "written", "untouched"]
         assert ">read-only, sent</td>" in dx._repr_html_()
         assert ">(2, 2, 2)</td>" in dw._repr_html_()
-    assert all(">dead</td>" in one._repr_html_() for one in (dx, dy, dw))
+    assert all(">dead</td>" in pointer._repr_html_() for pointer in (dx, dy, dw))
 
 
 def test_a_pointer_can_not_be_changed_or_made_by_hand() -> None:

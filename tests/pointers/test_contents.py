@@ -310,7 +310,7 @@ def test_threads_fill_disjoint_slices(device: str) -> None:
     A = np.zeros((16, 33))
     with offload_args(A, device=device) as (dA,):
         slices = [dA[i % 4 :: 4, i // 4 :: 4] for i in range(16)]
-        threads = [threading.Thread(target=one.fill, args=(i,)) for i, one in enumerate(slices)]
+        threads = [threading.Thread(target=slice_.fill, args=(i,)) for i, slice_ in enumerate(slices)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -48,15 +48,15 @@ def arrays() -> list[np.ndarray[Any, Any]]:
 
 
 def test_each_group_has_its_sizes_and_scalars(cuda: str) -> None:
-    made = arrays()
-    A, B, C = made[:3], made[3:6], [one.copy() for one in made[6:]]
-    with testing.counting(Device(cuda)) as moved, offload_args(*made, device=cuda) as p:
+    built = arrays()
+    A, B, C = built[:3], built[3:6], [array.copy() for array in built[6:]]
+    with testing.counting(Device(cuda)) as moved, offload_args(*built, device=cuda) as p:
         cublas.dgemm_grouped_batched(**arguments(p[:3], p[3:6], p[6:]))
     for i in range(2):
-        np.testing.assert_allclose(made[6 + i], A[i] @ B[i], rtol=1e-14)
-    np.testing.assert_allclose(made[8], -2 * A[2].T @ B[2] + C[2], rtol=1e-14)
+        np.testing.assert_allclose(built[6 + i], A[i] @ B[i], rtol=1e-14)
+    np.testing.assert_allclose(built[8], -2 * A[2].T @ B[2] + C[2], rtol=1e-14)
     read = [*A, *B, C[2]]  # beta is 0 in the first group: its results are overwritten
-    assert moved.bytes_up == sum(one.nbytes for one in read) + 9 * 8
+    assert moved.bytes_up == sum(array.nbytes for array in read) + 9 * 8
 
 
 @pytest.mark.parametrize(
@@ -81,20 +81,20 @@ def test_each_group_has_its_sizes_and_scalars(cuda: str) -> None:
 def test_what_is_wrong_is_named_with_its_group_before_anything_moves(
     cuda: str, changed: dict[str, Any], error: type[Exception], text: str
 ) -> None:
-    made = arrays()
-    with testing.counting(Device(cuda)) as moved, offload_args(*made, device=cuda) as p:
+    built = arrays()
+    with testing.counting(Device(cuda)) as moved, offload_args(*built, device=cuda) as p:
         with pytest.raises(error, match=r"cublas\.dgemm_grouped_batched: " + text):
             cublas.dgemm_grouped_batched(**arguments(p[:3], p[3:6], p[6:]) | changed)
     assert (moved.bytes_up, moved.calls) == (0, 0)
 
 
 def test_pointers_of_groups_are_a_list_and_sequences_are_on_the_host(cuda: str) -> None:
-    made, whole = arrays(), np.zeros((3, 4, 4))
-    with offload_args(*made, whole, device=cuda) as (*p, dwhole):
-        given = arguments(p[:3], p[3:6], p[6:])
+    built, whole = arrays(), np.zeros((3, 4, 4))
+    with offload_args(*built, whole, device=cuda) as (*p, dwhole):
+        passed = arguments(p[:3], p[3:6], p[6:])
         with pytest.raises(ArgumentError, match=r"C needs a list of pointers, one an array, because its groups differ"):
-            cublas.dgemm_grouped_batched(**given | {"C": dwhole})
+            cublas.dgemm_grouped_batched(**passed | {"C": dwhole})
         with pytest.raises(HostPointerError, match=r"m_array needs a sequence of values on the host"):
-            cublas.dgemm_grouped_batched(**given | {"m_array": dwhole})
+            cublas.dgemm_grouped_batched(**passed | {"m_array": dwhole})
         with pytest.raises(AliasError, match=r"C\[1\] is written and overlaps C\[0\]"):
-            cublas.dgemm_grouped_batched(**given | {"C": [p[6], p[6], p[8]]})
+            cublas.dgemm_grouped_batched(**passed | {"C": [p[6], p[6], p[8]]})

@@ -51,22 +51,22 @@ def test_each_matrix_of_a_list_moves_once_and_results_only_come_down(cuda: str, 
     with testing.counting(Device(cuda)) as moved, offload_args(*A, *B, *C, device=cuda) as p:
         multiply(p[:count], list(p[count : 2 * count]), p[2 * count :], count)
     check(A, B, C)
-    assert moved.bytes_up == sum(one.nbytes for one in [*A, *B]) + count * ADDRESSES
-    assert moved.bytes_down == sum(one.nbytes for one in C)
+    assert moved.bytes_up == sum(array.nbytes for array in [*A, *B]) + count * ADDRESSES
+    assert moved.bytes_down == sum(array.nbytes for array in C)
 
 
 def test_a_chain_of_batches_makes_no_round_trip(cuda: str) -> None:
     A, B, C = batch()
-    C_before = [one.copy() for one in C]
+    C_before = [array.copy() for array in C]
     with offload_args(*A, *B, *C, device=cuda) as p:
         A_, B_, C_ = p[:COUNT], p[COUNT : 2 * COUNT], p[2 * COUNT :]
         multiply(A_, B_, C_, beta=1.0)
-        with testing.counting(Device(cuda)) as moved, trace() as made:
+        with testing.counting(Device(cuda)) as moved, trace() as recording:
             for _ in range(3):
                 multiply(A_, B_, C_, beta=1.0)
         assert (moved.bytes_up, moved.bytes_down) == (3 * COUNT * ADDRESSES, 0)
-        assert "wait" not in [event.kind for event in made.events]
-        assert made.summary.bytes_up == moved.bytes_up
+        assert "wait" not in [event.kind for event in recording.events]
+        assert recording.summary.bytes_up == moved.bytes_up
     for a, b, before, c in zip(A, B, C_before, C, strict=True):
         np.testing.assert_allclose(c, 4.0 * (a.astype(np.float64) @ b) + before, rtol=1e-5, atol=1e-5)
 
@@ -132,7 +132,7 @@ def test_scalars_on_the_device_serve_a_batch(cuda: str) -> None:
     alpha = np.full((), 2, np.float32)
     with offload_args(*A, *B, *C, alpha, device=cuda) as (*p, d_alpha):
         multiply(p[:COUNT], p[COUNT : 2 * COUNT], p[2 * COUNT :], alpha=d_alpha, beta=0.0)
-    check(A, [2 * one for one in B], C)
+    check(A, [2 * matrix for matrix in B], C)
 
 
 def test_a_batch_of_nothing_needs_no_region(cuda: str) -> None:
@@ -192,10 +192,10 @@ def test_what_is_wrong_is_named_with_its_index_before_anything_moves(
     with offload_args(host, device=cuda) as (dead,):
         pass
     with testing.counting(Device(cuda)) as moved, offload_args(*A, *B, *C, whole, wide, device=cuda) as p:
-        given = {"A": p[:COUNT], "B": p[COUNT : 2 * COUNT], "C": p[2 * COUNT : 3 * COUNT]}
-        named = {**given, "whole": p[-2], "wide": p[-1], "host": host, "dead": dead}
+        arguments = {"A": p[:COUNT], "B": p[COUNT : 2 * COUNT], "C": p[2 * COUNT : 3 * COUNT]}
+        named = {**arguments, "whole": p[-2], "wide": p[-1], "host": host, "dead": dead}
         with pytest.raises(error, match=r"cublas\.sgemm_batched: " + text):
-            multiply(**(given | change(named)))
+            multiply(**(arguments | change(named)))
     assert (moved.bytes_up, moved.bytes_down, moved.calls) == (0, 0, 0)
 
 

@@ -48,7 +48,7 @@ with offload_args(A, device="sim:0") as (dA,):
     desk.destroy_shape(shape)
     refused(errors.StalePointerError, "shape was destroyed", mark_matrix, shape, *mark, 1, dA, 6)
 assert desk.live() == 0
-with desk.create_shape() as one:
+with desk.create_shape() as made_shape:
     several = [desk.create_shape() for _ in range(10)]
     assert desk.live() == 11
     del several

@@ -11,8 +11,8 @@ from offload_args import Device
 @pytest.fixture(params=[("sim:0", "sim:1"), ("sim:0", "host"), ("cuda:0", "cuda:1"), ("cuda:0", "host")], ids="-".join)
 def devices(request: pytest.FixtureRequest) -> tuple[str, str]:
     """The names of two devices that are here."""
-    one, other = request.param
-    open_or_skip(one)
+    first, other = request.param
+    open_or_skip(first)
     if other == "cuda:1" and len(Device.all()) < 3:  # also where OFFLOAD_ARGS_REQUIRE asks for a GPU, for one will do
         pytest.skip("device unavailable")
-    return one, open_or_skip(other)
+    return first, open_or_skip(other)

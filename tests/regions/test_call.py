@@ -83,8 +83,8 @@ def test_call_replaces_arrays_wherever_they_stand_and_hands_on_the_rest(device: 
     arrays = [ramp(i) for i in range(1, 41)]
 
     def shapes(*arguments: Any, **keywords: Any) -> dict[str, Any]:
-        given = {str(i): value for i, value in enumerate(arguments)} | keywords
-        return {name: value.shape if isinstance(value, DevicePtr) else value for name, value in given.items()}
+        passed = {str(i): value for i, value in enumerate(arguments)} | keywords
+        return {name: value.shape if isinstance(value, DevicePtr) else value for name, value in passed.items()}
 
     known = {str(i): array.shape for i, array in enumerate(arrays)}
     assert call(shapes, *arrays, device=device, on_error=on_error) == known
@@ -160,6 +160,6 @@ def test_call_points_its_warnings_at_the_caller(device: str) -> None:
 
 def test_call_passes_on_arguments_that_are_no_arrays(device: str) -> None:
     seen: list[Any] = []
-    given = [1, 2.5, None, "text", [ramp(2)], np.float32(3), {"a": 1}]
-    call(lambda *arguments: seen.extend(arguments), *given, device=device)
-    assert all(a is b for a, b in zip(seen, given, strict=True))
+    passed = [1, 2.5, None, "text", [ramp(2)], np.float32(3), {"a": 1}]
+    call(lambda *arguments: seen.extend(arguments), *passed, device=device)
+    assert all(a is b for a, b in zip(seen, passed, strict=True))

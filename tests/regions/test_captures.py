@@ -54,9 +54,9 @@ def gpu(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def graphs(gpu: str) -> Iterator[Graphs]:
-    made = Graphs(gpu)
-    yield made
-    made.destroy()
+    graphs = Graphs(gpu)
+    yield graphs
+    graphs.destroy()
 
 
 class Work:
@@ -65,7 +65,7 @@ class Work:
     def __init__(self, device: str) -> None:
         self.device = device
         self.A = np.asfortranarray(np.diag([16.0, 25.0, 36.0]) + 1.0)
-        self.B, self.C = (np.asfortranarray(np.arange(9.0).reshape(3, 3) + one) for one in (1, 2))
+        self.B, self.C = (np.asfortranarray(np.arange(9.0).reshape(3, 3) + value) for value in (1, 2))
         self.x, self.y, self.s, self.large = np.arange(1.0, 4.0), np.full(3, 2.0), np.zeros(3), np.ones(LARGE)
         self.integers, self.single = np.array([3, 3, 3], np.int32), np.array([-1, 2, -3], np.float32)
         self.relu = Module.load(module_for(device), name="kernels").kernel("relu", InOut[np.float32], np.int32)
@@ -160,7 +160,7 @@ CAPTURED: dict[str, Callable[[Work], Any]] = {
 
 def functions(*tables: dict[str, Callable[[Work], Any]]) -> Any:
     both = [(name, function) for table in tables for name, function in table.items()]
-    return pytest.mark.parametrize("function", [one for _, one in both], ids=[name for name, _ in both])
+    return pytest.mark.parametrize("function", [function for _, function in both], ids=[name for name, _ in both])
 
 
 @MODES
@@ -228,7 +228,9 @@ def capture(graphs: Graphs, gpu: str, mode: int, function: Callable[[Work], Any]
 
 
 # Drivers refuse to wait for the whole device while any stream of it is captured.
-BESIDE = {name: one for name, one in (REFUSED | CAPTURED).items() if not name.startswith(("Device", "address"))}
+BESIDE = {
+    name: function for name, function in (REFUSED | CAPTURED).items() if not name.startswith(("Device", "address"))
+}
 
 
 @MODES
@@ -263,12 +265,12 @@ def check_beside(graphs: Graphs, gpu: str, mode: int, whose: str, function: Call
                 blas.scal(2.0, dz)
             if whose == "another thread's stream":
                 with ThreadPoolExecutor(1) as pool:
-                    found = pool.submit(run, work, function).result()
+                    result = pool.submit(run, work, function).result()
             else:
-                found = run(work, function)
+                result = run(work, function)
         graphs.launch()
     np.testing.assert_array_equal(z, 2 if whose == "a lent stream" else 1)
-    np.testing.assert_array_equal(found, value)
+    np.testing.assert_array_equal(result, value)
     for name in NAMES:
         np.testing.assert_array_equal(getattr(work, name), getattr(expected, name), name)
 
@@ -303,8 +305,8 @@ def test_a_region_whose_arrays_a_graph_has_is_left_after_the_capture(graphs: Gra
 def test_a_region_that_is_collected_during_a_capture_lets_its_arrays_go_later(
     graphs: Graphs, gpu: str, mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda one: told.append(str(one.exc_value)))
+    messages: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: messages.append(str(report.exc_value)))
     x, t = np.ones(4), np.zeros(4)
     with offload_args(x, device=gpu, stream=graphs) as (dx,):
         blas.scal(1.0, dx)
@@ -317,7 +319,7 @@ def test_a_region_that_is_collected_during_a_capture_lets_its_arrays_go_later(
             gc.collect()
         graphs.launch()
     np.testing.assert_array_equal(x, 3)
-    assert len(told) == 1 and "leaving the region" in told[0]
+    assert len(messages) == 1 and "leaving the region" in messages[0]
     with offload_args(np.ones(1), device=gpu):
         pass
     assert t.flags.writeable

@@ -163,10 +163,10 @@ def test_scratch_lives_on_the_device_only(device: str) -> None:
 
 
 def test_as_always_binds_a_tuple() -> None:
-    with offload_args() as none, offload_args(ramp(2)) as one:
+    with offload_args() as none, offload_args(ramp(2)) as single:
         assert none == ()
-        assert isinstance(one, tuple)
-        assert len(one) == 1
+        assert isinstance(single, tuple)
+        assert len(single) == 1
 
 
 @pytest.mark.promise("T33")

@@ -56,16 +56,16 @@ USES: dict[str, Callable[[Any, Array], object]] = {
 @pytest.mark.parametrize("use", USES)
 def test_an_argument_that_uses_the_region_while_it_is_entered_is_refused(device: str, use: str, protocol: str) -> None:
     x, memory = ramp(4), ramp(4)
-    made: list[Any] = []
-    made.append(offload_args(x, Exporting(memory, lambda: USES[use](made[0], x), protocol), x[1:], device=device))
+    built: list[Any] = []
+    built.append(offload_args(x, Exporting(memory, lambda: USES[use](built[0], x), protocol), x[1:], device=device))
     before = Device(device).counters
     with pytest.raises(RegionError, match="being entered or left"):
-        made[0].__enter__()
+        built[0].__enter__()
     now = Device(device).counters
     assert (now.mappings, now.regions, now.allocations) == (before.mappings, before.regions, before.allocations)
     assert x.flags.writeable and memory.flags.writeable
-    made[0].__init__(x, device=device)  # and can be used again
-    with made[0] as (dx,):
+    built[0].__init__(x, device=device)  # and can be used again
+    with built[0] as (dx,):
         blas.scal(2.0, dx)
     np.testing.assert_array_equal(x, 2 * ramp(4))
 
@@ -130,17 +130,17 @@ def test_the_fields_of_a_region_can_not_be_set(device: str) -> None:
 
 @pytest.mark.promise("T56")
 def test_a_filter_of_warnings_may_not_leave_the_region_that_warns(device: str) -> None:
-    x, made = ramp(8), []
-    made.append(offload_args(x[::2], device=device))
+    x, built = ramp(8), []
+    built.append(offload_args(x[::2], device=device))
 
     def show(*_: object, **__: object) -> None:
-        made[0].__exit__(None, None, None)
+        built[0].__exit__(None, None, None)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = show
         with pytest.raises(RegionError, match="being entered or left"):
-            made[0].__enter__()
+            built[0].__enter__()
     assert x[::2].flags.writeable
 
 

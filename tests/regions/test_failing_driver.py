@@ -99,10 +99,10 @@ def test_a_call_of_the_driver_that_fails_leaves_right_bytes_or_an_error(
             testing.fail_call(sim, k)
             came = run()
             errors += not came
-            for one, other in zip(came, expected, strict=False):
-                np.testing.assert_array_equal(one, other, err_msg=f"call {k} failed")
-            for one, other in zip(run(), expected, strict=True):
-                np.testing.assert_array_equal(one, other, err_msg=f"after call {k} failed")
+            for array, other in zip(came, expected, strict=False):
+                np.testing.assert_array_equal(array, other, err_msg=f"call {k} failed")
+            for array, other in zip(run(), expected, strict=True):
+                np.testing.assert_array_equal(array, other, err_msg=f"after call {k} failed")
         assert errors
     finally:
         testing.fail_call(sim, 0)

@@ -147,7 +147,7 @@ def test_an_array_is_read_once_the_region_that_lent_it_as_out_is_left(device: st
 @pytest.mark.filterwarnings("ignore::offload_args.NestedRegionWarning")
 def test_an_out_further_in_keeps_no_bytes_from_a_region_whose_outer_one_is_left(device: str) -> None:
     x = ramp(8)
-    outer, middle, inner = (offload_args(one, device=device) for one in (Out(x), x, Out(x)))
+    outer, middle, inner = (offload_args(value, device=device) for value in (Out(x), x, Out(x)))
     outer.open()
     (dx,) = middle.open()
     (out,) = inner.open()

@@ -117,16 +117,16 @@ def test_threads_lend_chunks_of_columns_of_one_array_at_once(device: str) -> Non
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 def test_parts_that_interleave_are_lent_apart_in_any_order(device: str, parts: str, order: tuple[int, int]) -> None:
     A, expected = ramp(8, 8), ramp(8, 8)
-    one, other = (INTERLEAVED[parts][i] for i in order)
-    with offload_args(A[one], device=device) as (outer,):
+    first, other = (INTERLEAVED[parts][i] for i in order)
+    with offload_args(A[first], device=device) as (outer,):
         outer.fill(2.0)
         with offload_args(A[other], device=device) as (inner,):
             inner.fill(3.0)
             update(A[other])
             expected[other] = 3.0
             np.testing.assert_array_equal(A, expected)
-        np.testing.assert_array_equal(outer.to_host(), np.full(A[one].shape, 2.0))
-    expected[one] = 2.0
+        np.testing.assert_array_equal(outer.to_host(), np.full(A[first].shape, 2.0))
+    expected[first] = 2.0
     np.testing.assert_array_equal(A, expected)
 
 
@@ -147,8 +147,8 @@ def test_columns_of_which_some_are_present_are_lent_together(device: str) -> Non
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["left-outside", "right-outside"])
 def test_columns_that_share_one_are_refused_in_any_order(device: str, order: tuple[int, int]) -> None:
     A = ramp(4, 6)
-    one, other = ((A[:, :3], A[:, 2:])[i] for i in order)
-    with offload_args(one, device=device):
+    first, other = ((A[:, :3], A[:, 2:])[i] for i in order)
+    with offload_args(first, device=device):
         region = offload_args(other, device=device)
         with pytest.raises(PresentError, match="reaches beyond argument 1, which is present"):
             region.open()

@@ -68,6 +68,6 @@ def test_showing_moves_nothing_and_asks_no_device() -> None:
     with offload_args(ramp(8), device=sim) as (dx,):
         region = offload_args(ramp(3), device=sim)
         before = testing.backend_calls(sim)
-        for one in (dx, sim, region):
-            assert repr(one) and one._repr_html_()
+        for shown in (dx, sim, region):
+            assert repr(shown) and shown._repr_html_()
         assert testing.backend_calls(sim) == before

@@ -77,16 +77,16 @@ def test_ctrl_c_while_a_traced_region_is_entered_and_left_leaves_nothing_behind(
         with offload_args(x, y, device=device) as (dx, dy):
             blas.axpy(1.0, dx, dy)
 
-    with package.trace() as made:
+    with package.trace() as recording:
         use()
         regions = Device(device).counters.regions
         for _ in at_every_place(use):
             assert x.flags.writeable and y.flags.writeable
             assert Device(device).counters.regions == regions
             testing.no_mappings_left()
-        before = made.summary.regions
+        before = recording.summary.regions
         use()
-    assert made.summary.regions == before + 1
+    assert recording.summary.regions == before + 1
 
 
 @pytest.mark.promise("T24")

@@ -42,7 +42,7 @@ def run(order: str, *tasks: Callable[[Turns], Coroutine[Any, Any, None]]) -> lis
 
     async def gathered() -> list[BaseException | None]:
         turns = Turns(order)
-        return await asyncio.gather(*(one(turns) for one in tasks), return_exceptions=True)
+        return await asyncio.gather(*(task(turns) for task in tasks), return_exceptions=True)
 
     return asyncio.run(asyncio.wait_for(gathered(), 20))
 

@@ -125,8 +125,8 @@ def test_updates_that_overlap_reach_every_device_in_any_order_of_their_ends(devi
     with offload_args(x, device=devices[0]) as (first,), offload_args(x, device=devices[1]) as (second,):
         assert blas.asum(first) == blas.asum(second) == 64.0
         outer, inner = update(x[:8]), update(x[4:12])
-        one, other = outer.__enter__(), inner.__enter__()
-        one[:], other[:] = 2.0, 4.0
+        left, other = outer.__enter__(), inner.__enter__()
+        left[:], other[:] = 2.0, 4.0
         outer.__exit__(None, None, None)
         assert blas.asum(first) == x.sum()
         other[:] = 3.0
@@ -139,8 +139,8 @@ def test_a_part_that_the_host_writes_is_all_that_goes_up(devices: tuple[str, str
     x = np.ones(1000)
     with offload_args(x, device=devices[0]) as (first,), offload_args(x, device=devices[1]) as (second,):
         assert blas.asum(first) == blas.asum(second) == 1000.0
-        one, other = (testing.counting(Device(name)) for name in devices)
-        with one as first_moved, other as second_moved:
+        left, other = (testing.counting(Device(name)) for name in devices)
+        with left as first_moved, other as second_moved:
             with update(x[10:20]) as part:
                 part[:] = 2.0
             assert blas.asum(first) == blas.asum(second) == 1010.0

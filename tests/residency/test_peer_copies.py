@@ -38,14 +38,22 @@ def test_an_array_that_one_device_has_goes_to_the_other_from_there(peers: tuple[
     x = ramp(LARGE)
     with offload_args(x, device=first) as (dx,):
         expected = blas.asum(dx)
-        with testing.counting(Device(second)) as moved, trace() as made, offload_args(x, device=second) as (there,):
+        with (
+            testing.counting(Device(second)) as moved,
+            trace() as recording,
+            offload_args(x, device=second) as (there,),
+        ):
             assert blas.asum(there) == expected
     assert (moved.copies_peer, moved.bytes_peer, moved.copies_up) == (1, x.nbytes, 0)
-    (copy,) = [event for event in made.events if event.kind == "peer"]
+    (copy,) = [event for event in recording.events if event.kind == "peer"]
     assert (copy.name, copy.nbytes, copy.device) == ("x", x.nbytes, second)
     assert copy.why.startswith(f"from {first}, first read by ")
-    assert (made.summary.copies_peer, made.summary.bytes_peer, made.summary.copies_up) == (1, x.nbytes, 0)
-    assert "peer  1 copy, 1 MiB" in str(made.summary)
+    assert (recording.summary.copies_peer, recording.summary.bytes_peer, recording.summary.copies_up) == (
+        1,
+        x.nbytes,
+        0,
+    )
+    assert "peer  1 copy, 1 MiB" in str(recording.summary)
     assert "copied from peers" in Device(second)._repr_html_()
 
 

@@ -41,7 +41,7 @@ def test_bytes_and_copies_equal_the_counters(device: str, tmp_path: Path) -> Non
     A, x, y = data()
     strided = np.ones(80)[::2]
     before = Device(device).counters
-    with trace() as made:
+    with trace() as recording:
         for _ in range(3):
             solve(device, A, x, y)
         with pytest.warns(package.PerformanceWarning):
@@ -58,32 +58,32 @@ def test_bytes_and_copies_equal_the_counters(device: str, tmp_path: Path) -> Non
         pointers[2][:20].copy_from(pointers[1][20:])
         region.__exit__(None, None, None)
     after = Device(device).counters
-    summary = made.summary
+    summary = recording.summary
     assert summary.copies_up == after.copies_up - before.copies_up
     assert summary.bytes_up == after.bytes_up - before.bytes_up
     assert summary.copies_down == after.copies_down - before.copies_down
     assert summary.bytes_down == after.bytes_down - before.bytes_down
     assert summary.calls == after.calls - before.calls == 5
     assert summary.regions == after.regions - before.regions + 4 == 4
-    kinds = [event.kind for event in made.events]
+    kinds = [event.kind for event in recording.events]
     assert kinds.count("allocate") == after.allocations - before.allocations
     assert kinds.count("release") == after.frees - before.frees
-    found = saved(made, tmp_path)
+    results = saved(recording, tmp_path)
     for way, total in (("up", summary.bytes_up), ("down", summary.bytes_down)):
-        assert sum(event["args"]["bytes"] for event in found if event["cat"] == way) == total
-    assert len(found) == len(made.events)
+        assert sum(event["args"]["bytes"] for event in results if event["cat"] == way) == total
+    assert len(results) == len(recording.events)
 
 
 def test_copies_name_their_array_size_and_reason(device: str) -> None:
     A, x, y = data()
-    with trace() as made:
+    with trace() as recording:
         solve(device, A, x, y)
         with offload_args(y, device=device) as (dy,):
             dy.assign(np.zeros(40))
             update(y)
     name = {"cuda": "cublas", "hip": "rocblas"}.get(device.partition(":")[0], "cblas") + ".dgemv"
     copies = [
-        (event.kind, event.name, event.nbytes, event.why) for event in made.events if event.kind in ("up", "down")
+        (event.kind, event.name, event.nbytes, event.why) for event in recording.events if event.kind in ("up", "down")
     ]
     assert copies == [
         ("up", "A", A.nbytes, f"first read by {name}"),
@@ -92,32 +92,32 @@ def test_copies_name_their_array_size_and_reason(device: str) -> None:
         ("up", "y", y.nbytes, "assign"),
         ("down", "y", y.nbytes, "update"),
     ]
-    assert all(event.device == device and event.seconds >= 0 and event.rate >= 0 for event in made.events)
-    assert [event.name for event in made.events if event.kind == "call"] == [name]
+    assert all(event.device == device and event.seconds >= 0 and event.rate >= 0 for event in recording.events)
+    assert [event.name for event in recording.events if event.kind == "call"] == [name]
 
 
 def test_spans_nest_and_lie_in_their_region(device: str, tmp_path: Path) -> None:
     A, x, y = data()
-    with trace() as made, offload_args(A, device=device) as (dA,):
+    with trace() as recording, offload_args(A, device=device) as (dA,):
         for _ in range(3):
             with offload_args(x, y, device=device) as (dx, dy):
                 blas.gemv(1.0, dA, dx, 0.0, dy)
-    saved(made, tmp_path)
-    spans = {event.region: event for event in made.events if event.kind == "region"}
+    saved(recording, tmp_path)
+    spans = {event.region: event for event in recording.events if event.kind == "region"}
     assert len(spans) == 4
-    for event in made.events:
+    for event in recording.events:
         if event.region:
             assert spans[event.region].begun <= event.begun <= event.ended <= spans[event.region].ended
-    outer = min(spans.values(), key=lambda one: one.begun)
-    (up,) = [event for event in made.events if event.name == "A" and event.kind == "up"]
+    outer = min(spans.values(), key=lambda span: span.begun)
+    (up,) = [event for event in recording.events if event.name == "A" and event.kind == "up"]
     assert up.region == outer.region  # of the region that lent it, not of the one inside which it was read
-    reads = [event for event in made.events if event.kind == "call"]
-    assert any(one.begun <= up.begun and up.ended <= one.ended for one in reads)
+    reads = [event for event in recording.events if event.kind == "call"]
+    assert any(read.begun <= up.begun and up.ended <= read.ended for read in reads)
 
 
 def test_regions_left_out_of_order_get_lanes_of_their_own(device: str, tmp_path: Path) -> None:
     A, x, y = data()
-    with trace() as made:
+    with trace() as recording:
         first, second = offload_args(A, device=device), offload_args(x, device=device)
         first.__enter__()
         second.__enter__()
@@ -125,8 +125,8 @@ def test_regions_left_out_of_order_get_lanes_of_their_own(device: str, tmp_path:
         thread = threading.Thread(target=second.__exit__, args=(None, None, None))
         thread.start()
         thread.join()
-    found = saved(made, tmp_path)
-    assert sum(event["cat"] == "region" for event in found) == 2
+    results = saved(recording, tmp_path)
+    assert sum(event["cat"] == "region" for event in results) == 2
 
 
 def test_names_are_those_of_the_source(device: str) -> None:
@@ -134,10 +134,10 @@ def test_names_are_those_of_the_source(device: str) -> None:
     holder = SimpleNamespace(weights=np.ones(6))
     several = [A, x]
 
-    def names(made: Trace) -> list[str]:
-        return [event.name for event in made.events if event.kind == "region"]
+    def names(trace: Trace) -> list[str]:
+        return [event.name for event in trace.events if event.kind == "region"]
 
-    with trace() as made:
+    with trace() as recording:
         with offload_args(
             In(A),
             x[2:],
@@ -155,42 +155,42 @@ def test_names_are_those_of_the_source(device: str) -> None:
         call(lambda first, second: None, x, second=y, device=device)
         call(lambda first: None, first=x, device=device)
     regions = ["A, x[2:], holder.weights, y, scratch", "A, x", "A, np.ones(2)", "x, y", "x, y", "x"]
-    assert names(made) == regions
-    assert {event.place.function for event in made.events if event.kind == "region" and event.place} == {
+    assert names(recording) == regions
+    assert {event.place.function for event in recording.events if event.kind == "region" and event.place} == {
         "test_names_are_those_of_the_source"
     }
 
 
 def test_a_long_name_is_cut_at_a_character(device: str) -> None:
     größe_der_sehr_langen_größe = np.ones(3)
-    with trace() as made, offload_args(größe_der_sehr_langen_größe, device=device) as (pointer,):
+    with trace() as recording, offload_args(größe_der_sehr_langen_größe, device=device) as (pointer,):
         blas.scal(2.0, pointer)
-    assert {event.name for event in made.events if event.kind == "up"} == {"größe_der_sehr_lan…"}
+    assert {event.name for event in recording.events if event.kind == "up"} == {"größe_der_sehr_lan…"}
 
 
 def test_a_raising_body_is_traced_and_copies_nothing_down(device: str, tmp_path: Path) -> None:
     A, x, y = data()
-    with trace() as made:
+    with trace() as recording:
         with pytest.raises(ZeroDivisionError), offload_args(A, x, y, device=device) as (dA, dx, dy):
             blas.gemv(1.0, dA, dx, 0.0, dy)
             1 / 0  # noqa: B018
-    kinds = [event.kind for event in made.events]
+    kinds = [event.kind for event in recording.events]
     assert kinds.count("region") == kinds.count("leave") == 1 and "down" not in kinds
-    saved(made, tmp_path)
+    saved(recording, tmp_path)
 
 
 def test_a_trace_ends_with_its_raising_block() -> None:
     with pytest.raises(ZeroDivisionError):
-        with trace() as made:
+        with trace() as recording:
             1 / 0  # noqa: B018
     solve("host", *data())
-    assert made.events == []
+    assert recording.events == []
 
 
 def test_a_region_that_can_not_be_entered_leaves_no_span(tmp_path: Path) -> None:
     testing.sim_device(capacity=1000)
     try:
-        with trace() as made, pytest.raises(package.DeviceMemoryError, match="big"):
+        with trace() as recording, pytest.raises(package.DeviceMemoryError, match="big"):
             big = np.ones(1000)
             with offload_args(big, device="sim:0"):
                 pass
@@ -199,15 +199,18 @@ def test_a_region_that_can_not_be_entered_leaves_no_span(tmp_path: Path) -> None
                 pass
     finally:
         testing.sim_device()
-    assert [event.kind for event in made.events if event.failed] == ["allocate", "enter"] * 2  # again without garbage
-    assert made.summary.regions == 0 and refused.events == []
-    saved(made, tmp_path)
+    assert [event.kind for event in recording.events if event.failed] == [
+        "allocate",
+        "enter",
+    ] * 2  # again without garbage
+    assert recording.summary.regions == 0 and refused.events == []
+    saved(recording, tmp_path)
 
 
 def test_a_region_entered_once_garbage_made_room_has_its_place_and_names(tmp_path: Path) -> None:
     testing.sim_device(capacity=1000)
     try:
-        with trace() as made:
+        with trace() as recording:
             cycle: list[Any] = [offload_args(np.ones(100), device="sim:0")]
             cycle.append(cycle)
             cycle[0].__enter__()
@@ -217,10 +220,10 @@ def test_a_region_entered_once_garbage_made_room_has_its_place_and_names(tmp_pat
                 pass
     finally:
         testing.sim_device()
-    span = [event for event in made.events if event.kind == "region"][-1]
+    span = [event for event in recording.events if event.kind == "region"][-1]
     assert span.name == "second" and span.places[0].file == __file__
-    assert [event.kind for event in made.events if event.failed] == ["allocate", "enter"]
-    saved(made, tmp_path)
+    assert [event.kind for event in recording.events if event.failed] == ["allocate", "enter"]
+    saved(recording, tmp_path)
 
 
 def test_regions_that_can_not_be_entered_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,29 +243,29 @@ def test_regions_that_can_not_be_entered_are_not_remembered(monkeypatch: pytest.
 
 def test_a_region_open_at_the_end_counts_as_ending_there(device: str, tmp_path: Path) -> None:
     region = offload_args(np.ones(3), device=device)
-    with trace() as made:
+    with trace() as recording:
         region.__enter__()
-        assert [event.kind for event in made.events].count("region") == 1
+        assert [event.kind for event in recording.events].count("region") == 1
     region.__exit__(None, None, None)
-    (span,) = [event for event in made.events if event.kind == "region"]
-    assert span.ended == made.ended
-    saved(made, tmp_path)
+    (span,) = [event for event in recording.events if event.kind == "region"]
+    assert span.ended == recording.ended
+    saved(recording, tmp_path)
 
 
 def test_a_region_open_at_the_beginning_has_copies_but_no_span(device: str) -> None:
     x = np.ones(3)
     with offload_args(x, device=device) as (dx,):
-        with trace() as made:
+        with trace() as recording:
             blas.scal(2.0, dx)
-    assert [(event.kind, event.name) for event in made.events if event.kind == "up"] == [("up", "argument 1")]
-    assert made.summary.regions == 0
+    assert [(event.kind, event.name) for event in recording.events if event.kind == "up"] == [("up", "argument 1")]
+    assert recording.summary.regions == 0
 
 
 def test_off_leaves_no_events(device: str) -> None:
-    with trace() as made:
+    with trace() as recording:
         pass
     solve(device, *data())
-    assert made.events == [] and made.summary.copies_up == 0
+    assert recording.events == [] and recording.summary.copies_up == 0
     assert _core.trace_read()[0] == []
     assert "offload_args trace" not in {thread.name for thread in threading.enumerate() if not thread.daemon}
 
@@ -273,28 +276,28 @@ def test_a_trace_within_a_trace_sees_its_own_part(device: str) -> None:
         with trace(checksums=False) as inner:
             solve(device, *data())
         solve(device, *data())
-    assert [made.summary.regions for made in (outer, inner)] == [3, 1]
+    assert [built.summary.regions for built in (outer, inner)] == [3, 1]
     assert outer.summary.calls == 3 and inner.summary.calls == 1
 
 
 def test_a_trace_records_once() -> None:
-    made = trace()
-    with made:
+    recording = trace()
+    with recording:
         pass
     with pytest.raises(package.ArgumentError, match="begun before"):
-        made.start()
+        recording.start()
     with pytest.raises(package.ArgumentError, match="limit"):
         trace(limit=-1)
 
 
 def test_events_beyond_the_limit_are_counted(device: str) -> None:
-    with trace(limit=5) as made:
+    with trace(limit=5) as recording:
         for _ in range(4):
             solve(device, *data())
-    kinds = [event.kind for event in made.events]
-    assert len(kinds) == 7 and made.left_out > 20
+    kinds = [event.kind for event in recording.events]
+    assert len(kinds) == 7 and recording.left_out > 20
     assert kinds.count("region") == kinds.count("leave") == 1  # whose beginning is kept, its end is
-    assert "events are missing" in str(made.summary)
+    assert "events are missing" in str(recording.summary)
 
 
 def test_many_threads_lose_no_event(device: str, tmp_path: Path) -> None:
@@ -302,16 +305,16 @@ def test_many_threads_lose_no_event(device: str, tmp_path: Path) -> None:
         for _ in range(30):
             solve(device, *data())
 
-    with trace() as made:
+    with trace() as recording:
         threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert made.left_out == 0
-    summary = made.summary
+    assert recording.left_out == 0
+    summary = recording.summary
     assert (summary.regions, summary.calls, summary.copies_up, summary.copies_down) == (180, 180, 360, 180)
-    saved(made, tmp_path)
+    saved(recording, tmp_path)
     document = json.loads((tmp_path / "trace.json").read_text())
     names = {event["args"]["name"] for event in document["traceEvents"] if event["name"] == "thread_name"}
     assert {f"worker {i}" for i in range(6)} <= names
@@ -320,20 +323,20 @@ def test_many_threads_lose_no_event(device: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_long_region_keeps_or_counts_every_call(device: str) -> None:
     x = np.ones(4)
-    with trace() as made, offload_args(x, device=device) as (dx,):
+    with trace() as recording, offload_args(x, device=device) as (dx,):
         for _ in range(100_000):  # three times the size of the core's queue
             blas.scal(1.0, dx)
     # The core's queue of 32,768 events is kept; how many more depends on how fast it is read meanwhile.
-    assert made.summary.calls > 32_000 and made.summary.calls + made.left_out >= 100_000
+    assert recording.summary.calls > 32_000 and recording.summary.calls + recording.left_out >= 100_000
 
 
 def test_a_signal_handler_may_look_at_the_trace(device: str) -> None:
     seen = []
 
-    with trace() as made, contextlib.ExitStack() as stack:
+    with trace() as recording, contextlib.ExitStack() as stack:
         with offload_args(np.ones(3), device=device):
-            stack.enter_context(ctrl_c(function="_pass_on", handler=lambda *_: seen.append(made.summary.regions)))
-    assert len(seen) == 1 and made.summary.regions == 1
+            stack.enter_context(ctrl_c(function="_pass_on", handler=lambda *_: seen.append(recording.summary.regions)))
+    assert len(seen) == 1 and recording.summary.regions == 1
 
 
 INTERRUPTED = """
@@ -374,26 +377,26 @@ def test_regions_of_many_threads_keep_their_places() -> None:
             with offload_args(x, device="host") as (dx,):
                 blas.asum(dx)
 
-    with trace() as made:
+    with trace() as recording:
         threads = [threading.Thread(target=work) for _ in range(12)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    regions = [event for event in made.events if event.kind == "region"]
-    assert made.left_out == 0 and len(regions) == 4800
+    regions = [event for event in recording.events if event.kind == "region"]
+    assert recording.left_out == 0 and len(regions) == 4800
     assert {event.name for event in regions} == {"x"} and all(event.place for event in regions)
 
 
 def test_a_region_that_is_opened_by_hand_has_its_names_and_place(device: str) -> None:
     A, x, _ = data()
-    with trace() as made:
+    with trace() as recording:
         region = offload_args(A, In(x), Scratch((3,)), device=device)
         dA, dx, _ = region.open()
         line = sys._getframe().f_lineno - 1
         blas.asum(dx)
         region.close()
-    (event,) = (event for event in made.events if event.kind == "region")
+    (event,) = (event for event in recording.events if event.kind == "region")
     assert event.name == "A, x, scratch" and event.place is not None and event.place[:2] == (__file__, line)
 
 
@@ -415,7 +418,7 @@ def test_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> 
             blas.scal(1.0, dx)
 
     thread = threading.Thread(target=interrupt)
-    with trace() as made:
+    with trace() as recording:
         thread.start()
         for i in range(rounds):
             try:
@@ -431,4 +434,4 @@ def test_ctrl_c_while_traced_is_never_lost(recwarn: pytest.WarningsRecorder) -> 
     os.close(asked)
     testing.sim_device()
     assert interrupts == rounds
-    assert made.summary.regions > 10
+    assert recording.summary.regions > 10

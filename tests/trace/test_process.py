@@ -24,11 +24,11 @@ def test_environment_writes_the_whole_process(device: str, tmp_path: Path) -> No
     ran = run(script, OFFLOAD_ARGS_TRACE="out-%p.json")
     assert (ran.returncode, ran.stderr) == (3, "")
     (file,) = tmp_path.glob("out-*.json")
-    found = slices(file)
-    regions = [event for event in found if event["cat"] == "region"]
+    results = slices(file)
+    regions = [event for event in results if event["cat"] == "region"]
     assert len(regions) == 10 and regions[0]["name"] == "region cg.py:16"
     assert regions[0]["args"]["arrays"] == "A, x, y"
-    assert sum(event["args"]["bytes"] for event in found if event["cat"] == "up") == 10 * (64 * 32 + 32) * 8
+    assert sum(event["args"]["bytes"] for event in results if event["cat"] == "up") == 10 * (64 * 32 + 32) * 8
 
 
 def test_environment_with_a_fork_a_thread_and_an_open_region_ends_quietly(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_nvtx_has_a_range_for_each_region(device: str, monkeypatch: pytest.Monke
         solve(device, *data())
         with pytest.raises(package.DTypeError), offload_args(np.array(["no"]), device=device):
             pass
-    assert [one[0] for one in ranges] == ["offload_args", "end", "offload_args", "end"]
+    assert [range_[0] for range_ in ranges] == ["offload_args", "end", "offload_args", "end"]
     assert f"{Path(solve.__code__.co_filename).name}:" in ranges[0][1] and ranges[0][1].endswith(": A, x, y")
     assert ranges[3] == ("end", 3)
 
@@ -105,6 +105,6 @@ def test_nvtx_has_a_range_for_each_region(device: str, monkeypatch: pytest.Monke
 def test_without_nvtx_nothing_is_missing(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvtx", None)
     monkeypatch.setattr(recording, "nvtx_ranges", listeners.NvtxRanges())
-    with trace() as made:
+    with trace() as built:
         solve(device, *data())
-    assert made.summary.regions == 1
+    assert built.summary.regions == 1

@@ -16,7 +16,7 @@ from offload_args import Device, In, Out, blas, offload_args, testing, trace
 
 def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> None:
     A, x, y = data()
-    with trace() as made:
+    with trace() as recording:
         solve(device, A, x, y)
         solve(device, A, x, y)
         x[3] += 1
@@ -24,7 +24,7 @@ def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> N
         solve(device, A, x, y)
         with offload_args(y, device=device) as (dy,):
             blas.scal(2.0, dy)
-    ups = [(event.name, event.unchanged) for event in made.events if event.kind == "up"]
+    ups = [(event.name, event.unchanged) for event in recording.events if event.kind == "up"]
     assert ups == [
         ("A", False),
         ("x", False),
@@ -90,18 +90,18 @@ for step in range(2):
 
 def test_resident_arrays_have_their_place_and_cost_in_the_summary(device: str) -> None:
     A, before = np.ones((512, 512)), Device(device).residency.pages_written
-    with testing.residency("explicit"), trace() as made:
+    with testing.residency("explicit"), trace() as recording:
         for i in range(3):
             A[i] = i
             with offload_args(A, device=device, resident=True) as (dA,):
                 blas.asum(dA[0])
         written = Device(device).residency.pages_written - before
         Device(device).release(A)
-    ups = [event for event in made.events if event.kind == "up"]
+    ups = [event for event in recording.events if event.kind == "up"]
     assert {event.name for event in ups} == {"A"}
     assert {event.place and event.place.file for event in ups} == {__file__}
-    assert made.summary.pages_written == written
-    assert ("writes to watched pages" in str(made.summary)) == (written > 0)
+    assert recording.summary.pages_written == written
+    assert ("writes to watched pages" in str(recording.summary)) == (written > 0)
 
 
 def test_advice_finds_the_loop_of_a_caller(tmp_path: Path) -> None:
@@ -127,42 +127,44 @@ def test_advice_passes_over_loops_of_installed_packages(
         with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
             blas.gemv(1.0, dA, dx, 0.0, dy)
 
-    with trace() as made:
+    with trace() as recording:
         plugin.run(body)
-    advice = [one for one in made.summary.advice if one.text.startswith("A (")]
-    assert [one.file for one in advice] == [__file__]
+    advice = [advice_ for advice_ in recording.summary.advice if advice_.text.startswith("A (")]
+    assert [advice_.file for advice_ in advice] == [__file__]
 
 
 def test_advice_without_a_loop_names_the_region(device: str) -> None:
     A, x, y = data()
-    with trace() as made:
+    with trace() as recording:
         with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
             blas.gemv(1.0, dA, dx, 0.0, dy)
         with offload_args(A, In(x), Out(y), device=device) as (dA, dx, dy):
             line = sys._getframe().f_lineno - 1
             blas.gemv(1.0, dA, dx, 0.0, dy)
-    advice = [one for one in made.summary.advice if one.text.startswith("A (")]
-    assert [(one.file, one.line) for one in advice] == [(__file__, line)]
+    advice = [advice_ for advice_ in recording.summary.advice if advice_.text.startswith("A (")]
+    assert [(advice_.file, advice_.line) for advice_ in advice] == [(__file__, line)]
     assert "open a region around all that uses it" in str(advice[0])
 
 
 def test_advice_tells_of_packing(device: str) -> None:
     wide = np.ones(60)
-    with trace() as made, pytest.warns(package.PerformanceWarning):
+    with trace() as recording, pytest.warns(package.PerformanceWarning):
         with offload_args(wide[::3], device=device) as (d,):
             blas.scal(2.0, d)
-    assert any("wide[::3] (160 bytes) is packed each time it goes up" in one.text for one in made.summary.advice)
+    assert any(
+        "wide[::3] (160 bytes) is packed each time it goes up" in advice_.text for advice_ in recording.summary.advice
+    )
 
 
 def test_nothing_to_advise_where_a_region_is_around_the_loop(device: str) -> None:
     A, x, y = data()
-    with trace() as made, offload_args(A, y, device=device) as (dA, dy):
+    with trace() as recording, offload_args(A, y, device=device) as (dA, dy):
         for i in range(5):
             x[:] = i
             with offload_args(x, device=device) as (dx,):
                 blas.gemv(1.0, dA, dx, 0.0, dy)
-    assert made.summary.advice == []
-    assert str(made.summary).startswith("6 regions, 5 calls on " + device)
+    assert recording.summary.advice == []
+    assert str(recording.summary).startswith("6 regions, 5 calls on " + device)
 
 
 SIZES = """\
@@ -198,26 +200,26 @@ def test_a_place_has_one_line_whatever_the_sizes_and_the_callers(device: str, tm
 
 def test_copies_to_two_devices_are_told_apart(tmp_path: Path) -> None:
     A, x, y = data()
-    with trace() as made:
+    with trace() as recording:
         for name in ("host", "sim:0"):
             solve(name, A, x, y)
-    text = str(made.summary)
+    text = str(recording.summary)
     assert "      A on host: 1 x 9.38 KiB" in text and "      A on sim:0: 1 x 9.38 KiB" in text
 
 
 def test_a_trace_and_its_summary_show_themselves(device: str) -> None:
-    made = trace()
-    assert repr(made) == "Trace(not begun)" and made._repr_html_() is None
-    with made:
-        assert repr(made) == "Trace(under way, 0 events so far)"
+    recording = trace()
+    assert repr(recording) == "Trace(not begun)" and recording._repr_html_() is None
+    with recording:
+        assert repr(recording) == "Trace(under way, 0 events so far)"
         for _ in range(2):
             solve(device, *data())
         y = np.ones((3, 4))
         with offload_args(y[y[:, 0] > 0], device=device) as (dy,):
             blas.asum(dy[0])
-    assert repr(made) == repr(made.summary) == str(made.summary)
-    html = made._repr_html_()
-    assert html == made.summary._repr_html_()
+    assert repr(recording) == repr(recording.summary) == str(recording.summary)
+    html = recording._repr_html_()
+    assert html == recording.summary._repr_html_()
     assert html is not None and "y[y[:, 0] &gt; 0]" in html and "y[:, 0] > 0" not in html
     assert "blas" in html or "cublas" in html
     assert html.count("<table ") == html.count("</table>") >= 3

@@ -63,7 +63,7 @@ def test_an_unaligned_array_goes_up_and_comes_down_right(device: str, kind: str,
             blas.scal(2.0, dx)
             for row in range(5):
                 blas.scal(3.0, dA[row])
-    assert ["argument 1" in str(one.message) for one in warned] == [True, False]  # and one of argument 2
+    assert ["argument 1" in str(warning.message) for warning in warned] == [True, False]  # and one of argument 2
     assert warned[0].filename == __file__
     np.testing.assert_array_equal(A_lent, 3 * A)
     np.testing.assert_array_equal(x_lent, 2 * x)
@@ -78,7 +78,7 @@ def test_an_unaligned_array_goes_up_and_comes_down_right(device: str, kind: str,
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_product_of_unaligned_matrices_is_right(device: str, kind: str, order: Any) -> None:
     A, B, C = (np.asarray(ramp(*shape, dtype=np.float64), order=order) for shape in ((5, 3), (3, 4), (5, 4)))
-    lent = [UNALIGNED[kind](one) for one in (A, B, C)]
+    lent = [UNALIGNED[kind](value) for value in (A, B, C)]
     with offload_args(In(lent[0]), In(lent[1]), Out(lent[2]), device=device) as (dA, dB, dC):
         blas.gemm(1.0, dA, dB, 0.0, dC) if kind != "a part of rows" else dC.assign(A @ B)
     np.testing.assert_allclose(lent[2], A @ B, rtol=1e-13)

@@ -19,7 +19,7 @@ def fill_by_address(value: int, size: int, beside: bool) -> bool:
     x, y = np.empty(size, np.uint8), np.full(40, 7, np.uint8)
     with offload_args(Out(x), *([In(y)] if beside else []), device=DEVICE) as (out, *others):
         there = np.frombuffer((ctypes.c_ubyte * size).from_address(out.address), np.uint8)
-        right = not there.any() and all(ctypes.c_ubyte.from_address(one.address).value == 7 for one in others)
+        right = not there.any() and all(ctypes.c_ubyte.from_address(other.address).value == 7 for other in others)
         there[:] = value
     return right and bool((x == value).all())
 
@@ -40,8 +40,8 @@ def test_threads_have_zeros_of_their_own_while_memory_is_trimmed() -> None:
 
     with ThreadPoolExecutor(5) as pool:
         done = [pool.submit(work, number) for number in range(4)]
-        while not all(one.done() for one in done):
+        while not all(future.done() for future in done):
             device.trim()
-        assert all(one.result() for one in done)
+        assert all(future.result() for future in done)
     device.trim()
     assert device.memory.free >= free

@@ -84,45 +84,45 @@ def extremes(r: Routine) -> None:
 def axpby(r: Routine) -> None:
     for alpha, beta, given_alpha, given_beta in r.scalars():
         for n, incx, incy in PAIRS:
-            what = f"{alpha=} {beta=} {n=} {incx=} {incy=}"
+            case = f"{alpha=} {beta=} {n=} {incx=} {incy=}"
             x, y = vector(r.values(n), incx), vector(r.values(n), incy)
             assert r(n, given_alpha, x, incx, given_beta, y, incy) is None
             magnitude = abs(alpha) * abs(x.wide) + abs(beta) * abs(y.wide)
-            r.close(y, alpha * x.wide + beta * y.wide, 3, magnitude, what)
-            x.check(what)
+            r.close(y, alpha * x.wide + beta * y.wide, 3, magnitude, case)
+            x.check(case)
 
 
 @CASES.of("{t}axpyc", letters="cz")
 def axpyc(r: Routine) -> None:
-    for alpha, _, given, _ in r.scalars():
+    for alpha, _, arguments, _ in r.scalars():
         for n, incx, incy in PAIRS:
-            what = f"{alpha=} {n=} {incx=} {incy=}"
+            case = f"{alpha=} {n=} {incx=} {incy=}"
             x, y = vector(r.values(n), incx), vector(r.values(n), incy)
-            assert r(n, given, x, incx, y, incy) is None
+            assert r(n, arguments, x, incx, y, incy) is None
             magnitude = ref.axpy(abs(alpha), abs(x.wide), abs(y.wide))
-            r.close(y, ref.axpy(alpha, x.wide.conj(), y.wide), 2, magnitude, what)
-            x.check(what)
+            r.close(y, ref.axpy(alpha, x.wide.conj(), y.wide), 2, magnitude, case)
+            x.check(case)
 
 
 @CASES.of("{t}axpy")
 def axpy(r: Routine) -> None:
-    for alpha, _, given, _ in r.scalars():
+    for alpha, _, arguments, _ in r.scalars():
         for n, incx, incy in PAIRS:
-            what = f"{alpha=} {n=} {incx=} {incy=}"
+            case = f"{alpha=} {n=} {incx=} {incy=}"
             x, y = vector(r.values(n), incx), vector(r.values(n), incy)
-            assert r(n, given, x, incx, y, incy) is None
+            assert r(n, arguments, x, incx, y, incy) is None
             magnitude = ref.axpy(abs(alpha), abs(x.wide), abs(y.wide))
-            r.close(y, ref.axpy(alpha, x.wide, y.wide), 2, magnitude, what)
-            x.check(what)
+            r.close(y, ref.axpy(alpha, x.wide, y.wide), 2, magnitude, case)
+            x.check(case)
 
 
 @CASES.of("{t}scal")
 @CASES.of("{t}{r}scal", letters="cz")
 def scal(r: Routine) -> None:
-    for alpha, _, given, _ in r.scalars(alpha_real=len(r.name) == 6):
+    for alpha, _, arguments, _ in r.scalars(alpha_real=len(r.name) == 6):
         for n, inc in SINGLES:
             x = vector(r.values(n), inc)
-            r(n, given, x, inc)
+            r(n, arguments, x, inc)
             r.close(x, alpha * x.wide, 1, abs(alpha) * abs(x.wide), f"{alpha=} {n=} {inc=}")
 
 
@@ -151,31 +151,31 @@ def swap(r: Routine) -> None:
 @CASES.of("{t}dotu", "{t}dotc", letters="cz")
 def dot(r: Routine) -> None:
     for n, incx, incy in PAIRS:
-        what = f"{n=} {incx=} {incy=}"
+        case = f"{n=} {incx=} {incy=}"
         x, y = vector(r.values(n), incx), vector(r.values(n), incy)
         expected = ref.dot(x.wide, y.wide, conjugated=r.name.endswith("c"))
         magnitude = ref.dot(abs(x.wide), abs(y.wide))
-        ref.assert_close(r(n, x, incx, y, incy), expected, n, magnitude, r.dtype, what)
+        ref.assert_close(r(n, x, incx, y, incy), expected, n, magnitude, r.dtype, case)
         result = number(np.nan, r.dtype)
         assert r(n, x, incx, y, incy, result=result) is None
-        ref.assert_close(result.now(), expected, n, magnitude, r.dtype, what + " to result")
-        x.check(what)
-        y.check(what)
+        ref.assert_close(result.now(), expected, n, magnitude, r.dtype, case + " to result")
+        x.check(case)
+        y.check(case)
 
 
 @CASES.of("dsdot", "sdsdot", letters="s")
 def dot_in_double(r: Routine) -> None:
     alpha = () if r.name == "dsdot" else (1.5,)
     for n, incx, incy in PAIRS:
-        what = f"{n=} {incx=} {incy=}"
+        case = f"{n=} {incx=} {incy=}"
         x, y = vector(r.values(n), incx), vector(r.values(n), incy)
         expected = ref.dot(x.wide, y.wide) + sum(alpha)
         magnitude = ref.dot(abs(x.wide), abs(y.wide)) + sum(alpha)
         got = r(n, *alpha, x, incx, y, incy)
         if n < 32 and not alpha:
-            ref.assert_close(got, expected, n, magnitude, np.float64, what)
+            ref.assert_close(got, expected, n, magnitude, np.float64, case)
         else:  # OpenBLAS sums blocks of 32 in single precision; sdsdot's result is single
-            ref.assert_close(got, expected, n, magnitude, np.float32, what)
+            ref.assert_close(got, expected, n, magnitude, np.float32, case)
 
 
 @CASES.of("{t}rot")
@@ -185,13 +185,13 @@ def rot(r: Routine) -> None:
     s_dtype = r.dtype if isinstance(s, complex) else r.real
     for given_c, given_s in [(c, s), (number(c, r.real), number(s, s_dtype)), (c, number(s, s_dtype))]:
         for n, incx, incy in PAIRS:
-            what = f"{n=} {incx=} {incy=}"
+            case = f"{n=} {incx=} {incy=}"
             x, y = vector(r.values(n), incx), vector(r.values(n), incy)
             r(n, x, incx, y, incy, given_c, given_s)
             new_x, new_y = ref.rot(x.wide, y.wide, c, s)
             magnitude_x, magnitude_y = ref.rot(abs(x.wide), abs(y.wide), abs(c), abs(s), minus=1)
-            r.close(x, new_x, 2, magnitude_x, what)
-            r.close(y, new_y, 2, magnitude_y, what)
+            r.close(x, new_x, 2, magnitude_x, case)
+            r.close(y, new_y, 2, magnitude_y, case)
 
 
 @CASES.of("{t}rotg")
@@ -199,13 +199,13 @@ def rotg(r: Routine) -> None:
     phase = np.exp(0.7j) if r.complex else 1
     for a, b in [(3, 4), (4, 3), (-1.5, 0.25), (0.25, -1.5), (2, 0), (0, 2), (0, 0)]:
         a, b = r.dtype(a * phase), r.dtype(b)
-        given = [number(a, r.dtype), number(b, r.dtype), number(np.nan, r.real), number(np.nan, r.dtype)]
-        assert r(*given) is None
-        forms = [[operand.now() for operand in given]]
+        arguments = [number(a, r.dtype), number(b, r.dtype), number(np.nan, r.real), number(np.nan, r.dtype)]
+        assert r(*arguments) is None
+        forms = [[operand.now() for operand in arguments]]
         if not r.vendor.is_cublas:
             forms.append(r(a, b))
-        for made in forms:
-            new_a, new_b, c, s = (ref.wide(one) for one in made)
+        for form in forms:
+            new_a, new_b, c, s = (ref.wide(value) for value in form)
             wide_a, wide_b, size = ref.wide(a), ref.wide(b), abs(a) + abs(b)
             ref.assert_close(c * wide_a + s * wide_b, new_a, 8, size, r.dtype, f"r of {a}, {b}")
             ref.assert_close(c * wide_b - np.conj(s) * wide_a, 0, 8, size, r.dtype, f"zero of {a}, {b}")
@@ -220,14 +220,14 @@ def rotm(r: Routine) -> None:
     for flag in (-2, -1, 0, 1):
         param = np.array([flag, 0.5, -0.75, 0.25, 1.5], r.dtype)
         H = ref.rotm_matrix(ref.wide(param))
-        for given in (param.tolist(), vector(param)):
+        for arguments in (param.tolist(), vector(param)):
             for n, incx, incy in PAIRS:
-                what = f"{flag=} {n=} {incx=} {incy=}"
+                case = f"{flag=} {n=} {incx=} {incy=}"
                 x, y = vector(r.values(n), incx), vector(r.values(n), incy)
-                r(n, x, incx, y, incy, given)
+                r(n, x, incx, y, incy, arguments)
                 new, magnitude = H @ [x.wide, y.wide], abs(H) @ [abs(x.wide), abs(y.wide)]
-                r.close(x, new[0], 2, magnitude[0], what)
-                r.close(y, new[1], 2, magnitude[1], what)
+                r.close(x, new[0], 2, magnitude[0], case)
+                r.close(y, new[1], 2, magnitude[1], case)
 
 
 @CASES.of("{t}rotmg", letters="sd")
@@ -236,23 +236,23 @@ def rotmg(r: Routine) -> None:
     # Where both weights need scaling, rocBLAS's H is wrong (docs/guide/rocblas.md).
     small = (1e-9, 3.0 if r.vendor.device.startswith("hip") else 3e-9, 0.5, 1.5)
     for numbers in [(2, 3, 1.5, 0.5), (1, 3, 0.5, 1.5), (2, 3, 1.5, 0), small, (-1, 3, 0.5, 1.5)]:
-        d1, d2, x1, y1 = (r.dtype(one) for one in numbers)
+        d1, d2, x1, y1 = (r.dtype(number) for number in numbers)
         param = vector(r.nan(5))
-        given = [number(one, r.dtype) for one in (d1, d2, x1, y1)]
-        assert r(*given, param) is None
-        assert given[3].now() == y1
-        forms = [(*(operand.now() for operand in given[:3]), param.now())]
+        arguments = [number(value, r.dtype) for value in (d1, d2, x1, y1)]
+        assert r(*arguments, param) is None
+        assert arguments[3].now() == y1
+        forms = [(*(operand.now() for operand in arguments[:3]), param.now())]
         if not r.vendor.is_cublas:
             forms.append(r(d1, d2, x1, y1))
-        for made in forms:
-            what = f"{numbers} gave {made}"
-            new_d1, new_d2, new_x1 = (ref.wide(one) for one in made[:3])
-            H = ref.rotm_matrix(ref.wide(np.asarray(made[3], r.dtype)))
+        for form in forms:
+            case = f"{numbers} gave {form}"
+            new_d1, new_d2, new_x1 = (ref.wide(value) for value in form[:3])
+            H = ref.rotm_matrix(ref.wide(np.asarray(form[3], r.dtype)))
             if d1 < 0:
-                assert not np.any(H) and not new_d1 and not new_d2 and not new_x1, what
+                assert not np.any(H) and not new_d1 and not new_d2 and not new_x1, case
                 continue
             before = np.array([ref.wide(x1), ref.wide(y1)])
             size = abs(H) @ abs(before)
-            ref.assert_close(H @ before, [new_x1, 0], 12, size, r.dtype, what)
+            ref.assert_close(H @ before, [new_x1, 0], 12, size, r.dtype, case)
             energy = ref.wide(d1) * before[0] ** 2 + ref.wide(d2) * before[1] ** 2
-            ref.assert_close(new_d1 * new_x1**2, energy, 24, energy, r.dtype, what)
+            ref.assert_close(new_d1 * new_x1**2, energy, 24, energy, r.dtype, case)

@@ -15,31 +15,31 @@ SHAPES = [(5, 3), (3, 5), (1, 4), (4, 1), (17, 13)]
 SIZES = [0, 1, 4, 19]
 
 
-def untouched_or_scaled(r: Routine, y: Operand, beta: complex, what: str) -> None:
+def untouched_or_scaled(r: Routine, y: Operand, beta: complex, case: str) -> None:
     """With nothing to sum over the reference BLAS leaves y alone, and others scale it; nothing else may come out."""
     if y.now().tobytes() != y.values.tobytes():
         expected = ref.plus(np.zeros_like(y.wide), beta, y.wide)
-        ref.assert_close(y.now(), expected, 1, abs(expected), r.dtype, what)
-    y.check(what, True)
+        ref.assert_close(y.now(), expected, 1, abs(expected), r.dtype, case)
+    y.check(case, True)
 
 
 @CASES.of("{t}gemv")
 def gemv(r: Routine) -> None:
     for (order, first), trans, (m, n) in r.each(r.vendor.orders, "NTC", [*SHAPES, (0, 3), (3, 0)]):
         for t in r.turns(4):
-            what = f"{order} {trans=} {m=} {n=} {t}"
+            case = f"{order} {trans=} {m=} {n=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
             A, x = matrix(r.values(m, n), order, t.layout), vector(r.values(inner), t.incx)
             y = vector(r.output(t.beta, outer), t.incy)
             r(*first, r.vendor.op[trans], m, n, t.given_alpha, A, ld(A), x, t.incx, t.given_beta, y, t.incy)
             if inner == 0:
-                untouched_or_scaled(r, y, t.beta, what)
+                untouched_or_scaled(r, y, t.beta, case)
                 continue
             expected = ref.gemv(t.alpha, A.wide, x.wide, t.beta, y.wide, trans)
             magnitude = ref.gemv(abs(t.alpha), abs(A.wide), abs(x.wide), abs(t.beta), abs(y.wide), trans)
-            r.close(y, expected, inner, magnitude, what)
-            A.check(what)
-            x.check(what)
+            r.close(y, expected, inner, magnitude, case)
+            A.check(case)
+            x.check(case)
 
 
 @CASES.of("{t}gbmv")
@@ -49,7 +49,7 @@ def gbmv(r: Routine) -> None:
         if kl >= m or ku >= n:
             continue
         for t in r.turns(2):
-            what = f"{order} {trans=} {m=} {n=} {kl=} {ku=} {t}"
+            case = f"{order} {trans=} {m=} {n=} {kl=} {ku=} {t}"
             inner, outer = (n, m) if trans == "N" else (m, n)
             dense = ref.band_of(r.values(m, n), kl, ku)
             A = matrix(ref.banded(dense, kl, ku, order, np.nan), order, t.layout)
@@ -59,9 +59,9 @@ def gbmv(r: Routine) -> None:
             wide = ref.wide(dense)
             expected = ref.gemv(t.alpha, wide, x.wide, t.beta, y.wide, trans)
             magnitude = ref.gemv(abs(t.alpha), abs(wide), abs(x.wide), abs(t.beta), abs(y.wide), trans)
-            r.close(y, expected, inner, magnitude, what)
-            A.check(what)
-            x.check(what)
+            r.close(y, expected, inner, magnitude, case)
+            A.check(case)
+            x.check(case)
 
 
 @CASES.of("{t}ger", letters="sd")
@@ -69,13 +69,13 @@ def gbmv(r: Routine) -> None:
 def ger(r: Routine) -> None:
     for (order, first), (m, n) in r.each(r.vendor.orders, [*SHAPES, (0, 3), (3, 0)]):
         for t in r.turns(10):
-            what = f"{order} {m=} {n=} {t}"
+            case = f"{order} {m=} {n=} {t}"
             A, x, y = matrix(r.values(m, n), order, t.layout), vector(r.values(m), t.incx), vector(r.values(n), t.incy)
             r(*first, m, n, t.given_alpha, x, t.incx, y, t.incy, A, ld(A))
             expected = ref.ger(t.alpha, x.wide, y.wide, A.wide, r.name.endswith("c"))
-            r.close(A, expected, 2, ref.ger(abs(t.alpha), abs(x.wide), abs(y.wide), abs(A.wide)), what)
-            x.check(what)
-            y.check(what)
+            r.close(A, expected, 2, ref.ger(abs(t.alpha), abs(x.wide), abs(y.wide), abs(A.wide)), case)
+            x.check(case)
+            y.check(case)
 
 
 def stored(
@@ -105,20 +105,20 @@ def symv(r: Routine) -> None:
     hermitian = r.name[1] == "h"
     for (order, first), uplo, n in r.each(r.vendor.orders, "UL", SIZES):
         for k, t in product(bands(r, n), r.turns(4)):
-            what = f"{order} {uplo=} {n=} {k=} {t}"
+            case = f"{order} {uplo=} {n=} {k=} {t}"
             half = r.half(n, uplo, hermitian)
             A, lda = stored(r, half, uplo, order, k, t.layout)
             x, y = vector(r.values(n), t.incx), vector(r.output(t.beta, n), t.incy)
             diagonals = () if k is None else (k,)
-            given = (t.given_alpha, A, *lda, x, t.incx, t.given_beta, y, t.incy)
-            r(*first, r.vendor.uplo[uplo], n, *diagonals, *given)
+            arguments = (t.given_alpha, A, *lda, x, t.incx, t.given_beta, y, t.incy)
+            r(*first, r.vendor.uplo[uplo], n, *diagonals, *arguments)
             S = ref.symmetric(ref.wide(half), uplo, hermitian)
             if k is not None:
                 S = ref.band_of(S, k, k)
             expected = ref.gemv(t.alpha, S, x.wide, t.beta, y.wide)
-            r.close(y, expected, n, ref.gemv(abs(t.alpha), abs(S), abs(x.wide), abs(t.beta), abs(y.wide)), what)
-            A.check(what)
-            x.check(what)
+            r.close(y, expected, n, ref.gemv(abs(t.alpha), abs(S), abs(x.wide), abs(t.beta), abs(y.wide)), case)
+            A.check(case)
+            x.check(case)
 
 
 @CASES.of("{t}syr")
@@ -128,15 +128,15 @@ def syr(r: Routine) -> None:
     hermitian = r.name[1] == "h"
     for (order, first), uplo, n in r.each(r.vendor.orders, "UL", SIZES):
         for t in r.turns(8, alpha_real=hermitian):
-            what = f"{order} {uplo=} {n=} {t}"
+            case = f"{order} {uplo=} {n=} {t}"
             half = r.half(n, uplo, hermitian)
             A, lda = stored(r, half, uplo, order, None, t.layout)
             x = vector(r.values(n), t.incx)
             r(*first, r.vendor.uplo[uplo], n, t.given_alpha, x, t.incx, A, *lda)
             expected = ref.ger(t.alpha, x.wide, x.wide, ref.wide(half), hermitian)
             magnitude = ref.ger(abs(t.alpha), abs(x.wide), abs(x.wide), abs(ref.wide(half)))
-            compare_triangle(r, A, uplo, order, expected, magnitude, what)
-            x.check(what)
+            compare_triangle(r, A, uplo, order, expected, magnitude, case)
+            x.check(case)
 
 
 @CASES.of("{t}syr2")
@@ -146,32 +146,32 @@ def syr2(r: Routine) -> None:
     hermitian = r.name[1] == "h"
     for (order, first), uplo, n in r.each(r.vendor.orders, "UL", SIZES):
         for t in r.turns(8):
-            what = f"{order} {uplo=} {n=} {t}"
+            case = f"{order} {uplo=} {n=} {t}"
             half = r.half(n, uplo, hermitian)
             A, lda = stored(r, half, uplo, order, None, t.layout)
             x, y = vector(r.values(n), t.incx), vector(r.values(n), t.incy)
             r(*first, r.vendor.uplo[uplo], n, t.given_alpha, x, t.incx, y, t.incy, A, *lda)
             expected = ref.syr2(t.alpha, x.wide, y.wide, ref.wide(half), hermitian)
             magnitude = ref.syr2(abs(t.alpha), abs(x.wide), abs(y.wide), abs(ref.wide(half)))
-            compare_triangle(r, A, uplo, order, expected, magnitude, what)
-            x.check(what)
-            y.check(what)
+            compare_triangle(r, A, uplo, order, expected, magnitude, case)
+            x.check(case)
+            y.check(case)
 
 
 def compare_triangle(
-    r: Routine, A: Operand, uplo: str, order: str, expected: Array, magnitude: Array, what: str
+    r: Routine, A: Operand, uplo: str, order: str, expected: Array, magnitude: Array, case: str
 ) -> None:
     if A.values.ndim == 1:
-        r.close(A, ref.packed(expected, uplo, order), 3, ref.packed(magnitude, uplo, order), what)
+        r.close(A, ref.packed(expected, uplo, order), 3, ref.packed(magnitude, uplo, order), case)
     else:
-        r.close(A, expected, 3, magnitude, what, ref.in_triangle(len(expected), uplo))
+        r.close(A, expected, 3, magnitude, case, ref.in_triangle(len(expected), uplo))
 
 
 @CASES.of("{t}trmv", "{t}trsv", "{t}tbmv", "{t}tbsv", "{t}tpmv", "{t}tpsv")
 def triangular(r: Routine) -> None:
     for (order, first), uplo, trans, diag, n in r.each(r.vendor.orders, "UL", "NTC", "NU", SIZES):
         for k, t in product(bands(r, n), r.turns(1)):
-            what = f"{order} {uplo=} {trans=} {diag=} {n=} {k=} {t.incx=}"
+            case = f"{order} {uplo=} {trans=} {diag=} {n=} {k=} {t.incx=}"
             half = r.triangular(n, uplo, diag)
             A, lda = stored(r, half, uplo, order, k, t.layout)
             x = vector(r.values(n), t.incx)
@@ -184,8 +184,8 @@ def triangular(r: Routine) -> None:
             T = ref.op(T, trans)
             now = ref.wide(x.now())
             if r.name.endswith("mv"):
-                ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, what)
+                ref.assert_close(now, T @ x.wide, n, abs(T) @ abs(x.wide), r.dtype, case)
             else:  # the solution of a system that is off by as much (Higham, section 8.1)
-                ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, what)
-            x.check(what, True)
-            A.check(what)
+                ref.assert_close(T @ now, x.wide, n, abs(T) @ abs(now), r.dtype, case)
+            x.check(case, True)
+            A.check(case)

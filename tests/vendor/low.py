@@ -31,14 +31,14 @@ def output(r: Routine, dtype: Any, beta: float, *shape: int) -> Array:
     return np.full(shape, np.nan, dtype) if beta == 0 else low(r, dtype, *shape)
 
 
-def close(made: Operand, expected: Any, terms: int, magnitude: Any, what: str, mask: Any = True) -> None:
+def close(operand: Operand, expected: Any, terms: int, magnitude: Any, case: str, mask: Any = True) -> None:
     """Fail unless the written elements are the expected ones, rounded, and no others are written."""
-    mask = np.broadcast_to(mask, made.values.shape)
-    got, wanted = made.now()[mask].astype(np.float64), np.asarray(expected, np.float64)[mask]
-    step = 2.0**-8 if made.values.dtype == BF16 else 2.0**-22
+    mask = np.broadcast_to(mask, operand.values.shape)
+    got, wanted = operand.now()[mask].astype(np.float64), np.asarray(expected, np.float64)[mask]
+    step = 2.0**-8 if operand.values.dtype == BF16 else 2.0**-22
     allowed = step * (terms + 2 if step < 2.0**-20 else 1) * np.asarray(magnitude, np.float64)[mask]
-    assert (abs(got - wanted) <= allowed + 1e-30).all(), what
-    made.check(what, mask)
+    assert (abs(got - wanted) <= allowed + 1e-30).all(), case
+    operand.check(case, mask)
 
 
 @CASES.of("sbgemm", "shgemm", "bgemm", letters="s")
@@ -51,7 +51,7 @@ def gemm(r: Routine) -> None:
             C = matrix(output(r, out, beta, m, n), order, (turn + 2) % 3)
             r(*first, r.vendor.op[a], r.vendor.op[b], m, n, k, alpha, A, ld(A), B, ld(B), beta, C, ld(C))
             wides = A.wide, B.wide, beta, C.wide
-            magnitude = ref.gemm(abs(alpha), *(abs(one) for one in wides), a, b)
+            magnitude = ref.gemm(abs(alpha), *(abs(wide) for wide in wides), a, b)
             close(C, ref.gemm(alpha, *wides, a, b), k, magnitude, f"{order} {a} {b} {m=} {n=} {k=} {alpha=} {beta=}")
             A.check(r.name)
             B.check(r.name)
@@ -64,8 +64,8 @@ def gemm_batch_strided(r: Routine) -> None:
             A, lda, stride_a = batch(low(r, BF16, 3, *((m, k) if a == "N" else (k, m))), order, turn % 3)
             B, ldb, stride_b = batch(low(r, BF16, 3, *((k, n) if b == "N" else (n, k))), order, (turn + 1) % 3)
             C, ldc, stride_c = batch(output(r, np.float32, beta, 3, m, n), order, (turn + 2) % 3)
-            given = (r.vendor.op[a], r.vendor.op[b], m, n, k, alpha, A, lda, stride_a, B, ldb, stride_b)
-            r(*first, *given, beta, C, ldc, stride_c, 3)
+            arguments = (r.vendor.op[a], r.vendor.op[b], m, n, k, alpha, A, lda, stride_a, B, ldb, stride_b)
+            r(*first, *arguments, beta, C, ldc, stride_c, 3)
             each = list(zip(A.wide, B.wide, C.wide, strict=True))
             expected = np.array([ref.gemm(alpha, x, y, beta, z, a, b) for x, y, z in each])
             size = np.array([ref.gemm(abs(alpha), abs(x), abs(y), abs(beta), abs(z), a, b) for x, y, z in each])
@@ -81,15 +81,15 @@ def gemm_batch(r: Routine) -> None:
             A.append(many(low(r, BF16, count, *((m, k) if a == "N" else (k, m))), "arrays", 1, order))
             B.append(many(low(r, BF16, count, *((k, n) if b == "N" else (n, k))), "slices", 0, order))
             C.append(many(output(r, np.dtype(np.float32), beta, count, m, n), "arrays", 2, order))
-        _, m, n, k, a, b, alphas, betas = ([*one] for one in zip(*groups, strict=True))
-        products = Several(A), [ld(one) for one in A], Several(B), [ld(one) for one in B]
-        options = [r.vendor.op[one] for one in a], [r.vendor.op[one] for one in b]
-        rest = betas, Several(C), [ld(one) for one in C], len(groups), [one[0] for one in groups]
+        _, m, n, k, a, b, alphas, betas = ([*column] for column in zip(*groups, strict=True))
+        products = Several(A), [ld(array) for array in A], Several(B), [ld(array) for array in B]
+        options = [r.vendor.op[letter] for letter in a], [r.vendor.op[letter] for letter in b]
+        rest = betas, Several(C), [ld(array) for array in C], len(groups), [group[0] for group in groups]
         r(*first, *options, m, n, k, alphas, *products, *rest)
         for g, (_, _, _, depth, trans_a, trans_b, alpha, beta) in enumerate(groups):
             for x, y, z in zip(A[g].operands, B[g].operands, C[g].operands, strict=True):
                 wides = x.wide, y.wide, beta, z.wide
-                magnitude = ref.gemm(abs(alpha), *(abs(one) for one in wides), trans_a, trans_b)
+                magnitude = ref.gemm(abs(alpha), *(abs(wide) for wide in wides), trans_a, trans_b)
                 close(z, ref.gemm(alpha, *wides, trans_a, trans_b), depth, magnitude, f"{order} group {g}")
 
 
@@ -103,9 +103,9 @@ def gemmt(r: Routine) -> None:
             options = (r.vendor.uplo[uplo], r.vendor.op[a], r.vendor.op[b], m, k)
             r(*first, *options, alpha, A, ld(A), B, ld(B), beta, C, ld(C))
             wides = A.wide, B.wide, beta, C.wide
-            magnitude = ref.gemm(abs(alpha), *(abs(one) for one in wides), a, b)
-            what = f"{order} {uplo} {a} {b} {m=} {k=} {alpha=} {beta=}"
-            close(C, ref.gemm(alpha, *wides, a, b), k, magnitude, what, ref.in_triangle(m, uplo))
+            magnitude = ref.gemm(abs(alpha), *(abs(wide) for wide in wides), a, b)
+            case = f"{order} {uplo} {a} {b} {m=} {k=} {alpha=} {beta=}"
+            close(C, ref.gemm(alpha, *wides, a, b), k, magnitude, case, ref.in_triangle(m, uplo))
 
 
 @CASES.of("sbgemv", "bgemv", letters="s")
@@ -118,7 +118,7 @@ def gemv(r: Routine) -> None:
             y = vector(output(r, out, beta, outer), incy)
             r(*first, r.vendor.op[trans], m, n, alpha, A, ld(A), x, incx, beta, y, incy)
             wides = A.wide, x.wide, beta, y.wide
-            magnitude = ref.gemv(abs(alpha), *(abs(one) for one in wides), trans)
+            magnitude = ref.gemv(abs(alpha), *(abs(wide) for wide in wides), trans)
             close(y, ref.gemv(alpha, *wides, trans), inner, magnitude, f"{order} {trans} {m=} {n=} {alpha=} {beta=}")
 
 

@@ -58,10 +58,10 @@ def code(letter: str) -> int:
 def values(r: Routine, letter: str, *shape: int) -> Array:
     if letter in "bi":
         return r.random.integers(-8, 9, shape).astype(dtype(letter))
-    made = r.random.uniform(-1, 1, shape)
+    built = r.random.uniform(-1, 1, shape)
     if letter in "cz":
-        made = made + 1j * r.random.uniform(-1, 1, shape)
-    return made.astype(dtype(letter))
+        built = built + 1j * r.random.uniform(-1, 1, shape)
+    return built.astype(dtype(letter))
 
 
 def output(r: Routine, letter: str, beta: Any, *shape: int) -> Array:
@@ -85,22 +85,22 @@ def scalars(letter: str) -> Iterator[tuple[Any, Any, Any, Any]]:
     yield alpha, zero, alpha, number(zero, dtype(letter))
 
 
-def lead(operand: Operand, given: int = 0) -> int:
+def lead(operand: Operand, arguments: int = 0) -> int:
     """The leading dimension; of int8 a multiple of 4, also where there is nothing."""
-    given = given or ld(operand)
-    return given if operand.values.dtype != np.int8 else -(-given // 4) * 4
+    arguments = arguments or ld(operand)
+    return arguments if operand.values.dtype != np.int8 else -(-arguments // 4) * 4
 
 
-def close(operand: Batch, expected: Any, terms: int, magnitude: Any, computed: str, what: str) -> None:
+def close(operand: Batch, expected: Any, terms: int, magnitude: Any, computed: str, case: str) -> None:
     """Check an output that was summed in the dtype of the letter `computed`, and rounded to its own."""
-    operand.check(what, True)
+    operand.check(case, True)
     if operand.values.dtype.kind in "iu":
-        assert (operand.now() == expected).all(), what
+        assert (operand.now() == expected).all(), case
         return
     allowed = ref.tolerance(operand.values.dtype, 0, magnitude)
     if computed not in "bi":
         allowed = allowed + ref.tolerance(dtype(computed), terms, magnitude)
-    ref.assert_within(operand.now(), expected, allowed, what)
+    ref.assert_within(operand.now(), expected, allowed, case)
 
 
 # A and B, C, and the compute types with the letter of their scalars, as cuBLAS's manual has them.
@@ -132,7 +132,7 @@ def gemm_ex(r: Routine) -> None:
         if a == "b":
             m, n, k = sizes_of_bytes(m, n, k)
         for turn, (alpha, beta, given_alpha, given_beta) in enumerate(scalars(scale)):
-            what = f"{a=} {c=} {compute=} {trans_a=} {trans_b=} {m=} {n=} {k=} {alpha=} {beta=}"
+            case = f"{a=} {c=} {compute=} {trans_a=} {trans_b=} {m=} {n=} {k=} {alpha=} {beta=}"
             layout = 2 if a == "b" else turn % 3
             A = matrix(values(r, a, *((m, k) if trans_a == "N" else (k, m))), "F", layout)
             B = matrix(values(r, a, *((k, n) if trans_b == "N" else (n, k))), "F", layout)
@@ -143,9 +143,9 @@ def gemm_ex(r: Routine) -> None:
             r(*first, A, given_type, lead(A), B, code(a), lead(B), given_beta, C, code(c), ld(C), *last)
             expected = ref.gemm(alpha, A.wide, B.wide, beta, C.wide, trans_a, trans_b)
             wides = abs(A.wide), abs(B.wide), abs(beta), abs(C.wide)
-            close(C, expected, k, ref.gemm(abs(alpha), *wides, trans_a, trans_b), scale, what)
-            A.check(what)
-            B.check(what)
+            close(C, expected, k, ref.gemm(abs(alpha), *wides, trans_a, trans_b), scale, case)
+            A.check(case)
+            B.check(case)
 
 
 @CASES.of("uint8gemm_bias", letters="s")
@@ -154,29 +154,29 @@ def uint8gemm_bias(r: Routine) -> None:
     for ops, (m, n, k), (a, b, c, by, shift) in r.each(
         ["NNN", "TNN", "NTN", "TTT"], [(8, 12, 16), (64, 32, 16)], zeros
     ):
-        what = f"{ops} {m=} {n=} {k=} {a=} {b=} {c=} {by=} {shift=}"
-        shapes = [one if op == "N" else one[::-1] for op, one in zip(ops, ((m, k), (k, n), (m, n)), strict=True)]
+        case = f"{ops} {m=} {n=} {k=} {a=} {b=} {c=} {by=} {shift=}"
+        shapes = [shape if op == "N" else shape[::-1] for op, shape in zip(ops, ((m, k), (k, n), (m, n)), strict=True)]
         A, B, C = (matrix(r.random.integers(0, 4, shape).astype(np.uint8), "F", 2) for shape in shapes)
         r(*(r.vendor.op[op] for op in ops), m, n, k, A, a, ld(A), B, b, ld(B), C, c, ld(C), by, shift)
         sums = (ref.op(A.values, ops[0]).astype(int) - a) @ (ref.op(B.values, ops[1]).astype(int) - b) + c
         expected = np.clip((sums * by + (1 << shift >> 1)) >> shift, 0, 255)
-        np.testing.assert_array_equal(ref.op(C.now(), ops[2]), expected, what)
-        C.check(what, True)
-        A.check(what)
-        B.check(what)
+        np.testing.assert_array_equal(ref.op(C.now(), ops[2]), expected, case)
+        C.check(case, True)
+        A.check(case)
+        B.check(case)
 
 
 def close_each(
-    A: Batch, B: Batch, C: Batch, alpha: Any, beta: Any, trans: Sequence[str], computed: str, what: str
+    A: Batch, B: Batch, C: Batch, alpha: Any, beta: Any, trans: Sequence[str], computed: str, case: str
 ) -> None:
     """Check each C of a batch of products."""
     expected, magnitude = C.wide, abs(C.wide)
     for i, (a, b, c) in enumerate(zip(A.wide, B.wide, C.wide, strict=True)):
         expected[i] = ref.gemm(alpha, a, b, beta, c, *trans)
         magnitude[i] = ref.gemm(abs(alpha), abs(a), abs(b), abs(beta), abs(c), *trans)
-    close(C, expected, A.wide.shape[2 if trans[0] == "N" else 1], magnitude, computed, what)
-    A.check(what)
-    B.check(what)
+    close(C, expected, A.wide.shape[2 if trans[0] == "N" else 1], magnitude, computed, case)
+    A.check(case)
+    B.check(case)
 
 
 @CASES.of("gemm_strided_batched_ex", letters="s")
@@ -186,15 +186,15 @@ def gemm_strided_ex(r: Routine) -> None:
         if a == "b":
             m, n, k = sizes_of_bytes(m, n, k)
         for turn, (alpha, beta, given_alpha, given_beta) in enumerate(scalars(scale)):
-            what = f"{a=} {c=} {compute=} {trans_a=} {trans_b=} {count=} {m=} {n=} {k=} {alpha=} {beta=}"
+            case = f"{a=} {c=} {compute=} {trans_a=} {trans_b=} {count=} {m=} {n=} {k=} {alpha=} {beta=}"
             layout = 2 if a == "b" else turn % 3
             A, lda, stride_a = batch(values(r, a, count, *((m, k) if trans_a == "N" else (k, m))), "F", layout)
             B, ldb, stride_b = batch(values(r, a, count, *((k, n) if trans_b == "N" else (n, k))), "F", layout)
             C, ldc, stride_c = batch(output(r, c, beta, count, m, n), "F", layout if a == "b" else (turn + 1) % 3)
             first = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, given_alpha)
-            given = (*first, A, code(a), lead(A, lda), stride_a, B, code(a), lead(B, ldb), stride_b, given_beta)
-            r(*given, C, code(c), ldc, stride_c, count, getattr(cublas, compute), cublas.GEMM_DEFAULT)
-            close_each(A, B, C, alpha, beta, (trans_a, trans_b), scale, what)
+            arguments = (*first, A, code(a), lead(A, lda), stride_a, B, code(a), lead(B, ldb), stride_b, given_beta)
+            r(*arguments, C, code(c), ldc, stride_c, count, getattr(cublas, compute), cublas.GEMM_DEFAULT)
+            close_each(A, B, C, alpha, beta, (trans_a, trans_b), scale, case)
 
 
 @CASES.of("gemm_batched_ex", letters="s")
@@ -206,15 +206,15 @@ def gemm_batched_ex(r: Routine) -> None:
         if a == "b":
             m, n, k = sizes_of_bytes(m, n, k)
         for turn, (alpha, beta, given_alpha, given_beta) in enumerate(scalars(scale)):
-            what = f"{a=} {c=} {compute=} {trans_a=} {trans_b=} {form=} {count=} {m=} {n=} {k=} {alpha=} {beta=}"
+            case = f"{a=} {c=} {compute=} {trans_a=} {trans_b=} {form=} {count=} {m=} {n=} {k=} {alpha=} {beta=}"
             layout = 2 if a == "b" else turn % 3
             A = many(values(r, a, count, *((m, k) if trans_a == "N" else (k, m))), form, layout)
             B = many(values(r, a, count, *((k, n) if trans_b == "N" else (n, k))), FORMS[turn % 3], layout)
             C = many(output(r, c, beta, count, m, n), FORMS[(turn + 1) % 3], layout if a == "b" else (turn + 1) % 3)
             first = (r.vendor.op[trans_a], r.vendor.op[trans_b], m, n, k, given_alpha)
-            given = (*first, A, code(a), ld(A), B, code(a), ld(B), given_beta, C, code(c), ld(C), count)
-            r(*given, getattr(cublas, compute), cublas.GEMM_DEFAULT)
-            close_each(A, B, C, alpha, beta, (trans_a, trans_b), scale, what)
+            arguments = (*first, A, code(a), ld(A), B, code(a), ld(B), given_beta, C, code(c), ld(C), count)
+            r(*arguments, getattr(cublas, compute), cublas.GEMM_DEFAULT)
+            close_each(A, B, C, alpha, beta, (trans_a, trans_b), scale, case)
 
 
 # -- functions that do with one dtype what another one does: they have its case ----------------------------------------
@@ -323,27 +323,27 @@ def like_another(r: Routine) -> None:
 SHORT = ("hshgemv", "hssgemv", "tstgemv", "tssgemv")
 
 
-@CASES.of(*(f"{one}_batched" for one in SHORT), *(f"{one}_strided_batched" for one in SHORT), letters="s")
+@CASES.of(*(f"{name}_batched" for name in SHORT), *(f"{name}_strided_batched" for name in SHORT), letters="s")
 def short_gemv(r: Routine) -> None:
     a, c, strided = r.name[0], r.name[2], r.name.endswith("_strided_batched")
     for trans, (count, m, n) in r.each("NTC", [(3, 4, 3), (2, 3, 6), (4, 1, 5), (3, 5, 1), (2, 21, 18)]):
         read, written = (n, m) if trans == "N" else (m, n)
         for turn, (alpha, beta, given_alpha, given_beta) in enumerate(scalars("s")):
-            what = f"{trans=} {count=} {m=} {n=} {alpha=} {beta=}"
+            case = f"{trans=} {count=} {m=} {n=} {alpha=} {beta=}"
             incx, incy = INCREMENTS[turn % 5]
-            made = [values(r, a, count, m, n), values(r, a, count, read), output(r, c, beta, count, written)]
+            built = [values(r, a, count, m, n), values(r, a, count, read), output(r, c, beta, count, written)]
             first = (r.vendor.op[trans], m, n, given_alpha)
             A: Batch
             x: Batch
             y: Batch
             if strided:
-                A, lda, stride_a = batch(made[0], "F", turn % 3)
-                x, _, stride_x = batch(made[1][..., None], "F", 0, incx)
-                y, _, stride_y = batch(made[2][..., None], "F", 1, incy)
+                A, lda, stride_a = batch(built[0], "F", turn % 3)
+                x, _, stride_x = batch(built[1][..., None], "F", 0, incx)
+                y, _, stride_y = batch(built[2][..., None], "F", 1, incy)
                 r(*first, A, lda, stride_a, x, incx, stride_x, given_beta, y, incy, stride_y, count)
             else:
-                A, x = many(made[0], FORMS[turn % 3], turn % 3), many_vectors(made[1], FORMS[turn % 3], incx)
-                y = many_vectors(made[2], FORMS[(turn + 1) % 3], incy)
+                A, x = many(built[0], FORMS[turn % 3], turn % 3), many_vectors(built[1], FORMS[turn % 3], incx)
+                y = many_vectors(built[2], FORMS[(turn + 1) % 3], incy)
                 r(*first, A, ld(A), x, incx, given_beta, y, incy, count)
             expected, magnitude = y.wide, abs(y.wide)
             for i in range(count):
@@ -351,6 +351,6 @@ def short_gemv(r: Routine) -> None:
                 expected[i] = ref.gemv(alpha, A.wide[i], b, beta, d, trans).reshape(expected[i].shape)
                 sizes = abs(A.wide[i]), abs(b), abs(beta), abs(d)
                 magnitude[i] = ref.gemv(abs(alpha), *sizes, trans).reshape(expected[i].shape)
-            close(y, expected, read, magnitude, "s", what)
-            A.check(what)
-            x.check(what)
+            close(y, expected, read, magnitude, "s", case)
+            A.check(case)
+            x.check(case)

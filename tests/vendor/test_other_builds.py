@@ -97,7 +97,7 @@ def test_a_function_that_the_library_lacks_is_refused_by_name(name: str) -> None
     arrays = [Scratch((1,), DTYPES[dtype]) for role, _, dtype, *_ in roles if role in ("in", "out", "inout")]
     with offload_args(*arrays, device="host") as lent:
         pointers = iter(lent)
-        given = [next(pointers) if row[0] in ("in", "out", "inout") else an_argument(*row[:2]) for row in roles]
+        arguments = [next(pointers) if row[0] in ("in", "out", "inout") else an_argument(*row[:2]) for row in roles]
         wrong = rf"cblas_{name}\w* of \S+ is not called: its version is .*, and .*; load a later one"
         with pytest.raises(LibraryError, match=rf"cblas_{name}\w*: its version is .*; version \S+ has it|{wrong}"):
-            getattr(cblas, name)(*given)
+            getattr(cblas, name)(*arguments)

@@ -26,7 +26,7 @@ FORMS = ("_strided_batched", "_batched")
 
 def parts(name: str) -> tuple[str, str]:
     """Split the name of a routine into that of one operand and the form."""
-    form = next((one for one in FORMS if one in name), "")
+    form = next((form_ for form_ in FORMS if form_ in name), "")
     return name.replace(form, "") if form else name, form
 
 
@@ -35,11 +35,11 @@ TWO = [name for name in bound(rocblas) if name not in CASES and parts(name)[0] i
 
 def twin(operand: Operand) -> Operand:
     """Copy an operand: what is lent is part of the new base, too."""
-    made = copy.copy(operand)
-    made.base = operand.base.copy(order="K")
+    built = copy.copy(operand)
+    built.base = operand.base.copy(order="K")
     lent, offset = operand.lent, operand.lent.ctypes.data - operand.base.ctypes.data
-    made.lent = np.ndarray(lent.shape, lent.dtype, made.base.ravel(order="K"), offset, lent.strides)
-    return made
+    built.lent = np.ndarray(lent.shape, lent.dtype, built.base.ravel(order="K"), offset, lent.strides)
+    return built
 
 
 class Pair(Many):
@@ -48,7 +48,7 @@ class Pair(Many):
     def __init__(self, operands: list[Operand]) -> None:
         super().__init__(operands)
         first = operands[0]
-        self.flat = np.concatenate([one.base.ravel(order="K") for one in operands])
+        self.flat = np.concatenate([operand.base.ravel(order="K") for operand in operands])
         self.stride = first.base.size
         passed = first.lent if first.part is None else first.lent[first.part]
         self.start = (passed.ctypes.data - first.base.ctypes.data) // first.base.itemsize
@@ -62,8 +62,8 @@ class Pair(Many):
 
     def take_back(self) -> None:
         """Give the operands what the call left."""
-        for one, left in zip(self.operands, np.split(self.flat, 2), strict=True):
-            one.base.ravel(order="K")[:] = left  # a view: it has no gaps
+        for operand, left in zip(self.operands, np.split(self.flat, 2), strict=True):
+            operand.base.ravel(order="K")[:] = left  # a view: it has no gaps
 
 
 class BatchOfTwo(Routine):
@@ -76,14 +76,14 @@ class BatchOfTwo(Routine):
         self.record = _core.record("rocblas", name)
         self.name = parts(name)[0]
 
-    def pair(self, given: Any, as_list: bool) -> Many:
-        operand = given if isinstance(given, Operand) else vector(np.array(given, self.dtype))
+    def pair(self, arguments: Any, as_list: bool) -> Many:
+        operand = arguments if isinstance(arguments, Operand) else vector(np.array(arguments, self.dtype))
         both = [operand, twin(operand)][:: 1 if self.calls % 2 else -1]
         return Many(both) if as_list else Pair(both)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         self.calls += 1
-        rest, made, passed = iter(arguments), {}, []
+        rest, built, passed = iter(arguments), {}, []
         results = None
         stride = 0
         for kind, label, dtype, *_ in self.record:
@@ -95,35 +95,35 @@ class BatchOfTwo(Routine):
             elif kind == "size" and label.startswith("stride"):
                 passed.append(stride)
             elif kind.rstrip("*") in ("in", "out", "inout"):
-                given = next(rest)
-                pair = made.setdefault(id(given), self.pair(given, kind.endswith("*")))
+                values = next(rest)
+                pair = built.setdefault(id(values), self.pair(values, kind.endswith("*")))
                 stride = getattr(pair, "stride", 0)
                 passed.append(pair)
             else:
                 passed.append(next(rest))
         run(self.function, self.vendor.device, *passed)
-        return self.finish(made, results, keywords.get("result"))
+        return self.finish(built, results, keywords.get("result"))
 
-    def finish(self, made: dict[int, Many], results: Operand | None, result: Operand | None) -> Any:
+    def finish(self, built: dict[int, Many], results: Operand | None, result: Operand | None) -> Any:
         """Check that both of each pair are the same; return the result, as the routine of one would."""
-        for pair in made.values():
+        for pair in built.values():
             if isinstance(pair, Pair):
                 pair.take_back()
-            first, second = (one.base for one in pair.operands)
+            first, second = (operand.base for operand in pair.operands)
             close = 1e-3 if first.dtype.char in "fF" else 1e-9
             np.testing.assert_allclose(first, second, rtol=close, atol=close, err_msg=self.name)
         if results is None:
             return None
-        one, other = results.now()
-        what = f"{self.name}: {one} and {other} of the same vectors"
+        left, other = results.now()
+        case = f"{self.name}: {left} and {other} of the same vectors"
         if np.issubdtype(results.base.dtype, np.integer):
-            assert one == other, what
+            assert left == other, case
         else:  # the order of a sum may depend on where its vector is
             close = 64 * np.finfo(results.base.dtype).eps
-            np.testing.assert_allclose(one, other, rtol=close, atol=close, err_msg=what)
+            np.testing.assert_allclose(left, other, rtol=close, atol=close, err_msg=case)
         if result is None:
-            return one
-        result.base[()] = one
+            return left
+        result.base[()] = left
         return None
 
 
@@ -208,12 +208,14 @@ def call_ex(name: str, form: str, arrays: dict[str, Any], **others: Any) -> None
     for label in inspect.signature(function).parameters:
         kind, _, array = label.lower().partition("_")
         if label in arrays:
-            one = arrays[label]
-            others[label] = [one[i] for i in range(one.shape[0])] if form == "_batched" else one
+            array_ = arrays[label]
+            others[label] = [array_[i] for i in range(array_.shape[0])] if form == "_batched" else array_
             if f"{label.lower()}_type" in inspect.signature(function).parameters:
-                others[f"{label.lower()}_type"] = one.dtype
+                others[f"{label.lower()}_type"] = array_.dtype
         elif kind == "stride":
-            others[label] = next(one.size // one.shape[0] for key, one in arrays.items() if key.lower() == array)
+            others[label] = next(
+                array_.size // array_.shape[0] for key, array_ in arrays.items() if key.lower() == array
+            )
         elif label == "batch_count":
             others[label] = next(iter(arrays.values())).shape[0]
     function(**others)
@@ -230,11 +232,11 @@ def test_gemm_ex_is_numpys_product_in_the_dtypes_that_arguments_say(
     a, b, c = (whole(of, count, *shape) for of, shape in zip(dtypes, ((m, k), (k, n), (m, n)), strict=False))
     b, c = b.astype(dtypes[0]), c.astype(dtypes[1])
     by_columns = [a.conj() if transa == "C" else a.swapaxes(1, 2), b.swapaxes(1, 2), c.swapaxes(1, 2)]
-    A, B, C = (np.ascontiguousarray(one) for one in by_columns)
+    A, B, C = (np.ascontiguousarray(by_column) for by_column in by_columns)
     D = np.zeros_like(C)
-    with offload_args(In(A), In(B), In(C), D, device=device) as given:
+    with offload_args(In(A), In(B), In(C), D, device=device) as arguments:
         ta = rocblas.operation_none if transa == "N" else rocblas.operation_conjugate_transpose
-        arrays = dict(zip("ABCD", given, strict=True))
+        arrays = dict(zip("ABCD", arguments, strict=True))
         sizes = {"m": m, "n": n, "k": k, "lda": A.shape[2], "ldb": k, "ldc": m, "ldd": m}
         plain = {"algo": rocblas.gemm_algo_standard, "solution_index": 0, "flags": 0, "compute_type": dtypes[2]}
         call_ex("gemm", form, arrays, transa=ta, transb=rocblas.operation_none, alpha=2, beta=3, **sizes, **plain)
@@ -278,13 +280,13 @@ def test_rank_k_updates_are_numpys_in_the_dtypes_that_arguments_say_or_a_version
         alpha, beta = (2, -3) if scalars == "host" else (df[0:1], df[1:2])
         update = getattr(rocblas, name)
         compute = rocblas.datatype_f64_c if is_hermitian else np.dtype(wide)
-        given = (fill, ops[op], n, k, alpha, da, A.dtype, A.shape[1], beta, dc, C.dtype, n + 2, compute)
+        arguments = (fill, ops[op], n, k, alpha, da, A.dtype, A.shape[1], beta, dc, C.dtype, n + 2, compute)
         if has_rocblas((5, 3) if is_hermitian else (5, 2)):
-            update(*given)
+            update(*arguments)
         else:
             words = f"has no rocblas_{name}: its version is .*; version 5.{3 if is_hermitian else 2} has it"
             with pytest.raises(LibraryVersionError, match=words):
-                update(*given)
+                update(*arguments)
     if not has_rocblas((5, 3) if is_hermitian else (5, 2)):
         np.testing.assert_array_equal(C, before)
         return
@@ -308,15 +310,15 @@ def test_level_1_ex_is_numpys_in_the_dtypes_that_arguments_say(device: str, form
     dots, conjugated, norms = np.zeros((2, count), of), np.zeros(count, of), np.zeros(count, real)
     common = {"n": n, "incx": 2, "execution_type": wide}
     with offload_args(X, Y, dots, conjugated, norms, device=device) as (dX, dY, d_dots, d_conjugated, d_norms):
-        one, both = {"x": dX}, {"x": dX, "y": dY}
+        vector, both = {"x": dX}, {"x": dX, "y": dY}
         result = "results" if form else "result"
         results = {"result_type": of, "incy": 1, **common}
         call_ex("dot", form, both, **{result: d_dots[0]}, **results)
         call_ex("dotc", form, both, **{result: d_conjugated}, **results)
         norm = wide if wide == "f4" else real
-        call_ex("nrm2", form, one, **{result: d_norms}, **common | {"result_type": real, "execution_type": norm})
+        call_ex("nrm2", form, vector, **{result: d_norms}, **common | {"result_type": real, "execution_type": norm})
         call_ex("axpy", form, both, alpha=2, alpha_type=of, incy=1, **common)
-        call_ex("scal", form, one, alpha=3, alpha_type=of, **common)
+        call_ex("scal", form, vector, alpha=3, alpha_type=of, **common)
         call_ex("rot", form, both, c=2, s=1, cs_type=of, incy=1, **common)
     np.testing.assert_array_equal(dots[0], (x * y).sum(axis=1))
     np.testing.assert_array_equal(conjugated, (x.conj() * y).sum(axis=1))

@@ -41,19 +41,19 @@ class MultiHead:
                 self.places[kind] = place // 4, dims, strides
 
     def sequences(self, count: int) -> Any:
-        made = cudnn.create_seq_data_descriptor()
+        sequences = cudnn.create_seq_data_descriptor()
         axes = cudnn.SEQDATA_BATCH_DIM, cudnn.SEQDATA_BEAM_DIM, cudnn.SEQDATA_TIME_DIM, cudnn.SEQDATA_VECT_DIM
         dims = (count, BATCH, 1, SIZE)  # in the order of those constants: time, batch, beam, vector
         cudnn.set_seq_data_descriptor(
-            made, cudnn.DATA_FLOAT, 4, dims, axes, BATCH, [count] * BATCH, np.zeros(1, np.float32)
+            sequences, cudnn.DATA_FLOAT, 4, dims, axes, BATCH, [count] * BATCH, np.zeros(1, np.float32)
         )
-        return made
+        return sequences
 
     def by_numpy(self, q: Any, k: Any, v: Any, weights: Any) -> Any:
         """Return the attention in float64."""
         of = {}
         for kind, (place, dims, strides) in self.places.items():
-            of[kind] = np.lib.stride_tricks.as_strided(weights[place:], dims, [8 * one for one in strides])
+            of[kind] = np.lib.stride_tricks.as_strided(weights[place:], dims, [8 * stride for stride in strides])
         y = 0
         for head in range(HEADS):
             a, b, c = (x @ of[kind][head].T for x, kind in ((q, "Q"), (k, "K"), (v, "V")))
@@ -63,20 +63,20 @@ class MultiHead:
 
 def gradient(of: Callable[[Any], float], at: Any, step: float = 1e-5) -> Any:
     """Return the gradient of a function by differences."""
-    found = np.zeros_like(at)
+    results = np.zeros_like(at)
     for i in np.ndindex(at.shape):
         kept = at[i]
         at[i] = kept + step
         above = of(at)
         at[i] = kept - step
-        found[i] = (above - of(at)) / (2 * step)
+        results[i] = (above - of(at)) / (2 * step)
         at[i] = kept
-    return found
+    return results
 
 
-def close(found: Any, expected: Any) -> None:
+def close(actual: Any, expected: Any) -> None:
     """Compare as precisely as TF32 is, relative to the largest value."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=5e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=5e-3 * np.abs(expected).max())
 
 
 def drawn(*shape: int) -> Any:
@@ -85,22 +85,22 @@ def drawn(*shape: int) -> Any:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_multi_head_attention_is_as_in_numpy(gpu: str) -> None:
-    one = MultiHead(gpu)
+    heads = MultiHead(gpu)
     q, k, v = drawn(BATCH, STEPS, SIZE), drawn(BATCH, KEYS, SIZE), drawn(BATCH, KEYS, SIZE + 0)
     out, of_queries, of_keys = np.zeros_like(q), np.full(BATCH, STEPS, np.int32), np.full(BATCH, KEYS, np.int32)
-    given = In(q), In(k), In(v), Out(out), In(one.weights), In(of_queries), In(of_keys)
-    with offload_args(*given, device=gpu) as (dq, dk, dv, do, dw, lq, lk):
+    arguments = In(q), In(k), In(v), Out(out), In(heads.weights), In(of_queries), In(of_keys)
+    with offload_args(*arguments, device=gpu) as (dq, dk, dv, do, dw, lq, lk):
         cudnn.multi_head_attn_forward(
-            one.attn, -1, [0] * STEPS, [KEYS] * STEPS, lq, lk, one.of_q, dq, None, one.of_k, dk, one.of_k, dv,
-            one.of_q, do, one.nbytes, dw, 0, None, 0, None,
+            heads.attn, -1, [0] * STEPS, [KEYS] * STEPS, lq, lk, heads.of_q, dq, None, heads.of_k, dk, heads.of_k, dv,
+            heads.of_q, do, heads.nbytes, dw, 0, None, 0, None,
         )  # fmt: skip
-    expected = one.by_numpy(*(np.float64(x) for x in (q, k, v, one.weights)))
+    expected = heads.by_numpy(*(np.float64(x) for x in (q, k, v, heads.weights)))
     close(out, expected)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_gradients_of_multi_head_attention_are_as_by_differences(gpu: str) -> None:
-    one = MultiHead(gpu)
+    heads = MultiHead(gpu)
     q, k, v, up = (
         drawn(BATCH, STEPS, SIZE),
         drawn(BATCH, KEYS, SIZE),
@@ -108,47 +108,61 @@ def test_gradients_of_multi_head_attention_are_as_by_differences(gpu: str) -> No
         drawn(BATCH, STEPS, SIZE),
     )
     lengths = np.full(BATCH, STEPS, np.int32), np.full(BATCH, KEYS, np.int32)
-    out, gq, gk, gv, gw = (np.zeros_like(x) for x in (q, q, k, v, one.weights))
+    out, gq, gk, gv, gw = (np.zeros_like(x) for x in (q, q, k, v, heads.weights))
     low, high = [0] * STEPS, [KEYS] * STEPS
-    inputs = map(In, (q, k, v, up, one.weights, *lengths))
-    outputs = Out(out), Out(gq), Out(gk), Out(gv), InOut(gw), Scratch((one.reserve,), np.uint8)
+    inputs = map(In, (q, k, v, up, heads.weights, *lengths))
+    outputs = Out(out), Out(gq), Out(gk), Out(gv), InOut(gw), Scratch((heads.reserve,), np.uint8)
     with offload_args(*inputs, *outputs, device=gpu) as (dq, dk, dv, du, dw, lq, lk, do, pq, pk, pv, pw, kept):
         kept.fill(0)
         cudnn.multi_head_attn_forward(
-            one.attn, -1, low, high, lq, lk, one.of_q, dq, None, one.of_k, dk, one.of_k, dv, one.of_q, do,
-            one.nbytes, dw, 0, None, one.reserve, kept,
+            heads.attn, -1, low, high, lq, lk, heads.of_q, dq, None, heads.of_k, dk, heads.of_k, dv, heads.of_q, do,
+            heads.nbytes, dw, 0, None, heads.reserve, kept,
         )  # fmt: skip
         cudnn.multi_head_attn_backward_data(
-            one.attn, low, high, lq, lk, one.of_q, du, one.of_q, pq, dq, one.of_k, pk, dk, one.of_k, pv, dv,
-            one.nbytes, dw, 0, None, one.reserve, kept,
+            heads.attn, low, high, lq, lk, heads.of_q, du, heads.of_q, pq, dq, heads.of_k, pk, dk, heads.of_k, pv, dv,
+            heads.nbytes, dw, 0, None, heads.reserve, kept,
         )  # fmt: skip
         cudnn.multi_head_attn_backward_weights(
-            one.attn, cudnn.WGRAD_MODE_SET, one.of_q, dq, one.of_k, dk, one.of_k, dv, one.of_q, du,
-            one.nbytes, dw, pw, 0, None, one.reserve, kept,
+            heads.attn, cudnn.WGRAD_MODE_SET, heads.of_q, dq, heads.of_k, dk, heads.of_k, dv, heads.of_q, du,
+            heads.nbytes, dw, pw, 0, None, heads.reserve, kept,
         )  # fmt: skip
-    exact = [np.float64(x) for x in (q, k, v, one.weights)]
-    close(out, one.by_numpy(*exact))
-    for at, found in enumerate((gq, gk, gv, gw)):
+    exact = [np.float64(x) for x in (q, k, v, heads.weights)]
+    close(out, heads.by_numpy(*exact))
+    for at, actual in enumerate((gq, gk, gv, gw)):
 
         def value(x: Any, at: int = at) -> float:
-            return float((one.by_numpy(*exact[:at], x, *exact[at + 1 :]) * up).sum())
+            return float((heads.by_numpy(*exact[:at], x, *exact[at + 1 :]) * up).sum())
 
-        close(found, gradient(value, exact[at].copy()))
+        close(actual, gradient(value, exact[at].copy()))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_reserve_or_workspace_of_multi_head_attention_that_is_too_small_is_refused(gpu: str) -> None:
-    one = MultiHead(gpu)
+    heads = MultiHead(gpu)
     q, k = drawn(BATCH, STEPS, SIZE), drawn(BATCH, KEYS, SIZE)
     lengths = np.full(BATCH, STEPS, np.int32), np.full(BATCH, KEYS, np.int32)
-    scratches = Scratch((one.reserve - 1,), np.uint8), Scratch((1,), np.uint8)
-    given = *map(In, (q, k, one.weights, *lengths)), Out(np.zeros_like(q)), *scratches
-    with offload_args(*given, device=gpu) as (dq, dk, dw, lq, lk, do, small, tiny):
-        first = one.attn, -1, [0] * STEPS, [KEYS] * STEPS, lq, lk, one.of_q, dq, None, one.of_k, dk, one.of_k, dk
+    scratches = Scratch((heads.reserve - 1,), np.uint8), Scratch((1,), np.uint8)
+    arguments = *map(In, (q, k, heads.weights, *lengths)), Out(np.zeros_like(q)), *scratches
+    with offload_args(*arguments, device=gpu) as (dq, dk, dw, lq, lk, do, small, tiny):
+        first = (
+            heads.attn,
+            -1,
+            [0] * STEPS,
+            [KEYS] * STEPS,
+            lq,
+            lk,
+            heads.of_q,
+            dq,
+            None,
+            heads.of_k,
+            dk,
+            heads.of_k,
+            dk,
+        )
         small.fill(0)
         with pytest.raises((ArgumentError, ExtentError), match="reserveSpaceSizeInBytes"):
-            rest = one.of_q, do, one.nbytes, dw, 0, None, one.reserve - 1, small
+            rest = heads.of_q, do, heads.nbytes, dw, 0, None, heads.reserve - 1, small
             cudnn.multi_head_attn_forward(*first, *rest)
         with pytest.raises((ArgumentError, ExtentError), match="workSpaceSizeInBytes"):
-            cudnn.multi_head_attn_forward(*first, one.of_q, do, one.nbytes, dw, 1, tiny, 0, None)
+            cudnn.multi_head_attn_forward(*first, heads.of_q, do, heads.nbytes, dw, 1, tiny, 0, None)
         do.fill(0)

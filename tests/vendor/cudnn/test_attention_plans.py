@@ -23,8 +23,8 @@ def drawn(*shape: int) -> Any:
 
 def seen(q: Any, k: Any, v: Any, causal: Any = False, lengths: Any = None, scale: float | None = None) -> Any:
     """Return attention by NumPy in float64, of arrays of batches, heads, positions and dimensions."""
-    q, k, v = (np.asarray(one, np.float64) for one in (q, k, v))
-    k, v = (one.repeat(q.shape[1] // k.shape[1], axis=1) for one in (k, v))
+    q, k, v = (np.asarray(array, np.float64) for array in (q, k, v))
+    k, v = (array.repeat(q.shape[1] // k.shape[1], axis=1) for array in (k, v))
     scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     rows, columns = np.ogrid[: q.shape[2], : k.shape[2]]
     for batch, page in enumerate(scores):
@@ -38,13 +38,13 @@ def seen(q: Any, k: Any, v: Any, causal: Any = False, lengths: Any = None, scale
 
 def attend(gpu: str, q: Any, k: Any, v: Any, layout: str = "BHSD", lengths: Any = None, **how: Any) -> Any:
     """Return attention by a plan, of arrays of batches, heads, positions and dimensions."""
-    order = ["BHSD".index(one) for one in layout]
-    given = [np.ascontiguousarray(one.transpose(order)) for one in (q, k, v)]
-    y = np.zeros((*given[0].shape[:3], v.shape[3]), q.dtype)
-    with offload_args(*map(In, (*given, *(lengths or ()))), Out(y), device=gpu) as pointers:
+    order = ["BHSD".index(letter) for letter in layout]
+    arguments = [np.ascontiguousarray(array.transpose(order)) for array in (q, k, v)]
+    y = np.zeros((*arguments[0].shape[:3], v.shape[3]), q.dtype)
+    with offload_args(*map(In, (*arguments, *(lengths or ()))), Out(y), device=gpu) as pointers:
         graph = cudnn.Graph(gpu)
-        operands = [graph.input(one, layout) for one in pointers[:3]]
-        counts = tuple(graph.input(one, "B") for one in pointers[3:5]) if lengths else None
+        operands = [graph.input(pointer, layout) for pointer in pointers[:3]]
+        counts = tuple(graph.input(pointer, "B") for pointer in pointers[3:5]) if lengths else None
         graph.output(graph.attention(*operands, lengths=counts, **how), pointers[-1], layout).plan()(*pointers)
     return y.transpose(np.argsort(order))
 
@@ -56,11 +56,11 @@ def operands(
     return [drawn(*shape).astype(dtype) for shape in shapes]
 
 
-def close_where_counted(found: Any, expected: Any, counts: Any = None) -> None:
+def close_where_counted(actual: Any, expected: Any, counts: Any = None) -> None:
     """Compare the results of the queries that count."""
-    for batch, page in enumerate(found):
+    for batch, page in enumerate(actual):
         count = page.shape[1] if counts is None else counts[batch]
-        limit = 5e-3 if found.dtype == np.float16 else 3e-2
+        limit = 5e-3 if actual.dtype == np.float16 else 3e-2
         np.testing.assert_allclose(np.float64(page[:, :count]), expected[batch, :, :count], atol=limit)
 
 
@@ -78,29 +78,33 @@ def close_where_counted(found: Any, expected: Any, counts: Any = None) -> None:
     ids=str,
 )
 def test_attention_is_as_in_numpy(gpu: str, causal: Any, case: Any) -> None:
-    given = operands(**case)
-    close_where_counted(attend(gpu, *given, causal=causal), seen(*given, causal))
+    arguments = operands(**case)
+    close_where_counted(attend(gpu, *arguments, causal=causal), seen(*arguments, causal))
 
 
 def test_a_causal_mask_begins_in_the_top_left_corner(gpu: str) -> None:
     q, k, v = operands(queries=192, keys=100)
-    found = attend(gpu, q, k, v, causal=True)
-    np.testing.assert_allclose(found[:, :, 0], v[:, :, 0], atol=1e-3)  # the first query sees the first key alone
-    close_where_counted(found, seen(q, k, v, causal=True))
+    results = attend(gpu, q, k, v, causal=True)
+    np.testing.assert_allclose(results[:, :, 0], v[:, :, 0], atol=1e-3)  # the first query sees the first key alone
+    close_where_counted(results, seen(q, k, v, causal=True))
 
 
 @pytest.mark.parametrize("causal", [False, True, "bottom-right"])
 @pytest.mark.parametrize("keys", [128, 192])
 def test_attention_sees_no_keys_behind_the_lengths(gpu: str, causal: Any, keys: int) -> None:
-    given = operands(keys=keys)
+    arguments = operands(keys=keys)
     lengths = np.array([100, 50], np.int32), np.array([keys - 28, 60], np.int32)
-    close_where_counted(attend(gpu, *given, causal=causal, lengths=lengths), seen(*given, causal, lengths), lengths[0])
+    close_where_counted(
+        attend(gpu, *arguments, causal=causal, lengths=lengths), seen(*arguments, causal, lengths), lengths[0]
+    )
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_of_positions_before_heads_with_a_scale(gpu: str, causal: bool) -> None:
-    given = operands(heads=4, shared=2)
-    close_where_counted(attend(gpu, *given, layout="BSHD", causal=causal, scale=0.25), seen(*given, causal, scale=0.25))
+    arguments = operands(heads=4, shared=2)
+    close_where_counted(
+        attend(gpu, *arguments, layout="BSHD", causal=causal, scale=0.25), seen(*arguments, causal, scale=0.25)
+    )
 
 
 def test_attention_of_one_array_to_itself(gpu: str) -> None:
@@ -109,8 +113,8 @@ def test_attention_of_one_array_to_itself(gpu: str) -> None:
     with offload_args(In(x), In(counts), Out(y), device=gpu) as (dx, dc, dy):
         graph = cudnn.Graph(gpu)
         lengths = graph.input(dc, "B")
-        given = (graph.input(dx, "BHSD") for _ in range(3))
-        result = graph.attention(*given, causal=True, lengths=(lengths, lengths))
+        arguments = (graph.input(dx, "BHSD") for _ in range(3))
+        result = graph.attention(*arguments, causal=True, lengths=(lengths, lengths))
         graph.output(result, dy, "BHSD").plan()(dc, dx, dx, dx, dy)
     close_where_counted(y, seen(x, x, x, True, (counts, counts)), counts)
 
@@ -132,10 +136,10 @@ def test_an_array_that_is_not_aligned_is_refused_before_the_plan_runs(gpu: str) 
         graph = cudnn.Graph(gpu)
         operands = [graph.input(dx[:, :, :64], "BHSD") for _ in range(3)]
         plan = graph.output(graph.attention(*operands), dy, "BHSD").plan()
-        given = dx[:, :, :64], dx[:, :, 1:], dx[:, :, 1:]
-        plan(*given, dy)
+        arguments = dx[:, :, :64], dx[:, :, 1:], dx[:, :, 1:]
+        plan(*arguments, dy)
         with pytest.raises(ArgumentError, match="cudnn.Plan: argument 2 starts at 2 bytes behind a multiple of 16"):
-            plan(given[0], dx.offset(1), given[2], dy)
+            plan(arguments[0], dx.offset(1), arguments[2], dy)
     close_where_counted(y, seen(x[:, :, :64], x[:, :, 1:], x[:, :, 1:]))
 
 
@@ -143,7 +147,7 @@ def test_attention_takes_inputs_that_fit_each_other() -> None:
     def refused(words: str, q: Any, k: Any, v: Any, **how: Any) -> None:
         graph = cudnn.Graph()
         with pytest.raises(ArgumentError, match=words):
-            graph.attention(*(graph.input(one, "BHSD") for one in (q, k, v)), **how)
+            graph.attention(*(graph.input(value, "BHSD") for value in (q, k, v)), **how)
 
     x = np.zeros((1, 2, 8, 16), np.float16)
     refused(r"shapes \(1, 2, 8, 16\), \(1, 2, 8, 8\) and .* do not fit", x, x[..., :8], x)
@@ -193,11 +197,11 @@ def test_attention_of_parts_of_one_array(gpu: str) -> None:
     x = drawn(2, 128, 3, 3, 64).astype(np.float16)  # batches, positions, q and k and v, heads, dimensions
     y = np.zeros((2, 128, 3, 64), np.float16)
     with offload_args(In(x), Out(y), device=gpu) as (dx, dy):
-        parts = [dx[:, :, one] for one in range(3)]
+        parts = [dx[:, :, value] for value in range(3)]
         graph = cudnn.Graph(gpu)
-        result = graph.attention(*(graph.input(one, "BSHD") for one in parts), causal=True)
+        result = graph.attention(*(graph.input(part, "BSHD") for part in parts), causal=True)
         graph.output(result, dy, "BSHD").plan()(*parts, dy)
-    q, k, v = (x[:, :, one].swapaxes(1, 2) for one in range(3))
+    q, k, v = (x[:, :, value].swapaxes(1, 2) for value in range(3))
     close_where_counted(y.swapaxes(1, 2), seen(q, k, v, causal=True))
 
 
@@ -205,7 +209,7 @@ def test_lengths_that_do_not_fit_are_refused_by_name() -> None:
     x, good = np.zeros((2, 3, 8, 16), np.float16), np.zeros(2, np.int32)
     graph = cudnn.Graph()
     (q, k, v), lengths = (graph.input(x, "BHSD") for _ in range(3)), graph.input(good, "B")
-    for given, error, words in (
+    for arguments, error, words in (
         (lengths, ArgumentTypeError, "lengths needs to be a pair, of q and of k and v, got"),
         ((lengths, good), ArgumentTypeError, r"lengths\[1\] needs to be a tensor of the graph, got"),
         (
@@ -221,4 +225,4 @@ def test_lengths_that_do_not_fit_are_refused_by_name() -> None:
         ((lengths, graph.input(good[:, None], "BM")), ArgumentError, r"lengths\[1\] needs .* got int32 of \(2, 1\)"),
     ):
         with pytest.raises(error, match=f"cudnn.Graph.attention: {words}"):
-            graph.attention(q, k, v, lengths=given)
+            graph.attention(q, k, v, lengths=arguments)

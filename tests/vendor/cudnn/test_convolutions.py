@@ -40,8 +40,8 @@ def test_convolutions_forward_and_backward_are_as_direct_sums(
     y, dy = np.zeros(expected.shape, dtype), drawn(expected.shape, dtype, 3)
     gradient_x, gradient_w = gradients(x, w, dy, pad, step, gap, groups)
     filters = "K" + layout[1:]
-    hx, hy, hdy = (in_layout(one, layout) for one in (x, y, dy))
-    hw = np.ascontiguousarray(w.transpose(["KCHW".index(one) for one in filters]))
+    hx, hy, hdy = (in_layout(array, layout) for array in (x, y, dy))
+    hw = np.ascontiguousarray(w.transpose(["KCHW".index(filter_) for filter_ in filters]))
     hdx, hdw = np.zeros_like(hx), np.zeros_like(hw)
     conv = cudnn.convolution(padding=pad, stride=step, dilation=gap, groups=groups, dtype=dtype)
     arrays = (In(hx), In(hw), Out(hy), In(hdy), Out(hdx), Out(hdw))
@@ -54,7 +54,7 @@ def test_convolutions_forward_and_backward_are_as_direct_sums(
         cudnn.convolution_backward_filter(1, tx, px, ty, pdy, conv, weights, None, 0, 0, fw, pdw)
     close(hy, in_layout(expected, layout), dtype)
     close(hdx, in_layout(gradient_x, layout), dtype)
-    close(hdw, gradient_w.transpose(["KCHW".index(one) for one in filters]), dtype)
+    close(hdw, gradient_w.transpose(["KCHW".index(filter_) for filter_ in filters]), dtype)
 
 
 def gradients(x: Any, w: Any, dy: Any, pad: int, step: int, gap: int, groups: int) -> tuple[Any, Any]:
@@ -98,16 +98,16 @@ def test_every_algorithm_that_cudnn_finds_computes_the_same(gpu: str, way: str) 
         kinds = {"forward": (px, pw, pout), "data": (pw, pdy, pout), "filter": (px, pdy, pout)}[way]
         most = getattr(cudnn, f"{get}_max_count")(handle)
         counts, names = [], [f"{find}_ex", find, f"{get}_v7"]
-        given = order[0], kinds[0], order[1], kinds[1], conv, order[3], kinds[2]
+        arguments = order[0], kinds[0], order[1], kinds[1], conv, order[3], kinds[2]
         lists = [
-            getattr(cudnn, names[0])(*given, most, None, 0, handle=handle),
+            getattr(cudnn, names[0])(*arguments, most, None, 0, handle=handle),
             getattr(cudnn, names[1])(handle, *order, most),
             getattr(cudnn, names[2])(handle, *order, most),
         ]
-        for count, found in lists:
-            usable = [one for one in found[:count] if one[1] == 0]
+        for count, results in lists:
+            usable = [row for row in results[:count] if row[1] == 0]
             counts.append(len(usable))
-            times = [one[2] for one in usable if one[2] >= 0]
+            times = [row[2] for row in usable if row[2] >= 0]
             assert times == sorted(times)
             for algorithm, _, _, memory, *_ in usable:
                 pout.fill(7)
@@ -132,8 +132,8 @@ def test_volumes_are_convolved_and_pooled(gpu: str, layout: str) -> None:
     blocks = np.asarray(x, np.float64)[:, :, :4, :, :6].reshape(2, 4, 2, 2, 3, 2, 3, 2)
     largest = blocks.max(axis=(3, 5, 7))
     hx, hy, hm = (
-        np.ascontiguousarray(one.transpose(["NCDHW".index(letter) for letter in layout]), np.float32)
-        for one in (x, np.zeros(expected.shape), np.zeros(largest.shape))
+        np.ascontiguousarray(array.transpose(["NCDHW".index(letter) for letter in layout]), np.float32)
+        for array in (x, np.zeros(expected.shape), np.zeros(largest.shape))
     )
     filters = "K" + layout[1:]
     hw = np.ascontiguousarray(w.transpose(["KCDHW".index(letter) for letter in filters]))
@@ -162,7 +162,7 @@ def test_pooling_softmax_and_activation_are_as_direct_sums(gpu: str, dtype: Any,
     window = cudnn.pooling(cudnn.POOLING_MAX, 2)
     relu = cudnn.activation(cudnn.ACTIVATION_RELU)
     with offload_args(In(hx), Out(pooled), Out(soft), Out(rectified), device=gpu) as (px, pp, ps, pr):
-        tx, tp, ts = (cudnn.tensor(one, letters) for one in (px, pp, ps))
+        tx, tp, ts = (cudnn.tensor(array, letters) for array in (px, pp, ps))
         cudnn.pooling_forward(window, 1, tx, px, 0, tp, pp)
         cudnn.softmax_forward(cudnn.SOFTMAX_ACCURATE, cudnn.SOFTMAX_MODE_CHANNEL, 1, tx, px, 0, ts, ps)
         cudnn.activation_forward(relu, 1, tx, px, 0, ts, pr)
@@ -354,8 +354,8 @@ def test_convolutions_of_float32_are_exact_to_it_with_channels_last(gpu: str, ch
         graph = cudnn.Graph(gpu)
         result = graph.convolution(graph.input(px, "NHWC"), graph.input(pw, "KHWC"), padding=1)
         graph.output(result, pz, "NHWC").plan()(px, pw, pz)
-    for found in (once, planned):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * float(np.abs(expected).max()))
+    for actual in (once, planned):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-5 * float(np.abs(expected).max()))
 
 
 def test_tf32_is_a_choice_of_a_convolution_and_of_a_plan(gpu: str) -> None:
@@ -374,5 +374,5 @@ def test_tf32_is_a_choice_of_a_convolution_and_of_a_plan(gpu: str) -> None:
             plans.append(graph.output(result, pz, "NHWC").plan(tf32=tf32))
         assert plans[0] is not plans[1]
         plans[0](px, pw, pz)
-    for found in (once, planned):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * float(np.abs(expected).max()))
+    for actual in (once, planned):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-3 * float(np.abs(expected).max()))

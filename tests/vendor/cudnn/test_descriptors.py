@@ -50,16 +50,16 @@ def shape_of(descriptor: Any, axes: int = 4) -> tuple[Any, ...]:
     ],
 )
 def test_a_tensor_has_the_shape_and_strides_of_its_array(array: Any, layout: str, shape: Any, strides: Any) -> None:
-    made = cudnn.tensor(array, layout)
+    built = cudnn.tensor(array, layout)
     codes = {"float16": cudnn.DATA_HALF, "float32": cudnn.DATA_FLOAT, "float64": cudnn.DATA_DOUBLE}
-    assert shape_of(made, len(shape)) == (codes[array.dtype.name], shape, strides)
+    assert shape_of(built, len(shape)) == (codes[array.dtype.name], shape, strides)
 
 
 def test_a_filter_has_its_channels_first_or_last() -> None:
     first, last = np.zeros((8, 4, 3, 5), np.float32), np.zeros((8, 3, 5, 4), np.float32)
-    for made, layout in ((cudnn.filter(first), cudnn.TENSOR_NCHW), (cudnn.filter(last, "KRSC"), cudnn.TENSOR_NHWC)):
-        assert cudnn.get_filter_nd_descriptor(made, 4) == (cudnn.DATA_FLOAT, layout, 4, (8, 4, 3, 5))
-        assert cudnn.get_filter_size_in_bytes(made) == first.nbytes
+    for built, layout in ((cudnn.filter(first), cudnn.TENSOR_NCHW), (cudnn.filter(last, "KRSC"), cudnn.TENSOR_NHWC)):
+        assert cudnn.get_filter_nd_descriptor(built, 4) == (cudnn.DATA_FLOAT, layout, 4, (8, 4, 3, 5))
+        assert cudnn.get_filter_size_in_bytes(built) == first.nbytes
 
 
 def test_settings_of_convolutions_poolings_and_activations_come_back() -> None:
@@ -93,9 +93,9 @@ def test_convolutions_compute_in_their_own_dtype_unless_tf32_is_asked_for() -> N
         ({"dtype": np.int8}, half, i32),
     ]
     for options, math, sums in cases:
-        made = cudnn.convolution(**options)
-        assert cudnn.get_convolution_math_type(made) == math, options
-        assert cudnn.get_convolution_nd_descriptor(made, 2)[-1] == sums, options
+        built = cudnn.convolution(**options)
+        assert cudnn.get_convolution_math_type(built) == math, options
+        assert cudnn.get_convolution_nd_descriptor(built, 2)[-1] == sums, options
     with pytest.raises(ArgumentError, match=r"tf32=True needs the dtype float32, got float16; leave it out"):
         cudnn.convolution(dtype=np.float16, tf32=True)
 
@@ -111,20 +111,20 @@ def test_what_each_descriptor_was_set_to_comes_back() -> None:
     assert cudnn.get_convolution_reorder_type(convolution) == cudnn.NO_REORDER
     cudnn.set_pooling2d_descriptor(pooling, cudnn.POOLING_MAX, propagate, 2, 3, 1, 0, 4, 5)
     assert cudnn.get_pooling2d_descriptor(pooling) == (cudnn.POOLING_MAX, propagate, 2, 3, 1, 0, 4, 5)
-    made, filters = cudnn.create_tensor_descriptor(), cudnn.filter(np.zeros((2, 4, 5, 3), np.float32), "KHWC")
-    cudnn.set_tensor4d_descriptor_ex(made, f32, 2, 3, 4, 5, 100, 30, 6, 1)
-    assert cudnn.get_tensor4d_descriptor(made) == (f32, 2, 3, 4, 5, 100, 30, 6, 1)
-    assert cudnn.get_tensor_size_in_bytes(made) == 4 * (100 + 2 * 30 + 3 * 6 + 4 + 1)
-    cudnn.set_tensor_nd_descriptor_ex(made, cudnn.TENSOR_NHWC, cudnn.DATA_HALF, 4, (2, 3, 4, 5))
-    assert shape_of(made) == (cudnn.DATA_HALF, (2, 3, 4, 5), (60, 1, 15, 3))
+    built, filters = cudnn.create_tensor_descriptor(), cudnn.filter(np.zeros((2, 4, 5, 3), np.float32), "KHWC")
+    cudnn.set_tensor4d_descriptor_ex(built, f32, 2, 3, 4, 5, 100, 30, 6, 1)
+    assert cudnn.get_tensor4d_descriptor(built) == (f32, 2, 3, 4, 5, 100, 30, 6, 1)
+    assert cudnn.get_tensor_size_in_bytes(built) == 4 * (100 + 2 * 30 + 3 * 6 + 4 + 1)
+    cudnn.set_tensor_nd_descriptor_ex(built, cudnn.TENSOR_NHWC, cudnn.DATA_HALF, 4, (2, 3, 4, 5))
+    assert shape_of(built) == (cudnn.DATA_HALF, (2, 3, 4, 5), (60, 1, 15, 3))
     assert cudnn.get_filter4d_descriptor(filters) == (f32, cudnn.TENSOR_NHWC, 2, 3, 4, 5)
     combination, transform = cudnn.create_op_tensor_descriptor(), cudnn.create_tensor_transform_descriptor()
     cudnn.set_op_tensor_descriptor(combination, cudnn.OP_TENSOR_MAX, f32, propagate)
     assert cudnn.get_op_tensor_descriptor(combination) == (cudnn.OP_TENSOR_MAX, f32, propagate)
     folding = (1, 2, 3, 4), (5, 6, 7, 8), (2, 3), cudnn.TRANSFORM_FOLD
     cudnn.set_tensor_transform_descriptor(transform, 4, cudnn.TENSOR_NHWC, *folding)
-    found = cudnn.get_tensor_transform_descriptor(transform, 4)
-    assert found == (cudnn.TENSOR_NHWC, folding[0], folding[1], (2, 3, 0, 0), folding[3])
+    tensor_transform_descriptor = cudnn.get_tensor_transform_descriptor(transform, 4)
+    assert tensor_transform_descriptor == (cudnn.TENSOR_NHWC, folding[0], folding[1], (2, 3, 0, 0), folding[3])
 
 
 def test_what_networks_losses_and_attention_were_set_to_comes_back() -> None:
@@ -144,16 +144,16 @@ def test_what_networks_losses_and_attention_were_set_to_comes_back() -> None:
     kinds = cudnn.RNN_ALGO_STANDARD, cudnn.LSTM, cudnn.RNN_DOUBLE_BIAS, cudnn.BIDIRECTIONAL, cudnn.LINEAR_INPUT
     settings = (*kinds, f32, f32, cudnn.FMA_MATH, 3, 4, 4, 2)
     cudnn.set_rnn_descriptor_v8(rnn, *settings, None, cudnn.RNN_PADDED_IO_ENABLED)
-    found = cudnn.get_rnn_descriptor_v8(rnn)
-    assert found[:12] == settings and found[-1] == cudnn.RNN_PADDED_IO_ENABLED
+    results = cudnn.get_rnn_descriptor_v8(rnn)
+    assert results[:12] == settings and results[-1] == cudnn.RNN_PADDED_IO_ENABLED
     cudnn.rnn_set_clip_v8(rnn, cudnn.RNN_CLIP_MINMAX, cudnn.NOT_PROPAGATE_NAN, -1.5, 2.5)
     assert cudnn.rnn_get_clip_v8(rnn) == (cudnn.RNN_CLIP_MINMAX, cudnn.NOT_PROPAGATE_NAN, -1.5, 2.5)
     cudnn.rnn_set_clip_v9(rnn, cudnn.RNN_CLIP_MINMAX, -0.5, 0.25)
     assert cudnn.rnn_get_clip_v9(rnn) == (cudnn.RNN_CLIP_MINMAX, -0.5, 0.25)
     sizes, kind = (16, 17, 18, 8, 8, 9, 16, 5, 7, 3, 1), (cudnn.ATTN_ENABLE_PROJ_BIASES, 2, 0.5, f32, f32)
     cudnn.set_attn_descriptor(attention, *kind, cudnn.DEFAULT_MATH, None, None, *sizes)
-    found = cudnn.get_attn_descriptor(attention)
-    assert found[:6] == (*kind, cudnn.DEFAULT_MATH) and found[-11:] == sizes
+    results = cudnn.get_attn_descriptor(attention)
+    assert results[:6] == (*kind, cudnn.DEFAULT_MATH) and results[-11:] == sizes
 
 
 @pytest.mark.parametrize(
@@ -191,18 +191,18 @@ def set_shape(shape: Any, strides: Any) -> None:
 
 
 def attribute(values: Any, count: int) -> None:
-    made = cudnn.backend_create_descriptor(cudnn.BACKEND_TENSOR_DESCRIPTOR)
-    cudnn.backend_set_attribute(made, cudnn.ATTR_TENSOR_DIMENSIONS, cudnn.TYPE_INT64, count, values)
+    built = cudnn.backend_create_descriptor(cudnn.BACKEND_TENSOR_DESCRIPTOR)
+    cudnn.backend_set_attribute(built, cudnn.ATTR_TENSOR_DIMENSIONS, cudnn.TYPE_INT64, count, values)
 
 
 def test_every_kind_of_object_has_its_creator_and_its_destroyer() -> None:
     for kind in sorted(set(_core.object_kinds("cudnn")) - {"Handle", "BackendDescriptor", "FusedOpsPlan"}):
         name = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
         enums = (0,) if kind.startswith("FusedOps") else ()
-        made = getattr(cudnn, f"create_{name}")(*enums)
-        getattr(cudnn, f"destroy_{name}")(made)
+        built = getattr(cudnn, f"create_{name}")(*enums)
+        getattr(cudnn, f"destroy_{name}")(built)
         with pytest.raises(StalePointerError):
-            _ = made.address
+            _ = built.address
 
 
 @pytest.mark.parametrize(
@@ -225,11 +225,11 @@ def test_a_deprecated_function_works_and_warns_once() -> None:
     module = importlib.reload(cudnn)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        made = module.create_tensor_descriptor()
+        built = module.create_tensor_descriptor()
         for _ in range(2):
-            module.set_tensor4d_descriptor(made, module.TENSOR_NCHW, module.DATA_FLOAT, 1, 2, 3, 4)
+            module.set_tensor4d_descriptor(built, module.TENSOR_NCHW, module.DATA_FLOAT, 1, 2, 3, 4)
             module.set_filter4d_descriptor(module.create_filter_descriptor(), 0, 0, 1, 2, 3, 4)
-    texts = [str(one.message) for one in caught if "set_filter4d" in str(one.message)]
+    texts = [str(warning.message) for warning in caught if "set_filter4d" in str(warning.message)]
     assert len(texts) == 1 and "deprecated by its vendor" in texts[0] and caught[0].filename == __file__
     assert caught[0].category is DeprecationWarning
 

@@ -28,12 +28,12 @@ def put(descriptor: Any, name: str, code: int, values: Any) -> None:
     cudnn.backend_set_attribute(descriptor, getattr(cudnn, f"ATTR_{name}"), code, values.size, values)
 
 
-def objects(*given: Any) -> tuple[int, Any]:
-    return cudnn.TYPE_BACKEND_DESCRIPTOR, np.array([one.address for one in given], np.uint64)
+def objects(*arguments: Any) -> tuple[int, Any]:
+    return cudnn.TYPE_BACKEND_DESCRIPTOR, np.array([array.address for array in arguments], np.uint64)
 
 
-def numbers(*given: int) -> tuple[int, Any]:
-    return cudnn.TYPE_INT64, np.array(given, np.int64)
+def numbers(*arguments: int) -> tuple[int, Any]:
+    return cudnn.TYPE_INT64, np.array(arguments, np.int64)
 
 
 def tensor(uid: int, *shape: int) -> Any:
@@ -72,8 +72,8 @@ def product(handle: Any) -> tuple[Any, list[Any]]:
     )
     configurations = [cudnn.backend_create_descriptor(cudnn.BACKEND_ENGINECFG_DESCRIPTOR) for _ in range(8)]
     addresses = objects(*configurations)[1]
-    where = cudnn.ATTR_ENGINEHEUR_RESULTS, cudnn.TYPE_BACKEND_DESCRIPTOR
-    count = cudnn.backend_get_attribute(heuristics, *where, addresses.size, addresses)
+    place = cudnn.ATTR_ENGINEHEUR_RESULTS, cudnn.TYPE_BACKEND_DESCRIPTOR
+    count = cudnn.backend_get_attribute(heuristics, *place, addresses.size, addresses)
     for configuration in configurations[:count]:
         try:
             plan = made(
@@ -88,7 +88,7 @@ def product(handle: Any) -> tuple[Any, list[Any]]:
 
 
 def pack(room: Any, *pointers: Any) -> Any:
-    addresses = np.array([one.address for one in pointers], np.uint64)
+    addresses = np.array([pointer.address for pointer in pointers], np.uint64)
     return made(
         cudnn.BACKEND_VARIANT_PACK_DESCRIPTOR,
         VARIANT_PACK_UNIQUE_IDS=numbers(1, 2, 3),
@@ -104,8 +104,8 @@ def test_a_plan_by_hand_multiplies_matrices_and_is_updated_as_a_cuda_graph(gpu: 
     with cudnn.create(gpu) as handle:
         plan, parts = product(handle)
         size = np.zeros(1, np.int64)
-        where = cudnn.ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, cudnn.TYPE_INT64
-        assert cudnn.backend_get_attribute(plan, *where, 1, size) == 1
+        place = cudnn.ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, cudnn.TYPE_INT64
+        assert cudnn.backend_get_attribute(plan, *place, 1, size) == 1
         room = Scratch((max(int(size[0]), 1),), np.uint8)
         with offload_args(In(a), In(b), Out(c), Out(twice), room, device=gpu) as (pa, pb, pc, pt, pr):
             cudnn.backend_execute(handle, plan, pack(pr, pa, pb, pc))

@@ -41,9 +41,9 @@ def exact(array: Array | None) -> Array:
     return None if array is None else np.asarray(array, np.float64)
 
 
-def close(found: Array, expected: Array, dtype: Any) -> None:
+def close(array: Array, expected: Array, dtype: Any) -> None:
     bound = CLOSE[np.dtype(dtype)] * max(float(np.abs(expected).max(initial=0)), 1.0)
-    np.testing.assert_allclose(np.asarray(found, np.float64), expected, rtol=0, atol=bound)
+    np.testing.assert_allclose(np.asarray(array, np.float64), expected, rtol=0, atol=bound)
 
 
 def graph(index: Any, mapped: bool = False, reverse: bool = False) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def graph(index: Any, mapped: bool = False, reverse: bool = False) -> dict[str, 
 
 def called(gpu: str, name: str, read: dict[str, Any], written: dict[str, Array | None], **rest: Any) -> bool:
     """Call a function; return whether this version has it. Of `written`, arrays of NaN are so on the device, too."""
-    given = {key: value for key, value in (read | written).items() if isinstance(value, np.ndarray)}
-    listed = [In(value) if key in read else value for key, value in given.items()]
+    arguments = {key: value for key, value in (read | written).items() if isinstance(value, np.ndarray)}
+    listed = [In(value) if key in read else value for key, value in arguments.items()]
     with offload_args(*listed, device=gpu) as pointers:
-        lent = dict(zip(given, pointers, strict=True))
-        for key in written.keys() & given.keys():
-            if given[key].dtype.kind not in "iu" and np.isnan(given[key]).any():
+        lent = dict(zip(arguments, pointers, strict=True))
+        for key in written.keys() & arguments.keys():
+            if arguments[key].dtype.kind not in "iu" and np.isnan(arguments[key]).any():
                 lent[key].fill(np.nan)
         try:
             getattr(cudnn, name)(**(read | written | lent | rest))
@@ -107,16 +107,16 @@ OF_NODES, OF_EDGES, BESIDE = 3, 2, 2  # features
 
 def weights(aggregation: int, features: Array) -> Array:
     """Return by how much each row counts."""
-    found = np.zeros_like(features)
+    weights = np.zeros_like(features)
     match aggregation:
         case cudnn.GNN_AGG_SUM:
-            found[:] = 1
+            weights[:] = 1
         case cudnn.GNN_AGG_MEAN:
-            found[:] = 1 / len(features)
+            weights[:] = 1 / len(features)
         case _:
             best = features.argmax(0) if aggregation == cudnn.GNN_AGG_MAX else features.argmin(0)
-            found[best, np.arange(features.shape[1])] = 1
-    return found
+            weights[best, np.arange(features.shape[1])] = 1
+    return weights
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
@@ -199,7 +199,7 @@ class Case:
     def __str__(self) -> str:
         words = ["GATv2" if self.second else "GAT", str(self.dtype), np.dtype(self.index).name, str(self.activation)]
         flags = ("concatenated", "has_edges", "has_dropout", "mapped", "deterministic")
-        return " ".join([*words, *(one for one in flags if getattr(self, one))])
+        return " ".join([*words, *(flag for flag in flags if getattr(self, flag))])
 
     @property
     def name(self) -> str:
@@ -211,9 +211,9 @@ class Case:
 
     @property
     def rest(self) -> dict[str, Any]:
-        found = {"dimNode": FEATURES, "activation": self.activation, "activationAlpha": ALPHA, "numHeads": HEADS}
-        found |= {"concatHeads": int(self.concatenated), "dataType": self.dtype}
-        return found if self.second else found | {"dimEdge": self.of_edges}
+        actual = {"dimNode": FEATURES, "activation": self.activation, "activationAlpha": ALPHA, "numHeads": HEADS}
+        actual |= {"concatHeads": int(self.concatenated), "dataType": self.dtype}
+        return actual if self.second else actual | {"dimEdge": self.of_edges}
 
     @property
     def gradient_types(self) -> dict[str, Any]:
@@ -225,7 +225,7 @@ class Case:
 def every_case() -> list[Case]:
     cases = []
     for second in (False, True):
-        cases += [Case(second, activation=one) for one in ACTIVATIONS]
+        cases += [Case(second, activation=activation) for activation in ACTIVATIONS]
         cases += [
             Case(second, concatenated=False, has_dropout=True),
             Case(second, index=np.int64, has_edges=False, deterministic=True),
@@ -248,7 +248,7 @@ def attention(case: Case, nodes: Array, targets: Array, edges: Array | None, wei
     else:
         of_edge = np.zeros(0)
         parts = [nodes[SOURCES], targets[TARGET_OF], *([] if own is None else [own])]
-        shares = np.split(weight, np.cumsum([one.shape[1] for one in parts])[:-1])
+        shares = np.split(weight, np.cumsum([part.shape[1] for part in parts])[:-1])
         sums = [(a * b).reshape(EDGES, HEADS, -1).sum(2) for a, b in zip(parts, shares, strict=True)]
         logits = activate(np.sum(sums, axis=0))
     powers = np.exp(logits)
@@ -275,15 +275,15 @@ def attended(case: Case, mask: Array | None, nodes: Array, *others: Array | None
 
 def compiled() -> list[Any]:
     """Return the combinations of types that the cases have. cuDNN compiles each for up to a minute."""
-    found = dict.fromkeys((one.second, one.dtype, one.gradients, one.index) for one in every_case())
+    results = dict.fromkeys((case.second, case.dtype, case.gradients, case.index) for case in every_case())
     plain = (FLOATS[0], FLOATS[0], np.int32)
     return [
         pytest.param(
-            *one,
-            id=f"{'GATv2' if one[0] else 'GAT'} {one[1]} {one[2]} {np.dtype(one[3])}",
-            marks=[] if one[1:] == plain else [pytest.mark.slow],
+            *case,
+            id=f"{'GATv2' if case[0] else 'GAT'} {case[1]} {case[2]} {np.dtype(case[3])}",
+            marks=[] if case[1:] == plain else [pytest.mark.slow],
         )
-        for one in found
+        for case in results
     ]
 
 
@@ -333,7 +333,7 @@ def check_attention(gpu: str, case: Case) -> None:
     kept = {"smScores": scores} | ({"actScores": of_edges} if case.second else {})
     if not called(gpu, f"{case.name}forward", read, {"output": output} | kept, **case.rest):
         return
-    values = [exact(one) for one in operands]
+    values = [exact(operand) for operand in operands]
     logits, coefficients, activated = attention(case, *values)  # type: ignore[arg-type]
     close(output, attended(case, exact(mask), *values)[0], case.dtype)
     close(scores, np.stack([placed(case, logits, 1), placed(case, coefficients, 1)]), case.dtype)
@@ -347,7 +347,7 @@ def check_attention(gpu: str, case: Case) -> None:
         result, weights = attended(case, exact(mask), *arrays)
         return float((result * exact(above)).sum() + (0 if beside is None else (weights * exact(beside)).sum()))
 
-    like = [None if one is None else unset(case.gradients, *one.shape) for one in operands]
+    like = [None if operand is None else unset(case.gradients, *operand.shape) for operand in operands]
     names = ("gradSrcFeatures", "gradDstFeatures", "gradEdgeFeatures", "gradWeights")
     written = dict(zip(names, like, strict=True)) | {"gradSmScores": np.zeros((2, HEADS, EDGES), np.float32)}
     room = case.deterministic
@@ -355,10 +355,10 @@ def check_attention(gpu: str, case: Case) -> None:
     written["gradWspaceWeights"] = np.zeros((TARGETS, width), case.gradients) if room else None
     read |= {"gradOut": above, "gradAttention": beside} | kept
     assert called(gpu, f"{case.name}backward", read, written, **case.rest, **case.gradient_types)
-    coarse = max(case.dtype, case.gradients, key=lambda one: CLOSE[np.dtype(one)])
-    for found, expected in zip(like, differences(loss, values), strict=True):
+    coarse = max(case.dtype, case.gradients, key=lambda case: CLOSE[np.dtype(case)])
+    for actual, expected in zip(like, differences(loss, values), strict=True):
         if expected is not None:
-            close(found, expected, coarse)
+            close(actual, expected, coarse)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

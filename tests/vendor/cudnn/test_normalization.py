@@ -12,7 +12,7 @@ from offload_args import In, Out, Scratch, cudnn, offload_args
 
 LIBRARY = "cudnn"
 
-HALF, SINGLE, DOUBLE = (np.dtype(one) for one in (np.float16, np.float32, np.float64))
+HALF, SINGLE, DOUBLE = (np.dtype(dtype) for dtype in (np.float16, np.float32, np.float64))
 CLOSE = {HALF: 1e-2, SINGLE: 2e-4, DOUBLE: 1e-8}  # differences are exact to some 1e-9
 EPSILON = 1e-3
 
@@ -25,9 +25,9 @@ def exact(array: Any) -> Any:
     return np.asarray(array, np.float64)
 
 
-def close(found: Any, expected: Any, dtype: Any) -> None:
+def close(actual: Any, expected: Any, dtype: Any) -> None:
     scale = max(float(np.abs(expected).max()), 1.0)
-    np.testing.assert_allclose(exact(found) / scale, expected / scale, rtol=0, atol=CLOSE[np.dtype(dtype)])
+    np.testing.assert_allclose(exact(actual) / scale, expected / scale, rtol=0, atol=CLOSE[np.dtype(dtype)])
 
 
 def normalized(x: Any, scale: Any, bias: Any, axes: tuple[int, ...]) -> Any:
@@ -46,7 +46,7 @@ def test_a_batch_is_normalized_in_training_and_inference_with_its_gradients(
     gpu: str, mode: str, dtype: Any, layout: str
 ) -> None:
     shape, channel = ((4, 3, 2, 5), 1) if layout == "NCHW" else ((4, 2, 5, 3), 3)
-    axes = (0,) if mode == "each element" else tuple(one for one in range(4) if one != channel)
+    axes = (0,) if mode == "each element" else tuple(value for value in range(4) if value != channel)
     of_one = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     numbers = SINGLE if dtype == HALF else dtype
     x, dy = drawn(dtype, *shape), drawn(dtype, *shape, seed=2)
@@ -68,7 +68,7 @@ def test_a_batch_is_normalized_in_training_and_inference_with_its_gradients(
         cudnn.batch_normalization_backward(
             MODES[mode], 1, 0, 1, 0, t, px, t, pdy, t, pdx, of_scale, ps, pds, pdb, EPSILON, pm, pv
         )
-    x, dy, scale, bias = (exact(one) for one in (x, dy, scale, bias))
+    x, dy, scale, bias = (exact(array) for array in (x, dy, scale, bias))
     close(inferred, scale * (x - before[0]) / np.sqrt(before[1] + EPSILON) + bias, dtype)
     close(y, normalized(x, scale, bias, axes), dtype)
     close(mean, x.mean(axis=axes, keepdims=True), dtype)
@@ -76,9 +76,9 @@ def test_a_batch_is_normalized_in_training_and_inference_with_its_gradients(
     count = x.size // scale.size
     close(running_mean, 0.75 * before[0] + 0.25 * x.mean(axis=axes, keepdims=True), dtype)
     close(running_variance, 0.75 * before[1] + 0.25 * x.var(axis=axes, keepdims=True) * count / (count - 1), dtype)
-    expected = differences(lambda *given: float((dy * normalized(*given, axes)).sum()), [x, scale, bias])
-    for found, gradient in zip((dx, dscale, dbias), expected, strict=True):
-        close(found, gradient, dtype)
+    expected = differences(lambda *arguments: float((dy * normalized(*arguments, axes)).sum()), [x, scale, bias])
+    for actual, gradient in zip((dx, dscale, dbias), expected, strict=True):
+        close(actual, gradient, dtype)
 
 
 STEPS = {
@@ -129,14 +129,14 @@ def test_a_batch_is_normalized_with_what_follows_in_one_kernel(gpu: str, interfa
             )  # fmt: skip
         if not adds:
             pdz.fill(0)
-    x, z, dy, scale, bias = (exact(one) for one in (x, z, dy, scale, bias))
+    x, z, dy, scale, bias = (exact(array) for array in (x, z, dy, scale, bias))
     before = normalized(x, scale, bias, axes) + (z if adds else 0)
     close(y, np.maximum(before, 0) if relu else before, HALF)
     upstream = dy * (exact(y) > 0) if relu else dy  # of the y that cuDNN rounded
     centred = x - x.mean(axis=axes, keepdims=True)
     deviation = np.sqrt(x.var(axis=axes, keepdims=True) + EPSILON)
     unit = centred / deviation
-    sums = [(upstream * one).sum(axis=axes, keepdims=True) for one in (unit, 1)]
+    sums = [(upstream * value).sum(axis=axes, keepdims=True) for value in (unit, 1)]
     close(dscale, sums[0], HALF)
     close(dbias, sums[1], HALF)
     close(dx, scale / deviation * (upstream - (sums[1] + unit * sums[0]) * scale.size / x.size), HALF)
@@ -181,7 +181,7 @@ def test_gradients_of_responses_normalized_across_channels(gpu: str, dtype: Any)
         cudnn.lrn_cross_channel_backward(norm, mode, 1, t, py, t, pdy, t, px, 0, t, pdx)
     x, dy = exact(x), exact(dy)
     close(y, responses(x, *settings), dtype)
-    close(dx, differences(lambda one: float((dy * responses(one, *settings)).sum()), [x])[0], dtype)
+    close(dx, differences(lambda array: float((dy * responses(array, *settings)).sum()), [x])[0], dtype)
 
 
 def deviations(x: Any, size: int, alpha: float, beta: float, k: float) -> Any:
@@ -205,4 +205,4 @@ def test_elements_are_divided_by_the_deviation_of_their_neighbours(gpu: str, dty
         cudnn.divisive_normalization_backward(norm, mode, 1, t, px, None, pdy, temp, other, 0, t, pdx, None)
     x, dy = exact(x), exact(dy)
     close(y, deviations(x, *settings), dtype)
-    close(dx, differences(lambda one: float((dy * deviations(one, *settings)).sum()), [x])[0], dtype)
+    close(dx, differences(lambda array: float((dy * deviations(array, *settings)).sum()), [x])[0], dtype)

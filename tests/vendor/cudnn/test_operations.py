@@ -20,8 +20,8 @@ def drawn(*shape: int) -> Any:
     return np.random.default_rng(5).standard_normal(shape).astype(np.float32)
 
 
-def close(found: Any, expected: Any) -> None:
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * max(float(np.abs(expected).max()), 1.0))
+def close(actual: Any, expected: Any) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-4 * max(float(np.abs(expected).max()), 1.0))
 
 
 def test_tensors_are_added_combined_reduced_and_reordered(gpu: str) -> None:
@@ -33,7 +33,7 @@ def test_tensors_are_added_combined_reduced_and_reordered(gpu: str) -> None:
     no_indices = cudnn.REDUCE_TENSOR_NO_INDICES, cudnn.CUDNN_32BIT_INDICES
     cudnn.set_reduce_tensor_descriptor(maximum, cudnn.REDUCE_TENSOR_MAX, FLOAT, cudnn.PROPAGATE_NAN, *no_indices)
     with offload_args(In(x), In(b), sums, Out(product_), Out(most), Out(last), device=gpu) as (px, pb, ps, pp, pm, pl):
-        tx, tb, tm, tl = (cudnn.tensor(one) for one in (px, pb, pm, px))
+        tx, tb, tm, tl = (cudnn.tensor(array) for array in (px, pb, pm, px))
         tl = cudnn.tensor(pl, "NHWC")
         cudnn.add_tensor(2, tb, pb, 1, tx, ps)
         cudnn.op_tensor(times, 1, tx, px, 3, tb, pb, 0, tx, pp)
@@ -104,14 +104,14 @@ def test_gradients_of_poolings_activations_and_softmax(gpu: str, mode: str) -> N
 
 # -- every mode --------------------------------------------------------------------------------------------------------
 
-HALF, SINGLE, DOUBLE = (np.dtype(one) for one in (np.float16, np.float32, np.float64))
+HALF, SINGLE, DOUBLE = (np.dtype(dtype) for dtype in (np.float16, np.float32, np.float64))
 CLOSE = {HALF: 1e-2, SINGLE: 1e-4, DOUBLE: 1e-8}  # differences are exact to some 1e-9
 
 
-def near(found: Any, expected: Any, dtype: Any) -> None:
+def near(actual: Any, expected: Any, dtype: Any) -> None:
     scale = max(float(np.abs(expected).max()), 1.0)
-    found = np.asarray(found, np.float64)
-    np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=CLOSE[np.dtype(dtype)])
+    actual = np.asarray(actual, np.float64)
+    np.testing.assert_allclose(actual / scale, expected / scale, rtol=0, atol=CLOSE[np.dtype(dtype)])
 
 
 ACTIVATIONS = {
@@ -140,7 +140,7 @@ def test_an_activation_and_its_gradient_are_as_its_formula(gpu: str, name: str, 
     x, dy = x.astype(np.float64), dy.astype(np.float64)
     formula = ACTIVATIONS[name]
     near(y, formula(x, coefficient), dtype)
-    near(dx, differences(lambda one: float((dy * formula(one, coefficient)).sum()), [x])[0], dtype)
+    near(dx, differences(lambda array: float((dy * formula(array, coefficient)).sum()), [x])[0], dtype)
 
 
 SOFTMAX = [
@@ -165,8 +165,8 @@ def test_a_softmax_and_its_gradient_are_as_its_formula(gpu: str, algorithm: str,
 
     def formula(x: Any) -> Any:
         powers = np.exp(x - x.max(axis=axes, keepdims=True))
-        found = powers / powers.sum(axis=axes, keepdims=True)
-        return np.log(found) if algorithm.endswith("LOG") else found
+        actual = powers / powers.sum(axis=axes, keepdims=True)
+        return np.log(actual) if algorithm.endswith("LOG") else actual
 
     with offload_args(In(x), In(dy), Out(y), Out(dx), device=gpu) as (px, pdy, py, pdx):
         t = cudnn.tensor(px)
@@ -174,7 +174,7 @@ def test_a_softmax_and_its_gradient_are_as_its_formula(gpu: str, algorithm: str,
         cudnn.softmax_backward(*kind, 1, t, py, t, pdy, 0, t, pdx)
     x, dy = x.astype(np.float64), dy.astype(np.float64)
     near(y, formula(x), dtype)
-    near(dx, differences(lambda one: float((dy * formula(one)).sum()), [x])[0], dtype)
+    near(dx, differences(lambda array: float((dy * formula(array)).sum()), [x])[0], dtype)
 
 
 POOLINGS = ["MAX", "MAX_DETERMINISTIC", "AVERAGE_COUNT_INCLUDE_PADDING", "AVERAGE_COUNT_EXCLUDE_PADDING"]
@@ -190,10 +190,10 @@ def test_windows_are_pooled_and_so_are_gradients(gpu: str, mode: str, dtype: Any
         outside = -np.inf if mode.startswith("MAX") else 0
         border = ((0, 0), (0, 0), (pads[0],) * 2, (pads[1],) * 2)
         seen, inside = (
-            np.lib.stride_tricks.sliding_window_view(np.pad(one, border, constant_values=other), window, axis=(2, 3))
-            for one, other in ((x, outside), (np.ones_like(x), 0))
+            np.lib.stride_tricks.sliding_window_view(np.pad(dtype, border, constant_values=other), window, axis=(2, 3))
+            for dtype, other in ((x, outside), (np.ones_like(x), 0))
         )
-        seen, inside = (one[:, :, :: steps[0], :: steps[1]] for one in (seen, inside))
+        seen, inside = (value[:, :, :: steps[0], :: steps[1]] for value in (seen, inside))
         if mode.startswith("MAX"):
             return seen.max(axis=(4, 5))
         counts = inside.sum(axis=(4, 5)) if mode.endswith("EXCLUDE_PADDING") else np.prod(window)
@@ -209,7 +209,7 @@ def test_windows_are_pooled_and_so_are_gradients(gpu: str, mode: str, dtype: Any
         cudnn.pooling_backward(pooling, 1, ty, py, ty, pdy, tx, px, 0, tx, pdx)
     near(y, expected, dtype)
     x, dy = x.astype(np.float64), dy.astype(np.float64)
-    near(dx, differences(lambda one: float((dy * formula(one)).sum()), [x])[0], dtype)
+    near(dx, differences(lambda array: float((dy * formula(array)).sum()), [x])[0], dtype)
 
 
 REDUCTIONS = {
@@ -278,15 +278,15 @@ def sampled(x: Any, grid: Any) -> Any:
     n, channels, rows, columns = x.shape
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     across, down = (grid[..., 0] + 1) * (columns - 1) / 2, (grid[..., 1] + 1) * (rows - 1) / 2
-    found = np.zeros((n, channels, *grid.shape[1:3]))
+    results = np.zeros((n, channels, *grid.shape[1:3]))
     for i in (0, 1):
         for j in (0, 1):
             row, column = np.floor(down).astype(int) + i, np.floor(across).astype(int) + j
             weight = (1 - abs(down - row)) * (1 - abs(across - column))
             at = np.clip(row + 1, 0, rows + 1), np.clip(column + 1, 0, columns + 1)
             for image in range(n):
-                found[image] += weight[image] * padded[image][:, at[0][image], at[1][image]]
-    return found
+                results[image] += weight[image] * padded[image][:, at[0][image], at[1][image]]
+    return results
 
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
@@ -294,7 +294,7 @@ def test_gradients_of_sampling_an_image(gpu: str, dtype: Any) -> None:
     shape, size = (2, 2, 4, 5), (2, 2, 3, 4)
     x, dy = drawn(*shape).astype(dtype), drawn(*size).astype(dtype)
     theta = (np.array([[0.5, 0.2, 0.1], [-0.2, 0.6, 0.05]]) + 0.02 * np.arange(2)[:, None, None]).astype(dtype)
-    y, dx, grid, dgrid = (np.zeros(one, dtype) for one in (size, shape, (2, 3, 4, 2), (2, 3, 4, 2)))
+    y, dx, grid, dgrid = (np.zeros(value, dtype) for value in (size, shape, (2, 3, 4, 2), (2, 3, 4, 2)))
     dtheta, code = np.zeros((2, 2, 3), dtype), cudnn.DATA_DOUBLE if dtype == DOUBLE else FLOAT
     sampler = cudnn.create_spatial_transformer_descriptor()
     cudnn.set_spatial_transformer_nd_descriptor(sampler, cudnn.SAMPLER_BILINEAR, code, 4, size)
@@ -309,9 +309,9 @@ def test_gradients_of_sampling_an_image(gpu: str, dtype: Any) -> None:
             (pg, pg[:1], r"grid needs 48 elements \(2 \* stDesc\[0\]"),
             (pt, pt[:1], r"theta needs 12 elements"),
         ):
-            given = [of if one is short else one for one in (pt, pg)]
+            arguments = [of if value is short else value for value in (pt, pg)]
             with pytest.raises(ExtentError, match=words):
-                cudnn.spatial_tf_grid_generator_forward(sampler, *given)
+                cudnn.spatial_tf_grid_generator_forward(sampler, *arguments)
         with pytest.raises(ExtentError, match=r"grid needs 48 elements"):
             cudnn.spatial_tf_sampler_forward(sampler, 1, tx, px, pg[:1], 0, ty, py)
     places = np.stack(np.broadcast_arrays(np.linspace(-1, 1, 4), np.linspace(-1, 1, 3)[:, None], 1), axis=-1)
@@ -319,7 +319,7 @@ def test_gradients_of_sampling_an_image(gpu: str, dtype: Any) -> None:
     near(grid, expected, dtype)
     x, dy = x.astype(np.float64), dy.astype(np.float64)
     near(y, sampled(x, expected), dtype)
-    of_x, of_grid = differences(lambda *given: float((dy * sampled(*given)).sum()), [x, expected])
+    of_x, of_grid = differences(lambda *arguments: float((dy * sampled(*arguments)).sum()), [x, expected])
     near(dx, of_x, dtype)
     near(dgrid, of_grid, dtype)
     near(dtheta, np.einsum("nhwi,hwk->nik", of_grid, places), dtype)
@@ -354,18 +354,18 @@ def transformed(gpu: str, x: Any, shape: Any, before: Any, after: Any, fold: Any
     cudnn.set_tensor_transform_descriptor(transform, 4, layout, before, after, fold, way)
     source = cudnn.tensor(x)
     nbytes = cudnn.init_transform_dest(transform, source, dest)
-    found = np.zeros(nbytes // 4, np.float32)
-    with offload_args(In(x), Out(found), device=gpu) as (px, pf):
+    actual = np.zeros(nbytes // 4, np.float32)
+    with offload_args(In(x), Out(actual), device=gpu) as (px, pf):
         cudnn.transform_tensor_ex(transform, 1, source, px, 0, dest, pf)
-    return found, cudnn.get_tensor_nd_descriptor(dest, 4)[2:]
+    return actual, cudnn.get_tensor_nd_descriptor(dest, 4)[2:]
 
 
 def test_a_tensor_is_folded_and_unfolded(gpu: str) -> None:
     x, none = drawn(1, 2, 4, 6), [0] * 4
-    found, (shape, _) = transformed(gpu, x, x.shape, none, none, (2, 3), cudnn.TRANSFORM_FOLD, cudnn.TENSOR_NCHW)
+    actual, (shape, _) = transformed(gpu, x, x.shape, none, none, (2, 3), cudnn.TRANSFORM_FOLD, cudnn.TENSOR_NCHW)
     assert shape == (1, 12, 2, 2)
     expected = x.reshape(1, 2, 2, 2, 2, 3).transpose(0, 3, 5, 1, 2, 4)
-    np.testing.assert_array_equal(found, expected.ravel())
+    np.testing.assert_array_equal(actual, expected.ravel())
     folded = expected.reshape(shape).copy()
     back, (shape, _) = transformed(gpu, folded, x.shape, none, none, (2, 3), cudnn.TRANSFORM_UNFOLD, cudnn.TENSOR_NCHW)
     assert shape == x.shape
@@ -374,12 +374,12 @@ def test_a_tensor_is_folded_and_unfolded(gpu: str) -> None:
 
 def test_a_tensor_is_padded_in_another_layout(gpu: str) -> None:
     x, before, after = drawn(2, 3, 4, 5), (0, 0, 1, 2), (0, 0, 3, 0)
-    found, (shape, strides) = transformed(
+    actual, (shape, strides) = transformed(
         gpu, x, None, before, after, (1, 1), cudnn.TRANSFORM_FOLD, cudnn.TENSOR_NHWC
     )  # fmt: skip
     assert shape == (2, 3, 8, 7) and strides == (168, 1, 21, 3)
     expected = np.pad(x, list(zip(before, after, strict=True))).transpose(0, 2, 3, 1)
-    np.testing.assert_array_equal(found, expected.ravel())
+    np.testing.assert_array_equal(actual, expected.ravel())
 
 
 def test_a_filter_is_copied_into_another_layout(gpu: str) -> None:

@@ -25,10 +25,10 @@ LAYOUTS = {
 CLOSE = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-7}
 
 
-def close(found: Any, expected: Any, dtype: Any) -> None:
+def close(actual: Any, expected: Any, dtype: Any) -> None:
     scale = max(float(np.abs(expected).max(initial=0)), 1.0)
-    found = np.asarray(found, np.float64)
-    np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=CLOSE[np.dtype(dtype)])
+    actual = np.asarray(actual, np.float64)
+    np.testing.assert_allclose(actual / scale, expected / scale, rtol=0, atol=CLOSE[np.dtype(dtype)])
 
 
 def sigmoid(x: Any) -> Any:
@@ -38,12 +38,12 @@ def sigmoid(x: Any) -> Any:
 def cell(kind: str, x: Any, h: Any, c: Any, w: list[Any], b: list[Any]) -> tuple[Any, Any]:
     """Return the next state and memory; w, b: matrices and biases of the input, then of the state."""
     gates = len(w) // 2
-    of_x = [x @ w[one].T + b[one] for one in range(gates)]
-    of_h = [h @ w[gates + one].T + b[gates + one] for one in range(gates)]
+    of_x = [x @ w[gate].T + b[gate] for gate in range(gates)]
+    of_h = [h @ w[gates + gate].T + b[gates + gate] for gate in range(gates)]
     if kind == "GRU":
-        reset, update = (sigmoid(of_x[one] + of_h[one]) for one in range(2))
+        reset, update = (sigmoid(of_x[gate] + of_h[gate]) for gate in range(2))
         return (1 - update) * np.tanh(of_x[2] + reset * of_h[2]) + update * h, c
-    sums = [one + other for one, other in zip(of_x, of_h, strict=True)]
+    sums = [left + other for left, other in zip(of_x, of_h, strict=True)]
     if kind == "LSTM":
         c = sigmoid(sums[1]) * c + sigmoid(sums[0]) * np.tanh(sums[2])
         return sigmoid(sums[3]) * np.tanh(c), c
@@ -74,8 +74,8 @@ class Network:
         )  # fmt: skip
         layout = LAYOUTS[self.layout]
         fill = np.zeros(1, self.dtype)
-        for one, width in ((self.x, INPUTS), (self.y, self.directions * HIDDEN)):
-            cudnn.set_rnn_data_descriptor(one, of_data, layout, STEPS, BATCH, width, LENGTHS, fill)
+        for descriptor, width in ((self.x, INPUTS), (self.y, self.directions * HIDDEN)):
+            cudnn.set_rnn_data_descriptor(descriptor, of_data, layout, STEPS, BATCH, width, LENGTHS, fill)
         self.h = cudnn.create_tensor_descriptor()
         shape = self.state_shape
         cudnn.set_tensor_nd_descriptor(self.h, of_data, 3, shape, (shape[1] * shape[2], shape[2], 1))
@@ -90,16 +90,18 @@ class Network:
     @cached_property
     def places(self) -> list[list[tuple[int, tuple[int, int], int]]]:
         """Return for each layer and direction, for each matrix its place, its shape and the place of its bias."""
-        matrix, bias, found = cudnn.create_tensor_descriptor(), cudnn.create_tensor_descriptor(), []
+        matrix, bias, places = cudnn.create_tensor_descriptor(), cudnn.create_tensor_descriptor(), []
         size = np.dtype(self.dtype).itemsize
         with offload_args(Scratch((self.nbytes,), np.uint8), device=self.gpu) as (room,):
             for layer in range(self.layers * self.directions):
-                found.append([])
+                places.append([])
                 for which in range(2 * CELLS[self.kind][1]):
-                    given = cudnn.get_rnn_weight_params(self.rnn, layer, self.nbytes, room, which, matrix, bias)
+                    rnn_weight_params = cudnn.get_rnn_weight_params(
+                        self.rnn, layer, self.nbytes, room, which, matrix, bias
+                    )
                     rows, columns = cudnn.get_tensor_nd_descriptor(matrix, 3)[2][1:]
-                    found[-1].append((given[0] // size, (rows, columns), given[1] // size))
-        return found
+                    places[-1].append((rnn_weight_params[0] // size, (rows, columns), rnn_weight_params[1] // size))
+        return places
 
     def matrices(self, weights: Any, layer: int) -> tuple[list[Any], list[Any]]:
         w, b = [], []
@@ -130,16 +132,16 @@ class Network:
         if self.layout == "sequences first":
             return np.ascontiguousarray(array.swapaxes(0, 1))
         if self.layout == "packed":
-            return np.concatenate([array[step, : sum(one > step for one in LENGTHS)] for step in range(STEPS)])
+            return np.concatenate([array[step, : sum(length > step for length in LENGTHS)] for step in range(STEPS)])
         return array
 
 
 def masked(array: Any) -> Any:
     """Return an array of shape (steps, sequences, width) with zeros behind the end of each sequence."""
-    found = array.copy()
+    results = array.copy()
     for sequence, length in enumerate(LENGTHS):
-        found[length:, sequence] = 0
-    return found
+        results[length:, sequence] = 0
+    return results
 
 
 CASES = [
@@ -160,15 +162,15 @@ def test_a_recurrent_network_and_its_gradients_are_as_its_formula(
     states = hx, cx, dhy, dcy = [random.standard_normal(net.state_shape) for _ in range(4)]
     size = np.dtype(dtype).itemsize
     weights = random.standard_normal(net.nbytes // size) / 2
-    x, dy, weights, *states = (one.astype(dtype).astype(np.float64) for one in (x, dy, weights, *states))
+    x, dy, weights, *states = (array.astype(dtype).astype(np.float64) for array in (x, dy, weights, *states))
     hx, cx, dhy, dcy = states
-    given = [net.stored(x), net.stored(dy), weights, hx, cx, dhy, dcy]
-    given = [one.astype(dtype) for one in given]
-    y, dx = np.full(given[1].shape, 7, dtype), np.full(given[0].shape, 7, dtype)
+    values = [net.stored(x), net.stored(dy), weights, hx, cx, dhy, dcy]
+    values = [array.astype(dtype) for array in values]
+    y, dx = np.full(values[1].shape, 7, dtype), np.full(values[0].shape, 7, dtype)
     hy, cy, dhx, dcx = (np.full(net.state_shape, 7, dtype) for _ in range(4))
-    dweights = np.ones_like(given[2])
+    dweights = np.ones_like(values[2])
     has_memory = kind == "LSTM"
-    lent = (*map(In, given), *map(InOut, (y, dx, hy, cy, dhx, dcx, dweights)), In(np.array(LENGTHS, np.int32)))
+    lent = (*map(In, values), *map(InOut, (y, dx, hy, cy, dhx, dcx, dweights)), In(np.array(LENGTHS, np.int32)))
     with offload_args(*lent, Scratch((net.reserved,), np.uint8), device=gpu) as pointers:
         px, pdy, pw, phx, pcx, pdhy, pdcy, py, pdx, phy, pcy, pdhx, pdcx, pdw, lengths, room = pointers
         of_c, pcx, pcy, pdcy, pdcx = (net.h, pcx, pcy, pdcy, pdcx) if has_memory else (None,) * 5
@@ -189,8 +191,8 @@ def test_a_recurrent_network_and_its_gradients_are_as_its_formula(
     close(hy, last, dtype)
 
     def loss(x: Any, hx: Any, cx: Any, weights: Any) -> float:
-        found = net.computed(x, hx, cx, weights)
-        return float(sum((one * by).sum() for one, by in zip(found, (dy, dhy, dcy * has_memory), strict=True)))
+        actual = net.computed(x, hx, cx, weights)
+        return float(sum((value * by).sum() for value, by in zip(actual, (dy, dhy, dcy * has_memory), strict=True)))
 
     of_x, of_h, of_c, of_w = differences(loss, [x, hx, cx, weights])
     close(dx, net.stored(of_x), dtype)

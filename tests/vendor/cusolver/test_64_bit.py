@@ -52,21 +52,21 @@ def real(dtype: Any) -> Any:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 def test_xsyevdx_finds_the_eigenvalues_of_an_interval_or_of_places(gpu: str, dtype: Any) -> None:
     n, of = 12, real(dtype)
-    given, tolerance = hermitian(n, dtype), 1e-4 if of == np.float32 else 1e-10
-    expected, params = np.linalg.eigvalsh(given), cusolver.create_params()
-    A, w, info = given.copy("F"), np.zeros(n, of), np.zeros(1, np.int32)
+    original, tolerance = hermitian(n, dtype), 1e-4 if of == np.float32 else 1e-10
+    expected, params = np.linalg.eigvalsh(original), cusolver.create_params()
+    A, w, info = original.copy("F"), np.zeros(n, of), np.zeros(1, np.int32)
     with offload_args(A, w, Out(info), device=gpu) as (dA, dw, di):
 
         def find(mode: int, which: int, low: float, high: float, first: int, last: int) -> Any:
-            dA.assign(given)
-            one = params, mode, which, LOWER, n, dtype, dA, n, low, high, first, last, of, dw, dtype, di
-            count = cusolver.xsyevdx(*one)
+            dA.assign(original)
+            passed = params, mode, which, LOWER, n, dtype, dA, n, low, high, first, last, of, dw, dtype, di
+            count = cusolver.xsyevdx(*passed)
             assert di.to_host()[0] == 0
             return dw.to_host()[:count]
 
         np.testing.assert_allclose(find(VECTOR, cusolver.EIG_RANGE_I, 0, 0, 3, 7), expected[2:7], atol=tolerance)
         vectors = dA.to_host()[:, :5]
-        np.testing.assert_allclose(given @ vectors, vectors * expected[2:7], atol=20 * tolerance)
+        np.testing.assert_allclose(original @ vectors, vectors * expected[2:7], atol=20 * tolerance)
         low, high = (expected[1] + expected[2]) / 2, (expected[8] + expected[9]) / 2
         np.testing.assert_allclose(find(NONE, cusolver.EIG_RANGE_V, low, high, 0, 0), expected[2:9], atol=tolerance)
         np.testing.assert_allclose(find(NONE, cusolver.EIG_RANGE_ALL, 0, 0, 0, 0), expected, atol=tolerance)
@@ -74,33 +74,33 @@ def test_xsyevdx_finds_the_eigenvalues_of_an_interval_or_of_places(gpu: str, dty
 
 def test_xgeev_gives_the_eigenvalues_of_a_real_matrix_in_parts_or_complex(gpu: str) -> None:
     n, params = 9, cusolver.create_params()
-    given = some(n, n)
-    expected = np.sort_complex(np.linalg.eigvals(given))
-    A, parts, info = given.copy("F"), np.zeros(2 * n), np.zeros(1, np.int32)
+    original = some(n, n)
+    expected = np.sort_complex(np.linalg.eigvals(original))
+    A, parts, info = original.copy("F"), np.zeros(2 * n), np.zeros(1, np.int32)
     V = zeros(n, n, dtype=np.float64)
     f8 = np.float64
     with offload_args(A, Out(parts), Out(V), Out(info), device=gpu) as (dA, dw, dV, di):
         with pytest.raises(ExtentError, match=r"^cusolver\.xgeev: W needs 18 elements .*has 17$"):
             cusolver.xgeev(params, NONE, VECTOR, n, f8, dA, n, f8, dw[:-1], f8, None, n, f8, dV, n, f8, di)
         cusolver.xgeev(params, NONE, VECTOR, n, f8, dA, n, f8, dw, f8, None, n, f8, dV, n, f8, di)
-    found = parts[:n] + 1j * parts[n:]
-    np.testing.assert_allclose(np.sort_complex(found), expected, atol=1e-10)
+    actual = parts[:n] + 1j * parts[n:]
+    np.testing.assert_allclose(np.sort_complex(actual), expected, atol=1e-10)
     assert info[0] == 0
     for at in np.flatnonzero(parts[n:] == 0):
-        np.testing.assert_allclose(given @ V[:, at], parts[at] * V[:, at], atol=1e-10)
+        np.testing.assert_allclose(original @ V[:, at], parts[at] * V[:, at], atol=1e-10)
 
 
 def test_xgeev_finds_right_vectors_of_a_complex_matrix(gpu: str) -> None:
     n, params, of = 8, cusolver.create_params(), np.complex128
-    given = some(n, n, dtype=of)
-    A, w, info, V = given.copy("F"), np.zeros(n, of), np.zeros(1, np.int32), zeros(n, n, dtype=of)
+    original = some(n, n, dtype=of)
+    A, w, info, V = original.copy("F"), np.zeros(n, of), np.zeros(1, np.int32), zeros(n, n, dtype=of)
     with offload_args(A, Out(w), Out(V), Out(info), device=gpu) as (dA, dw, dV, di):
         cusolver.xgeev(params, NONE, VECTOR, n, of, dA, n, of, dw, of, None, n, of, dV, n, of, di)
         with pytest.raises(HostPointerError, match=r"^cusolver\.xgeev: VR needs a "):
             cusolver.xgeev(params, NONE, VECTOR, n, of, dA, n, of, dw, of, None, n, of, None, n, of, di)
     assert info[0] == 0
-    np.testing.assert_allclose(given @ V, V * w, atol=1e-10)
-    np.testing.assert_allclose(np.sort_complex(w), np.sort_complex(np.linalg.eigvals(given)), atol=1e-10)
+    np.testing.assert_allclose(original @ V, V * w, atol=1e-10)
+    np.testing.assert_allclose(np.sort_complex(w), np.sort_complex(np.linalg.eigvals(original)), atol=1e-10)
 
 
 def test_xstedc_finds_the_eigenvalues_of_a_tridiagonal_matrix(gpu: str) -> None:
@@ -119,8 +119,8 @@ def test_xstedc_finds_the_eigenvalues_of_a_tridiagonal_matrix(gpu: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.complex64])
 def test_xgesvdr_approximates_a_matrix_of_low_rank(gpu: str, dtype: Any) -> None:
     m, n, k, p, params, of = 50, 30, 4, 6, cusolver.create_params(), real(dtype)
-    given = np.asfortranarray(some(m, k, dtype=dtype) @ some(k, n, dtype=dtype))
-    A, s, info = given.copy("F"), np.zeros(n, of), np.zeros(1, np.int32)
+    original = np.asfortranarray(some(m, k, dtype=dtype) @ some(k, n, dtype=dtype))
+    A, s, info = original.copy("F"), np.zeros(n, of), np.zeros(1, np.int32)
     U, V = zeros(m, k, dtype=dtype), zeros(n, k, dtype=dtype)
     jobs = params, cusolver.JOB_S, cusolver.JOB_S, m, n
     with offload_args(A, s, U, V, Out(info), device=gpu) as (dA, ds, dU, dV, di):
@@ -130,8 +130,8 @@ def test_xgesvdr_approximates_a_matrix_of_low_rank(gpu: str, dtype: Any) -> None
         cusolver.xgesvdr(*jobs, k, p, 2, *rest)
     tolerance = 1e-3 if of == np.float32 else 1e-10
     assert info[0] == 0
-    np.testing.assert_allclose(s[:k], np.linalg.svd(given, compute_uv=False)[:k], rtol=tolerance)
-    np.testing.assert_allclose((U * s[:k]) @ V.conj().T, given, atol=100 * tolerance)
+    np.testing.assert_allclose(s[:k], np.linalg.svd(original, compute_uv=False)[:k], rtol=tolerance)
+    np.testing.assert_allclose((U * s[:k]) @ V.conj().T, original, atol=100 * tolerance)
 
 
 def test_xlarft_makes_the_factor_of_a_block_of_reflectors(gpu: str) -> None:
@@ -150,25 +150,25 @@ def test_xlarft_makes_the_factor_of_a_block_of_reflectors(gpu: str) -> None:
 
 def test_xpolar_factors_a_tall_matrix(gpu: str) -> None:
     m, n, params, of = 20, 6, cusolver.create_params(), np.float64
-    given = some(m, n)
-    A, H, numbers, info = given.copy("F"), zeros(n, n, dtype=of), np.zeros(3), np.zeros(1, np.int32)
+    original = some(m, n)
+    A, H, numbers, info = original.copy("F"), zeros(n, n, dtype=of), np.zeros(3), np.zeros(1, np.int32)
     with offload_args(A, H, numbers, info, device=gpu) as (dA, dH, dn, di):
         outputs = dn[:1], dn[1:2], dn[2:], di
         with pytest.raises(ArgumentError, match="needs M >= N, got M = 5 and N = 6"):
             cusolver.xpolar(params, LOWER, 5, n, of, dA, m, of, dH, n, of, *outputs)
         if lacks("Xpolar", lambda: cusolver.xpolar(params, LOWER, m, n, of, dA, m, of, dH, n, of, *outputs)):
             return
-    U, P = scipy.linalg.polar(given)
+    U, P = scipy.linalg.polar(original)
     assert info[0] == 0
     np.testing.assert_allclose(A, U, atol=1e-10)
     np.testing.assert_allclose(np.tril(H), np.tril(P), atol=1e-10)
-    np.testing.assert_allclose(numbers[1], np.linalg.norm(given), rtol=1e-10)
+    np.testing.assert_allclose(numbers[1], np.linalg.norm(original), rtol=1e-10)
 
 
 @pytest.mark.parametrize(("letter", "dtype"), [("s", np.float32), ("d", np.float64), ("c", "c8"), ("z", "c16")])
 def test_laswp_exchanges_the_rows_that_pivots_say(gpu: str, letter: str, dtype: Any) -> None:
-    given, pivots = some(6, 4, dtype=dtype), np.array([3, 6, 3], np.int32)
-    A, expected, laswp = given.copy("F"), given.copy(), getattr(cusolver, f"{letter}laswp")
+    original, pivots = some(6, 4, dtype=dtype), np.array([3, 6, 3], np.int32)
+    A, expected, laswp = original.copy("F"), original.copy(), getattr(cusolver, f"{letter}laswp")
     for at, other in enumerate(pivots):
         expected[[at, other - 1]] = expected[[other - 1, at]]
     with offload_args(A, In(pivots), device=gpu) as (dA, dp):
@@ -189,12 +189,12 @@ def positive(n: int, dtype: Any, seed: int = 0) -> Any:
 def test_xsygvdx_finds_some_eigenvalues_of_a_pencil(gpu: str, dtype: Any) -> None:
     n = 10
     A, B, w, info = hermitian(n, dtype), positive(n, dtype), np.zeros(n), np.full(1, 7, np.int32)
-    a, b, found = A.copy("F"), B.copy("F"), 0
+    a, b, count = A.copy("F"), B.copy("F"), 0
 
     def call() -> None:
-        nonlocal found
+        nonlocal count
         with offload_args(a, b, w, Out(info), device=gpu) as (pa, pb, pw, pi), cusolver.create_params() as params:
-            found = cusolver.xsygvdx(
+            count = cusolver.xsygvdx(
                 params, cusolver.EIG_TYPE_1, VECTOR, cusolver.EIG_RANGE_I, LOWER, n, a.dtype, pa, n, b.dtype, pb, n,
                 0.0, 0.0, 3, 6, w.dtype, pw, a.dtype, pi,
             )  # fmt: skip
@@ -202,7 +202,7 @@ def test_xsygvdx_finds_some_eigenvalues_of_a_pencil(gpu: str, dtype: Any) -> Non
     if lacks("Xsygvdx", call):
         return
     values = scipy.linalg.eigh(A, B, eigvals_only=True)[2:6]
-    assert (found, info[0]) == (4, 0)
+    assert (count, info[0]) == (4, 0)
     np.testing.assert_allclose(w[:4], values, rtol=1e-9)
     np.testing.assert_allclose(A @ a[:, :4], B @ a[:, :4] * w[:4], atol=1e-8)
 

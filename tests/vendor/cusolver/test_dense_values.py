@@ -32,9 +32,9 @@ def some(letter: str, *shape: int, seed: int = 7) -> Any:
 
 def spaced(values: Any) -> Any:
     """Return a matrix by columns, with gaps between these."""
-    made = np.full((values.shape[0] + 2, *values.shape[1:]), 9, values.dtype, order="F")[: values.shape[0]]
-    made[:] = values
-    return made
+    built = np.full((values.shape[0] + 2, *values.shape[1:]), 9, values.dtype, order="F")[: values.shape[0]]
+    built[:] = values
+    return built
 
 
 def hermitian(letter: str, n: int, definite: bool = False) -> Any:
@@ -50,22 +50,22 @@ def real(letter: str) -> Any:
 
 def one_triangle(A: Any, fill: str) -> Any:
     """Return the matrix with NaN in the triangle that must not be read."""
-    found = spaced(A)
-    found[np.triu_indices(len(A), 1) if fill == "lower" else np.tril_indices(len(A), -1)] = np.nan
-    return found
+    results = spaced(A)
+    results[np.triu_indices(len(A), 1) if fill == "lower" else np.tril_indices(len(A), -1)] = np.nan
+    return results
 
 
-def close(found: Any, expected: Any, letter: str) -> None:
+def close(actual: Any, expected: Any, letter: str) -> None:
     scale = max(float(np.abs(expected).max(initial=0)), 1.0)
-    np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=2e-4 if letter in "sc" else 1e-11)
+    np.testing.assert_allclose(actual / scale, expected / scale, rtol=0, atol=2e-4 if letter in "sc" else 1e-11)
 
 
-def called(gpu: str, name: str, *given: Any, **keywords: Any) -> Any:
+def called(gpu: str, name: str, *arguments: Any, **keywords: Any) -> Any:
     """Call a function, of which the arrays are lent, and which ends with info; fail unless that is 0."""
-    places = [at for at, one in enumerate(given) if isinstance(one, (np.ndarray, In, Out, Scratch))]
+    places = [at for at, array in enumerate(arguments) if isinstance(array, (np.ndarray, In, Out, Scratch))]
     info = np.full(1, 9, np.int32)
-    with offload_args(*(given[at] for at in places), Out(info), device=gpu) as pointers:
-        lent = list(given)
+    with offload_args(*(arguments[at] for at in places), Out(info), device=gpu) as pointers:
+        lent = list(arguments)
         for at, pointer in zip(places, pointers, strict=False):
             lent[at] = pointer
         result = getattr(cusolver, name)(*lent, pointers[-1], **keywords)
@@ -183,8 +183,8 @@ def test_eigenvalues_and_vectors_of_a_hermitian_matrix(gpu: str, letter: str, fi
                 getattr(cusolver, name)(VECTOR, FILLS[fill], n, dV, ld(V), dw, dinfo, settings)
             assert info[0] == 0
         elif beside:
-            found = called(gpu, name, VECTOR, beside[0], FILLS[fill], n, V, ld(V), *beside[1:], w)
-            assert found == count
+            actual = called(gpu, name, VECTOR, beside[0], FILLS[fill], n, V, ld(V), *beside[1:], w)
+            assert actual == count
         else:
             called(gpu, name, VECTOR, FILLS[fill], n, V, ld(V), w)
         close(w[:count], values[first : first + count], letter)
@@ -223,12 +223,12 @@ def test_eigenvalues_of_a_pencil(gpu: str, letter: str, itype: int) -> None:
         )
         with offload_args(V, F, w, Out(info), device=gpu) as (dV, dF, dw, dinfo):
             beside = (cusolver.EIG_RANGE_I, lower) if name == "gvdx" else (lower,)
-            given = code, VECTOR, *beside, n, dV, ld(V), dF, ld(F)
+            arguments = code, VECTOR, *beside, n, dV, ld(V), dF, ld(F)
             rest = (settings,) if name == "gvj" else ()
             bounds = (0, 0, 2, 4) if name == "gvdx" else ()
-            found = getattr(cusolver, symmetric(letter) + name)(*given, *bounds, dw, dinfo, *rest)
+            actual = getattr(cusolver, symmetric(letter) + name)(*arguments, *bounds, dw, dinfo, *rest)
         first, count = (1, 3) if name == "gvdx" else (0, n)
-        assert info[0] == 0 and found in (None, count)
+        assert info[0] == 0 and actual in (None, count)
         V, w = V[:, :count], w[:count]
         close(w, values[first : first + count], letter)
         sides = {1: (A @ V, B @ V * w), 2: (A @ (B @ V), V * w), 3: (B @ (A @ V), V * w)}[itype]
@@ -246,8 +246,8 @@ def test_singular_values_and_vectors_by_jacobi(gpu: str, letter: str, m: int, n:
     cusolver.xgesvdj_set_max_sweeps(settings, 30)
     with cusolver.create(gpu) as handle:
         with offload_args(F, Out(s), Out(U), Out(V), Out(info), device=gpu) as (dA, ds, dU, dV, dinfo):
-            given = VECTOR, econ, m, n, dA, ld(F), ds, dU, ld(U), dV, ld(V), dinfo, settings
-            getattr(cusolver, f"{letter}gesvdj")(*given, handle=handle)
+            arguments = VECTOR, econ, m, n, dA, ld(F), ds, dU, ld(U), dV, ld(V), dinfo, settings
+            getattr(cusolver, f"{letter}gesvdj")(*arguments, handle=handle)
         assert 0 < cusolver.xgesvdj_get_sweeps(handle, settings) <= 30
         assert 0 <= cusolver.xgesvdj_get_residual(handle, settings) < 1e-3
     assert info[0] == 0
@@ -263,8 +263,8 @@ def test_singular_values_of_each_matrix_of_a_batch(gpu: str, letter: str) -> Non
     U, V = (np.zeros((size, size, 3), A.dtype, order="F") for size in (6, 4))
     with offload_args(A.copy("F"), Out(s), Out(U), Out(V), Out(info), device=gpu) as (dA, ds, dU, dV, dinfo):
         settings = cusolver.create_gesvdj_info()
-        given = VECTOR, 6, 4, dA, 6, ds, dU, 6, dV, 4, dinfo, settings, 3
-        getattr(cusolver, f"{letter}gesvdj_batched")(*given)
+        arguments = VECTOR, 6, 4, dA, 6, ds, dU, 6, dV, 4, dinfo, settings, 3
+        getattr(cusolver, f"{letter}gesvdj_batched")(*arguments)
     assert not info.any()
     for at in range(3):
         close(s[:, at], np.linalg.svd(A[:, :, at].astype(complex), compute_uv=False), letter)
@@ -286,11 +286,11 @@ def test_triangles_are_multiplied_and_symmetric_matrices_inverted(gpu: str, lett
     called(gpu, f"{letter}sytrf", FILLS[fill], n, F, ld(F), pivots)
     factors = F.copy()
     called(gpu, f"{letter}sytri", FILLS[fill], n, F, ld(F), In(pivots))
-    found = half(np.nan_to_num(F))
+    actual = half(np.nan_to_num(F))
     if np.array_equal(F, factors, equal_nan=True):  # it does nothing, by whatever program it is called
         assert cusolver.get_version() // 100 == 120
     else:
-        close((found + found.T - np.diag(np.diag(found))) @ S, np.eye(n), letter)
+        close((actual + actual.T - np.diag(np.diag(actual))) @ S, np.eye(n), letter)
 
 
 @letters
@@ -298,13 +298,13 @@ def test_triangles_are_multiplied_and_symmetric_matrices_inverted(gpu: str, lett
 def test_a_batch_of_definite_systems_is_solved(gpu: str, letter: str, fill: str) -> None:
     n, A = 5, [hermitian(letter, 5, definite=True) * (1 + at) for at in range(3)]
     B = [some(letter, n, 1, seed=at) for at in range(3)]
-    F, X, info = [one_triangle(one, fill) for one in A], [spaced(one) for one in B], np.zeros(3, np.int32)
+    F, X, info = [one_triangle(array, fill) for array in A], [spaced(array) for array in B], np.zeros(3, np.int32)
     with offload_args(*F, *X, Out(info), device=gpu) as (*pointers, dinfo):
         dF, dX = pointers[:3], pointers[3:]
         getattr(cusolver, f"{letter}potrf_batched")(FILLS[fill], n, dF, n + 2, dinfo, 3)
         assert not dinfo.to_host().any()
-        with offload_args(Scratch((1,), np.int32), device=gpu) as (one,):
-            getattr(cusolver, f"{letter}potrs_batched")(FILLS[fill], n, 1, dF, n + 2, dX, n + 2, one, 3)
+        with offload_args(Scratch((1,), np.int32), device=gpu) as (empty,):
+            getattr(cusolver, f"{letter}potrs_batched")(FILLS[fill], n, 1, dF, n + 2, dX, n + 2, empty, 3)
     for matrix, x, b in zip(A, X, B, strict=True):
         close(matrix @ x, b, letter)
 
@@ -372,8 +372,8 @@ def test_the_64_bit_interface_solves_symmetric_systems(gpu: str, letter: str) ->
         F, X, pivots = one_triangle(A, "lower"), spaced(B), np.zeros(n, np.int64)
         if lacks(lambda kind=kind, F=F, p=pivots: called(gpu, f"x{kind}trf", params, lower, n, t, F, ld(F), p, t)):
             continue
-        given = lower, n, 2, t, In(F), ld(F), In(pivots), t, X, ld(X)
-        called(gpu, f"x{kind}trs", *given)
+        arguments = lower, n, 2, t, In(F), ld(F), In(pivots), t, X, ld(X)
+        called(gpu, f"x{kind}trs", *arguments)
         close(A @ X, B, letter)
 
 
@@ -384,7 +384,7 @@ def test_the_64_bit_interface_finds_singular_values(gpu: str, letter: str, m: in
     values = np.linalg.svd(A.astype(complex), compute_uv=False)
     s, U, VT = np.zeros(n, r), spaced(np.zeros((m, m), t)), spaced(np.zeros((n, n), t))
     whole = cusolver.JOB_A
-    types = lambda one: (t, one, ld(one))  # noqa: E731
+    types = lambda array: (t, array, ld(array))  # noqa: E731
     F = spaced(A)
     called(gpu, "xgesvd", params, whole, whole, m, n, *types(F), r, Out(s), t, Out(U), ld(U), t, Out(VT), ld(VT), t)
     close(s, values, letter)
@@ -407,16 +407,16 @@ def test_the_64_bit_interface_finds_eigenvalues(gpu: str, letter: str, fill: str
     batch, values = np.asfortranarray(np.stack([A, 2 * A], axis=2)), np.zeros((n, 2), r, order="F")
     vectors, info = batch.copy("F"), np.zeros(2, np.int32)
     with offload_args(vectors, Out(values), Out(info), device=gpu) as (dV, dw, dinfo):
-        given = params, VECTOR, FILLS[fill], n, t, dV, n, r, dw, t, dinfo, 2
-        if lacks(lambda: cusolver.xsyev_batched(*given)):
+        arguments = params, VECTOR, FILLS[fill], n, t, dV, n, r, dw, t, dinfo, 2
+        if lacks(lambda: cusolver.xsyev_batched(*arguments)):
             dV.assign(vectors)
-            for one in (dw, dinfo):
-                one.fill(0)
+            for array in (dw, dinfo):
+                array.fill(0)
             return
     assert not info.any()
     for at in range(2):
         close(batch[:, :, at] @ vectors[:, :, at], vectors[:, :, at] * values[:, at], letter)
     V, F = one_triangle(A, fill), one_triangle(B, fill)
-    given = params, cusolver.EIG_TYPE_1, VECTOR, FILLS[fill], n, t, V, ld(V), t, F, ld(F), r, Out(w), t
-    if not lacks(lambda: called(gpu, "xsygvd", *given)):
+    arguments = params, cusolver.EIG_TYPE_1, VECTOR, FILLS[fill], n, t, V, ld(V), t, F, ld(F), r, Out(w), t
+    if not lacks(lambda: called(gpu, "xsygvd", *arguments)):
         close(A @ V, B @ V * w, letter)

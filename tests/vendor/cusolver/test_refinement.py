@@ -24,14 +24,14 @@ def drawn(rows: int, columns: int, dtype: str, seed: int) -> Any:
 
 
 def settings(dtype: str, refinement: int = cusolver.IRS_REFINE_GMRES) -> Any:
-    made = cusolver.irs_params_create()
-    cusolver.irs_params_set_solver_precisions(made, np.dtype(dtype), LOWER_OF[dtype])
-    cusolver.irs_params_set_refinement_solver(made, refinement)
-    cusolver.irs_params_set_tol(made, 1e-12 if dtype in ("f8", "c16") else 1e-5)
-    cusolver.irs_params_set_tol_inner(made, 1e-4)
-    cusolver.irs_params_set_max_iters(made, 30)
-    cusolver.irs_params_enable_fallback(made)
-    return made
+    settings = cusolver.irs_params_create()
+    cusolver.irs_params_set_solver_precisions(settings, np.dtype(dtype), LOWER_OF[dtype])
+    cusolver.irs_params_set_refinement_solver(settings, refinement)
+    cusolver.irs_params_set_tol(settings, 1e-12 if dtype in ("f8", "c16") else 1e-5)
+    cusolver.irs_params_set_tol_inner(settings, 1e-4)
+    cusolver.irs_params_set_max_iters(settings, 30)
+    cusolver.irs_params_enable_fallback(settings)
+    return settings
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
@@ -62,8 +62,8 @@ def test_arrays_need_the_dtype_and_the_extent_that_the_settings_say(gpu: str) ->
     n = 4
     params, infos = cusolver.irs_params_create(), cusolver.irs_infos_create()
     double, single = np.zeros((n, n)), np.zeros((n, n), np.float32)
-    given = double, double.copy(), double.copy(), double[:, :3].copy("F"), single, np.zeros(1, np.int32)
-    with offload_args(*given, device=gpu) as (dA, dB, dX, short, ds, di):
+    arguments = double, double.copy(), double.copy(), double[:, :3].copy("F"), single, np.zeros(1, np.int32)
+    with offload_args(*arguments, device=gpu) as (dA, dB, dX, short, ds, di):
 
         def refused(error: type[OffloadError], words: str, A: Any = dA, B: Any = dB, X: Any = dX) -> None:
             with pytest.raises(error, match=rf"^cusolver\.irs_xgesv: {words}"):
