@@ -27,8 +27,8 @@ def adapter_of(adapters: Sequence[type[A]], device: int) -> A | None:
     """Return the adapter of the library that runs on a device, by its number; None if there is none."""
     _core.device_counters(device)  # fails in a forked child, where another thread may have had the lock of an import
     info = by_number(device)._info  # the driver is asked nothing: this thread may be capturing a stream
-    for one in adapters:
-        if one.backend == info.backend or (one.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
-            known = _made.get(one)
-            return known if known is not None else _made.setdefault(one, one())  # type: ignore[return-value]
+    for adapter in adapters:
+        if adapter.backend == info.backend or (adapter.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
+            known = _made.get(adapter)
+            return known if known is not None else _made.setdefault(adapter, adapter())  # type: ignore[return-value]
     return None

@@ -58,10 +58,10 @@ def _takes(element: Any, dtype: str) -> bool:
     return element.cname in _C_TYPES[dtype]
 
 
-def _check(what: str, pointer: _core.Pointer, wanted: Any) -> None:
+def _check(subject: str, pointer: _core.Pointer, wanted: Any) -> None:
     """Raise the error of a DevicePtr that can't be an argument of the C type `wanted`."""
     dtype = DTYPE_NAMES[pointer._dtype_code]
-    needed = f"{what} needs {wanted.cname}, got a DevicePtr[{dtype}]"
+    needed = f"{subject} needs {wanted.cname}, got a DevicePtr[{dtype}]"
     if wanted.kind != "pointer":
         raise HostPointerError(f"{needed}; it is on the device")
     own = _own_type(wanted.item)
@@ -191,9 +191,9 @@ class _Adapted:
         self._status = _status_of(function, c_type.result)
 
     def __call__(self, *arguments: Any) -> Any:
-        given = converted(self._title, arguments, self._types)
+        values = converted(self._title, arguments, self._types)
         try:
-            result = self._function(*given)
+            result = self._function(*values)
         except TypeError as error:  # cffi's own, which names no function
             raise ArgumentTypeError(f"{self._title}: {error}") from None
         except OverflowError as error:

@@ -108,7 +108,7 @@ class _Facts:
 
     @property
     def transposed(self) -> _Facts:
-        shape, strides = ((*one[:-2], one[-1], one[-2]) for one in (self.shape, self.strides))
+        shape, strides = ((*lengths[:-2], lengths[-1], lengths[-2]) for lengths in (self.shape, self.strides))
         return _Facts(self.dtype, shape, strides)
 
 
@@ -147,12 +147,12 @@ def _layout(facts: _Facts, by_rows: bool) -> MatrixLayout:
     lines, elements = (rows, columns) if by_rows else (columns, rows)
     stride = facts.strides[-2 if by_rows else -1]
     ld = max(elements, 1) if lines <= 1 else stride
-    made: MatrixLayout = _service("matrix_layout_create")(_CODES[facts.dtype], rows, columns, ld)
-    made.order = cublaslt.ORDER_ROW if by_rows else cublaslt.ORDER_COL
+    layout: MatrixLayout = _service("matrix_layout_create")(_CODES[facts.dtype], rows, columns, ld)
+    layout.order = cublaslt.ORDER_ROW if by_rows else cublaslt.ORDER_COL
     if len(facts.shape) == 3:
-        made.batch_count = facts.batches
-        made.strided_batch_offset = facts.batch_stride
-    return made
+        layout.batch_count = facts.batches
+        layout.strided_batch_offset = facts.batch_stride
+    return layout
 
 
 def layout(like: Any) -> MatrixLayout:
@@ -209,11 +209,11 @@ def preference(*, workspace: int = _WORKSPACE, alignment: int = 256) -> MatmulPr
 
     alignment: bytes; lent arrays start at multiples of 256, slices of them may not. Other preferences are attributes.
     """
-    made: MatmulPreference = _service("matmul_preference_create")()
-    made.max_workspace_bytes = workspace
-    for one in "abcd":
-        setattr(made, f"min_alignment_{one}_bytes", alignment)
-    return made
+    wanted: MatmulPreference = _service("matmul_preference_create")()
+    wanted.max_workspace_bytes = workspace
+    for letter in "abcd":
+        setattr(wanted, f"min_alignment_{letter}_bytes", alignment)
+    return wanted
 
 
 def heuristics(
@@ -237,8 +237,8 @@ def heuristics(
         raise ArgumentError(f"cublaslt.heuristics: count needs to be at least 1, got {count}")
     results = np.zeros((count, _RESULT), np.uint8)
     wanted = preference if preference is not None else globals()["preference"]()
-    found = _service("matmul_algo_get_heuristic")(_handle(number), desc, a, b, c, d, wanted, count, results)
-    return [_algo(one) for one in results[:found]]
+    written = _service("matmul_algo_get_heuristic")(_handle(number), desc, a, b, c, d, wanted, count, results)
+    return [_algo(result) for result in results[:written]]
 
 
 def _algo(result: NDArray[np.uint8]) -> Algo:
@@ -296,12 +296,12 @@ class Matmul:
         algo: Algo | None = None,
         device: Any = None,
     ) -> None:
-        where = "cublaslt.Matmul"
-        a, b, d = (_facts(where, name, one) for name, one in (("A", A), ("B", B), ("D", D)))
-        c = _facts(where, "C", C) if C is not None else None
-        given = (A, B, D, C if C is not None else D)
-        self._given = tuple((one.shape, one.strides) for one in given)
-        _check_shapes(where, a, b, d, c)
+        subject = "cublaslt.Matmul"
+        a, b, d = (_facts(subject, name, pointer) for name, pointer in (("A", A), ("B", B), ("D", D)))
+        c = _facts(subject, "C", C) if C is not None else None
+        operands = (A, B, D, C if C is not None else D)
+        self._given = tuple((operand.shape, operand.strides) for operand in operands)
+        _check_shapes(subject, a, b, d, c)
         self._swapped = d.is_by_rows
         self._epilogue = epilogue
         self._make_desc(a, compute, d)
@@ -310,10 +310,10 @@ class Matmul:
         at = A.device if device is None and isinstance(A, DevicePtr) else device
         wanted = preference(workspace=workspace, alignment=alignment)
         if algo is None:
-            found = heuristics(self.desc, *self._layouts, preference=wanted, count=1, device=at)
-            if not found:
-                raise LibraryError(f"{where}: cuBLASLt has no algorithm for this product")
-            algo = found[0]
+            algorithms = heuristics(self.desc, *self._layouts, preference=wanted, count=1, device=at)
+            if not algorithms:
+                raise LibraryError(f"{subject}: cuBLASLt has no algorithm for this product")
+            algo = algorithms[0]
         self.algo = algo
         self._lock = threading.Lock()
         self._last: tuple[Any, ...] = (None,) * 4
@@ -339,10 +339,10 @@ class Matmul:
         if self._swapped:
             a, b, c, d = b.transposed, a.transposed, c.transposed, d.transposed
         layouts = []
-        for one, transposes in ((a, "transa"), (b, "transb")):
-            by_rows = not one.is_by_columns
+        for matrix, transposes in ((a, "transa"), (b, "transb")):
+            by_rows = not matrix.is_by_columns
             setattr(self.desc, transposes, cublaslt.OP_T if by_rows else cublaslt.OP_N)
-            layouts.append(_layout(_batched(one.transposed if by_rows else one, d), by_rows=False))
+            layouts.append(_layout(_batched(matrix.transposed if by_rows else matrix, d), by_rows=False))
         of_d = _layout(d, by_rows=False)
         self._layouts = (*layouts, of_d if c == d else _layout(_batched(c, d), by_rows=False), of_d)
 
@@ -357,8 +357,8 @@ class Matmul:
         if epilogue & (_BIAS | _GRADIENT | _OF_A | _OF_B):
             self.desc.bias_pointer = 256
             if bias_dtype is not None:
-                given = np.dtype(bias_dtype)
-                name = _dtype_name("cublaslt.Matmul", "bias_dtype", code_of(given), given)
+                dtype = np.dtype(bias_dtype)
+                name = _dtype_name("cublaslt.Matmul", "bias_dtype", code_of(dtype), dtype)
                 self.desc.bias_data_type = _CODES[name]
         if epilogue & _AUX:
             is_mask = bool(epilogue & _MASKS)
@@ -417,7 +417,7 @@ class Matmul:
         for name, array in arrays.items():
             if self._arrays.get(name) is not array:
                 self._set(name, array)
-        for name in [one for one in self._arrays if one not in arrays]:
+        for name in [name_ for name_ in self._arrays if name_ not in arrays]:
             self._set(name, None)
             del self._arrays[name]
         for name in self._needed:
@@ -432,17 +432,17 @@ class Matmul:
         setattr(self.desc, _ARRAYS[name], array)
         self._arrays[name] = array
 
-    def _check(self, given: Sequence[Any]) -> None:
+    def _check(self, operands: Sequence[Any]) -> None:
         """Refuse arrays whose shapes or strides differ from the product's."""
-        for name, one, (shape, strides) in zip("ABDC", given, self._given, strict=True):
-            if one is None and name == "C":
+        for name, operand, (shape, strides) in zip("ABDC", operands, self._given, strict=True):
+            if operand is None and name == "C":
                 continue
-            if not isinstance(one, DevicePtr):
-                raise ArgumentTypeError(f"cublaslt.Matmul: {name} needs a DevicePtr, got {shown(one)}")
-            if one.shape != shape or one.strides != strides:
+            if not isinstance(operand, DevicePtr):
+                raise ArgumentTypeError(f"cublaslt.Matmul: {name} needs a DevicePtr, got {shown(operand)}")
+            if operand.shape != shape or operand.strides != strides:
                 raise ArgumentError(
                     f"cublaslt.Matmul: {name} needs the shape {shape} and strides of {strides} bytes, as the product "
-                    f"was made for; got {one.shape} and {one.strides}"
+                    f"was made for; got {operand.shape} and {operand.strides}"
                 )
 
     def __repr__(self) -> str:
@@ -469,7 +469,7 @@ _USES: Final = {"bias": _BIAS | _GRADIENT | _OF_A | _OF_B, "aux": _AUX}
 def _with_names_swapped(error: OffloadError) -> OffloadError:
     """Return an error that names A and B as the caller has them, where the library has them the other way round."""
     names = {"A": "B", "B": "A", "Adesc": "Bdesc", "Bdesc": "Adesc"}
-    text = re.sub(r"\b(A|B|Adesc|Bdesc)\b", lambda found: names[found[0]], str(error))
+    text = re.sub(r"\b(A|B|Adesc|Bdesc)\b", lambda match: names[match[0]], str(error))
     return type(error)(text)
 
 
@@ -484,26 +484,26 @@ def _dtype_named(name: str) -> Any:
     return dtype_of(DTYPE_NAMES.index(name))
 
 
-def _batched(one: _Facts, d: _Facts) -> _Facts:
+def _batched(facts: _Facts, d: _Facts) -> _Facts:
     """Return a matrix as each of D's batch."""
-    if len(one.shape) == len(d.shape):
-        return one
-    return _Facts(one.dtype, (d.batches, *one.shape), (0, *one.strides))
+    if len(facts.shape) == len(d.shape):
+        return facts
+    return _Facts(facts.dtype, (d.batches, *facts.shape), (0, *facts.strides))
 
 
-def _check_shapes(where: str, a: _Facts, b: _Facts, d: _Facts, c: _Facts | None) -> None:
+def _check_shapes(subject: str, a: _Facts, b: _Facts, d: _Facts, c: _Facts | None) -> None:
     """Raise ArgumentError, with the name of the matrix that does not fit."""
     (m, k), (inner, n) = a.shape[-2:], b.shape[-2:]
     if k != inner:
-        raise ArgumentError(f"{where}: B needs {k} rows, as many as A has columns, has {inner}")
+        raise ArgumentError(f"{subject}: B needs {k} rows, as many as A has columns, has {inner}")
     if d.shape[-2:] != (m, n):
-        raise ArgumentError(f"{where}: D needs the shape {(m, n)} of A B, has {d.shape[-2:]}")
-    for name, one in (("A", a), ("B", b), ("C", c)):
-        if one is not None and len(one.shape) == 3 and one.shape[0] != d.batches:
-            raise ArgumentError(f"{where}: {name} needs a batch of {d.batches}, as D has, has {one.shape[0]}")
-        if one is not None and len(one.shape) > len(d.shape):
-            raise ArgumentError(f"{where}: D needs 3 axes, as {name} has a batch; it has 2")
+        raise ArgumentError(f"{subject}: D needs the shape {(m, n)} of A B, has {d.shape[-2:]}")
+    for name, matrix in (("A", a), ("B", b), ("C", c)):
+        if matrix is not None and len(matrix.shape) == 3 and matrix.shape[0] != d.batches:
+            raise ArgumentError(f"{subject}: {name} needs a batch of {d.batches}, as D has, has {matrix.shape[0]}")
+        if matrix is not None and len(matrix.shape) > len(d.shape):
+            raise ArgumentError(f"{subject}: D needs 3 axes, as {name} has a batch; it has 2")
     if c is not None and (
         c.shape[-2:] != d.shape[-2:] or (c.is_by_rows, c.is_by_columns) != (d.is_by_rows, d.is_by_columns)
     ):
-        raise ArgumentError(f"{where}: C needs the shape {d.shape[-2:]} and the order of D, has {c.shape[-2:]}")
+        raise ArgumentError(f"{subject}: C needs the shape {d.shape[-2:]} and the order of D, has {c.shape[-2:]}")

@@ -180,15 +180,15 @@ def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> 
     doc: begins with the signature, such as "sgemv(trans, m, n)".
     """
     signature, _, _ = doc.partition("\n--")
-    made: dict[str, Any] = {}
-    exec(f"def {signature}: pass", made)  # a signature of ours, so that the interpreter words the error
-    stub = made[signature.partition("(")[0]]
+    namespace: dict[str, Any] = {}
+    exec(f"def {signature}: pass", namespace)  # a signature of ours, so that the interpreter words the error
+    stub = namespace[signature.partition("(")[0]]
     try:
         stub(*positional, **keywords)
     except TypeError as error:
         names = stub.__code__.co_varnames
-        wrong = next((one for one in keywords if one not in names), "")
-        near = nearest(wrong, [one for one in names if one not in keywords]) if wrong in str(error) else ""
+        wrong = next((keyword for keyword in keywords if keyword not in names), "")
+        near = nearest(wrong, [name for name in names if name not in keywords]) if wrong in str(error) else ""
         raise TypeError(f"{error}{near}") from None
 
 
@@ -215,9 +215,9 @@ def handle_address(function: str, handle: object) -> int:
 class _Failure:
     """The two ends of a message: the argument with its need, and the value that was given."""
 
-    def __init__(self, need: str, given: object) -> None:
+    def __init__(self, need: str, value: object) -> None:
         self._need = need
-        self._given = given
+        self._given = value
 
     def __call__(self, kind: type[Exception], needed: str, remedy: str = "") -> NoReturn:
         text = f"{self._need} {needed}, got {_describe(self._given)}"
@@ -263,8 +263,8 @@ def _check_pointers(function: str, row: _Row, value: object, fail: _Failure) -> 
         if value.shape[0] > 1 and (value.strides[0] < 0 or value.strides[0] % value.dtype.itemsize):
             fail(ArgumentTypeError, needed, "its first axis goes backwards; pass a list of its parts")
     elif isinstance(value, (list, tuple)):
-        for index, one in enumerate(value):
-            _check_pointer(row, one, _Failure(f"{function}: {row.name}[{index}] needs", one))
+        for index, element in enumerate(value):
+            _check_pointer(row, element, _Failure(f"{function}: {row.name}[{index}] needs", element))
     elif isinstance(value, np.ndarray):
         fail(HostPointerError, needed, f"lend it first: with offload_args({row.name}) as (d{row.name},)")
     else:
@@ -277,12 +277,12 @@ def _check_list(function: str, row: _Row, value: Any, fail: _Failure) -> None:
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
         fail(ArgumentTypeError, "a sequence of values, one a group")
     single = row._replace(kind=row.kind[:-1], elements=1)
-    for index, one in enumerate(value):
-        fail_one = _Failure(f"{function}: {row.name}[{index}] needs", one)
+    for index, element in enumerate(value):
+        fail_one = _Failure(f"{function}: {row.name}[{index}] needs", element)
         if single.kind == "scalar":
-            _check_number(single, one, fail_one, "a number" if row.dtype.startswith("c") else "a real number")
+            _check_number(single, element, fail_one, "a number" if row.dtype.startswith("c") else "a real number")
         else:
-            _check_integer(single, one, fail_one)
+            _check_integer(single, element, fail_one)
 
 
 def _check_pointer(row: _Row, value: object, fail: _Failure, otherwise: str = "") -> None:
@@ -298,11 +298,11 @@ def _check_pointer(row: _Row, value: object, fail: _Failure, otherwise: str = ""
         elif isinstance(value, int):
             remedy = "an address is not a pointer; lend a NumPy array first"
         fail(HostPointerError, needed, remedy)
-    given = row.dtype_name if is_any else DTYPE_NAMES[value._dtype_code]
-    if given != row.dtype_name and row.more:
-        remedy = f"pass {spelled(given)} as {row.more}, or lend an array of {spelled(row.dtype_name)}"
+    dtype_name = row.dtype_name if is_any else DTYPE_NAMES[value._dtype_code]
+    if dtype_name != row.dtype_name and row.more:
+        remedy = f"pass {spelled(dtype_name)} as {row.more}, or lend an array of {spelled(row.dtype_name)}"
         fail(DTypeError, f"{needed}, as {row.more} says", remedy)
-    if given != row.dtype_name:
+    if dtype_name != row.dtype_name:
         fail(DTypeError, needed, f"lend an array of {spelled(row.dtype_name)}, or call the function for that dtype")
 
 
@@ -320,8 +320,8 @@ def _check_scalar(function: str, row: _Row, value: Any, fail: _Failure, may_be_o
         needed += f" or a DevicePtr[{row.dtype_name}] of as many elements" if may_be_on_device else ""
         if not isinstance(value, (tuple, list)) or len(value) != row.elements:
             fail(ArgumentTypeError, needed, "pass tuple(values)")
-        for index, one in enumerate(value):
-            _check_number(row, one, _Failure(f"{function}: {row.name}[{index}] needs", one), kind)
+        for index, element in enumerate(value):
+            _check_number(row, element, _Failure(f"{function}: {row.name}[{index}] needs", element), kind)
         return
     needed = f"{kind} or a 0-d DevicePtr[{row.dtype_name}]" if may_be_on_device else kind
     if isinstance(value, np.ndarray):

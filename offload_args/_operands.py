@@ -64,13 +64,13 @@ def is_complex(code: int) -> bool:
     return LETTERS.get(code, "s") in "cz"
 
 
-def need_option(function: str, what: str, value: object, known: Sequence[str]) -> None:
+def need_option(function: str, subject: str, value: object, known: Sequence[str]) -> None:
     """Raise ArgumentError for an unknown option."""
     if not isinstance(value, str) or value not in known:
-        allowed = " or ".join(f'"{one}"' for one in known)
+        allowed = " or ".join(f'"{choice}"' for choice in known)
         meant = value.upper() if isinstance(value, str) else ""
-        remedy = f'; write {what}="{meant}"' if meant in known else ""
-        raise ArgumentError(f"{function}: {what} must be {allowed}, got {shown(value)}{remedy}") from None
+        remedy = f'; write {subject}="{meant}"' if meant in known else ""
+        raise ArgumentError(f"{function}: {subject} must be {allowed}, got {shown(value)}{remedy}") from None
 
 
 def need_pointer(function: str, operand: str, pointer: object) -> None:
@@ -110,7 +110,7 @@ def letter_of(function: str, operand: str, pointer: DevicePtr[Any], takes: str =
     """
     need_pointer(function, operand, pointer)
     letter = LETTERS.get(pointer._dtype_code, "")
-    need_dtype(function, operand, pointer, [_CODES[one] for one in takes], remedy=remedy if letter else "")
+    need_dtype(function, operand, pointer, [_CODES[letter_] for letter_ in takes], remedy=remedy if letter else "")
     return letter
 
 

@@ -53,7 +53,7 @@ def _numbers(dtype: int, count: int, value: Any) -> Any:
 def _all_of(kind: str, dtype: int, value: Any) -> list[Any]:
     """Return the elements of a cffi array: of integers, or of numbers of an oa_dtype."""
     if kind != "scalar*":
-        return [int(one) for one in value]
+        return [int(number) for number in value]
     numbers: list[Any] = _numbers_at(value, dtype, FFI.sizeof(value) // dtype_of(dtype).itemsize).tolist()
     return numbers
 
@@ -108,12 +108,12 @@ class _Function:
         count, *sizes = arguments
         if count != len(sizes):
             raise ArgumentError(f"{self._title}: got {len(sizes)} sizes, and {shown(count)} as their number")
-        wrong = [one for one in sizes if not isinstance(one, int) or not 0 <= one < 2**64]
+        wrong = [size for size in sizes if not isinstance(size, int) or not 0 <= size < 2**64]
         if wrong:
             raise ArgumentTypeError(
                 f"{self._title}: a size needs an integer, 0 or more, of at most 64 bits, got {shown(wrong[0])}"
             )
-        return tuple(self._raw.ffi.cast("size_t", one) for one in sizes)
+        return tuple(self._raw.ffi.cast("size_t", size) for size in sizes)
 
     def _plain(self, value: Any, c_type: Any) -> Any:
         """Return a library's object as the vendor's own; return other values as they are."""
@@ -155,8 +155,8 @@ class _Function:
         if place is not None:  # the record has it last
             values.append(values.pop(place))
         values = [
-            int(value) if one[0] in ("enum", "type", "size") and isinstance(value, CDATA) else value
-            for one, value in zip(self._record, values, strict=False)
+            int(value) if row[0] in ("enum", "type", "size") and isinstance(value, CDATA) else value
+            for row, value in zip(self._record, values, strict=False)
         ]
         dtypes = _core.routine_dtypes(self._raw.library, self._routine, tuple(values))
         passed: list[Any] = []
@@ -232,8 +232,8 @@ class Raw:
                 if c_type.kind == "function":
                     routine = self._routines.get(known, "")
                     record = _core.record(self.library, routine) if routine else ()
-                    made = _Function(self, known, c_type, routine, record)
-                    return self.__dict__.setdefault(name, made)
+                    function = _Function(self, known, c_type, routine, record)
+                    return self.__dict__.setdefault(name, function)
         try:
             return self.ffi.integer_const(name)
         except AttributeError:

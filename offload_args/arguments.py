@@ -184,52 +184,55 @@ def resolve(argument: Any, position: int, device: int) -> Any:
 
     Raises ArgumentTypeError, DTypeError, StalePointerError or WrongDeviceError; each names the position.
     """
-    where = f"offload_args: argument {position}"
+    subject = f"offload_args: argument {position}"
     if isinstance(argument, Scratch):
         return code_of(argument.dtype), argument.shape, argument.strides, 0, 0, -1, None
     if isinstance(argument, _Declared):
         argument = argument.array
         if isinstance(argument, (_Declared, Scratch)):
-            raise ArgumentTypeError(f"{where}: a direction around {type(argument).__name__}; give one of them")
+            raise ArgumentTypeError(f"{subject}: a direction around {type(argument).__name__}; give one of them")
     if isinstance(argument, DeviceMemory):
         strides = c_strides(argument.shape, argument.dtype.itemsize)
         code = code_of(argument.dtype)
         return code, argument.shape, strides, argument.address, _core.OA_BORROWED, argument.device, None
-    refuse_masked(where, argument)
+    refuse_masked(subject, argument)
     if isinstance(argument, np.ndarray):
         return argument
     if isinstance(argument, DevicePtr):
         if not argument.live:
-            raise StalePointerError(f"{where} is a device pointer of a region that has ended: lend the array again")
-        raise ArgumentTypeError(f"{where} is a device pointer, on {argument.device} already: use it directly")
+            raise StalePointerError(f"{subject} is a device pointer of a region that has ended: lend the array again")
+        raise ArgumentTypeError(f"{subject} is a device pointer, on {argument.device} already: use it directly")
     if isinstance(argument, np.generic):
-        raise ArgumentTypeError(f"{where} is the scalar {argument!r}: pass np.asarray(x), or the number to the call")
+        raise ArgumentTypeError(f"{subject} is the scalar {argument!r}: pass np.asarray(x), or the number to the call")
     kind = type(argument).__name__
     if type(argument).__module__.startswith("scipy.sparse"):
         raise ArgumentTypeError(
-            f"{where} is the sparse {kind}, not an array: lend the arrays that it consists of, such as x.data and "
+            f"{subject} is the sparse {kind}, not an array: lend the arrays that it consists of, such as x.data and "
             "x.indices, or x.toarray()"
         )
     if isinstance(argument, type):
-        raise ArgumentTypeError(f"{where} is the class {argument.__name__}, not an array: pass an array")
+        raise ArgumentTypeError(f"{subject} is the class {argument.__name__}, not an array: pass an array")
     interface = getattr(argument, "__cuda_array_interface__", None)
     if interface is not None:
-        return _borrow(argument, interface, where, device)
+        return _borrow(argument, interface, subject, device)
     if hasattr(argument, "__dlpack__"):
-        return _from_dlpack(argument, where)
+        return _from_dlpack(argument, subject)
     if hasattr(argument, "__array_interface__") or hasattr(argument, "__array_struct__"):
-        return _from_interface(argument, where)
+        return _from_interface(argument, subject)
     if argument is None or isinstance(argument, (str, bool, int, float, complex)):
-        raise ArgumentTypeError(f"{where} is {kind}, not an array: pass np.asarray(x), or the value to the call itself")
+        raise ArgumentTypeError(
+            f"{subject} is {kind}, not an array: pass np.asarray(x), or the value to the call itself"
+        )
     raise ArgumentTypeError(
-        f"{where} is {kind}, not an array: pass np.asarray(x), and keep that to read what comes back"
+        f"{subject} is {kind}, not an array: pass np.asarray(x), and keep that to read what comes back"
     )
 
 
-def _from_dlpack(argument: Any, where: str) -> NDArray[Any]:
-    if _dlpack_device(argument, where)[0] not in _DLPACK_HOST:
+def _from_dlpack(argument: Any, subject: str) -> NDArray[Any]:
+    if _dlpack_device(argument, subject)[0] not in _DLPACK_HOST:
         raise ArgumentTypeError(
-            f"{where}: {type(argument).__name__} is on a device and has no __cuda_array_interface__: pass one that has"
+            f"{subject}: {type(argument).__name__} is on a device and has no __cuda_array_interface__: "
+            "pass one that has"
         )
     try:
         return np.from_dlpack(argument)
@@ -237,38 +240,38 @@ def _from_dlpack(argument: Any, where: str) -> NDArray[Any]:
         raise
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArgumentTypeError(
-            f"{where}: {type(argument).__name__} can't be viewed as an array with no copy ({error}): pass an ndarray"
+            f"{subject}: {type(argument).__name__} can't be viewed as an array with no copy ({error}): pass an ndarray"
         ) from error
 
 
-def _dlpack_device(argument: Any, where: str) -> tuple[int, int]:
-    found = argument.__dlpack_device__()
+def _dlpack_device(argument: Any, subject: str) -> tuple[int, int]:
+    pair = argument.__dlpack_device__()
     try:
-        kind, index = found
+        kind, index = pair
         return operator.index(kind), operator.index(index)
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            f"{where}: {type(argument).__name__}.__dlpack_device__ needs to return two integers, got {found!r}"
+            f"{subject}: {type(argument).__name__}.__dlpack_device__ needs to return two integers, got {pair!r}"
         ) from None
 
 
-def _from_interface(argument: Any, where: str) -> NDArray[Any]:
+def _from_interface(argument: Any, subject: str) -> NDArray[Any]:
     try:
         return np.asarray(argument)
     except OffloadError:
         raise
     except (OverflowError, TypeError, ValueError) as error:
         raise ArgumentTypeError(
-            f"{where}: {type(argument).__name__} can't be viewed as an array ({error}): pass an ndarray"
+            f"{subject}: {type(argument).__name__} can't be viewed as an array ({error}): pass an ndarray"
         ) from error
 
 
-def _borrow(argument: Any, interface: Any, where: str, device: int) -> tuple[Any, ...]:
+def _borrow(argument: Any, interface: Any, subject: str, device: int) -> tuple[Any, ...]:
     kind = type(argument).__name__
     if not isinstance(interface, dict):
-        raise ArgumentTypeError(f"{where}: {kind}.__cuda_array_interface__ needs to be a dict, got {interface!r}")
+        raise ArgumentTypeError(f"{subject}: {kind}.__cuda_array_interface__ needs to be a dict, got {interface!r}")
     if interface.get("mask") is not None:
-        raise ArgumentTypeError(f"{where}: {kind} has a mask, which would be lost")
+        raise ArgumentTypeError(f"{subject}: {kind} has a mask, which would be lost")
     try:
         dtype = np.dtype(interface["typestr"])
         shape = tuple(map(operator.index, interface["shape"]))
@@ -280,39 +283,43 @@ def _borrow(argument: Any, interface: Any, where: str, device: int) -> tuple[Any
         stream = None if stream is None else operator.index(stream)
     except (KeyError, TypeError, ValueError) as error:
         raise ArgumentTypeError(
-            f"{where}: {kind}.__cuda_array_interface__ is not as its version 3 has it "
+            f"{subject}: {kind}.__cuda_array_interface__ is not as its version 3 has it "
             f"({type(error).__name__}: {error}): {interface!r}"
         ) from None
     code = code_of(dtype)
     if code < 0:
-        raise DTypeError(f"{where}: {kind} has dtype {dtype!r}{_advice(dtype)}")
-    check_shape(f"{where}: {kind}", shape, dtype)
+        raise DTypeError(f"{subject}: {kind} has dtype {dtype!r}{_advice(dtype)}")
+    check_shape(f"{subject}: {kind}", shape, dtype)
     if len(strides) != len(shape):
-        raise ArgumentError(f"{where}: {kind} has shape {shape} and strides {strides}: needs a stride for each extent")
+        raise ArgumentError(
+            f"{subject}: {kind} has shape {shape} and strides {strides}: needs a stride for each extent"
+        )
     if any(abs(stride) > _MAX_SIZE for stride in strides):
-        raise SizeOverflowError(f"{where}: {kind} has strides {strides}, which do not fit 64 bits")
+        raise SizeOverflowError(f"{subject}: {kind} has strides {strides}, which do not fit 64 bits")
     if not 0 <= address <= _MAX_ADDRESS or not 0 <= (stream or 0) <= _MAX_ADDRESS:
         raise SizeOverflowError(
-            f"{where}: {kind} has the address {address} and the stream {stream}: both need 0 to {_MAX_ADDRESS}"
+            f"{subject}: {kind} has the address {address} and the stream {stream}: both need 0 to {_MAX_ADDRESS}"
         )
-    found, index = _dlpack_device(argument, where) if hasattr(argument, "__dlpack_device__") else (None, 0)
-    backend = gpu_backend(found)
+    kind_of_device, index = _dlpack_device(argument, subject) if hasattr(argument, "__dlpack_device__") else (None, 0)
+    backend = gpu_backend(kind_of_device)
     if backend is None:
-        raise ArgumentTypeError(f"{where}: {kind} is on DLPack device {found}, not on a GPU that can be used here")
+        raise ArgumentTypeError(
+            f"{subject}: {kind} is on DLPack device {kind_of_device}, not on a GPU that can be used here"
+        )
     home = Device(f"{backend}:{index}")
     if device not in (-1, home.number):
         raise WrongDeviceError(
-            f'{where}: {kind} is on {home}, the region on {by_number(device)}: pass device="{home}" or a host array'
+            f'{subject}: {kind} is on {home}, the region on {by_number(device)}: pass device="{home}" or a host array'
         )
     flags = _core.OA_BORROWED | (_core.OA_READ_ONLY if read_only else 0)
     return code, shape, strides, address, flags, home.number, stream
 
 
-def refuse(array: NDArray[Any], where: int | str) -> None:
+def refuse(array: NDArray[Any], position: int | str) -> None:
     """Raise DTypeError for an array that can't be lent as it is. where: the argument, counted from 1, or its name."""
     dtype = array.dtype
-    what = where if isinstance(where, str) else f"offload_args: argument {where}"
-    raise DTypeError(f"{what} has dtype {dtype}, which devices can't hold{_advice(dtype)}")
+    subject = position if isinstance(position, str) else f"offload_args: argument {position}"
+    raise DTypeError(f"{subject} has dtype {dtype}, which devices can't hold{_advice(dtype)}")
 
 
 def _advice(dtype: np.dtype[Any]) -> str:

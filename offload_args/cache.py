@@ -24,7 +24,7 @@ _said: Final[set[tuple[str, str]]] = set()  # folders that are not used, each wi
 
 def _folder() -> str | None:
     """Return the cache's folder, made if needed; None if there is none that is safe, which is said once."""
-    given = path = os.environ.get(_VARIABLE, "")
+    value = path = os.environ.get(_VARIABLE, "")
     if path == "off":
         return None
     if not path:
@@ -37,10 +37,10 @@ def _folder() -> str | None:
             os.makedirs(path, mode=0o700, exist_ok=True)
             fault = _fault(os.lstat(path))
         except OSError as error:
-            fault = f"it can't be made: {error.strerror}" if given else "it can't be made"
+            fault = f"it can't be made: {error.strerror}" if value else "it can't be made"
     if not fault:
         return path
-    if (given or fault != "it can't be made") and (path, fault) not in _said:
+    if (value or fault != "it can't be made") and (path, fault) not in _said:
         _said.add((path, fault))
         warnings.warn(
             f"offload_args: nothing is kept in {path}: {fault}; set {_VARIABLE} to the absolute path of "

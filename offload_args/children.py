@@ -93,7 +93,7 @@ class Children:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __str__(self) -> str:
-        calls, gone, saved = (sum(one[name] for one in self.reports) for name in ("calls", "gone", "saved"))
+        calls, gone, saved = (sum(report[name] for report in self.reports) for name in ("calls", "gone", "saved"))
         count = len(self.reports)
         processes = "child process" if count == 1 else "child processes"
         return (

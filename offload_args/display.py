@@ -32,9 +32,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Return "; did you mean gemv or gemm?", of the names that are most like one that does not exist, or ""."""
     from difflib import get_close_matches
 
-    likely = [one for one in names if abs(len(one) - len(name)) <= 2]  # the rest would only take time
-    found = [] if name.startswith("_") else get_close_matches(name, likely, 3, 0.75)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    likely = [known for known in names if abs(len(known) - len(name)) <= 2]  # the rest would only take time
+    matches = [] if name.startswith("_") else get_close_matches(name, likely, 3, 0.75)
+    return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
 
 def plural(word: str, count: int) -> str:

@@ -53,9 +53,11 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def refuse_masked(what: str, argument: object) -> None:
+def refuse_masked(subject: str, argument: object) -> None:
     """Raise ArgumentTypeError for a masked array, without importing numpy.ma."""
     # While another thread imports the module it has no class yet, and the argument can't be of it.
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is not None and isinstance(argument, masked):
-        raise ArgumentTypeError(f"{what} is a masked array, whose mask would be lost: pass x.data or x.filled(value)")
+        raise ArgumentTypeError(
+            f"{subject} is a masked array, whose mask would be lost: pass x.data or x.filled(value)"
+        )

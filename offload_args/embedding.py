@@ -86,7 +86,7 @@ def declare_status(
     _cffi.declare_status(what, success, error)
 
 
-def _refuse(given: Any, dtype: int, device: int) -> NoReturn:
+def _refuse(value: Any, dtype: int, device: int) -> NoReturn:
     """Raise the error of an object that is not the DevicePtr that a C extension needs."""
     if dtype != _core.OA_ANY and not 0 <= dtype < len(DTYPE_NAMES):
         raise ArgumentError(
@@ -94,16 +94,16 @@ def _refuse(given: Any, dtype: int, device: int) -> NoReturn:
         )
     wanted = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
     # isinstance alone believes what an object says of itself
-    if not issubclass(type(given), _core.Pointer) or not isinstance(given, _core.Pointer):
+    if not issubclass(type(value), _core.Pointer) or not isinstance(value, _core.Pointer):
         raise HostPointerError(
-            f"offload_args: an argument needs a {wanted}, got {type(given).__name__}; lend the array in a region first"
+            f"offload_args: an argument needs a {wanted}, got {type(value).__name__}; lend the array in a region first"
         )
-    own = DTYPE_NAMES[given._dtype_code]
-    if dtype not in (_core.OA_ANY, given._dtype_code):
+    own = DTYPE_NAMES[value._dtype_code]
+    if dtype not in (_core.OA_ANY, value._dtype_code):
         raise DTypeError(
             f"offload_args: an argument needs a {wanted}, got a DevicePtr[{own}]; lend an array of its dtype"
         )
     raise WrongDeviceError(
-        f"offload_args: an argument is on {by_number(given._device)}, needs to be on {by_number(device)}; "
+        f"offload_args: an argument is on {by_number(value._device)}, needs to be on {by_number(device)}; "
         "lend it in a region there"
     )

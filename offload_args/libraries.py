@@ -102,8 +102,8 @@ def _candidates(name: str, tried: list[str]) -> Generator[_Candidate, None, None
         tried.append(f"no folder was looked into: [library] of bindings/roles/{name}.toml has no sonames")
         return
     for folder in facts.folders:
-        for one in _newest_first(os.path.expandvars(folder)):
-            yield from _in_folder(one, facts.sonames, folder, tried)
+        for place in _newest_first(os.path.expandvars(folder)):
+            yield from _in_folder(place, facts.sonames, folder, tried)
     for folder in filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
         yield from _in_folder(folder, facts.sonames, "LD_LIBRARY_PATH", tried)
     yield from _in_system(facts.sonames, tried)
@@ -151,11 +151,11 @@ def rocm_files(name: str, tried: list[str]) -> Iterator[str]:
     """
     names = [f"lib{name}.so{version}" for version in ("", ".7", ".6", ".5")]
     if runtime := driver("hip"):
-        yield from (one.path for one in _in_folder(os.path.dirname(runtime), names, runtime, tried))
-    yield from (one.path for one in _in_rocm(name, tried))
+        yield from (candidate.path for candidate in _in_folder(os.path.dirname(runtime), names, runtime, tried))
+    yield from (candidate.path for candidate in _in_rocm(name, tried))
     for folder in _FACTS["rocblas"].folders if "rocblas" in _FACTS else ():
-        for one in _newest_first(os.path.expandvars(folder)):
-            yield from (candidate.path for candidate in _in_folder(one, names, folder, tried))
+        for place in _newest_first(os.path.expandvars(folder)):
+            yield from (candidate.path for candidate in _in_folder(place, names, folder, tried))
     tried.append("where the system looks")
     yield from names
 
@@ -164,8 +164,8 @@ def _in_rocm_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
     """Ask AMD's finders, which know the packages of ROCm for this Python."""
     for module, finder in (("rocm.bindings.util.paths", "get_library_path"), ("rocm_sdk", "find_libraries")):
         try:
-            found = getattr(importlib.import_module(module), finder)(name)
-            path = os.fsdecode(found[0] if isinstance(found, list | tuple) else found)
+            location = getattr(importlib.import_module(module), finder)(name)
+            path = os.fsdecode(location[0] if isinstance(location, list | tuple) else location)
         except Exception as error:  # AMD's modules raise what they like
             tried.append(f"{module}.{finder}: {' '.join(str(error).split()) or type(error).__name__}")
             continue
@@ -181,9 +181,9 @@ def _newest_first(pattern: str) -> list[str]:
 
     if "*" not in pattern or not os.path.isabs(pattern):
         return [pattern]
-    found = glob(pattern)
-    found.sort(key=lambda folder: [int(number) for number in re.findall(r"\d+", folder)], reverse=True)
-    return found or [pattern]
+    folders = glob(pattern)
+    folders.sort(key=lambda folder: [int(number) for number in re.findall(r"\d+", folder)], reverse=True)
+    return folders or [pattern]
 
 
 def _in_wheel(package: str, pattern: str, tried: list[str]) -> Iterator[_Candidate]:
@@ -196,10 +196,10 @@ def _in_wheel(package: str, pattern: str, tried: list[str]) -> Iterator[_Candida
         here = os.path.realpath(os.getcwd())  # never searched, though it may be in sys.path
         # Where packages are installed: not in the working directory, which may be the first place of sys.path.
         folders = [path for path in sys.path if os.path.isabs(path) and os.path.realpath(path) != here]
-        found = [path for folder in folders for path in sorted(Path(folder).glob(pattern))]
-        if not found:
+        matches = [path for folder in folders for path in sorted(Path(folder).glob(pattern))]
+        if not matches:
             tried.append(f"{package}: no {pattern} among this Python's packages")
-        yield from (_Candidate(str(path), package) for path in found)
+        yield from (_Candidate(str(path), package) for path in matches)
         return
     spec = find_spec(module)
     if spec is None or spec.origin is None:
@@ -213,13 +213,13 @@ def _in_wheel(package: str, pattern: str, tried: list[str]) -> Iterator[_Candida
         yield _Candidate(str(path), package)
 
 
-def _in_folder(folder: str, names: Sequence[str], found: str, tried: list[str]) -> Iterator[_Candidate]:
+def _in_folder(folder: str, names: Sequence[str], place: str, tried: list[str]) -> Iterator[_Candidate]:
     paths = [os.path.join(folder, name) for name in names if os.path.isabs(folder)]
     there = [path for path in paths if os.path.isfile(path)]
     if not there:
-        tried.append(f"{found}: no {names[0]}" if os.path.isabs(folder) else f"{found}: is not set")
+        tried.append(f"{place}: no {names[0]}" if os.path.isabs(folder) else f"{place}: is not set")
     for path in there:
-        yield _Candidate(path, found)
+        yield _Candidate(path, place)
 
 
 def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
@@ -248,7 +248,7 @@ def _unknown_version(name: str, candidate: _Candidate) -> str:
     """
     variable = f"OFFLOAD_ARGS_{name.upper()}"
     facts = _FACTS[name]
-    known = {found[1] for soname in facts.sonames if (found := _MAJOR.search(soname))}
+    known = {match[1] for soname in facts.sonames if (match := _MAJOR.search(soname))}
     major = _MAJOR.search(os.path.realpath(candidate.path))
     if not facts.backend or candidate.found.endswith(variable) or not known or not major or major[1] in known:
         return ""
@@ -291,7 +291,7 @@ def driver_places(backend: str) -> str:
     tried: list[str] = []
     paths: list[str] = []
     if backend == "hip" and not driver("hip"):
-        paths += (one.path for one in _in_rocm("amdhip64", tried))
+        paths += (candidate.path for candidate in _in_rocm("amdhip64", tried))
     return "\n".join(os.fsencode(line).decode(errors="replace") for line in paths + tried)
 
 
@@ -322,10 +322,10 @@ def load(name: str) -> Library:
     """
     if name not in NAMES:
         raise LibraryError(f"load: no library is called {shown(name)}; there are {', '.join(NAMES)}")
-    found = loaded(name)
-    if found is None:
+    library = loaded(name)
+    if library is None:
         failure = find_and_open(name)
-        found = loaded(name)
-        if found is None:
+        library = loaded(name)
+        if library is None:
             raise LibraryError(f"{name}: {failure}")
-    return found
+    return library

@@ -48,8 +48,8 @@ def _cpu() -> str:
 
 def _blas() -> str:
     """Return the name and version of NumPy's BLAS."""
-    found = getattr(np, "__config__", None)
-    parts = getattr(found, "CONFIG", {}).get("Build Dependencies", {}).get("blas", {})
+    config = getattr(np, "__config__", None)
+    parts = getattr(config, "CONFIG", {}).get("Build Dependencies", {}).get("blas", {})
     return f"{parts.get('name', '')} {parts.get('version', '')}".strip()
 
 
@@ -70,7 +70,7 @@ def rates_of(device: Device) -> tuple[float, ...]:
     key = cache.key_of("rates", _RATES_VERSION, __version__, json.dumps(machine(device), sort_keys=True))
     with contextlib.suppress(ValueError):  # of a file that is damaged, or another program's
         rates = json.loads(cache.find(key) or b"[]")
-        if len(rates) == _RATES and all(isinstance(one, float) and math.isfinite(one) and one > 0 for one in rates):
+        if len(rates) == _RATES and all(isinstance(rate, float) and math.isfinite(rate) and rate > 0 for rate in rates):
             return tuple(rates)
     measured = _core.accelerate_calibrate(device.number)
     cache.store(key, json.dumps(measured).encode())
@@ -155,12 +155,18 @@ class Plan:
     @property
     def goes(self) -> bool:
         """Whether it sends any call to the device."""
-        return any(one.goes for one in self.decisions.values())
+        return any(decision.goes for decision in self.decisions.values())
 
-    def add(self, one: Decision) -> None:
+    def add(self, decision: Decision) -> None:
         """Add a decision, if the plan has none for such calls."""
-        key = one.place, one.routine, one.m.bit_length(), one.n.bit_length(), one.k.bit_length()
-        self.decisions.setdefault(key, one)
+        key = (
+            decision.place,
+            decision.routine,
+            decision.m.bit_length(),
+            decision.n.bit_length(),
+            decision.k.bit_length(),
+        )
+        self.decisions.setdefault(key, decision)
 
     def check(self, device: Device | None, there_is_one: bool = True) -> None:
         """Refuse a plan that was made on another machine: its decisions, and its bits, are not this one's.
@@ -186,13 +192,13 @@ class Plan:
         if self.is_new or not parts.get("device"):
             parts = {**machine(device), "name": platform.node()}
         rows = []
-        for one in sorted(self.decisions.values(), key=lambda one: (str(one.place), *one[1:])):
-            file, line, function = one.place if one.place is not None else (None, 0, "")
+        for decision in sorted(self.decisions.values(), key=lambda decision: (str(decision.place), *decision[1:])):
+            file, line, function = decision.place if decision.place is not None else (None, 0, "")
             if file is not None and not file.startswith("<"):
                 file = os.path.relpath(file, self.home)
-            size = [one.m, one.n, one.k]
-            rows.append({"file": file, "line": line, "function": function, "routine": one.routine, "size": size,
-                         "goes": one.goes})  # fmt: skip
+            size = [decision.m, decision.n, decision.k]
+            rows.append({"file": file, "line": line, "function": function, "routine": decision.routine, "size": size,
+                         "goes": decision.goes})  # fmt: skip
         data = {"offload_args plan": VERSION, "machine": parts, "calls": rows}
         folder, name = os.path.split(self.path)
         descriptor, beside = tempfile.mkstemp(prefix=f".{name}.", dir=folder)

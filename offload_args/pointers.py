@@ -463,8 +463,14 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def __repr__(self) -> str:
         """Describe the array, its device and the state of its bytes, or say that it is dead."""
         state = self._state()
-        where = [state] if state == "dead" else [str(self.device), state]
-        parts = [DTYPE_NAMES[self._dtype_code], f"shape={self._shape}", self._layout(), size_text(self.nbytes), *where]
+        state_words = [state] if state == "dead" else [str(self.device), state]
+        parts = [
+            DTYPE_NAMES[self._dtype_code],
+            f"shape={self._shape}",
+            self._layout(),
+            size_text(self.nbytes),
+            *state_words,
+        ]
         return f"DevicePtr({', '.join(filter(None, parts))})"
 
     def _repr_html_(self) -> str:
@@ -522,30 +528,32 @@ _INSTEAD: Final = {
 
 def unpacked(name: str, value: object) -> str:
     """Return the remedy for a tuple of pointers that was passed for one of them; "" for any other value."""
-    if not isinstance(value, tuple) or not value or not all(isinstance(one, DevicePtr) for one in value):
+    if not isinstance(value, tuple) or not value or not all(isinstance(pointer, DevicePtr) for pointer in value):
         return ""
     names = f"d{name}," if len(value) == 1 else f"d{name}, ..."
     return f"`as` gives a tuple, with a pointer for each array; unpack it: with offload_args(...) as ({names})"
 
 
-def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return host values as an array of the dtype; only Python numbers that fit are converted."""
     if not isinstance(values, (bool, int, float, complex)):
-        refuse_masked(what, values)
+        refuse_masked(subject, values)
         array: NDArray[Any] = np.asarray(values)
         if array.dtype != dtype:
             raise DTypeError(
-                f"{what} needs {dtype.name}, got {array.dtype.name}; convert it first: np.asarray(values, "
+                f"{subject} needs {dtype.name}, got {array.dtype.name}; convert it first: np.asarray(values, "
                 f"dtype=np.{dtype.name})"
             )
         return array
     rank = 0 if isinstance(values, bool) else 1 if isinstance(values, int) else 2 if isinstance(values, float) else 3
     if rank > _RANKS[dtype.kind]:
-        raise DTypeError(f"{what} needs {dtype.name}, got {type(values).__name__} {values!r}")
+        raise DTypeError(f"{subject} needs {dtype.name}, got {type(values).__name__} {values!r}")
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= values <= limits.max:  # type: ignore[operator]
-            raise SizeOverflowError(f"{what} needs {limits.min} to {limits.max} for {dtype.name}, got {shown(values)}")
+            raise SizeOverflowError(
+                f"{subject} needs {limits.min} to {limits.max} for {dtype.name}, got {shown(values)}"
+            )
     try:
         with np.errstate(over="ignore"):
             array = np.asarray(values, dtype)
@@ -553,25 +561,25 @@ def _values(what: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     except OverflowError:  # an int
         overflowed = True
     if overflowed:
-        raise SizeOverflowError(f"{what} needs a number that {dtype.name} can hold, got {shown(values)}")
+        raise SizeOverflowError(f"{subject} needs a number that {dtype.name} can hold, got {shown(values)}")
     return array
 
 
-def _extents(what: str, given: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+def _extents(subject: str, lengths: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the new extents from the arguments of reshape; they have as many elements as shape."""
-    if len(given) == 1 and isinstance(given[0], (tuple, list)):
-        given = tuple(given[0])
+    if len(lengths) == 1 and isinstance(lengths[0], (tuple, list)):
+        lengths = tuple(lengths[0])
     try:
-        new = [operator.index(extent) for extent in given]
+        new = [operator.index(extent) for extent in lengths]
     except TypeError:
-        raise ArgumentTypeError(f"{what}: shape needs whole numbers, got {shown(given)}") from None
+        raise ArgumentTypeError(f"{subject}: shape needs whole numbers, got {shown(lengths)}") from None
     size = math.prod(shape)
     if new.count(-1) == 1 and min(new) == -1:
         rest = -math.prod(new)
         if rest and size % rest == 0:
             new[new.index(-1)] = size // rest
     if any(extent < 0 for extent in new) or math.prod(new) != size:
-        raise ArgumentError(f"{what}: shape {shape} has {size} elements, which {shown(tuple(given))} can't have")
+        raise ArgumentError(f"{subject}: shape {shape} has {size} elements, which {shown(tuple(lengths))} can't have")
     return tuple(new)
 
 
@@ -585,25 +593,25 @@ def _strides_without_copy(
     if 0 in new:
         return c_strides(new, itemsize)
     old = [(extent, step) for extent, step in zip(shape, strides, strict=True) if extent != 1]
-    found: list[int] = []
+    steps: list[int] = []
     at = 0
     while at < len(old):
         count, step = old[at]
         at += 1
-        made, first = 1, len(found)
-        while made != count:
-            if made < count and len(found) < len(new):
-                made *= new[len(found)]
-                found.append(0)
+        product, first = 1, len(steps)
+        while product != count:
+            if product < count and len(steps) < len(new):
+                product *= new[len(steps)]
+                steps.append(0)
             else:
                 extent, inner = old[at]
                 if step != extent * inner:
                     return None
                 count, step, at = count * extent, inner, at + 1
-        for axis in reversed(range(first, len(found))):
-            found[axis] = step
+        for axis in reversed(range(first, len(steps))):
+            steps[axis] = step
             step *= new[axis]
-    return (*found, *(itemsize for _ in new[len(found) :]))  # the axes that are left have extent 1
+    return (*steps, *(itemsize for _ in new[len(steps) :]))  # the axes that are left have extent 1
 
 
 _PRODUCT: Final = "blas.gemv for a matrix and a vector, blas.gemm for matrices, blas.dot for vectors"

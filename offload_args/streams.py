@@ -17,7 +17,7 @@ class SupportsStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 
-def stream_handle(what: str, stream: object) -> int:
+def stream_handle(subject: str, stream: object) -> int:
     """Return the handle of a stream; what: the function and the argument, such as "cublas.set_stream: streamId".
 
     Raises ArgumentTypeError for an object without `__cuda_stream__`, or whose `__cuda_stream__` is not two integers;
@@ -25,15 +25,15 @@ def stream_handle(what: str, stream: object) -> int:
     """
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is None:
-        raise ArgumentTypeError(f"{what} needs an object with __cuda_stream__, got {type(stream).__name__}")
-    found = protocol() if callable(protocol) else protocol
+        raise ArgumentTypeError(f"{subject} needs an object with __cuda_stream__, got {type(stream).__name__}")
+    pair = protocol() if callable(protocol) else protocol
     try:
-        version, handle = map(operator.index, found)
+        version, handle = map(operator.index, pair)
     except (TypeError, ValueError):
-        function = what.partition(":")[0]
-        raise ArgumentTypeError(f"{function}: __cuda_stream__ needs to give two integers, got {found!r}") from None
+        function = subject.partition(":")[0]
+        raise ArgumentTypeError(f"{function}: __cuda_stream__ needs to give two integers, got {pair!r}") from None
     if version != 0:
-        raise ArgumentError(f"{what} speaks version {version} of __cuda_stream__, 0 is known")
+        raise ArgumentError(f"{subject} speaks version {version} of __cuda_stream__, 0 is known")
     if not 0 <= handle < 2**64:
-        raise SizeOverflowError(f"{what} needs a handle of 64 bits, got {handle}")
+        raise SizeOverflowError(f"{subject} needs a handle of 64 bits, got {handle}")
     return handle

@@ -29,13 +29,13 @@ def attend(
     lengths: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
     """Add the steps of attention to a graph, as Graph.attention says."""
-    where = "cudnn.Graph.attention"
-    graph._check(where, q=q, k=k, v=v)
-    _check_attention(where, q, k, v, scale)
-    _check_lengths(graph, where, q, lengths)
-    _check_causal(where, q, k, causal, lengths)
+    subject = "cudnn.Graph.attention"
+    graph._check(subject, q=q, k=k, v=v)
+    _check_attention(subject, q, k, v, scale)
+    _check_lengths(graph, subject, q, lengths)
+    _check_causal(subject, q, k, causal, lengths)
     if (loaded := service("get_version")()) < _SINCE:
-        raise LibraryVersionError(f"{where}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one")
+        raise LibraryVersionError(f"{subject}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one")
     # cuDNN knows attention by its steps, all of them, in this order.
     factor = graph._number(q.facts.shape[-1] ** -0.5 if scale is None else scale, q)
     counts = tuple(_as_column(vector) for vector in lengths or ())
@@ -50,16 +50,16 @@ def attend(
     return graph._product(shares, v, **dict(zip("mk", counts, strict=False)))
 
 
-def _check_lengths(graph: Operations, where: str, q: Tensor, lengths: object) -> None:
+def _check_lengths(graph: Operations, subject: str, q: Tensor, lengths: object) -> None:
     if lengths is None:
         return
     if not isinstance(lengths, tuple) or len(lengths) != 2:
-        raise ArgumentTypeError(f"{where}: lengths needs to be a pair, of q and of k and v, got {shown(lengths)}")
+        raise ArgumentTypeError(f"{subject}: lengths needs to be a pair, of q and of k and v, got {shown(lengths)}")
     for at, length in enumerate(lengths):
-        graph._check(where, **{f"lengths[{at}]": length})
+        graph._check(subject, **{f"lengths[{at}]": length})
         if length.is_virtual or length.facts.dtype != "int32" or length.facts.shape != q.facts.shape[:1]:
             raise ArgumentError(
-                f'{where}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
+                f'{subject}: lengths[{at}] needs to be an input of int32 with the layout "B" and the shape '
                 f"{q.facts.shape[:1]}, got {length.facts.dtype} of {length.facts.shape}"
             )
 
@@ -103,50 +103,50 @@ def _softmax(graph: Operations, scores: Tensor, dtype: str) -> Tensor:
     return graph._pointwise(cudnn.POINTWISE_DIV, powers, sums, dtype)
 
 
-def _check_attention(where: str, q: Tensor, k: Tensor, v: Tensor, scale: object) -> None:
+def _check_attention(subject: str, q: Tensor, k: Tensor, v: Tensor, scale: object) -> None:
     if len({q.uid, k.uid, v.uid}) < 3:
-        raise ArgumentError(f"{where}: needs an input for each of q, k and v; call input again with the same pointer")
+        raise ArgumentError(f"{subject}: needs an input for each of q, k and v; call input again with the same pointer")
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.is_virtual or len(tensor.facts.shape) != 4:
-            raise ArgumentError(f'{where}: {name} needs to be an input with a layout such as "BHSD"')
+            raise ArgumentError(f'{subject}: {name} needs to be an input with a layout such as "BHSD"')
         if tensor.facts.dtype not in ("float16", "bfloat16") or tensor.facts.dtype != q.facts.dtype:
             raise ArgumentError(
-                f"{where}: q, k and v need one dtype, float16 or bfloat16; {name} has {tensor.facts.dtype}"
+                f"{subject}: q, k and v need one dtype, float16 or bfloat16; {name} has {tensor.facts.dtype}"
             )
     shapes = q.facts.shape, k.facts.shape, v.facts.shape
     (batches, heads, _, depth), (of_k, shared, _, also) = shapes[:2]
     if batches != of_k or not shared or heads % shared or depth != also or shapes[2][:3] != shapes[1][:3]:
-        raise ArgumentError(f"{where}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit")
+        raise ArgumentError(f"{subject}: the shapes {shapes[0]}, {shapes[1]} and {shapes[2]} of q, k and v do not fit")
     if depth % 8 or shapes[2][3] % 8:
         raise ArgumentError(
-            f"{where}: the dimensions of a head need to be a multiple of 8, got {depth} of q and k, and {shapes[2][3]} "
-            f"of v; fill them up with zeros by numpy.pad, which add nothing to the scores, and pass "
+            f"{subject}: the dimensions of a head need to be a multiple of 8, got {depth} of q and k, and "
+            f"{shapes[2][3]} of v; fill them up with zeros by numpy.pad, which add nothing to the scores, and pass "
             f"scale={depth if scale is None else scale}{'**-0.5' * (scale is None)}"
         )
     for name, tensor in (("q", q), ("k", k), ("v", v)):
-        check_rows(where, name, tensor)
+        check_rows(subject, name, tensor)
     if scale is not None and (not isinstance(scale, NUMBERS) or not 0 < scale < math.inf):
-        raise ArgumentError(f"{where}: scale needs to be a finite number above 0, got {shown(scale)}")
+        raise ArgumentError(f"{subject}: scale needs to be a finite number above 0, got {shown(scale)}")
 
 
-def check_rows(where: str, name: str, tensor: Tensor) -> None:
+def check_rows(subject: str, name: str, tensor: Tensor) -> None:
     """Check that attention's kernels can load and store 16 bytes at once, which cuDNN does not check."""
     *steps, last = tensor.facts.strides
     if last != 1 or any(step % 8 for size, step in zip(tensor.facts.shape, steps, strict=False) if size > 1):
         raise ArgumentError(
-            f"{where}: {name} needs the dimensions of a head side by side, and other strides that are multiples of 8 "
+            f"{subject}: {name} needs the dimensions of a head side by side, and other strides that are multiples of 8 "
             f"elements, got {tensor.facts.strides}; pass a copy"
         )
 
 
-def _check_causal(where: str, q: Tensor, k: Tensor, causal: object, lengths: object) -> None:
+def _check_causal(subject: str, q: Tensor, k: Tensor, causal: object, lengths: object) -> None:
     at_end = isinstance(causal, str) and causal == "bottom-right"
     if not at_end and not isinstance(causal, (bool, np.bool_)):
-        raise ArgumentError(f'{where}: causal needs to be False, True or "bottom-right", got {shown(causal)}')
+        raise ArgumentError(f'{subject}: causal needs to be False, True or "bottom-right", got {shown(causal)}')
     queries, keys = q.facts.shape[2], k.facts.shape[2]
     if at_end and queries > keys and lengths is None:
         raise ArgumentError(
-            f'{where}: causal="bottom-right" needs as many keys as queries, or more: the first of {queries} queries '
+            f'{subject}: causal="bottom-right" needs as many keys as queries, or more: the first of {queries} queries '
             f"would see none of {keys} keys"
         )
 

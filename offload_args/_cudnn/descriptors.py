@@ -252,14 +252,14 @@ def convolution(
 
     Raises ArgumentError for tf32=True with another dtype than float32.
     """
-    where = "cudnn.convolution"
+    subject = "cudnn.convolution"
     lists = [
-        each(where, name, value, axes)
+        each(subject, name, value, axes)
         for name, value in (("padding", padding), ("stride", stride), ("dilation", dilation))
     ]
     descriptor: ConvolutionDescriptor = service("create_convolution_descriptor")()
-    name = _dtype_name(where, dtype or compute or np.float32)
-    code = CODES[_dtype_name(where, compute or _SUMS.get(name, np.float32))]
+    name = _dtype_name(subject, dtype or compute or np.float32)
+    code = CODES[_dtype_name(subject, compute or _SUMS.get(name, np.float32))]
     service("set_convolution_nd_descriptor")(descriptor, axes, *lists, cudnn.CROSS_CORRELATION, code)
     service("set_convolution_group_count")(descriptor, groups)
     service("set_convolution_math_type")(descriptor, _math_type(name, tf32))

@@ -73,16 +73,16 @@ class Graph(Operations):
         dilation: int | Sequence[int] = 1,
     ) -> Tensor:
         """Convolve x with the filter w."""
-        where = "cudnn.Graph.convolution"
-        self._check(where, x=x, w=w)
+        subject = "cudnn.Graph.convolution"
+        self._check(subject, x=x, w=w)
         axes = len(x.facts.shape) - 2
         pads, steps, gaps = (
-            each(where, name, value, axes)
+            each(subject, name, value, axes)
             for name, value in (("padding", padding), ("stride", stride), ("dilation", dilation))
         )
         if len(w.facts.shape) != axes + 2 or not all(w.facts.shape):
             raise ArgumentError(
-                f"{where}: w of shape {w.facts.shape} and stride {steps} do not fit x of shape {x.facts.shape}"
+                f"{subject}: w of shape {w.facts.shape} and stride {steps} do not fit x of shape {x.facts.shape}"
             )
         sizes = [
             (size + 2 * pad - gap * (window - 1) - 1) // step + 1
@@ -91,7 +91,7 @@ class Graph(Operations):
             )
         ]
         if x.facts.shape[1] % w.facts.shape[1] or min(sizes) < 1:
-            raise ArgumentError(f"{where}: w of shape {w.facts.shape} does not fit x of shape {x.facts.shape}")
+            raise ArgumentError(f"{subject}: w of shape {w.facts.shape} does not fit x of shape {x.facts.shape}")
         y = self._between((x.facts.shape[0], w.facts.shape[0], *sizes), x)
         settings = part(
             "CONVOLUTION",

@@ -67,23 +67,33 @@ class _InPlace:
         self.plain = cblas.ColMajor, cblas.NoTrans
         self.gbmv, self.copy = getattr(cblas, f"{letter}gbmv"), getattr(cblas, f"{letter}copy")
 
-    def scale(self, m: int, n: int, one: _Columns, beta: float, C: _Columns) -> None:
+    def scale(self, m: int, n: int, columns: _Columns, beta: float, C: _Columns) -> None:
         """Set C to beta C, 0 or 1, where `one` is checked and not read: AliasError if they have a common element."""
-        rest = m, m, 0, 0, 0.0, one.first, abs(one.inc), one.first, one.inc, beta, C.first, C.inc
-        repeat(self.gbmv, n, (one.step, one.step, C.step), one.name * 2 + C.name, *self.plain, *rest)
+        rest = m, m, 0, 0, 0.0, columns.first, abs(columns.inc), columns.first, columns.inc, beta, C.first, C.inc
+        repeat(self.gbmv, n, (columns.step, columns.step, C.step), columns.name * 2 + C.name, *self.plain, *rest)
 
-    def overlaps(self, m: int, n: int, one: _Columns, C: _Columns) -> bool:
+    def overlaps(self, m: int, n: int, columns: _Columns, C: _Columns) -> bool:
         """Return whether an operand has an element of C; nothing changes."""
         try:
-            self.scale(m, n, one, 1.0, C)
+            self.scale(m, n, columns, 1.0, C)
         except AliasError:
             return True
         return False
 
-    def is_whole(self, m: int, n: int, one: _Columns, C: _Columns) -> bool:
+    def is_whole(self, m: int, n: int, columns: _Columns, C: _Columns) -> bool:
         """Return whether an operand that overlaps C has the same element at each place; nothing changes."""
         try:
-            repeat(self.copy, n, (one.step, C.step), one.name + C.name, m, one.first, one.inc, C.first, C.inc)
+            repeat(
+                self.copy,
+                n,
+                (columns.step, C.step),
+                columns.name + C.name,
+                m,
+                columns.first,
+                columns.inc,
+                C.first,
+                C.inc,
+            )
         except AliasError:
             return False
         return True
@@ -95,17 +105,28 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
     plain, known = cblas.NoTrans, _InPlace(cblas, letter)
     adding = {plain: axpy, cblas.Trans: axpy, cblas.ConjTrans: getattr(cblas, f"{letter}axpyc", axpy)}
 
-    def add(m: int, n: int, op: int, factor: Any, one: _Columns, C: _Columns) -> None:
+    def add(m: int, n: int, op: int, factor: Any, columns: _Columns, C: _Columns) -> None:
         if isinstance(factor, DevicePtr) or factor:
-            repeat(adding[op], n, (one.step, C.step), one.name + C.name, m, factor, one.first, one.inc, C.first, 1)
+            repeat(
+                adding[op],
+                n,
+                (columns.step, C.step),
+                columns.name + C.name,
+                m,
+                factor,
+                columns.first,
+                columns.inc,
+                C.first,
+                1,
+            )
 
     def in_place(m: int, n: int, C: _Columns, *sides: tuple[int, Any, _Columns]) -> bool:
         """Sum where A or B is C; sides: the operation, factor and columns of both. Return False if neither is."""
         inside = [side for side in sides if known.overlaps(m, n, side[2], C)]
-        if not all(op == plain and known.is_whole(m, n, one, C) for op, _, one in inside):
+        if not all(op == plain and known.is_whole(m, n, side, C) for op, _, side in inside):
             return False
         if len(inside) == 2:
-            values = [one.to_host().item() if isinstance(one, DevicePtr) else one for _, one, _ in sides]
+            values = [side.to_host().item() if isinstance(side, DevicePtr) else side for _, side, _ in sides]
             repeat(scal, n, (C.step,), C.name, m, sum(values), C.first, 1)
             return True
         ((_, factor, _),), (outside,) = inside, [side for side in sides if side is not inside[0]]

@@ -46,27 +46,29 @@ def forwards(*vectors: Vector, check: Callable[[], None] | None = None) -> Itera
     check: makes a call that is only checked, before anything is copied. After the block copies that were written
     go back to their vectors.
     """
-    if check is not None and any(one.inc < 1 for one in vectors):
+    if check is not None and any(vector.inc < 1 for vector in vectors):
         with checking():
             check()
     with ExitStack() as regions:
-        given: list[tuple[DevicePtr, int]] = []
-        for one in vectors:
-            x, inc = one.pointer, one.inc
+        rows_made: list[tuple[DevicePtr, int]] = []
+        for vector in vectors:
+            x, inc = vector.pointer, vector.inc
             if inc < 1:
                 x = regions.enter_context(offload_args(Scratch(x._shape, x.dtype), device=x.device))[0]
                 inc = 1
-                if one.reads:
-                    _copy(one, one.pointer, one.inc, x, 1)
-            given.append((x, inc))
-        yield given
-        for one, (x, inc) in zip(vectors, given, strict=True):
-            if one.writes and x is not one.pointer:
-                _copy(one, x, inc, one.pointer, one.inc)
+                if vector.reads:
+                    _copy(vector, vector.pointer, vector.inc, x, 1)
+            rows_made.append((x, inc))
+        yield rows_made
+        for vector, (x, inc) in zip(vectors, rows_made, strict=True):
+            if vector.writes and x is not vector.pointer:
+                _copy(vector, x, inc, vector.pointer, vector.inc)
 
 
-def _copy(one: Vector, *arguments: Any) -> None:
-    named(COPY.of(one.pointer).call, {"x": one.operand, "y": one.operand}, one.pointer._shape[0], *arguments)
+def _copy(vector: Vector, *arguments: Any) -> None:
+    named(
+        COPY.of(vector.pointer).call, {"x": vector.operand, "y": vector.operand}, vector.pointer._shape[0], *arguments
+    )
 
 
 @contextmanager
@@ -76,16 +78,16 @@ def conjugates(*vectors: Vector) -> Iterator[list[tuple[DevicePtr, int]]]:
     After the block the conjugates of written vectors go back to them.
     """
     with forwards(*vectors) as rows, ExitStack() as regions:
-        given: list[DevicePtr] = []
-        for one, (x, inc) in zip(vectors, rows, strict=True):
-            made = regions.enter_context(offload_args(Scratch(x._shape, x.dtype), device=x.device))[0]
-            if one.reads:
-                _conjugate(one, x, inc, made, 1)
-            given.append(made)
-        yield [(made, 1) for made in given]
-        for one, (x, inc), made in zip(vectors, rows, given, strict=True):
-            if one.writes:
-                _conjugate(one, made, 1, x, inc)
+        rows_made: list[DevicePtr] = []
+        for vector, (x, inc) in zip(vectors, rows, strict=True):
+            copy = regions.enter_context(offload_args(Scratch(x._shape, x.dtype), device=x.device))[0]
+            if vector.reads:
+                _conjugate(vector, x, inc, copy, 1)
+            rows_made.append(copy)
+        yield [(copy, 1) for copy in rows_made]
+        for vector, (x, inc), copy in zip(vectors, rows, rows_made, strict=True):
+            if vector.writes:
+                _conjugate(vector, copy, 1, x, inc)
 
 
 @contextmanager
@@ -93,14 +95,14 @@ def numbers(*scalars: Scalar) -> Iterator[list[Scalar]]:
     """Yield the conjugates of scalars, those on the device in new memory there."""
     with ExitStack() as vectors:
         yield [
-            vectors.enter_context(conjugates(Vector("a scalar", one.reshape(1), 1)))[0][0]
-            if isinstance(one, DevicePtr)
-            else np.conj(one)
-            for one in scalars
+            vectors.enter_context(conjugates(Vector("a scalar", scalar.reshape(1), 1)))[0][0]
+            if isinstance(scalar, DevicePtr)
+            else np.conj(scalar)
+            for scalar in scalars
         ]
 
 
-def _conjugate(one: Vector, x: DevicePtr, incx: int, y: DevicePtr, incy: int) -> None:
+def _conjugate(vector: Vector, x: DevicePtr, incx: int, y: DevicePtr, incy: int) -> None:
     """Set y to conj(x): as the sum of a matrix of one row, conjugated and transposed twice, and of nothing."""
     call, _, enums = GEAM.of(x)
     n, conj, plain = x._shape[0], enums.op[0]["C"], enums.op[0]["N"]
@@ -111,6 +113,6 @@ def _conjugate(one: Vector, x: DevicePtr, incx: int, y: DevicePtr, incy: int) ->
     else:
         sizes, lda, ldc = (1, n), n, incy
     ldb = sizes[0]
-    names = {"A": one.operand, "B": one.operand, "C": one.operand}
+    names = {"A": vector.operand, "B": vector.operand, "C": vector.operand}
     b = x if incx == 1 else y  # which a beta of 0 leaves alone
     named(call, names, conj, plain, *sizes, 1.0, x, lda, 0.0, b, ldb, y, ldc)

@@ -99,7 +99,7 @@ def planned(
             )
             for name, how, of in chosen
         )
-        made = builtin_of(
+        builtin = builtin_of(
             function,
             function.__name__,
             signature_of(function),
@@ -122,8 +122,8 @@ def planned(
             ),
         )
         if function in reused:
-            reused[made] = reused.pop(function)
-        return made  # type: ignore[no-any-return]
+            reused[builtin] = reused.pop(function)
+        return builtin  # type: ignore[no-any-return]
 
     return made_of
 
@@ -149,20 +149,20 @@ def signature_of(function: Callable[..., Any]) -> str:
 def _option(text: str) -> tuple[str, str, str]:
     """Return an option's name, when it is exchanged, and the matrix that says so."""
     for mark in "^!":
-        name, found, of = text.partition(mark)
-        if found:
+        name, separator, of = text.partition(mark)
+        if separator:
             return name, mark * (1 + (mark == "^" and of != "")), of
     return text, "", ""
 
 
 def _operand(text: str, options: list[str]) -> tuple[int, tuple[int, ...], int, int]:
     """Return an argument as C reads it: what it is, its sizes by an option, that option, whether its order is free."""
-    _, _, what = text.partition(":")
-    if what == "band/m":
+    _, _, layout = text.partition(":")
+    if layout == "band/m":
         return _WHAT["band"], (1, 0, 1, 0), -1, 0
-    if what in _WHAT:
-        return _WHAT[what], (1, 1, 1, 1), -1, 0
-    shapes, _, option = what.partition("@")
+    if layout in _WHAT:
+        return _WHAT[layout], (1, 1, 1, 1), -1, 0
+    shapes, _, option = layout.partition("@")
     both = [[_SIZES.index(letter) for letter in shape] for shape in shapes.split("/")]
     first, second = both[0], both[-1]
     kind = _MATRIX if len(first) == 2 else _VECTOR
@@ -186,7 +186,7 @@ def _choose(hermitian: str, as_they_lie: bool, routine: Routine, pointer: Device
     tables = []
     for option, letters in routine.options.items():
         pair = _values(enums, option, routine.name)
-        tables.append(tuple(one[letter] for one in pair for letter in letters))
+        tables.append(tuple(table[letter] for table in pair for letter in letters))
     limit = hermitian if enums.conjugates and not (as_they_lie and isinstance(orders[0], int)) else ""
     return call, orders, tuple(tables), limit != "", limit == "columns", in_place, enums.base
 

@@ -64,8 +64,8 @@ class Routine:
     def __init__(self, name: str, functions: str | dict[int, str], operands: str, options: str = "") -> None:
         self.name = name
         self.functions = dict(zip(LETTERS, functions.split(), strict=True)) if isinstance(functions, str) else functions
-        self.operands = [one[:-1] for one in operands.split()]
-        self.dimensions = "".join(one[-1] for one in operands.split())
+        self.operands = [operand[:-1] for operand in operands.split()]
+        self.dimensions = "".join(operand[-1] for operand in operands.split())
         self.options = {option: _OPTIONS[option] for option in options.split()}
 
     def entry(self, kind: Kind) -> Entry:
@@ -74,8 +74,8 @@ class Routine:
         if function == "-":
             raise KeyError(kind["dtype"])
         vendor = vendor_of(kind["device"])
-        found = kind[self] = vendor.entry(self.name, function, conjugates=is_complex(kind["dtype"]))
-        return found
+        entry = kind[self] = vendor.entry(self.name, function, conjugates=is_complex(kind["dtype"]))
+        return entry
 
     def of(self, pointer: DevicePtr) -> Entry:
         """Return the vendor's function for a pointer of 1 to 3 dimensions, which another routine took."""
@@ -84,14 +84,14 @@ class Routine:
     def read(self, operands: tuple[DevicePtr, ...], *options: str) -> tuple[Any, ...]:
         """Return the vendor's function and the geometry of each operand; raise an error for wrong operands."""
         try:
-            found = layout(self.dimensions, self, *operands)
+            layout_read = layout(self.dimensions, self, *operands)
             for value, known in zip(options, self.options.values(), strict=True):
                 if value not in known:
                     raise KeyError(value)
         except WRONG:
             self.explain(operands, *options)
             raise
-        return found
+        return layout_read
 
     def explain(self, operands: tuple[DevicePtr, ...], *options: str) -> None:
         """Raise the error of the first argument that the routine can't take; return if there is none."""

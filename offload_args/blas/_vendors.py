@@ -62,8 +62,8 @@ class _Vendor(Adapter):
 
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
         """Return the function of that name for a routine; conjugates: the dtype is complex."""
-        found = getattr(self.functions, name, None)
-        return Entry(found, None, self.enums(conjugates=conjugates))
+        function = getattr(self.functions, name, None)
+        return Entry(function, None, self.enums(conjugates=conjugates))
 
     def enums(self, *, conjugates: bool) -> Enums:
 
@@ -97,12 +97,12 @@ class _CBLAS(_Vendor):
         if " " in name:
             raise _no_narrow(routine, "CBLAS", name)
         if name[1:] in _cblas.__all__:
-            made = getattr(_cblas, name[1:])(self.functions, name[0])
-            return Entry(made, None, self.enums(conjugates=conjugates))
-        found, _, enums = super().entry(routine, name, conjugates=conjugates)
+            function = getattr(_cblas, name[1:])(self.functions, name[0])
+            return Entry(function, None, self.enums(conjugates=conjugates))
+        callee, _, enums = super().entry(routine, name, conjugates=conjugates)
         if not any(row[:2] == ("enum", "order") for row in _core.record(self.module, name)):
-            return Entry(found, None, enums)
-        return Entry(partial(found, self.functions.ColMajor), partial(found, self.functions.RowMajor), enums)
+            return Entry(callee, None, enums)
+        return Entry(partial(callee, self.functions.ColMajor), partial(callee, self.functions.RowMajor), enums)
 
 
 class _CuBLAS(_Vendor):
@@ -118,23 +118,23 @@ class _CuBLAS(_Vendor):
 
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
         name, *types = name.split()
-        found, _, enums = super().entry(routine, name, conjugates=conjugates)
+        function, _, enums = super().entry(routine, name, conjugates=conjugates)
         if types:
-            found = self._of_types(found, *types)
-        return Entry(InNewPlace(found) if routine == "trmm" else found, None, enums)
+            function = self._of_types(function, *types)
+        return Entry(InNewPlace(function) if routine == "trmm" else function, None, enums)
 
     def _of_types(self, gemm_ex: Callable[..., None], a: str, c: str, sums: str) -> Callable[..., None]:
         """Give gemm_ex, or its strided form, the arguments of gemm: the dtypes of A and B, and of C, are set."""
         types = {"float16": "16F", "bfloat16": "16BF", "float32": "32F", "int8": "8I", "int32": "32I"}
-        type_a, type_c = (getattr(self.functions, f"CUDA_R_{types[one]}") for one in (a, c))
+        type_a, type_c = (getattr(self.functions, f"CUDA_R_{types[value]}") for value in (a, c))
         last = getattr(self.functions, f"COMPUTE_{sums}"), self.functions.GEMM_DEFAULT
 
         def call(*arguments: Any) -> None:
-            given = list(arguments)
-            B, C = (9, 13) if len(given) > 13 else (8, 11)  # their places, with strides or without
-            for place, one in ((C, type_c), (B, type_a), (6, type_a)):
-                given.insert(place + 1, one)
-            gemm_ex(*given, *last)
+            values = list(arguments)
+            B, C = (9, 13) if len(values) > 13 else (8, 11)  # their places, with strides or without
+            for place, type_ in ((C, type_c), (B, type_a), (6, type_a)):
+                values.insert(place + 1, type_)
+            gemm_ex(*values, *last)
 
         return call
 
@@ -173,7 +173,7 @@ def vendor_of(device: int) -> _Vendor:
 
     Raises LibraryError if there is none.
     """
-    found = adapter_of(_VENDORS, device)
-    if found is None:
+    vendor = adapter_of(_VENDORS, device)
+    if vendor is None:
         raise LibraryError(f"blas: no library of this build runs on {by_number(device)}")
-    return found
+    return vendor

@@ -21,22 +21,22 @@ _GEMM = Routine("gemm_batched", " ".join(f"{t}gemm_batched" for t in "sdcz"), "A
 _TRSM = Routine("trsm_batched", " ".join(f"{t}trsm_batched" for t in "sdcz"), "A2 B2", "side uplo trans diag")
 
 
-def _read(routine: Routine, given: tuple[Sequence[DevicePtr], ...], *options: str) -> tuple[Any, ...]:
+def _read(routine: Routine, operands: tuple[Sequence[DevicePtr], ...], *options: str) -> tuple[Any, ...]:
     """Return the operands as lists of one length, the vendor's function, and the geometry of each list's matrices.
 
     The last operand is written, and says how many there are; another list of one pointer serves for all.
     """
-    batch = len(given[-1]) if isinstance(given[-1], (list, tuple)) else 0
-    for operand, pointers in zip(routine.operands, given, strict=True):
+    batch = len(operands[-1]) if isinstance(operands[-1], (list, tuple)) else 0
+    for operand, pointers in zip(routine.operands, operands, strict=True):
         if not isinstance(pointers, (list, tuple)):
             raise ArgumentTypeError(
                 f"blas.{routine.name}: {operand} needs a list of DevicePtrs, got {type(pointers).__name__}; a pointer "
                 f"of three dimensions is for gemm"
             )
-        if len(pointers) != batch and (len(pointers) != 1 or pointers is given[-1]):
+        if len(pointers) != batch and (len(pointers) != 1 or pointers is operands[-1]):
             needed = f"needs {batch} pointers, as {routine.operands[-1]} has, or one for all"
             raise ArgumentError(f"blas.{routine.name}: {operand} has {len(pointers)} pointers, {needed}")
-    lists = [list(pointers) * batch if len(pointers) == 1 else list(pointers) for pointers in given]
+    lists = [list(pointers) * batch if len(pointers) == 1 else list(pointers) for pointers in operands]
     if not batch:
         return lists, None
     for operand, pointers in zip(routine.operands, lists, strict=True):

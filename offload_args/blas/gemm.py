@@ -156,8 +156,8 @@ def _multiply(
     """Compute a product of any dtypes; raise an error for wrong operands."""
     entry, a, b, c = _read(name, A, B, C, trans_a, trans_b)
     enums = entry.enums
-    found = arranged(name, enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))
-    transposed, m, n, k, op_a, lda, op_b, ldb, ldc = found
+    arrangement = arranged(name, enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))
+    transposed, m, n, k, op_a, lda, op_b, ldb, ldc = arrangement
     if len(c) == 4:  # one product
         if transposed:
             entry.call(op_b, op_a, n, m, k, alpha, B, ldb, A, lda, beta, C, ldc)
@@ -213,7 +213,7 @@ def _is_narrow(A: DevicePtr) -> bool:
 def _narrow(name: str, operands: str, a: str, results: tuple[str, ...], taken: tuple[str, ...]) -> Routine:
     """Return the routine that reads operands of the dtypes `taken` of a product of a's dtype, with C one of results."""
     strided = "_strided_batched" if "3" in operands or name != "gemm" else ""
-    functions = {DTYPE_NAMES.index(one): f"gemm{strided}_ex {a} {results[0]} {_NARROW[a][1]}" for one in taken}
+    functions = {DTYPE_NAMES.index(dtype): f"gemm{strided}_ex {a} {results[0]} {_NARROW[a][1]}" for dtype in taken}
     return Routine(name, functions, operands, "trans_a trans_b" if "A" in operands else "")
 
 

@@ -303,13 +303,13 @@ def _triangle_update(routine: Routine, alpha: Scalar, A: DevicePtr, uplo: str, *
             need_shape(f"blas.{routine.name}", operand, vector, (n,), f"for A of shape ({n}, {n})")
     if not ld and not ld_rows:
         raise inexpressible(routine.name, "", A=A)
-    given: list[Any] = [part for v, (_, inc) in zip(vectors, sizes, strict=True) for part in (v, inc)]
+    vectors_and_steps: list[Any] = [part for v, (_, inc) in zip(vectors, sizes, strict=True) for part in (v, inc)]
     hermitian = enums.conjugates and (routine is _HER or routine is _HER2)
     straight, lead = call if ld else by_rows, ld or ld_rows
     if straight:
-        straight(enums.uplo[0][uplo], n, alpha, *given, A, lead)
+        straight(enums.uplo[0][uplo], n, alpha, *vectors_and_steps, A, lead)
     elif call and not hermitian:
-        call(enums.uplo[1][uplo], n, alpha, *given, A, lead)
+        call(enums.uplo[1][uplo], n, alpha, *vectors_and_steps, A, lead)
     else:  # as a product of matrices of one row: A += alpha x x^T, and A^T += alpha conj(x) x^T for a Hermitian A
         names = {"A": "x", "B": "y", "C": "A"}
         family = (HERK, HER2K) if hermitian else (SYRK, SYR2K)
@@ -318,7 +318,7 @@ def _triangle_update(routine: Routine, alpha: Scalar, A: DevicePtr, uplo: str, *
 
         def check() -> None:  # alpha of her is real
             factor = alpha if hermitian or len(vectors) == 2 else 1.0
-            (_HER, _HER2)[len(vectors) - 1].of(A).call(enums.uplo[not ld][uplo], n, factor, *given, A, lead)
+            (_HER, _HER2)[len(vectors) - 1].of(A).call(enums.uplo[not ld][uplo], n, factor, *vectors_and_steps, A, lead)
 
         rows = (Vector(operand, v, inc) for operand, v, (_, inc) in zip("xy", vectors, sizes, strict=False))
         with forwards(*rows, check=check) as pairs:

@@ -125,15 +125,25 @@ def _rank_k(
         need_shape(f"blas.{routine.name}", "A", operands[0], needed, f'for C of shape ({n}, {n}) and trans="{trans}"')
         need_shape(f"blas.{routine.name}", "B", operands[-1], needed, "as A has")
     for t in (0, 1):
-        leads, at = [one[2 + t] for one in sizes], t if c[t] else 1 - t
+        leads, at = [size[2 + t] for size in sizes], t if c[t] else 1 - t
         if not (all(leads) and c[at]) or (hermitian and at != t):
             continue
-        given = list(zip(operands, leads, strict=True))
+        operands_and_leads = list(zip(operands, leads, strict=True))
         op = enums.op[t][trans]
         if hermitian and t:  # of what is computed, conj(C), the operands are A^T and B^T
-            op, given = enums.op[0]["C" if trans == "N" else "N"], given[::-1]
-            call = call if len(given) == 1 else partial(named, call, {"A": "B", "B": "A"})
-        call(enums.uplo[at][uplo], op, n, k, alpha, *(part for pair in given for part in pair), beta, C, c[at])
+            op, operands_and_leads = enums.op[0]["C" if trans == "N" else "N"], operands_and_leads[::-1]
+            call = call if len(operands_and_leads) == 1 else partial(named, call, {"A": "B", "B": "A"})
+        call(
+            enums.uplo[at][uplo],
+            op,
+            n,
+            k,
+            alpha,
+            *(part for pair in operands_and_leads for part in pair),
+            beta,
+            C,
+            c[at],
+        )
         return
     read = dict(zip("AB", operands, strict=False))
     rule = f"{' and '.join([*read, 'C'] if hermitian else 'AB')} need the same order"

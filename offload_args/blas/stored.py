@@ -377,14 +377,14 @@ def _update(routine: Routine, alpha: Scalar, ap: DevicePtr, uplo: str, order: st
     n = sizes[0][0]
     need_shape(f"blas.{routine.name}", "y", vectors[-1], (n,), "as x has")
     _triangle(routine, ap, n, stored, order)
-    given = [part for v, (_, inc) in zip(vectors, sizes, strict=True) for part in (v, inc)]
+    operand_values = [part for v, (_, inc) in zip(vectors, sizes, strict=True) for part in (v, inc)]
     if order == "F" or by_rows:
-        _call(call if order == "F" else by_rows, enums.uplo[0][uplo], n, alpha, *given, ap)
+        _call(call if order == "F" else by_rows, enums.uplo[0][uplo], n, alpha, *operand_values, ap)
     elif not enums.conjugates:
-        _call(call, enums.uplo[1][uplo], n, alpha, *given, ap)
+        _call(call, enums.uplo[1][uplo], n, alpha, *operand_values, ap)
     else:  # the columns of conj(A)
         with checking():
-            _call(call, enums.uplo[1][uplo], n, alpha, *given, ap)
+            _call(call, enums.uplo[1][uplo], n, alpha, *operand_values, ap)
         of_vectors = (Vector(name, v, inc) for name, v, (_, inc) in zip("xy", vectors, sizes, strict=False))
         with conjugates(*of_vectors) as pairs, numbers(alpha) as (a,):
             alpha = a if len(vectors) == 2 else alpha  # of one vector it is real

@@ -46,34 +46,34 @@ COMMANDS: dict[str, Command] = {
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    made = argparse.ArgumentParser(
+    argument_parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Lend NumPy arrays to a device for the duration of calls into the vendors' own libraries.",
         epilog=f"'{PROGRAM} COMMAND --help' has the options of one command. Begin with info, then demo.",
     )
-    made.add_argument("--version", action="version", version=f"offload_args {__version__}")
-    commands = made.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    argument_parser.add_argument("--version", action="version", version=f"offload_args {__version__}")
+    commands = argument_parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
-        one = commands.add_parser(name, help=command.HELP, description=command.DESCRIPTION)
-        command.add_arguments(one)
-        one.set_defaults(run=command.run)
-    return made
+        subparser = commands.add_parser(name, help=command.HELP, description=command.DESCRIPTION)
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    return argument_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; without a command, say which there are."""
-    made = parser()
+    root = parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         try:
             import argcomplete
         except ImportError:
             return 1
-        argcomplete.autocomplete(made)
-    options = made.parse_args(arguments)
+        argcomplete.autocomplete(root)
+    options = root.parse_args(arguments)
     status = 0
     try:
         if options.command is None:
-            made.print_help()
+            root.print_help()
         else:
             status = options.run(options)
         sys.stdout.flush()

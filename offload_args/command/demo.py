@@ -49,13 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from ..demo import draw, load_digits, principal_components
 
-    where = options.device or Device.default()
+    device = options.device or Device.default()
     data = load_digits()
-    before = where.counters
+    before = device.counters
     start = perf_counter()
-    eigenvalues, components, steps = principal_components(data, options.components, where)
+    eigenvalues, components, steps = principal_components(data, options.components, device)
     seconds = perf_counter() - start
-    after = where.counters
+    after = device.counters
     calls = after.calls - before.calls
     copies_up, bytes_up = after.copies_up - before.copies_up, after.bytes_up - before.bytes_up
     copies_down, bytes_down = after.copies_down - before.copies_down, after.bytes_down - before.bytes_down
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     expected = variances[: options.components]
     errors = np.abs(eigenvalues - expected) / expected
 
-    print(f"device      {where.name} ({where.model})")
+    print(f"device      {device.name} ({device.model})")
     print(f"data        {data.shape[0]:,} digits of 8 x 8 pixels, float64, {data.nbytes:,} bytes")
     print(f"iterations  {steps}, {calls:,} BLAS calls in one region, {seconds:.3f} s")
     print()

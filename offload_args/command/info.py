@@ -41,10 +41,10 @@ def _device(device: Device) -> dict[str, Any]:
 
 def _library(name: str) -> dict[str, Any]:
     try:
-        found = libraries.load(name)
+        library = libraries.load(name)
     except LibraryError as error:
         return {"name": name, "error": str(error)}
-    return {"name": name, "path": found.path, "version": found.version, "found": found.found}
+    return {"name": name, "path": library.path, "version": library.version, "found": library.found}
 
 
 def _absent(backend: str) -> str:
@@ -71,21 +71,21 @@ def _installed(package: str) -> str:
 
 def collect() -> dict[str, Any]:
     """Collect the versions of the package and of Python's, the devices, the libraries and the compilers of kernels."""
-    found: dict[str, Any] = {"offload_args": __version__}
-    found["python"] = f"{platform.python_implementation()} {platform.python_version()}"
-    found["packages"] = {name: _installed(name) for name in ("NumPy", "SciPy")}
+    facts: dict[str, Any] = {"offload_args": __version__}
+    facts["python"] = f"{platform.python_implementation()} {platform.python_version()}"
+    facts["packages"] = {name: _installed(name) for name in ("NumPy", "SciPy")}
     try:
-        found["devices"] = [_device(device) for device in Device.all()]
-        found["default"] = Device.default().name
+        facts["devices"] = [_device(device) for device in Device.all()]
+        facts["default"] = Device.default().name
     except OffloadError as error:
-        found["devices"] = [_device(Device.host())]
-        found["devices_error"] = str(error)
-    there = {device["name"].partition(":")[0] for device in found["devices"]}
-    found["absent"] = {backend: _absent(backend) for backend in ("cuda", "hip") if backend not in there}
-    found["simulated"] = _device(Device("sim:0"))
-    found["libraries"] = [_library(name) for name in libraries.NAMES]
-    found["compilers"] = [_compiler(vendor) for vendor in VENDORS.values()]
-    return found
+        facts["devices"] = [_device(Device.host())]
+        facts["devices_error"] = str(error)
+    there = {device["name"].partition(":")[0] for device in facts["devices"]}
+    facts["absent"] = {backend: _absent(backend) for backend in ("cuda", "hip") if backend not in there}
+    facts["simulated"] = _device(Device("sim:0"))
+    facts["libraries"] = [_library(name) for name in libraries.NAMES]
+    facts["compilers"] = [_compiler(vendor) for vendor in VENDORS.values()]
+    return facts
 
 
 def _device_line(device: dict[str, Any], verbose: bool) -> str:
@@ -125,31 +125,31 @@ def _compiler_line(compiler: dict[str, Any], verbose: bool) -> str:
     return f"{compiler['version']}: {compiler['path']}" if verbose else str(compiler["version"])
 
 
-def lines(found: dict[str, Any], verbose: bool) -> Iterator[str]:
+def lines(facts: dict[str, Any], verbose: bool) -> Iterator[str]:
     """Give a line for each thing; verbose: with paths, and the places that were tried."""
-    yield f"offload_args {found['offload_args']}"
-    packages = [f"{name} {version}" if version else f"no {name}" for name, version in found["packages"].items()]
-    yield ", ".join([found["python"], *packages])
-    for device in found["devices"]:
-        default = " (default)" if device["name"] == found.get("default") else ""
+    yield f"offload_args {facts['offload_args']}"
+    packages = [f"{name} {version}" if version else f"no {name}" for name, version in facts["packages"].items()]
+    yield ", ".join([facts["python"], *packages])
+    for device in facts["devices"]:
+        default = " (default)" if device["name"] == facts.get("default") else ""
         yield f"device {device['name']}{default}: {_device_line(device, verbose)}"
-    simulated = found["simulated"]
+    simulated = facts["simulated"]
     yield f"device {simulated['name']}: {_device_line(simulated, verbose)}; never the default"
-    if "devices_error" in found:
-        yield f"devices: {found['devices_error']}"
-    for backend, why in found["absent"].items():
+    if "devices_error" in facts:
+        yield f"devices: {facts['devices_error']}"
+    for backend, why in facts["absent"].items():
         yield f"no device {backend}: {why if verbose else why.partition(' (')[0]}"
-    yield from (f"library {_library_line(library, verbose)}" for library in found["libraries"])
-    yield from (f"compiler {_compiler_line(compiler, verbose)}" for compiler in found["compilers"])
+    yield from (f"library {_library_line(library, verbose)}" for library in facts["libraries"])
+    yield from (f"compiler {_compiler_line(compiler, verbose)}" for compiler in facts["compilers"])
     if not verbose:
         yield "--verbose adds paths, and the places that were tried"
 
 
 def run(options: argparse.Namespace) -> int:
-    found = collect()
+    facts = collect()
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(facts, indent=2))
         return 0
-    for line in lines(found, options.verbose):
+    for line in lines(facts, options.verbose):
         print(" ".join(line.split()))
     return 0

@@ -129,9 +129,9 @@ def smaller_products(shape: Shape, itemsize: int) -> Iterator[Shape]:
             largest = now.index(max(now))
             now[largest] = (now[largest] + 1) // 2
         shapes.append((now[0], now[1], now[2]))
-    for one in reversed(shapes):
-        if _size(one) * itemsize <= MOST_BYTES:
-            yield one
+    for smaller in reversed(shapes):
+        if _size(smaller) * itemsize <= MOST_BYTES:
+            yield smaller
 
 
 def _least_time(work: Callable[[], object], times: int = 3) -> float:
@@ -164,15 +164,15 @@ def _grow(
     estimate.product = seconds * (_work(shape) / _work(last))
 
 
-def _product_on(where: Device) -> Callable[[Shape, np.dtype[Any]], float]:
+def _product_on(device: Device) -> Callable[[Shape, np.dtype[Any]], float]:
     def measure(shape: Shape, dtype: np.dtype[Any]) -> float:
         a, b, c = _operands(shape)
         arrays = In(_numbers(a, dtype)), In(_numbers(b, dtype)), Scratch(c, dtype)
-        with offload_args(*arrays, device=where) as (A, B, C):
+        with offload_args(*arrays, device=device) as (A, B, C):
 
             def work() -> None:
                 blas.gemm(1.0, A, B, 0.0, C)
-                where.synchronize()
+                device.synchronize()
 
             return _least_time(work)
 
@@ -185,32 +185,32 @@ def _product_by_numpy(shape: Shape, dtype: np.dtype[Any]) -> float:
     return _least_time(lambda: np.matmul(A, B, out=C))
 
 
-def _measure_region(where: Device, dtype: np.dtype[Any]) -> float:
+def _measure_region(device: Device, dtype: np.dtype[Any]) -> float:
     """Return the time of a region with a call, on arrays so small that their copies take no time."""
     A, B, C = (np.ones((8, 8), dtype) for _ in range(3))
 
     def region() -> None:
-        with offload_args(In(A), In(B), Out(C), device=where) as (dA, dB, dC):
+        with offload_args(In(A), In(B), Out(C), device=device) as (dA, dB, dC):
             blas.gemm(1.0, dA, dB, 0.0, dC)
 
     return _least_time(region, 20)
 
 
-def _measure_copies(where: Device, nbytes: int) -> tuple[float, float]:
+def _measure_copies(device: Device, nbytes: int) -> tuple[float, float]:
     """Return the bytes per second that go up and come down, in copies of so many bytes."""
     array: Array = np.ones(nbytes, np.uint8)
 
     def up() -> float:
-        with offload_args(In(array), device=where) as (pointer,):
+        with offload_args(In(array), device=device) as (pointer,):
             begun = perf_counter()
             _ = pointer.address  # brings it up
-            where.synchronize()
+            device.synchronize()
             return perf_counter() - begun
 
     def down() -> float:
-        with offload_args(Out(array), device=where) as (pointer,):
+        with offload_args(Out(array), device=device) as (pointer,):
             pointer.fill(1)
-            where.synchronize()
+            device.synchronize()
             begun = perf_counter()
         return perf_counter() - begun
 
@@ -226,57 +226,56 @@ def _host_memory() -> int:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
 
 
-def _on(where: Device, shape: Shape, dtype: np.dtype[Any]) -> Estimate:
+def _on(device: Device, shape: Shape, dtype: np.dtype[Any]) -> Estimate:
     nbytes = _size(shape) * dtype.itemsize
-    memory = where.memory
+    memory = device.memory
     free = _host_memory() - nbytes  # the arrays themselves are there, too
-    if where.is_gpu:
+    if device.is_gpu:
         free = memory.free if memory.total else nbytes  # the driver may not say
-    found = Estimate(where.name, where.model, nbytes, max(free, 0))
+    estimate = Estimate(device.name, device.model, nbytes, max(free, 0))
     try:
-        found.region = _measure_region(where, dtype)
-        _grow(found, shape, dtype, _product_on(where))
+        estimate.region = _measure_region(device, dtype)
+        _grow(estimate, shape, dtype, _product_on(device))
         a, b, c = (rows * columns * dtype.itemsize for rows, columns in _operands(shape))
-        found.copied = min(max(a + b, c), MOST_COPIED)
-        found.up_rate, found.down_rate = _measure_copies(where, found.copied)
-        found.up, found.down = (a + b) / found.up_rate, c / found.down_rate
-        found.extrapolated |= max(a + b, c) > found.copied
+        estimate.copied = min(max(a + b, c), MOST_COPIED)
+        estimate.up_rate, estimate.down_rate = _measure_copies(device, estimate.copied)
+        estimate.up, estimate.down = (a + b) / estimate.up_rate, c / estimate.down_rate
+        estimate.extrapolated |= max(a + b, c) > estimate.copied
     except OffloadError as error:
-        found.error = str(error)
-    return found
+        estimate.error = str(error)
+    return estimate
 
 
 def _with_numpy(shape: Shape, dtype: np.dtype[Any]) -> Estimate:
-    found = Estimate("NumPy", f"{np.__version__}, without a region", _size(shape) * dtype.itemsize, _host_memory())
-    _grow(found, shape, dtype, _product_by_numpy)
-    return found
+    estimate = Estimate("NumPy", f"{np.__version__}, without a region", _size(shape) * dtype.itemsize, _host_memory())
+    _grow(estimate, shape, dtype, _product_by_numpy)
+    return estimate
 
 
-def _too_large(one: Estimate) -> list[str]:
-    if one.needs <= one.free:
+def _too_large(estimate: Estimate) -> list[str]:
+    if estimate.needs <= estimate.free:
         return []
     return [
-        f"{one.name}: the arrays do not fit: they need {size_text(one.needs)}, and {size_text(one.free)} is free; "
+        f"{estimate.name}: the arrays do not fit: they need {size_text(estimate.needs)}, and "
+        f"{size_text(estimate.free)} is free; "
         "multiply blocks of rows one after the other"
     ]
 
 
-def advice(numpy: Estimate, one: Estimate) -> str:
+def advice(numpy: Estimate, estimate: Estimate) -> str:
     """Say when a device pays, compared with NumPy."""
-    if one.error:
-        return f"{one.name}: {one.error}"
-    if too_large := _too_large(one):
+    if estimate.error:
+        return f"{estimate.name}: {estimate.error}"
+    if too_large := _too_large(estimate):
         return too_large[0]
-    if one.total < PAYS * numpy.product:
-        return (
-            f"{one.name}: a single product pays, {_times(numpy.product / one.total)} as fast as NumPy with its copies"
-        )
-    if one.product < PAYS * numpy.product:
-        least = int((one.total - one.product) / (numpy.product - one.product)) + 1
-        return (
-            f"{one.name}: pays from {least:,} products on whose arrays stay on the device: in one region, or resident"
-        )
-    return f"{one.name}: does not pay: NumPy takes as long or less, without copies"
+    if estimate.total < PAYS * numpy.product:
+        times = _times(numpy.product / estimate.total)
+        return f"{estimate.name}: a single product pays, {times} as fast as NumPy with its copies"
+    if estimate.product < PAYS * numpy.product:
+        least = int((estimate.total - estimate.product) / (numpy.product - estimate.product)) + 1
+        remedy = "in one region, or resident"
+        return f"{estimate.name}: pays from {least:,} products on whose arrays stay on the device: {remedy}"
+    return f"{estimate.name}: does not pay: NumPy takes as long or less, without copies"
 
 
 def _times(factor: float) -> str:
@@ -286,28 +285,28 @@ def _times(factor: float) -> str:
 def estimate(shape: Shape, dtype: np.dtype[Any], devices: Sequence[Device]) -> dict[str, Any]:
     """Return the estimates of the product as plain data."""
     numpy = _with_numpy(shape, dtype)
-    found = [_on(one, shape, dtype) for one in devices]
+    estimates = [_on(device, shape, dtype) for device in devices]
     m, n, k = shape
     return {
         "offload_args": __version__,
         "product": {"m": m, "n": n, "k": k, "dtype": dtype.name, "nbytes": numpy.needs},
         "numpy": numpy.as_dict(),
-        "devices": [one.as_dict() for one in found],
-        "advice": [*_too_large(numpy), *(advice(numpy, one) for one in found)],
+        "devices": [estimate.as_dict() for estimate in estimates],
+        "advice": [*_too_large(numpy), *(advice(numpy, estimate) for estimate in estimates)],
     }
 
 
-def _row(one: dict[str, Any], work: int) -> tuple[str, ...]:
-    if one["error"]:
-        return (one["name"], one["model"], "", "", "", "", "not measured")
-    about = "~" if one["extrapolated"] else ""
-    product = "~" * (_work(tuple(one["measured"])) < work) + time_text(one["product"])
-    m, n, k = one["measured"]
+def _row(entry: dict[str, Any], work: int) -> tuple[str, ...]:
+    if entry["error"]:
+        return (entry["name"], entry["model"], "", "", "", "", "not measured")
+    about = "~" if entry["extrapolated"] else ""
+    product = "~" * (_work(tuple(entry["measured"])) < work) + time_text(entry["product"])
+    m, n, k = entry["measured"]
     copies, measured = ("", ""), f"{m} x {n} x {k}"
-    if one["copied"]:
-        copies = about + time_text(one["up"]), about + time_text(one["down"])
-        measured += f", copies of {size_text(one['copied'])}"
-    return one["name"], one["model"], product, *copies, about + time_text(one["total"]), measured
+    if entry["copied"]:
+        copies = about + time_text(entry["up"]), about + time_text(entry["down"])
+        measured += f", copies of {size_text(entry['copied'])}"
+    return entry["name"], entry["model"], product, *copies, about + time_text(entry["total"]), measured
 
 
 def _plan_script(options: argparse.Namespace) -> int:
@@ -325,12 +324,12 @@ def _plan_script(options: argparse.Namespace) -> int:
     return status
 
 
-def _shape_of(given: Sequence[str]) -> Shape:
+def _shape_of(sizes: Sequence[str]) -> Shape:
     """Read M, N and K; leaves as argparse does if they are none."""
     try:
-        m, n, k = (_extent(one) for one in given)
+        m, n, k = (_extent(size) for size in sizes)
     except (argparse.ArgumentTypeError, ValueError) as error:
-        text = str(error) if isinstance(error, argparse.ArgumentTypeError) else f"needs M, N and K, got {len(given)}"
+        text = str(error) if isinstance(error, argparse.ArgumentTypeError) else f"needs M, N and K, got {len(sizes)}"
         print(f"plan: {text}; or a script", file=sys.stderr)
         raise SystemExit(2) from None
     return m, n, k
@@ -340,16 +339,16 @@ def run(options: argparse.Namespace) -> int:
     if options.module or not options.given[0].lstrip("-").isdigit():
         return _plan_script(options)
     shape, dtype = _shape_of(options.given), np.dtype(options.dtype)
-    found = estimate(shape, dtype, options.device or Device.all())
+    report = estimate(shape, dtype, options.device or Device.all())
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(report, indent=2))
         return 0
-    product = found["product"]
+    product = report["product"]
     print(f"C = A B: {product['m']} x {product['n']} x {product['k']}, {dtype.name}, {size_text(product['nbytes'])}\n")
     header = ("", "", "product", "A, B up", "C down", "all", "measured")
-    rows = [_row(one, _work(shape)) for one in (found["numpy"], *found["devices"])]
+    rows = [_row(entry, _work(shape)) for entry in (report["numpy"], *report["devices"])]
     print(*text_table([header, *rows]), sep="\n")
-    print("", *found["advice"], sep="\n")
+    print("", *report["advice"], sep="\n")
     if any("~" in cell for row in rows for cell in row):
         print("\n~: extrapolated from measured sizes")
     return 0

@@ -52,10 +52,10 @@ def _tell(options: argparse.Namespace, on: Accelerated, children: Children | Non
         if children is not None:
             say(str(children), stderr)
     if options.json is not None:
-        told = on.report.as_dict() | ({} if children is None else {"children": children.reports})
+        report = on.report.as_dict() | ({} if children is None else {"children": children.reports})
         try:
             with open(options.json, "w") as file:
-                file.write(json.dumps(told, indent=2) + "\n")
+                file.write(json.dumps(report, indent=2) + "\n")
         except OSError as error:
             say(f"run: {error}", stderr)
             status = 2

@@ -85,7 +85,7 @@ def _format_of(name: str, data: bytes) -> Format:
 
 def read(name: str, data: bytes) -> Image:
     """Return the facts about a module's bytes. Raises ModuleError for bytes that are none, or damaged."""
-    found = _format_of(name, data)
-    backend, reader = _READERS[found]
+    format_ = _format_of(name, data)
+    backend, reader = _READERS[format_]
     target, kernels = reader(name, data)
-    return Image(name, data, found, backend, target, kernels, bool(kernels) or "compressed" not in target)
+    return Image(name, data, format_, backend, target, kernels, bool(kernels) or "compressed" not in target)

@@ -97,11 +97,11 @@ _CUDA_C: Final = re.compile(r"\b(__global__|__device__|threadIdx|blockIdx|blockD
 
 def _advice(source: str) -> str:
     """Return advice for a source for the CPU that is written for GPUs alone; "" for others."""
-    found = _CUDA_C.search(source)
-    if found is None:
+    match = _CUDA_C.search(source)
+    if match is None:
         return ""
     return (
-        f"The source is CUDA C or HIP ({found[0]}), which the compiler of host and sim does not know: begin the kernel "
+        f"The source is CUDA C or HIP ({match[0]}), which the compiler of host and sim does not know: begin the kernel "
         "with OA_KERNEL of <offload_args/kernel.h>, which suits all devices, or compile it for a GPU, as "
         'device="cuda:0"\n'
     )
@@ -116,15 +116,15 @@ def _refusal(name: str, compiler: str, log: str) -> ModuleError:
 
 
 def _host_compiler() -> list[str]:
-    if given := os.environ.get("CXX", "").strip():
+    if words := os.environ.get("CXX", "").strip():
         try:
-            return shlex.split(given)
+            return shlex.split(words)
         except ValueError as error:
-            raise LibraryError(f"Kernel.compile: CXX={given} can't be read: {error}") from None
-    found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    if found is None:
+            raise LibraryError(f"Kernel.compile: CXX={words} can't be read: {error}") from None
+    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    if compiler is None:
         raise LibraryError("Kernel.compile: there is no C++ compiler (c++, g++, clang++); install one or set CXX")
-    return [found]
+    return [compiler]
 
 
 def _run(command: Sequence[str], source: str = "") -> subprocess.CompletedProcess[bytes]:
@@ -142,19 +142,31 @@ def _version(command: tuple[str, ...], *_: str) -> str:
 
 def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | None]:
     with tempfile.TemporaryDirectory(prefix="offload_args") as folder:
-        made, rule = os.path.join(folder, "kernel.so"), os.path.join(folder, "kernel.d")
+        library, rule = os.path.join(folder, "kernel.so"), os.path.join(folder, "kernel.d")
         options = (*_HOST_OPTIONS, f"-I{include()}", *program.options)
         # Options follow the source, as libraries among them are searched for what stands before them.
-        given = [*_HOST_OPTIONS, f"-I{include()}", "-MD", "-MF", rule, "-x", "c++", "-", "-x", "none", *program.options]
-        done = _run([*command, *given, "-o", made], program.source)
+        switches = [
+            *_HOST_OPTIONS,
+            f"-I{include()}",
+            "-MD",
+            "-MF",
+            rule,
+            "-x",
+            "c++",
+            "-",
+            "-x",
+            "none",
+            *program.options,
+        ]
+        done = _run([*command, *switches, "-o", library], program.source)
         log = done.stderr.decode(errors="replace")
-        if done.returncode or not os.path.exists(made):
+        if done.returncode or not os.path.exists(library):
             end = "it wrote no output" if not done.returncode else f"it ended with status {done.returncode}"
             raise _refusal(program.name, command[0], _advice(program.source) + (log.strip() or end))
         files = None
         if os.path.exists(rule):
             files = listed_by(command, options, program.source, Path(rule).read_text(errors="surrogateescape"))
-        return _Made(Path(made).read_bytes(), log, {}), files
+        return _Made(Path(library).read_bytes(), log, {}), files
 
 
 # -- all ---------------------------------------------------------------------------------------------------------------
@@ -180,17 +192,17 @@ def named_target(name: str) -> Target:
     )
 
 
-def _check_text(what: str, given: object, errors: str = "strict") -> None:
+def _check_text(subject: str, text: object, errors: str = "strict") -> None:
     """Refuse options that can't be passed to compilers as text."""
-    if not isinstance(given, str):
-        raise ArgumentTypeError(f"Kernel.compile: {what} needs a string, got {shown(given)}")
+    if not isinstance(text, str):
+        raise ArgumentTypeError(f"Kernel.compile: {subject} needs a string, got {shown(text)}")
     try:
-        given.encode(errors=errors)
-        at, why = given.find("\0"), "the end of a string in C"
+        text.encode(errors=errors)
+        at, why = text.find("\0"), "the end of a string in C"
     except UnicodeEncodeError as error:
         at, why = error.start, "half of a character; decode it anew"
     if at >= 0:
-        raise ArgumentError(f"Kernel.compile: {what} has {given[at]!r} at index {at}, {why}")
+        raise ArgumentError(f"Kernel.compile: {subject} has {text[at]!r} at index {at}, {why}")
 
 
 def program_of(source: str, name: str, options: Sequence[str]) -> Program:
@@ -254,12 +266,12 @@ def _from_vendor(program: Program, target: Target, vendor: Vendor) -> _Made:
     files = scanned(program.source, options)
     first = key_of(vendor.version(), file_mark(vendor.path()), *environment(), program.source, *program.expressions)
     key = files.key(key_of(first, *options)) if files is not None else None
-    made = _kept(key)
-    if made is None:
-        made = _by_vendor(program, options, vendor)
+    compiled = _kept(key)
+    if compiled is None:
+        compiled = _by_vendor(program, options, vendor)
         if key is not None and files is not None and not files.changed_since(begun):
-            store(key, made.packed())
-    return made
+            store(key, compiled.packed())
+    return compiled
 
 
 def _from_host(program: Program) -> _Made:
@@ -280,16 +292,16 @@ def _from_host(program: Program) -> _Made:
     if (listed := find(first)) is not None:  # the names of the files that it read
         try:
             files = Files(**json.loads(listed))
-            if (made := _kept(files.key(first))) is not None:
-                return made
+            if (compiled_ := _kept(files.key(first))) is not None:
+                return compiled_
         except (ValueError, TypeError):
             pass  # a damaged file
     begun = time.clock_gettime_ns(time.CLOCK_REALTIME)
-    made, read_files = _by_host(program, command)
+    compiled_, read_files = _by_host(program, command)
     if read_files is not None and not read_files.changed_since(begun) and (key := read_files.key(first)) is not None:
-        store(key, made.packed())
+        store(key, compiled_.packed())
         store(first, json.dumps(asdict(read_files)).encode())
-    return made
+    return compiled_
 
 
 def compiled(program: Program, target: Target) -> Image:
@@ -299,14 +311,14 @@ def compiled(program: Program, target: Target) -> Image:
     """
     vendor = VENDORS.get(target.backend)
     if vendor is None:
-        made = _from_host(_with_instances(program))
-        made = made._replace(symbols={name: _alias(name) for name in program.expressions})
+        compiled_ = _from_host(_with_instances(program))
+        compiled_ = compiled_._replace(symbols={name: _alias(name) for name in program.expressions})
     else:
         typed = _with_types(program)
         try:
-            made = _from_vendor(typed, target, vendor)
+            compiled_ = _from_vendor(typed, target, vendor)
         except ModuleError:  # a kernel's name may be overloaded, and then has no one type
             if typed == program:
                 raise
-            made = _from_vendor(program, target, vendor)
-    return replace(read(program.name, made.data), log=made.log, symbols=made.symbols)
+            compiled_ = _from_vendor(program, target, vendor)
+    return replace(read(program.name, compiled_.data), log=compiled_.log, symbols=compiled_.symbols)

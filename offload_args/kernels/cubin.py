@@ -57,21 +57,23 @@ def _parameter(number: int, raw: memoryview) -> tuple[int, ParameterFacts]:
 
 
 def _kernel(name: str, kernel: str, section: str, contents: memoryview) -> KernelFacts:
-    found: dict[int, ParameterFacts] = {}
+    facts: dict[int, ParameterFacts] = {}
     most_threads = total = None
     for number, value, raw in _attributes(name, section, contents):
         if number in (_PARAMETER, _PARAMETER_2) and len(raw) >= 12:
-            ordinal, one = _parameter(number, raw)
-            found[ordinal] = one
+            ordinal, parameter = _parameter(number, raw)
+            facts[ordinal] = parameter
         elif number == _PARAMETER_BYTES:
             total = value
         elif number == _MOST_THREADS and len(raw) >= 12:
             x, y, z = struct.unpack_from("<III", raw)
             most_threads = x * y * z
-    parameters = tuple(found[ordinal] for ordinal in sorted(found))
-    ends = [0, *(one.offset + one.nbytes for one in parameters)]
-    apart = all(one.nbytes > 0 and end <= one.offset for one, end in zip(parameters, ends, strict=False))
-    if sorted(found) != list(range(len(found))) or not apart or (total is not None and ends[-1] > total):
+    parameters = tuple(facts[ordinal] for ordinal in sorted(facts))
+    ends = [0, *(parameter.offset + parameter.nbytes for parameter in parameters)]
+    apart = all(
+        parameter.nbytes > 0 and end <= parameter.offset for parameter, end in zip(parameters, ends, strict=False)
+    )
+    if sorted(facts) != list(range(len(facts))) or not apart or (total is not None and ends[-1] > total):
         raise ModuleError(f"{name}: the cubin is damaged: the parameters of kernel {kernel} do not fit each other")
     return KernelFacts(kernel, parameters, most_threads=most_threads)
 
@@ -82,20 +84,20 @@ def _registers(name: str, elf: Elf) -> dict[str, int]:
     if section is None or table is None:
         return {}
     names = [symbol.name for symbol in elf.symbols(table)]
-    found = {}
+    registers = {}
     for number, _, raw in _attributes(name, ".nv.info", elf.contents(section)):
         if number == _REGISTERS and len(raw) >= 8:
             symbol, count = struct.unpack_from("<II", raw)
             if symbol < len(names):
-                found[names[symbol]] = count
-    return found
+                registers[names[symbol]] = count
+    return registers
 
 
 def _device_functions(elf: Elf) -> set[str]:
     """Return the functions without a launch: a kernel calls them, and `nvcc -G` does not inline them."""
     table = elf.named(".symtab")
     symbols = elf.symbols(table) if table is not None else ()
-    return {one.name for one in symbols if one.info & 15 == _FUNCTION and not one.other & _ENTRY}
+    return {symbol.name for symbol in symbols if symbol.info & 15 == _FUNCTION and not symbol.other & _ENTRY}
 
 
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:

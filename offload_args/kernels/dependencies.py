@@ -97,8 +97,8 @@ def _first_rule(text: str) -> list[str]:
 
 def _searched(command: Sequence[str], options: Sequence[str]) -> list[str]:
     """Return the folders that a compiler searches for headers, in order. Messages are in the language C."""
-    given = [*command, *options, "-E", "-v", "-x", "c++", os.devnull, "-o", os.devnull]
-    done = subprocess.run(given, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    words = [*command, *options, "-E", "-v", "-x", "c++", os.devnull, "-o", os.devnull]
+    done = subprocess.run(words, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
     text = done.stderr.decode(errors="surrogateescape")
     part = re.search(r'#include ".*?" search starts here:\n(.*?)End of search list', text, re.S)
     lines = part[1].splitlines() if part else []
@@ -127,7 +127,7 @@ def listed_by(command: Sequence[str], options: Sequence[str], source: str, rule:
         name = path[len(folder) + 1 :] if folder else path
         if not os.path.isabs(name):
             before = (*folders[: folders.index(folder)], *near)
-            absent |= dict.fromkeys(place for one in before if (place := os.path.join(one, name)) not in read)
+            absent |= dict.fromkeys(place for folder in before if (place := os.path.join(folder, name)) not in read)
     texts = [("", source)]
     texts += [(os.path.dirname(path), Path(path).read_text(errors="replace")) for path in read if path in own]
     for near_by, text in texts:
@@ -142,7 +142,7 @@ def listed_by(command: Sequence[str], options: Sequence[str], source: str, rule:
                 absent |= dict.fromkeys(path for path in paths if path not in read)
     for name in re.findall(r"^-l:?(.+)", "\n".join(options), re.M):
         for place in _libraries(options):
-            paths = [os.path.join(place, one) for one in (name, f"lib{name}.so", f"lib{name}.a")]
+            paths = [os.path.join(place, file) for file in (name, f"lib{name}.so", f"lib{name}.a")]
             read += [path for path in paths if os.path.isfile(path) and path not in read]
             absent |= dict.fromkeys(path for path in paths if path not in read)
     return _files(read, absent)
@@ -160,11 +160,11 @@ def _libraries(options: Sequence[str]) -> list[str]:
 def _given(options: Sequence[str], kind: re.Pattern[str]) -> Iterator[str]:
     """Yield the paths of options: -Ipath, -I path, --include-path=path."""
     for i, option in enumerate(options):
-        found = kind.match(option)
-        if found and found.end() == len(option):
+        match = kind.match(option)
+        if match and match.end() == len(option):
             yield from options[i + 1 : i + 2]
-        elif found:
-            yield option[found.end() :].removeprefix("=")
+        elif match:
+            yield option[match.end() :].removeprefix("=")
 
 
 def scanned(source: str, options: Sequence[str]) -> Files | None:
@@ -172,7 +172,7 @@ def scanned(source: str, options: Sequence[str]) -> Files | None:
     if _MORE.search("\n".join(options)):
         return None
     variables = (os.environ.get(name, "") for name in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"))
-    folders = [*_given(options, _FOLDER), *(one for value in variables for one in value.split(":")), *_SYSTEM]
+    folders = [*_given(options, _FOLDER), *(folder for value in variables for folder in value.split(":")), *_SYSTEM]
     read: dict[str, None] = {}
     absent: dict[str, None] = {}
     texts = [("", source)]
@@ -205,7 +205,7 @@ def command_line(command: Sequence[str]) -> str:
     """Return a command, with marks that distinguish its programs from later ones at the same paths."""
     parts = [shlex.join(command)]
     for word in command:
-        path = next((one for one in _programs(word) if os.path.isfile(one)), None)
+        path = next((program for program in _programs(word) if os.path.isfile(program)), None)
         if path is not None:
             parts.append(file_mark(path))
     return "\n".join(parts)

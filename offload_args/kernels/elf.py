@@ -59,12 +59,14 @@ class Elf:
             Section(self._text(strings, row[0]), row[1], row[3], row[4], row[5], row[6], row[7]) for row in rows
         ]
 
-    def _damaged(self, what: str) -> ModuleError:
-        return ModuleError(f"{self._name}: the ELF file is damaged: {what} is not inside its {len(self._data)} bytes")
+    def _damaged(self, subject: str) -> ModuleError:
+        return ModuleError(
+            f"{self._name}: the ELF file is damaged: {subject} is not inside its {len(self._data)} bytes"
+        )
 
-    def _range(self, offset: int, nbytes: int, what: str) -> memoryview:
+    def _range(self, offset: int, nbytes: int, subject: str) -> memoryview:
         if offset + nbytes > len(self._data):
-            raise self._damaged(what)
+            raise self._damaged(subject)
         return self._data[offset : offset + nbytes]
 
     def _text(self, strings: memoryview, offset: int) -> str:

@@ -42,8 +42,8 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
             raise ModuleError(f"{name}: the fatbin is damaged: an entry extends past the end of the file")
         targets.append(f"{'compute' if kind == _PTX else 'sm'}_{target}{' (compressed)' if compressed else ''}")
         if kind in _READERS and not compressed:
-            for one in _READERS[kind](name, data[start : start + payload])[1].values():
-                kernels.setdefault(one.name, one)
+            for kernel in _READERS[kind](name, data[start : start + payload])[1].values():
+                kernels.setdefault(kernel.name, kernel)
         at = start + payload
     if not targets:
         raise ModuleError(f"{name}: the fatbin is empty")

@@ -18,26 +18,26 @@ _MOST_DEPTH: Final = 16  # of objects in each other
 def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
     """Return a kernel without a signature with one that is made from the arguments."""
     if hasattr(kernel, "for_arguments"):
-        made: Kernel = kernel.for_arguments(arguments)
-        return made
+        kernel_: Kernel = kernel.for_arguments(arguments)
+        return kernel_
     raise ArgumentTypeError(f"{function}: kernel needs a Kernel, got {type(kernel).__name__}; Module.kernel makes one")
 
 
 def parts(arguments: Sequence[object], depth: int = 0) -> tuple[Any, ...]:
     """Return the arguments, each object with `__offload__` replaced by the result of that method."""
-    found: list[object] = []
-    for one in arguments:
-        travels = getattr(type(one), "__offload__", None)
+    leaves: list[object] = []
+    for argument in arguments:
+        travels = getattr(type(argument), "__offload__", None)
         if travels is None:
-            found.append(one)
+            leaves.append(argument)
             continue
-        own = travels(one)
+        own = travels(argument)
         if not isinstance(own, (tuple, list)):
             raise ArgumentTypeError(
-                f"{type(one).__name__}.__offload__ needs to return a tuple of arrays and numbers, got "
+                f"{type(argument).__name__}.__offload__ needs to return a tuple of arrays and numbers, got "
                 f"{type(own).__name__}"
             )
         if depth == _MOST_DEPTH:
-            raise ArgumentError(f"{type(one).__name__}.__offload__ returns objects that have it, {depth} deep")
-        found += parts(own, depth + 1)
-    return tuple(found)
+            raise ArgumentError(f"{type(argument).__name__}.__offload__ returns objects that have it, {depth} deep")
+        leaves += parts(own, depth + 1)
+    return tuple(leaves)

@@ -295,57 +295,57 @@ class Tiles(Partition):
         return x, max(1, min(self.height, threads // x)), 1
 
 
-def _extent(what: str, partition: Partition, kind: int, given: Geometry) -> int:
+def _extent(subject: str, partition: Partition, kind: int, geometry: Geometry) -> int:
     """Return the part of an array that a partition divides."""
-    shape = given.shape
+    shape = geometry.shape
     if kind == _SIZE:
         return math.prod(shape)
     if len(shape) != 2:
         raise CoverageError(
-            f"{what}: {partition} divides a matrix, got one with shape {tuple(shape)}: lend it as x.reshape(rows, "
+            f"{subject}: {partition} divides a matrix, got one with shape {tuple(shape)}: lend it as x.reshape(rows, "
             "columns)"
         )
-    size, (down, across) = math.prod(shape), given.strides or (1, 0)
+    size, (down, across) = math.prod(shape), geometry.strides or (1, 0)
     if 1 in shape and size > 1:  # in both orders: its strides tell nothing of the kernel's rows
         if not all(need.extent for need in partition.along()):
             return size
         if down < across or (down == across and shape[1] != 1):
             raise CoverageError(
-                f"{what}: {partition} divides a matrix, got shape {tuple(shape)} with strides {(down, across)}, which "
-                "has one row or one column in either order: lend it as x.reshape(-1).reshape(rows, columns), with the "
-                "kernel's rows and columns"
+                f"{subject}: {partition} divides a matrix, got shape {tuple(shape)} with strides {(down, across)}, "
+                "which has one row or one column in either order: lend it as x.reshape(-1).reshape(rows, columns), "
+                "with the kernel's rows and columns"
             )
     rows = int(down < across)
     return int(shape[rows if kind == _ROWS else 1 - rows])
 
 
-def _needed(what: str, partition: Partition, given: Geometry, block: Three) -> list[int]:
+def _needed(subject: str, partition: Partition, geometry: Geometry, block: Three) -> list[int]:
     """Return how many blocks a partition needs along x and y."""
     needed = []
     for axis, (kind, each, by_block, _) in enumerate(partition.along()):
-        units = -(-_extent(what, partition, kind, given) // each) if kind else 1
+        units = -(-_extent(subject, partition, kind, geometry) // each) if kind else 1
         needed.append(max(1, units if by_block else -(-units // block[axis])))
     return needed
 
 
-def check(what: str, partition: Partition, given: Geometry, grid: Three, block: Three) -> None:
+def check(subject: str, partition: Partition, geometry: Geometry, grid: Three, block: Three) -> None:
     """Raise CoverageError if a grid leaves elements of an array without an owner. It is checked in C first.
 
     grid[0] is 0 where no grid was chosen, as the partition can't divide the array.
     """
     for axis, (kind, each, by_block, exact) in enumerate(partition.along()):
-        extent = _extent(what, partition, kind, given) if kind else 0
+        extent = _extent(subject, partition, kind, geometry) if kind else 0
         owners = grid[axis] * (1 if by_block else block[axis])
         if grid[0] and -(-extent // each) > owners:
             reached = min(extent, owners * each)
             raise CoverageError(
-                f"{what}: {partition}: a grid of {grid} with blocks of {block} reaches {reached} of {extent} "
-                f"{_NAMES[kind]}; it needs {_needed(what, partition, given, block)[axis]} blocks along {'xy'[axis]}, "
-                "or leave grid to launch and offload"
+                f"{subject}: {partition}: a grid of {grid} with blocks of {block} reaches {reached} of {extent} "
+                f"{_NAMES[kind]}; it needs {_needed(subject, partition, geometry, block)[axis]} blocks along "
+                f"{'xy'[axis]}, or leave grid to launch and offload"
             )
         if exact and extent < owners:
             raise CoverageError(
-                f"{what}: {partition}: a grid of {grid} has {owners} blocks along {'xy'[axis]}, each of which writes "
-                f"an element, and the array has {extent}: launch as many blocks as it has elements, or declare it "
-                "without by and give the partition its size in the source, as oa::PerBlock(n)"
+                f"{subject}: {partition}: a grid of {grid} has {owners} blocks along {'xy'[axis]}, each of "
+                f"which writes an element, and the array has {extent}: launch as many blocks as it has elements, or "
+                "declare it without by and give the partition its size in the source, as oa::PerBlock(n)"
             )

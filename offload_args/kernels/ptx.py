@@ -28,7 +28,7 @@ _MOST_BYTES: Final = 1 << 16
 
 
 def _parameters(module: str, kernel: str, text: str) -> tuple[ParameterFacts, ...]:
-    found: list[ParameterFacts] = []
+    parameters: list[ParameterFacts] = []
     end = 0
     for part in filter(None, map(str.strip, text.split(","))):
         match = _PARAMETER.fullmatch(part)
@@ -43,20 +43,20 @@ def _parameters(module: str, kernel: str, text: str) -> tuple[ParameterFacts, ..
             raise ModuleError(f"{module}: kernel {kernel} has a parameter of {nbytes} bytes")
         # A 64-bit integer may be a pointer or not, unless the compiler noted it; so may a class that holds one.
         is_open = nbytes == 8 and alignment == 8 and match["type"] in "usb"
-        found.append(ParameterFacts(offset, nbytes, "pointer" if match["ptr"] else "" if is_open else "value"))
-    return tuple(found)
+        parameters.append(ParameterFacts(offset, nbytes, "pointer" if match["ptr"] else "" if is_open else "value"))
+    return tuple(parameters)
 
 
 def _types(name: str, text: str) -> dict[str, tuple[ParameterType, ...]]:
     """Return the types by kernel of variables that kernel_types.h makes. Zeros at their ends are left out."""
-    found = {}
+    types = {}
     for match in _TYPES.finditer(text):
         kernel, count = match[1], int(match[2])
         if count > _MOST_BYTES:
             raise ModuleError(f"{name}: kernel {kernel}: its table of types has {count} bytes")
-        raw = bytes(int(one) & 255 for one in match[3].split(","))
-        found[kernel] = types_of(name, kernel, raw[:count].ljust(count, b"\0"))
-    return found
+        raw = bytes(int(number) & 255 for number in match[3].split(","))
+        types[kernel] = types_of(name, kernel, raw[:count].ljust(count, b"\0"))
+    return types
 
 
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:

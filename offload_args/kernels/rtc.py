@@ -72,14 +72,14 @@ def _load_hiprtc() -> ctypes.CDLL:
     faults: list[str] = []
     tried: list[str] = []
     try:
-        given = _override("hiprtc")
+        path = _override("hiprtc")
     except OSError as error:
         raise LibraryError(f"Kernel.compile: {error}") from None
-    for place in [given] if given else _hiprtc_places(tried):
+    for place in [path] if path else _hiprtc_places(tried):
         try:
             library = ctypes.CDLL(place)
         except OSError as error:
-            if given or os.path.exists(place):  # it is there, and something that it needs is not
+            if path or os.path.exists(place):  # it is there, and something that it needs is not
                 faults.append(str(error))
             continue
         lacks = _lacks(library, "hiprtc", "Code")
@@ -90,7 +90,7 @@ def _load_hiprtc() -> ctypes.CDLL:
         "Kernel.compile: hiprtc was not found; install ROCm, or pip install 'offload-args[rocm]' (in a checkout "
         "'.[rocm]'), or set OFFLOAD_ARGS_HIPRTC to its path. Only Kernel.compile needs it: Module.load takes an HSACO "
         f"that hipcc or clang has compiled. {''.join(fault + '; ' for fault in faults[:2])}"
-        f"tried {given or '; '.join(dict.fromkeys(tried))}"
+        f"tried {path or '; '.join(dict.fromkeys(tried))}"
     )
 
 
@@ -133,8 +133,8 @@ class Vendor:
         Raises RefusedError with the log, LibraryError without a compiler.
         """
         program = ctypes.c_void_p()
-        given = [os.fsencode(option) for option in options]
-        texts = (ctypes.c_char_p * len(given))(*given)
+        words = [os.fsencode(option) for option in options]
+        texts = (ctypes.c_char_p * len(words))(*words)
         file = f"{re.sub(r'[^0-9A-Za-z_]+', '_', name)}{self.suffix}".encode()
         code = self._call("CreateProgram", ctypes.byref(program), source.encode(), file, 0, None, None)
         if code:
@@ -145,7 +145,7 @@ class Vendor:
                     raise LibraryError(
                         f"Kernel.compile: {self.prefix}AddNameExpression of {expression} returned {code}"
                     )
-            code = self._call("CompileProgram", program, len(given), texts)
+            code = self._call("CompileProgram", program, len(words), texts)
             log = self._text("GetProgramLog", program).rstrip(b"\0").decode(errors="replace")
             if code:
                 raise RefusedError(log or f"{self.prefix}CompileProgram returned {code}")
@@ -155,11 +155,11 @@ class Vendor:
             self._call("DestroyProgram", ctypes.byref(program))
 
     def _symbol(self, program: ctypes.c_void_p, expression: str) -> str:
-        found = ctypes.c_char_p()
-        code = self._call("GetLoweredName", program, expression.encode(), ctypes.byref(found))
-        if code or not found.value:
+        lowered = ctypes.c_char_p()
+        code = self._call("GetLoweredName", program, expression.encode(), ctypes.byref(lowered))
+        if code or not lowered.value:
             raise LibraryError(f"Kernel.compile: {self.prefix}GetLoweredName of {expression} returned {code}")
-        return found.value.decode()
+        return lowered.value.decode()
 
     def _text(self, function: str, program: ctypes.c_void_p) -> bytes:
         """Return the log or the result of a program."""

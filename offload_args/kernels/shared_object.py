@@ -27,15 +27,15 @@ def _parameters(name: str, elf: Elf, kernel: str, symbol: Symbol | None) -> tupl
     words = struct.unpack(f"<{len(table) // 4}I", table[: len(table) // 4 * 4])
     if not words or words[0] != len(words) - 1:
         raise ModuleError(f"{name}: kernel {kernel}: its table of parameters is not as kernel.h makes it")
-    found: list[ParameterFacts] = []
+    parameters: list[ParameterFacts] = []
     end = 0
     for word in words[1:]:
         nbytes = word & ~_POINTER
         if not 0 < nbytes <= 1 << 16:
             raise ModuleError(f"{name}: kernel {kernel} has a parameter of {nbytes} bytes")
-        found.append(ParameterFacts(-1, nbytes, "pointer" if word & _POINTER else "value"))
+        parameters.append(ParameterFacts(-1, nbytes, "pointer" if word & _POINTER else "value"))
         end += nbytes
-    return tuple(found)
+    return tuple(parameters)
 
 
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:

@@ -43,35 +43,37 @@ class Formal:
         return self.access, max(code, _core.OA_ANY), self.offset, self.nbytes
 
 
-def _struct_alignment(what: str, dtype: np.dtype[Any]) -> int:
+def _struct_alignment(subject: str, dtype: np.dtype[Any]) -> int:
     """Return how C aligns a struct or its field. Refuse dtypes that devices can't hold, or that C would lay out
     otherwise."""
     if dtype.subdtype is not None:
-        return _struct_alignment(what, dtype.subdtype[0])
+        return _struct_alignment(subject, dtype.subdtype[0])
     if dtype.fields is None:
         if code_of(dtype) < 0:
-            raise SignatureError(f"{what} has a field of {dtype}, which devices can't hold")
+            raise SignatureError(f"{subject} has a field of {dtype}, which devices can't hold")
         return dtype.alignment
-    fields = [(_struct_alignment(what, field), offset) for field, offset, *_ in dtype.fields.values()]
+    fields = [(_struct_alignment(subject, field), offset) for field, offset, *_ in dtype.fields.values()]
     alignment = max((least for least, _ in fields), default=1)
     ends = sorted((offset, offset + field.itemsize, name) for name, (field, offset, *_) in dtype.fields.items())
     for (_, end, before), (offset, _, after) in itertools.pairwise(ends):
         if end > offset:
-            raise SignatureError(f"{what} has fields that overlap, {before!r} and {after!r}: give each its own bytes")
+            raise SignatureError(
+                f"{subject} has fields that overlap, {before!r} and {after!r}: give each its own bytes"
+            )
     if dtype.itemsize % alignment or any(offset % least for least, offset in fields):
-        raise SignatureError(f"{what} is not laid out as in C: make its dtype with np.dtype(..., align=True)")
+        raise SignatureError(f"{subject} is not laid out as in C: make its dtype with np.dtype(..., align=True)")
     return alignment
 
 
-def _value_dtype(what: str, declared: object) -> np.dtype[Any]:
+def _value_dtype(subject: str, declared: object) -> np.dtype[Any]:
     if isinstance(declared, type) and declared in (int, float, complex):
         raise SignatureError(
-            f"{what} is declared as {declared.__name__}, which has no one size in C: use np.int32, np.int64, "
+            f"{subject} is declared as {declared.__name__}, which has no one size in C: use np.int32, np.int64, "
             "np.float32, np.float64, np.complex64 or np.complex128"
         )
     if not isinstance(declared, (type, np.dtype)):
         raise SignatureError(
-            f"{what} needs In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value; got "
+            f"{subject} needs In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value; got "
             f"{shown(declared)}"
         )
     try:
@@ -79,39 +81,41 @@ def _value_dtype(what: str, declared: object) -> np.dtype[Any]:
     except TypeError:
         dtype = np.dtype(object)
     if dtype.names is not None:
-        _struct_alignment(what, dtype)
+        _struct_alignment(subject, dtype)
     elif code_of(dtype) < 0:
-        raise SignatureError(f"{what} is declared as {shown(declared)}, which devices can't hold")
+        raise SignatureError(f"{subject} is declared as {shown(declared)}, which devices can't hold")
     return dtype
 
 
-def _alignment(what: str, dtype: np.dtype[Any]) -> int:
-    return _struct_alignment(what, dtype) if dtype.names is not None else dtype.itemsize
+def _alignment(subject: str, dtype: np.dtype[Any]) -> int:
+    return _struct_alignment(subject, dtype) if dtype.names is not None else dtype.itemsize
 
 
-def _check_facts(what: str, formal: Formal, facts: ParameterFacts) -> None:
+def _check_facts(subject: str, formal: Formal, facts: ParameterFacts) -> None:
     declared = "pointer" if formal.access else "value"
     if facts.nbytes != formal.nbytes or facts.kind not in ("", declared):
         raise SignatureError(
-            f"{what} is declared as {formal.text}, a {declared} of {formal.nbytes} bytes; the module says: {facts}"
+            f"{subject} is declared as {formal.text}, a {declared} of {formal.nbytes} bytes; the module says: {facts}"
         )
 
 
-def _check_type(what: str, formal: Formal, found: ParameterType) -> None:
-    if found.suits(formal.access, formal.dtype):
+def _check_type(subject: str, formal: Formal, parameter_type: ParameterType) -> None:
+    if parameter_type.suits(formal.access, formal.dtype):
         return
     remedy = "declare it as the source has it"
-    if formal.access == _core.OA_READ and found.suits(_core.OA_READ_WRITE, formal.dtype):
-        remedy = f"make it const {found}" if str(found).endswith("*") else "make it oa::In in the source"
+    if formal.access == _core.OA_READ and parameter_type.suits(_core.OA_READ_WRITE, formal.dtype):
+        remedy = (
+            f"make it const {parameter_type}" if str(parameter_type).endswith("*") else "make it oa::In in the source"
+        )
         remedy += ", or declare InOut"
-    elif formal.access == _core.OA_OVERWRITE and found.suits(_core.OA_READ_WRITE, formal.dtype):
+    elif formal.access == _core.OA_OVERWRITE and parameter_type.suits(_core.OA_READ_WRITE, formal.dtype):
         remedy = "the kernel reads it: declare InOut"
-    raise SignatureError(f"{what} is declared as {formal.text}, and the source has {found}: {remedy}")
+    raise SignatureError(f"{subject} is declared as {formal.text}, and the source has {parameter_type}: {remedy}")
 
 
-def _place(what: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, facts: ParameterFacts | None) -> int:
+def _place(subject: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, facts: ParameterFacts | None) -> int:
     """Return a parameter's offset: the module's where it says one, else as C lays parameters out."""
-    alignment = _POINTER_BYTES if dtype is None else _alignment(what, dtype)
+    alignment = _POINTER_BYTES if dtype is None else _alignment(subject, dtype)
     natural = -(-end // alignment) * alignment
     if facts is None or facts.offset in (-1, natural):
         return natural
@@ -120,37 +124,40 @@ def _place(what: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, f
     if is_free and facts.offset >= end:
         return facts.offset
     raise SignatureError(
-        f"{what} is declared as {formal_text}, at offset {natural} of the arguments; the module has it at offset "
+        f"{subject} is declared as {formal_text}, at offset {natural} of the arguments; the module has it at offset "
         f"{facts.offset}"
     )
 
 
-def _partition(what: str, declared: object) -> Partition | None:
+def _partition(subject: str, declared: object) -> Partition | None:
     if not isinstance(declared, Parameter) or declared.partition is None:
         return None
     if not isinstance(declared.partition, Partition):
         raise SignatureError(
-            f"{what}: by needs a partition of offload_args.kernels, such as Linear1D(), got {shown(declared.partition)}"
+            f"{subject}: by needs a partition of offload_args.kernels, such as Linear1D(), got "
+            f"{shown(declared.partition)}"
         )
     if declared.direction is In:
-        raise SignatureError(f"{what} is declared as {shown(declared)}: In has no owners, any thread reads all of it")
+        raise SignatureError(
+            f"{subject} is declared as {shown(declared)}: In has no owners, any thread reads all of it"
+        )
     return declared.partition
 
 
-def _formal(what: str, name: str, declared: object, end: int, facts: ParameterFacts | None) -> Formal:
+def _formal(subject: str, name: str, declared: object, end: int, facts: ParameterFacts | None) -> Formal:
     direction, dtype = (declared.direction, declared.dtype) if isinstance(declared, Parameter) else (declared, None)
     if isinstance(direction, type) and direction in _ACCESS:
         if dtype is not None and code_of(dtype) < 0:
-            raise SignatureError(f"{what} is declared as {shown(declared)}, whose elements devices can't hold")
+            raise SignatureError(f"{subject} is declared as {shown(declared)}, whose elements devices can't hold")
         text = repr(declared) if dtype is not None else direction.__name__
-        offset = _place(what, end, text, None, facts)
-        formal = Formal(name, text, _ACCESS[direction], dtype, offset, _POINTER_BYTES, _partition(what, declared))
+        offset = _place(subject, end, text, None, facts)
+        formal = Formal(name, text, _ACCESS[direction], dtype, offset, _POINTER_BYTES, _partition(subject, declared))
     else:
-        value = _value_dtype(what, declared)
+        value = _value_dtype(subject, declared)
         text = str(value)
-        formal = Formal(name, text, 0, value, _place(what, end, text, value, facts), value.itemsize)
+        formal = Formal(name, text, 0, value, _place(subject, end, text, value, facts), value.itemsize)
     if facts is not None:
-        _check_facts(what, formal, facts)
+        _check_facts(subject, formal, facts)
     return formal
 
 

@@ -104,12 +104,12 @@ def types_of(name: str, kernel: str, raw: bytes | memoryview) -> tuple[Parameter
 
 def types_in(name: str, elf: Elf, tables: Iterable[int]) -> dict[str, tuple[ParameterType, ...]]:
     """Return the types by kernel that an ELF file has. tables: the sections' types of its symbols."""
-    found = {}
+    types = {}
     for section in elf.sections:
         if section.type not in tables:
             continue
         for symbol in elf.symbols(section):
             if symbol.section and symbol.name.startswith(SYMBOL):
                 kernel = symbol.name.removeprefix(SYMBOL)
-                found[kernel] = types_of(name, kernel, elf.bytes_of(symbol))
-    return found
+                types[kernel] = types_of(name, kernel, elf.bytes_of(symbol))
+    return types

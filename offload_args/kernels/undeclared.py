@@ -42,21 +42,21 @@ class UndeclaredKernel:
 
     def for_arguments(self, arguments: Sequence[object]) -> Kernel:
         """Return the kernel with the signature that arguments of a call have."""
-        signature = tuple(self._declaration(i, one) for i, one in enumerate(arguments, 1))
+        signature = tuple(self._declaration(i, argument) for i, argument in enumerate(arguments, 1))
         kernel = self._declared.get(signature)
         if kernel is None:
             kernel = self._declared[signature] = Kernel(self._loaded, self.name, signature, self.facts)
         return kernel
 
-    def _declaration(self, position: int, given: object) -> Any:
+    def _declaration(self, position: int, value: object) -> Any:
         types = self.facts.types or ()
-        if isinstance(given, _LENT) or hasattr(given, "__cuda_array_interface__"):
+        if isinstance(value, _LENT) or hasattr(value, "__cuda_array_interface__"):
             return In if position <= len(types) and types[position - 1].is_read_only else InOut
-        if isinstance(given, np.generic):
-            return given.dtype
+        if isinstance(value, np.generic):
+            return value.dtype
         raise ArgumentTypeError(
             f"{self.name}: argument {position}: without a signature a value needs a NumPy type, such as np.int32(5); "
-            f"got {type(given).__name__}"
+            f"got {type(value).__name__}"
         )
 
     def __call__(self, *arguments: Any, **shape: Any) -> None:

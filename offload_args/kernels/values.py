@@ -14,47 +14,51 @@ from ..pointers import DevicePtr, _values
 __all__ = ["filled", "kind", "whole"]
 
 
-def whole(given: Any) -> int:
+def whole(value: Any) -> int:
     """Return a whole number; raise TypeError for all else, True and False among it."""
-    if isinstance(given, (bool, np.bool_)):
+    if isinstance(value, (bool, np.bool_)):
         raise TypeError
-    return operator.index(given)
+    return operator.index(value)
 
 
-def filled(what: str, dtype: np.dtype[Any], given: Any) -> Any:
+def filled(subject: str, dtype: np.dtype[Any], value: Any) -> Any:
     """Return a value as NumPy takes it for a dtype, each number in it checked: NumPy itself would cut 1.5 to 1."""
     if dtype.subdtype is not None:
-        return _array_of(what, *dtype.subdtype, given)
+        return _array_of(subject, *dtype.subdtype, value)
     if dtype.names is None:
-        if isinstance(given, np.generic):
-            given = given.item()
-        if not isinstance(given, (bool, int, float, complex)):
-            raise DTypeError(f"{what} needs one {dtype}, got {kind(given)}")
-        return _values(what, given, dtype)
-    if isinstance(given, np.void) and given.dtype == dtype:
-        return given
-    if not isinstance(given, tuple) or len(given) != len(dtype.names):
-        got = f"a tuple of {len(given)}" if isinstance(given, tuple) else kind(given)
-        raise DTypeError(f"{what} needs a tuple of {len(dtype.names)} values or a NumPy scalar of {dtype}, got {got}")
-    return tuple(filled(f"{what}.{name}", dtype[name], one) for name, one in zip(dtype.names, given, strict=True))
+        if isinstance(value, np.generic):
+            value = value.item()
+        if not isinstance(value, (bool, int, float, complex)):
+            raise DTypeError(f"{subject} needs one {dtype}, got {kind(value)}")
+        return _values(subject, value, dtype)
+    if isinstance(value, np.void) and value.dtype == dtype:
+        return value
+    if not isinstance(value, tuple) or len(value) != len(dtype.names):
+        got = f"a tuple of {len(value)}" if isinstance(value, tuple) else kind(value)
+        raise DTypeError(
+            f"{subject} needs a tuple of {len(dtype.names)} values or a NumPy scalar of {dtype}, got {got}"
+        )
+    return tuple(
+        filled(f"{subject}.{name}", dtype[name], element) for name, element in zip(dtype.names, value, strict=True)
+    )
 
 
-def _array_of(what: str, dtype: np.dtype[Any], shape: tuple[int, ...], given: Any) -> Any:
+def _array_of(subject: str, dtype: np.dtype[Any], shape: tuple[int, ...], value: Any) -> Any:
     """Return the values of an array in a struct as nested lists."""
     if not shape:
-        return filled(what, dtype, given)
-    is_list = isinstance(given, (tuple, list)) or (isinstance(given, np.ndarray) and given.ndim > 0)
-    if not is_list or len(given) != shape[0]:
-        got = f"{len(given)}" if is_list else kind(given)
-        raise DTypeError(f"{what} needs a tuple or list of {shape[0]} values, got {got}")
-    return [_array_of(f"{what}[{i}]", dtype, shape[1:], one) for i, one in enumerate(given)]
+        return filled(subject, dtype, value)
+    is_list = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    if not is_list or len(value) != shape[0]:
+        got = f"{len(value)}" if is_list else kind(value)
+        raise DTypeError(f"{subject} needs a tuple or list of {shape[0]} values, got {got}")
+    return [_array_of(f"{subject}[{i}]", dtype, shape[1:], element) for i, element in enumerate(value)]
 
 
-def kind(given: object) -> str:
-    if isinstance(given, DevicePtr):
-        return f"a pointer to {given.dtype}"
-    if isinstance(given, np.ndarray):
-        return f"an array of {given.dtype}"
+def kind(value: object) -> str:
+    if isinstance(value, DevicePtr):
+        return f"a pointer to {value.dtype}"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
     return (
-        f"{type(given).__name__} {shown(given):.60}" if isinstance(given, (int, float, str)) else type(given).__name__
+        f"{type(value).__name__} {shown(value):.60}" if isinstance(value, (int, float, str)) else type(value).__name__
     )

@@ -72,9 +72,9 @@ def need_finite(name: str, A: DevicePtr, uplo: str = "") -> None:
     wrong = np.argwhere(~np.isfinite(values))
     if len(wrong):
         i, j = map(int, wrong[0])
-        found = f"A[{i}, {j}] is {values[i, j]}, needs to be finite, or the algorithm may never end"
+        fault = f"A[{i}, {j}] is {values[i, j]}, needs to be finite, or the algorithm may never end"
         raise np.linalg.LinAlgError(
-            f"{name}: {found}; nothing was changed; look for such elements by numpy.isfinite(A)"
+            f"{name}: {fault}; nothing was changed; look for such elements by numpy.isfinite(A)"
         )
 
 

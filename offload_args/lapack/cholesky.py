@@ -155,8 +155,8 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     See also: blas.trsm, lapack.potrs, lapack.getrs; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
     t = letter_of("lapack.trtrs", "A", A)
-    for what, value, known in (("uplo", uplo, "UL"), ("trans", trans, "NTC"), ("diag", diag, "NU")):
-        need_option("lapack.trtrs", what, value, tuple(known))
+    for option, value, known in (("uplo", uplo, "UL"), ("trans", trans, "NTC"), ("diag", diag, "NU")):
+        need_option("lapack.trtrs", option, value, tuple(known))
     a = square("lapack.trtrs", "A", A)
     b = columns("lapack.trtrs", "B", B, a.rows, "for A of that order", A)
     check_orders("lapack.trtrs", t, a, B, b, conjugates=trans == "C")

@@ -122,7 +122,7 @@ def gesvd(
     jobu, u = _vectors("U", U, "jobu", jobu, {"A": (m, m), "S": (m, k)}, A)
     jobvt, vt = _vectors("VT", VT, "jobvt", jobvt, {"A": (n, n), "S": (k, n)}, A)
     vendor = vendor_of("lapack.gesvd", A)
-    fits = [one for one in ("F", "C") if all(g is None or g[2 + (one == "C")] for g in (a, u, vt))]
+    fits = [order for order in ("F", "C") if all(g is None or g[2 + (order == "C")] for g in (a, u, vt))]
     if not fits:
         raise ArgumentError(
             'lapack.gesvd: A, U and VT need one order; lend copies in it: numpy.asfortranarray, or order="F"'
@@ -130,7 +130,7 @@ def gesvd(
     if not k:
         return
     if vendor.needs_tall:
-        tall = [one for one in fits if (m >= n if one == "F" else n >= m)]
+        tall = [fit for fit in fits if (m >= n if fit == "F" else n >= m)]
         if not tall:
             other = "C" if fits == ["F"] else "F"
             copy = "ascontiguousarray" if other == "C" else "asfortranarray"
@@ -140,7 +140,7 @@ def gesvd(
             )
         fits = tall
     need_finite("lapack.gesvd", A)
-    written = {name: one for name, one in (("s", s), ("U", U), ("VT", VT)) if one is not None}
+    written = {name: pointer_ for name, pointer_ in (("s", s), ("U", U), ("VT", VT)) if pointer_ is not None}
     if fits[0] == "F":
         info = vendor.gesvd(t, (jobu, jobvt), m, n, A, a.ld_f, s, *_given(U, u, 2, A), *_given(VT, vt, 2, A))
     else:  # A^T = VT^T diag(s) U^T
@@ -152,7 +152,7 @@ def gesvd(
 def _vectors(
     operand: str,
     pointer: DevicePtr | None,
-    what: str,
+    option: str,
     job: str | None,
     shapes: dict[str, tuple[int, int]],
     A: DevicePtr,
@@ -160,25 +160,25 @@ def _vectors(
     """Return the job and the geometry of U or VT; shapes: the shape for each job. Job None: the job that the shape
     needs."""
     if job is not None:
-        need_option("lapack.gesvd", what, job, (*shapes, "N"))
+        need_option("lapack.gesvd", option, job, (*shapes, "N"))
     if pointer is None:
         if job in shapes:
-            remedy = f'or say {what}="N"'
-            raise ArgumentError(f'lapack.gesvd: {operand} needs a DevicePtr for {what}="{job}", got None; {remedy}')
+            remedy = f'or say {option}="N"'
+            raise ArgumentError(f'lapack.gesvd: {operand} needs a DevicePtr for {option}="{job}", got None; {remedy}')
         return "N", None
     if job == "N":
-        raise ArgumentError(f'lapack.gesvd: {operand} needs to be None for {what}="N", which makes no vectors')
-    found = matrix("lapack.gesvd", operand, pointer, like=A)
-    fitting = [one for one, shape in shapes.items() if shape == (found.rows, found.columns)]
+        raise ArgumentError(f'lapack.gesvd: {operand} needs to be None for {option}="N", which makes no vectors')
+    layout = matrix("lapack.gesvd", operand, pointer, like=A)
+    fitting = [choice for choice, shape in shapes.items() if shape == (layout.rows, layout.columns)]
     if job in fitting or (job is None and fitting):
-        return job or fitting[0], found
-    needed = " or ".join(f'{shape} for {what}="{one}"' for one, shape in shapes.items())
+        return job or fitting[0], layout
+    needed = " or ".join(f'{shape} for {option}="{choice}"' for choice, shape in shapes.items())
     raise ArgumentError(
         f"lapack.gesvd: {operand} has shape {pointer._shape}, needs {needed}, with A of shape {A._shape}"
-        + (f'; got {what}="{job}"' if job else "")
+        + (f'; got {option}="{job}"' if job else "")
     )
 
 
-def _given(pointer: DevicePtr | None, found: Matrix | None, ld: int, A: DevicePtr) -> tuple[DevicePtr, int]:
+def _given(pointer: DevicePtr | None, matrix: Matrix | None, ld: int, A: DevicePtr) -> tuple[DevicePtr, int]:
     """Return the arguments of U or VT; without one, the arguments of A, which the library does not touch then."""
-    return (A, max(A._shape)) if pointer is None or found is None else (pointer, found[ld])
+    return (A, max(A._shape)) if pointer is None or matrix is None else (pointer, matrix[ld])

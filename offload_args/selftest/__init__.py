@@ -38,10 +38,10 @@ def _memory(device: Device) -> str:
 def _library(device: Device) -> str:
     name = BLAS.get(device.backend, "cblas")
     try:
-        found = libraries.load(name)
+        library = libraries.load(name)
     except LibraryError as error:
         return str(error)
-    return f"{name} {found.version or 'of no known version'}, {found.path}"
+    return f"{name} {library.version or 'of no known version'}, {library.path}"
 
 
 def _first_line(error: BaseException) -> str:
@@ -73,7 +73,7 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None, every: i
                 failures.append({"group": group, "check": name, "why": _first_line(error)})
             else:
                 count["passed"] += 1
-        say(f"{group}: {', '.join(f'{number} {what}' for what, number in count.items() if number)}")
+        say(f"{group}: {', '.join(f'{number} {outcome}' for outcome, number in count.items() if number)}")
     return {
         "offload_args": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}, NumPy {np.__version__}",
@@ -92,12 +92,12 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     """Give the lines of a report, for people."""
     for key in ("offload_args", "python", "system", "device", "driver", "library"):
         yield f"{key:<13}{report[key]}"
-    totals = [sum(count[what] for count in report["checks"].values()) for what in ("passed", "failed", "not run")]
+    totals = [sum(count[outcome] for count in report["checks"].values()) for outcome in ("passed", "failed", "not run")]
     yield f"{'checks':<13}{totals[0]} passed, {totals[1]} failed, {totals[2]} not run, in {report['seconds']} s"
-    for what in ("failures", "not run"):
+    for kind in ("failures", "not run"):
         reasons: dict[tuple[str, str], list[str]] = {}
-        for one in report[what]:
-            reasons.setdefault((one["group"], one["why"]), []).append(one["check"])
+        for entry in report[kind]:
+            reasons.setdefault((entry["group"], entry["why"]), []).append(entry["check"])
         for (group, why), names in reasons.items():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            yield f"{'FAILED' if what == 'failures' else 'not run':<13}{group}: {names[0]}{more}: {why}"
+            yield f"{'FAILED' if kind == 'failures' else 'not run':<13}{group}: {names[0]}{more}: {why}"

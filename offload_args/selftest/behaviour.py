@@ -39,8 +39,8 @@ class NotRunError(Exception):
 
 def ramp(shape: tuple[int, ...], dtype: str) -> Array:
     """Return values that differ from their neighbours."""
-    made: Array = (np.arange(np.prod(shape)) % 113).reshape(shape).astype(dtype)
-    return made
+    array: Array = (np.arange(np.prod(shape)) % 113).reshape(shape).astype(dtype)
+    return array
 
 
 # The layouts of an array in memory: each makes one of these values.

@@ -55,8 +55,8 @@ def whole(A: Array, uplo: str, hermitian: bool) -> Array:
     T = np.where(kept(len(A), uplo), A, 0)
     diagonal = np.diag(np.diag(T).real if hermitian else np.diag(T))
     off = T - np.diag(np.diag(T))
-    made: Array = diagonal + off + (off.conj().T if hermitian else off.T)
-    return made
+    array: Array = diagonal + off + (off.conj().T if hermitian else off.T)
+    return array
 
 
 def triangle(A: Array, uplo: str, diag: str) -> Array:
@@ -100,16 +100,16 @@ class Numbers:
         self.ops = "NTC"
 
     def __call__(self, *shape: int) -> Array:
-        made = self.random.uniform(-1, 1, shape)
+        values = self.random.uniform(-1, 1, shape)
         if self.complex:
-            made = made + 1j * self.random.uniform(-1, 1, shape)
-        return self.stored(made) if len(shape) == 2 else made.astype(self.dtype)
+            values = values + 1j * self.random.uniform(-1, 1, shape)
+        return self.stored(values) if len(shape) == 2 else values.astype(self.dtype)
 
     def stored(self, values: Any) -> Array:
         """Return a matrix of the dtype and in the order."""
         order: Any = self.order
-        made: Array = np.array(values, self.dtype, order=order)
-        return made
+        array: Array = np.array(values, self.dtype, order=order)
+        return array
 
     def solvable(self, n: int) -> Array:
         """Return a matrix whose triangles can be solved with."""
@@ -163,7 +163,7 @@ def symmetric_2(r: Numbers) -> Iterator[Case]:
     h = r.complex
     names = ("hemv", "hbmv", "hpmv", "her", "her2", "hpr", "hpr2") if h else (
         "symv", "sbmv", "spmv", "syr", "syr2", "spr", "spr2")  # fmt: skip
-    mv, bmv, pmv, one, two, p1, p2 = (getattr(blas, name) for name in names)
+    mv, bmv, pmv, update, two, p1, p2 = (getattr(blas, name) for name in names)
     A, x, y = r(N, N), r(N), r(N)
     A[np.diag_indices(N)] = A.diagonal().real
     wx, wy = wide(x), wide(y)
@@ -172,17 +172,17 @@ def symmetric_2(r: Numbers) -> Iterator[Case]:
         narrow = within(S, 4, 4)
         band = banded(within(A, 0, 4) if uplo == "U" else within(A, 4, 0), *((0, 4) if uplo == "U" else (4, 0)))
         ap = packed(A, uplo)
-        for name, routine, given, matrix in (
+        for name, routine, operand, matrix in (
             (names[0], mv, A, S),
             (names[1], bmv, band, narrow),
             (names[2], pmv, ap, S),
         ):
             call = partial(routine, r.alpha, uplo=uplo)
             after = [None, None, r.alpha * (matrix @ wx) + r.beta * wy]
-            yield Case(f"{name} {uplo}", [given, x, y], lambda A, x, y, call=call: call(A, x, r.beta, y), after)
+            yield Case(f"{name} {uplo}", [operand, x, y], lambda A, x, y, call=call: call(A, x, r.beta, y), after)
         ranks = {1: 0.5 * np.outer(wx, wx.conj()), 2: r.alpha * np.outer(wx, wy.conj())}
         ranks[2] = ranks[2] + ranks[2].conj().T if h else ranks[2] + ranks[2].T
-        for name, routine, vectors, rank in ((names[3], one, [x], 1), (names[4], two, [x, y], 2)):
+        for name, routine, vectors, rank in ((names[3], update, [x], 1), (names[4], two, [x, y], 2)):
             new = np.where(kept(N, uplo), wide(A) + ranks[rank], wide(A))
             alpha = 0.5 if rank == 1 else r.alpha
             yield Case(f"{name} {uplo}", [*vectors, A], partial(routine, alpha, uplo=uplo), [None] * rank + [new])
@@ -196,15 +196,22 @@ def triangular_2(r: Numbers) -> Iterator[Case]:
     A, x = r.solvable(N), r(N)
     for uplo, trans, diag in product(UPLOS, r.ops, DIAGS):
         options: Any = {"uplo": uplo, "trans": trans, "diag": diag}
-        what = f"{uplo}{trans}{diag}"
+        options_text = f"{uplo}{trans}{diag}"
         T = triangle(wide(A), uplo, diag)
         below, above = (0, 4) if uplo == "U" else (4, 0)
         forms = (("tr", A, T), ("tb", banded(A, below, above), within(T, below, above)), ("tp", packed(A, uplo), T))
-        for name, given, matrix in forms:
+        for name, operand, matrix in forms:
             after = op(matrix, trans) @ wide(x)
-            yield Case(f"{name}mv {what}", [given, x], partial(getattr(blas, f"{name}mv"), **options), [None, after])
+            yield Case(
+                f"{name}mv {options_text}", [operand, x], partial(getattr(blas, f"{name}mv"), **options), [None, after]
+            )
             b = np.array(after, r.dtype)  # solving gives x back
-            yield Case(f"{name}sv {what}", [given, b], partial(getattr(blas, f"{name}sv"), **options), [None, wide(x)])
+            yield Case(
+                f"{name}sv {options_text}",
+                [operand, b],
+                partial(getattr(blas, f"{name}sv"), **options),
+                [None, wide(x)],
+            )
 
 
 def products(r: Numbers) -> Iterator[Case]:
@@ -235,7 +242,7 @@ def rank_k(r: Numbers) -> Iterator[Case]:
         other = "C" if h else "T"
         trans = other if is_flipped else "N"
         A, B = (r(K, N), r(K, N)) if is_flipped else (r(N, K), r(N, K))
-        left, right = (op(wide(one), other) if is_flipped else wide(one) for one in (A, B))
+        left, right = (op(wide(operand), other) if is_flipped else wide(operand) for operand in (A, B))
         alpha, beta = (0.5, 0.75) if h else (r.alpha, r.beta)
         new = np.where(kept(N, uplo), alpha * (left @ op(left, other)) + beta * wide(C), wide(C))
         name = "herk" if h else "syrk"
@@ -256,16 +263,16 @@ def triangular_3(r: Numbers) -> Iterator[Case]:
         A = r.solvable(M if side == "L" else N)
         T = op(triangle(wide(A), uplo, diag), trans)
         options: Any = {"side": side, "uplo": uplo, "trans": trans, "diag": diag}
-        what = f"{side}{uplo}{trans}{diag}"
+        options_text = f"{side}{uplo}{trans}{diag}"
         after = r.alpha * (T @ wide(B) if side == "L" else wide(B) @ T)
-        yield Case(f"trmm {what}", [A, B], partial(blas.trmm, r.alpha, **options), [None, after])
-        given = r.stored(after)
-        yield Case(f"trsm {what}", [A, given], partial(blas.trsm, 1 / r.alpha, **options), [None, wide(B)])
+        yield Case(f"trmm {options_text}", [A, B], partial(blas.trmm, r.alpha, **options), [None, after])
+        operand = r.stored(after)
+        yield Case(f"trsm {options_text}", [A, operand], partial(blas.trsm, 1 / r.alpha, **options), [None, wide(B)])
 
 
 def run(case: Case, device: Device, dtype: Any) -> None:
     """Make the call on copies of the operands. Raises AssertionError if an operand or the result is wrong."""
-    operands = [one.copy(order="K") for one in case.operands]
+    operands = [operand.copy(order="K") for operand in case.operands]
     with offload_args(*operands, device=device) as pointers:
         returned = case.call(*pointers)
     most = 64 * (M + N) * float(np.finfo(dtype).eps)
@@ -278,9 +285,9 @@ def run(case: Case, device: Device, dtype: Any) -> None:
         _close("the result", returned, case.returned, most)
 
 
-def _close(what: str, now: Any, after: Any, most: float) -> None:
+def _close(subject: str, now: Any, after: Any, most: float) -> None:
     off = float(np.max(np.abs(wide(now) - after))) / max(1.0, float(np.max(np.abs(after))))
-    assert off <= most, f"{what} is off by {off:.3g}, at most {most:.3g} is due to rounding"
+    assert off <= most, f"{subject} is off by {off:.3g}, at most {most:.3g} is due to rounding"
 
 
 GROUPS = (level_1, general, symmetric_2, triangular_2, products, rank_k, triangular_3)

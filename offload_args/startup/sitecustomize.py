@@ -40,7 +40,7 @@ class _AtNumPy:
 def _import_hidden() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     own, path = sys.modules.pop("sitecustomize", None), sys.path.copy()
-    sys.path[:] = [one for one in path if os.path.abspath(one) != here]
+    sys.path[:] = [folder for folder in path if os.path.abspath(folder) != here]
     try:
         import_module("sitecustomize")
     except ImportError as error:

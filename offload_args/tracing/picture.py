@@ -40,7 +40,7 @@ class Timeline:
     """
 
     def __init__(self, events: Iterable[Event], left_out: int = 0) -> None:
-        self._events = sorted(events, key=lambda one: (one.begun, -one.ended))
+        self._events = sorted(events, key=lambda event: (event.begun, -event.ended))
         self._left_out = left_out
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class Timeline:
         return f"{count:,} {plural('event', count)} in {time_text(self._span() * 1e-9)}"
 
     def _span(self) -> int:
-        return max(max(one.ended for one in self._events) - self._events[0].begun, 1)
+        return max(max(event.ended for event in self._events) - self._events[0].begun, 1)
 
     def _draw(self, width: str, style: str) -> str:
         parts: list[str] = []
@@ -140,7 +140,7 @@ def _text(x: float, y: int, text: str, anchor: str = "start") -> str:
 
 def _escaped(text: str) -> str:
     """Return text for XML, which has no place for some characters, escaped or not."""
-    return escape("".join(one if one.isprintable() else " " for one in text))
+    return escape("".join(letter if letter.isprintable() else " " for letter in text))
 
 
 def _rows(events: Sequence[Event]) -> Iterator[tuple[str, str, list[Event]]]:
@@ -174,7 +174,7 @@ def _blocks(events: Sequence[Event], axis: _Axis) -> list[_Block]:
         ended = max(min(max(event.ended for event in these), end), these[0].begun)
         failed = any(event.failed for event in these)
         blocks.append(_Block(these[0].begun, ended, f"{len(these):,} x", tip, failed, len(these)))
-    return sorted(blocks, key=lambda one: (one.begun, -one.ended))
+    return sorted(blocks, key=lambda block: (block.begun, -block.ended))
 
 
 def _single(event: Event) -> _Block:

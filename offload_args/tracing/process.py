@@ -80,8 +80,8 @@ def _write(trace: Trace, save: str | None, json: str | None, stderr: TextIO | No
     try:
         if save is not None:
             trace.save(save)
-            where = "a browser" if save.lower().endswith(".svg") else "ui.perfetto.dev"
-            say(f"timeline: {save} (open it in {where})", stderr)
+            viewer = "a browser" if save.lower().endswith(".svg") else "ui.perfetto.dev"
+            say(f"timeline: {save} (open it in {viewer})", stderr)
         if json is not None:
             with open(json, "w") as file:
                 file.write(trace.summary.as_json() + "\n")

@@ -118,17 +118,17 @@ class _Progress:
         """Return the line for the longest copy or wait, or "" if it is not long."""
         now = time.monotonic_ns()
         after = min(self._wanted, default=math.inf)
-        found = sorted(one for one in _core.trace_under_way() if (now - one[0]) * 1e-9 > after)
-        if not found:
+        entries = sorted(entry for entry in _core.trace_under_way() if (now - entry[0]) * 1e-9 > after)
+        if not entries:
             return ""
-        begun, nbytes, done, kind, number, name = found[0]
+        begun, nbytes, done, kind, number, name = entries[0]
         took = (now - begun) * 1e-9
         device = by_number(number).name
         if kind == _core.OA_TRACE_WAIT:
             text = f"offload_args: waiting for {device} ({name}), {time_text(took)}"
         else:
             text = _copying(f"offload_args: {name} {_DIRECTIONS[kind]} {device}", nbytes, done, took)
-        return text + (f", and {len(found) - 1} {plural('other', len(found) - 1)}" if len(found) > 1 else "")
+        return text + (f", and {len(entries) - 1} {plural('other', len(entries) - 1)}" if len(entries) > 1 else "")
 
     def _draw(self, text: str) -> None:
         """Replace the drawn line; the cursor stays at its beginning, so that other output replaces it."""
@@ -170,19 +170,19 @@ def _tqdm() -> Any:
     return tqdm
 
 
-def _copying(what: str, nbytes: int, done: int, took: float) -> str:
+def _copying(subject: str, nbytes: int, done: int, took: float) -> str:
     if not done:
-        return f"{what}: {size_text(nbytes)}, {time_text(took)}"
+        return f"{subject}: {size_text(nbytes)}, {time_text(took)}"
     tqdm = _tqdm()
     if tqdm is None:
-        return f"{what}: {done / nbytes:.0%} of {size_text(nbytes)}, {time_text(took)}"
+        return f"{subject}: {done / nbytes:.0%} of {size_text(nbytes)}, {time_text(took)}"
     fd = _terminal()
     bar: str = tqdm.format_meter(
         done,
         nbytes,
         took,
         ncols=_columns(fd) - 1 if fd is not None else 80,
-        prefix=what,
+        prefix=subject,
         unit="B",
         unit_scale=True,
         unit_divisor=1024,

@@ -212,4 +212,4 @@ def _watched() -> tuple[int, float]:
         figures = [device.residency for device in opened()]
     except ForkedError:
         return 0, 0.0
-    return sum(one.pages_written for one in figures), sum(one.estimated_cost for one in figures)
+    return sum(figure.pages_written for figure in figures), sum(figure.estimated_cost for figure in figures)

@@ -87,7 +87,7 @@ def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
         call = call.args[0]
     if not isinstance(call, ast.Call) or _callee(call) != "offload_args":
         return None
-    if any(isinstance(one, ast.Starred) for one in call.args):
+    if any(isinstance(arg, ast.Starred) for arg in call.args):
         return None
     names = []
     for argument in call.args:
@@ -128,8 +128,8 @@ def _spans(node: ast.AST, line: int) -> bool:
 def _bound(loop: ast.AST) -> frozenset[str]:
     """Return the names to which each iteration of a loop assigns, without the variables of loops inside it."""
     own = (loop, *getattr(loop, "generators", ()))
-    inside = [one for one in ast.walk(loop) if isinstance(one, (*_LOOPS, ast.comprehension)) and one not in own]
-    passing = {node for one in inside for node in ast.walk(one.target)}
+    inside = [node_ for node_ in ast.walk(loop) if isinstance(node_, (*_LOOPS, ast.comprehension)) and node_ not in own]
+    passing = {node for node_ in inside for node in ast.walk(node_.target)}
     return frozenset(
         node.id
         for node in ast.walk(loop)

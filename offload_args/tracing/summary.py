@@ -164,7 +164,7 @@ class Summary:
 
     def _calls(self) -> list[tuple[str, int, float]]:
         """Return name, times and seconds of the functions that took longest."""
-        functions = sorted(self.functions.items(), key=lambda one: -one[1][1])
+        functions = sorted(self.functions.items(), key=lambda item: -item[1][1])
         return [(name, count, seconds) for name, (count, seconds) in functions[:10]]
 
     def as_json(self) -> str:
@@ -172,22 +172,22 @@ class Summary:
         import json
 
         sums = {name: value for name, value in vars(self).items() if isinstance(value, (int, float))}
-        copies = [{**one._asdict(), "places": [str(place) for place in one.places]} for one in self.copies]
+        copies = [{**copy._asdict(), "places": [str(place) for place in copy.places]} for copy in self.copies]
         functions = [
             {"name": name, "times": times, "seconds": seconds} for name, (times, seconds) in self.functions.items()
         ]
-        advice = [one._asdict() for one in self.advice]
-        found = {**sums, "devices": self.devices, "copies": copies, "functions": functions, "advice": advice}
-        return json.dumps(found, indent=2)
+        advice = [advice._asdict() for advice in self.advice]
+        report = {**sums, "devices": self.devices, "copies": copies, "functions": functions, "advice": advice}
+        return json.dumps(report, indent=2)
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         copies = [
-            (one.direction, one.name, one.device, one.copies, one.took, f"{one.unchanged or ''}", one.place)
+            (line.direction, line.name, line.device, line.copies, line.took, f"{line.unchanged or ''}", line.place)
             for direction in ("up", "down", "peer")
-            for one in _lines(self.copies, direction)[:10]
+            for line in _lines(self.copies, direction)[:10]
         ]
         calls = [(name, f"{count} x", time_text(seconds)) for name, count, seconds in self._calls()]
         waits = (f"waiting, {self.waits} {plural('time', self.waits)}", time_text(self.seconds_waiting))
@@ -197,7 +197,7 @@ class Summary:
         if calls:
             tables.append(html_table("Calls, with what they brought up", ("function", "times", "time"), calls))
         if self.advice:
-            tables.append(html_table("Advice", (), [(str(one),) for one in self.advice]))
+            tables.append(html_table("Advice", (), [(str(advice),) for advice in self.advice]))
         return "".join(tables)
 
     def __str__(self) -> str:
@@ -214,11 +214,11 @@ class Summary:
             took = f"{time_text(seconds)}{rate_text(nbytes, seconds)}"
             lines.append(f"{direction:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
             these = _lines(self.copies, direction)
-            for one in these[:10]:
-                unchanged = f", unchanged {one.unchanged}" if one.unchanged else ""
-                at = f"  {one.place}" if one.place else ""
-                on = f" on {one.device}" if len(self.devices) > 1 else ""
-                lines.append(f"      {one.name}{on}: {one.copies}, {one.took}{unchanged}{at}")
+            for copies in these[:10]:
+                unchanged = f", unchanged {copies.unchanged}" if copies.unchanged else ""
+                at = f"  {copies.place}" if copies.place else ""
+                on = f" on {copies.device}" if len(self.devices) > 1 else ""
+                lines.append(f"      {copies.name}{on}: {copies.copies}, {copies.took}{unchanged}{at}")
             if len(these) > 10:
                 lines.append(f"      and {len(these) - 10} more")
         lines.append(f"wait  {self.waits} {plural('time', self.waits)}, {time_text(self.seconds_waiting)}")
@@ -229,7 +229,7 @@ class Summary:
                 f"watch {self.pages_written} {plural('write', self.pages_written)} to watched pages of what stays on a "
                 f"device, about {time_text(self.seconds_watching)}"
             )
-        lines += [f"advice: {one}" for one in self.advice]
+        lines += [f"advice: {advice}" for advice in self.advice]
         return "\n".join(lines)
 
 
@@ -248,18 +248,18 @@ def _functions(events: Iterable[Event]) -> dict[str, tuple[int, float]]:
 
 
 def _copies(events: Iterable[Event]) -> list[Copies]:
-    found: dict[tuple[Any, ...], Copies] = {}
+    copies: dict[tuple[Any, ...], Copies] = {}
     addresses: dict[tuple[Any, ...], set[int]] = {}
     for event in events:
         if event.kind not in ("up", "down", "peer"):
             continue
         key = (event.kind, event.name, event.nbytes, event.device, event.places)
-        so_far = found.get(key)
+        so_far = copies.get(key)
         if so_far is None:
             so_far = Copies(event.name, event.nbytes, event.device, event.kind, event.places, 0, 0, 0.0, 0.0, False, 0)
         known = addresses.setdefault(key, set())
         known.add(event.address)
-        found[key] = so_far._replace(
+        copies[key] = so_far._replace(
             times=so_far.times + 1,
             unchanged=so_far.unchanged + event.unchanged,
             seconds=so_far.seconds + event.seconds,
@@ -267,7 +267,7 @@ def _copies(events: Iterable[Event]) -> list[Copies]:
             packed=so_far.packed or event.packed,
             arrays=len(known),
         )
-    return list(found.values())
+    return list(copies.values())
 
 
 def range_text(least: int, most: int) -> str:
@@ -279,19 +279,19 @@ def range_text(least: int, most: int) -> str:
 def _lines(copies: Iterable[Copies], direction: str) -> list[_Line]:
     """Return the lines of one direction, the longest time first."""
     lines: dict[tuple[str, ...], _Line] = {}
-    for one in copies:
-        if one.direction != direction:
+    for copy in copies:
+        if copy.direction != direction:
             continue
-        place = str(one.places[0]) if one.places else ""
-        key = (one.name, one.device, place)
-        line = lines.get(key) or _Line(one.name, direction, one.device, place, 0, one.nbytes, one.nbytes, 0, 0.0, 0)
+        place = str(copy.places[0]) if copy.places else ""
+        key = (copy.name, copy.device, place)
+        line = lines.get(key) or _Line(copy.name, direction, copy.device, place, 0, copy.nbytes, copy.nbytes, 0, 0.0, 0)
         lines[key] = line._replace(
-            times=line.times + one.times,
-            least=min(line.least, one.nbytes),
-            most=max(line.most, one.nbytes),
-            nbytes=line.nbytes + one.times * one.nbytes,
-            seconds=line.seconds + one.seconds,
-            unchanged=line.unchanged + one.unchanged,
+            times=line.times + copy.times,
+            least=min(line.least, copy.nbytes),
+            most=max(line.most, copy.nbytes),
+            nbytes=line.nbytes + copy.times * copy.nbytes,
+            seconds=line.seconds + copy.seconds,
+            unchanged=line.unchanged + copy.unchanged,
         )
     return sorted(lines.values(), key=lambda line: -line.seconds)
 
@@ -299,7 +299,7 @@ def _lines(copies: Iterable[Copies], direction: str) -> list[_Line]:
 def _is_of_a_library(file: str) -> bool:
     """Tell whether a file belongs to Python or to an installed package: advice is about the user's own loops."""
     on_path = (os.path.join(os.path.abspath(folder), "") for folder in sys.path)
-    return file.startswith(_LIBRARIES) or any(file.startswith(one) and _holds_packages(one) for one in on_path)
+    return file.startswith(_LIBRARIES) or any(file.startswith(folder) and _holds_packages(folder) for folder in on_path)
 
 
 @cache
@@ -340,11 +340,11 @@ class _Repetition:
         self.least = sys.maxsize
         self.seconds = 0.0
 
-    def add(self, one: Copies, seconds: float) -> None:
-        self.times += one.times
-        self.unchanged += one.unchanged
-        self.least = min(self.least, one.nbytes)
-        self.most = max(self.most, one.nbytes)
+    def add(self, copies: Copies, seconds: float) -> None:
+        self.times += copies.times
+        self.unchanged += copies.unchanged
+        self.least = min(self.least, copies.nbytes)
+        self.most = max(self.most, copies.nbytes)
         self.seconds += seconds
 
     def size(self) -> str:
@@ -354,23 +354,25 @@ class _Repetition:
 def _advise(copies: Iterable[Copies]) -> list[Advice]:
     repeated: dict[tuple[str, str, int], _Repetition] = {}
     packed: dict[tuple[str, str, str, int], _Repetition] = {}
-    for one in copies:
-        if one.packed and one.places:
-            place = one.places[0]
-            case = packed.setdefault((one.name, one.direction, place.file, place.line), _Repetition(f"at {place}"))
-            case.add(one, one.seconds)
-        if one.direction != "up" or not one.unchanged or 2 * one.unchanged < one.times:  # otherwise the host writes it
+    for copy in copies:
+        if copy.packed and copy.places:
+            place = copy.places[0]
+            case = packed.setdefault((copy.name, copy.direction, place.file, place.line), _Repetition(f"at {place}"))
+            case.add(copy, copy.seconds)
+        if (
+            copy.direction != "up" or not copy.unchanged or 2 * copy.unchanged < copy.times
+        ):  # otherwise the host writes it
             continue
-        loop = _loop_of(one)
+        loop = _loop_of(copy)
         if loop is not None:
             file, line = loop[0].file, loop[1].line
             remedy = f"open a region around the loop at {Place(file, line, '')}"
-        elif one.places:
-            file, line = one.places[0].file, one.places[0].line
-            remedy = f"open a region around all that uses it, the one at {one.places[0]} too"
+        elif copy.places:
+            file, line = copy.places[0].file, copy.places[0].line
+            remedy = f"open a region around all that uses it, the one at {copy.places[0]} too"
         else:
             file, line, remedy = "", 0, "open a region around all that uses it"
-        repeated.setdefault((one.name, file, line), _Repetition(remedy)).add(one, one.seconds_unchanged)
+        repeated.setdefault((copy.name, file, line), _Repetition(remedy)).add(copy, copy.seconds_unchanged)
     advice = [
         Advice(
             f"{name} ({case.size()}) is packed each time it goes {direction}, {case.times} "
@@ -391,7 +393,7 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
         )
         for (name, file, line), case in repeated.items()
     ]
-    return sorted(advice, key=lambda one: -one.seconds)
+    return sorted(advice, key=lambda value: -value.seconds)
 
 
 def _advise_on_grids(events: Iterable[Event]) -> list[Advice]:

@@ -37,7 +37,7 @@ def _lanes(events: Iterable[Event]) -> Iterator[tuple[int, int, Event]]:
     The events of one thread do so too, except for regions that are left out of order or on another thread.
     """
     stacks: dict[tuple[int, int], list[int]] = {}
-    for event in sorted(events, key=lambda one: (one.begun, -one.ended)):
+    for event in sorted(events, key=lambda event: (event.begun, -event.ended)):
         for lane in itertools.count():
             stack = stacks.setdefault((event.thread, lane), [])
             while stack and stack[-1] <= event.begun:

@@ -110,10 +110,10 @@ def _read(name: str, data: bytes) -> tuple[list[_Part], list[_Symbol], tuple[int
         strings = data[rows[table[6]][4] :][: rows[table[6]][5]]
         for at in range(table[4], table[4] + table[5], _SYMBOL.size):
             row = _SYMBOL.unpack_from(data, at)
-            one = _Symbol(_text(strings, row[0]), row[1], row[2], row[3], row[4], row[5], parts.get(row[3]))
-            symbols.append(one)
-            if one.section == _COMMON:
-                raise ModuleError(f"{name}: the linker does not place {one.name}")
+            symbol = _Symbol(_text(strings, row[0]), row[1], row[2], row[3], row[4], row[5], parts.get(row[3]))
+            symbols.append(symbol)
+            if symbol.section == _COMMON:
+                raise ModuleError(f"{name}: the linker does not place {symbol.name}")
     for row in rows:
         if row[1] == _RELA and row[7] in parts:
             for at in range(row[4], row[4] + row[5], _RELOCATION.size):
@@ -159,49 +159,49 @@ class _Linker:
             raise ModuleError(f"{name}: the linker knows x86_64 and AMD GPUs, not machine {self.machine}")
         self.kinds = _KINDS[self.machine]
         needed = [
-            self.symbols[where >> 32]
+            self.symbols[info >> 32]
             for part in self.parts
-            for _, where, _ in part.relocations
-            if self.symbols[where >> 32].section == _UNDEFINED
+            for _, info, _ in part.relocations
+            if self.symbols[info >> 32].section == _UNDEFINED
         ]
-        outside = list({one.name: one for one in needed}.values())
+        outside = list({symbol.name: symbol for symbol in needed}.values())
         if outside and self.machine not in _SLOT:
-            raise ModuleError(f"{name}: it needs {', '.join(one.name for one in outside)}, which no GPU has")
+            raise ModuleError(f"{name}: it needs {', '.join(symbol.name for symbol in outside)}, which no GPU has")
         with_slots = [
-            self.symbols[where >> 32]
+            self.symbols[info >> 32]
             for part in self.parts
-            for _, where, _ in part.relocations
-            if self.kinds.get(where & 0xFFFFFFFF, ("", 0))[0] == "G"
+            for _, info, _ in part.relocations
+            if self.kinds.get(info & 0xFFFFFFFF, ("", 0))[0] == "G"
         ]
-        self.slots = list({id(one): one for one in [*outside, *with_slots]}.values())
+        self.slots = list({id(symbol): symbol for symbol in [*outside, *with_slots]}.values())
         for i, symbol in enumerate(self.slots):
             symbol.slot = i
         self.outside = outside
-        exported = [one for one in self.symbols if one.is_global and one.part is not None]
+        exported = [symbol for symbol in self.symbols if symbol.is_global and symbol.part is not None]
         self.listed = [*outside, *exported]
 
     def link(self) -> bytes:
         tables = _tables(self.listed, self.machine)
         absolute = sum(
-            self.kinds.get(where & 0xFFFFFFFF, ("", 0))[0] == "A"
-            for one in self.parts
-            for _, where, _ in one.relocations
+            self.kinds.get(info & 0xFFFFFFFF, ("", 0))[0] == "A"
+            for part in self.parts
+            for _, info, _ in part.relocations
         )
         self.loader = _Part(".rela.dyn", _RELA, _ALLOC, 8, bytearray(), (absolute + len(self.slots)) * 24, entry=24)
         self.stubs = _Part(".plt", _PROGBITS, _ALLOC | _CODE, 16, bytearray(_STUB * len(self.outside)), 0)
         self.table = _Part(".got", _PROGBITS, _ALLOC | _WRITE, 8, bytearray(8 * len(self.slots)), 0)
         self.dynamic = _Part(".dynamic", _DYNAMIC, _ALLOC | _WRITE, 8, bytearray(), 16 * 12, entry=16)
-        own = sorted(self.parts, key=lambda one: (one.kind != _NOTE, one.kind == _NOBITS))
+        own = sorted(self.parts, key=lambda part: (part.kind != _NOTE, part.kind == _NOBITS))
         groups = [
             [*[x for x in own if not x.flags & (_WRITE | _CODE)][:], *tables, self.loader],
             [*[x for x in own if x.flags & _CODE], self.stubs],
             [self.dynamic, self.table, *[x for x in own if x.flags & _WRITE and not x.flags & _CODE]],
         ]
-        groups[0].sort(key=lambda one: one.kind != _NOTE)
-        groups = [[one for one in group if one.nbytes] for group in groups]
+        groups[0].sort(key=lambda group: group.kind != _NOTE)
+        groups = [[part for part in group if part.nbytes] for group in groups]
         groups = [group for group in groups if group]
-        order = [one for group in groups for one in group]
-        notes = [one for one in order if one.kind == _NOTE]
+        order = [part for group in groups for part in group]
+        notes = [part for part in order if part.kind == _NOTE]
         count = len(groups) + 2 + len(notes)
         at = _HEADER.size + count * _SEGMENT.size
         for i, group in enumerate(groups):
@@ -230,13 +230,13 @@ class _Linker:
         for i, symbol in enumerate(self.outside):
             stub = self.stubs.address + len(_STUB) * i
             struct.pack_into("<i", self.stubs.data, len(_STUB) * i + 2, self.table.address + 8 * symbol.slot - stub - 6)
-        names = {one.name: one for one in self.outside}
+        names = {symbol.name: symbol for symbol in self.outside}
         for part in self.parts:
-            for place, where, addend in part.relocations:
-                symbol = self.symbols[where >> 32]
-                known = self.kinds.get(where & 0xFFFFFFFF)
+            for place, info, addend in part.relocations:
+                symbol = self.symbols[info >> 32]
+                known = self.kinds.get(info & 0xFFFFFFFF)
                 if known is None:
-                    raise ModuleError(f"{self.name}: the linker does not know the relocation {where & 0xFFFFFFFF}")
+                    raise ModuleError(f"{self.name}: the linker does not know the relocation {info & 0xFFFFFFFF}")
                 kind, nbytes = known
                 at = part.address + place
                 if symbol.section == _UNDEFINED:
@@ -269,7 +269,7 @@ class _Linker:
         segments = []
         for i, group in enumerate(groups):
             first = 0 if i == 0 else group[0].address
-            held = max((one.offset + len(one.data) for one in group if one.kind != _NOBITS), default=first)
+            held = max((part.offset + len(part.data) for part in group if part.kind != _NOBITS), default=first)
             end = group[-1].address + group[-1].nbytes
             rights = 4 | (1 if group[0].flags & _CODE else 0) | (2 if group[0].flags & _WRITE else 0)
             segments.append((1, rights, first, first, first, max(held - first, 0), end - first, _PAGE))
@@ -286,14 +286,14 @@ class _Linker:
         every = [*order, plain, texts, titles]
         plain.link = every.index(texts) + 1
         places = []
-        for one in every:
+        for part in every:
             places.append(len(titles.data))
-            titles.data += one.name.encode() + b"\0"
-        at = max(one.offset + (0 if one.kind == _NOBITS else max(one.nbytes, len(one.data))) for one in order)
-        for one in every[len(order) :]:
-            one.nbytes = len(one.data)
-            one.offset = at = -(-at // one.align) * one.align
-            at += one.nbytes
+            titles.data += part.name.encode() + b"\0"
+        at = max(part.offset + (0 if part.kind == _NOBITS else max(part.nbytes, len(part.data))) for part in order)
+        for part in every[len(order) :]:
+            part.nbytes = len(part.data)
+            part.offset = at = -(-at // part.align) * part.align
+            at += part.nbytes
         at = -(-at // 8) * 8
         data = bytearray(at)
         identity = b"\x7fELF\x02\x01\x01" + bytes([self.abi, self.abi_version]) + bytes(7)
@@ -304,20 +304,20 @@ class _Linker:
         for i, segment in enumerate(segments):
             _SEGMENT.pack_into(data, _HEADER.size + i * _SEGMENT.size, *segment)
         rows = [_SECTION.pack(*[0] * 10)]
-        for one, title in zip(every, places, strict=True):
-            data[one.offset : one.offset + len(one.data)] = one.data
+        for part, title in zip(every, places, strict=True):
+            data[part.offset : part.offset + len(part.data)] = part.data
             rows.append(
                 _SECTION.pack(
                     title,
-                    one.kind,
-                    one.flags,
-                    one.address,
-                    one.offset,
-                    one.nbytes,
-                    one.link,
-                    one.info,
-                    one.align,
-                    one.entry,
+                    part.kind,
+                    part.flags,
+                    part.address,
+                    part.offset,
+                    part.nbytes,
+                    part.link,
+                    part.info,
+                    part.align,
+                    part.entry,
                 )
             )
         return bytes(data) + b"".join(rows)
