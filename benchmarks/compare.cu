@@ -261,8 +261,8 @@ double plain_region(const float *a, const float *b, float *c, long n, int count)
 
 // Pinned memory to copy from and to; NULL where there is none.
 void *plain_pinned(size_t bytes) {
-  void *made = NULL;
-  return cudaMallocHost(&made, bytes) == cudaSuccess ? made : NULL;
+  void *memory = NULL;
+  return cudaMallocHost(&memory, bytes) == cudaSuccess ? memory : NULL;
 }
 
 // One array up or down, into memory of the GPU that is there already.

@@ -73,10 +73,10 @@ struct three {
   int sum, least, most;
 };
 
-static __device__ void join(struct three *one, struct three other) {
-  one->sum += other.sum;
-  one->least = min(one->least, other.least);
-  one->most = max(one->most, other.most);
+static __device__ void join(struct three *sums, struct three further) {
+  sums->sum += further.sum;
+  sums->least = min(sums->least, further.least);
+  sums->most = max(sums->most, further.most);
 }
 
 static __device__ void join_all(struct three *results, struct three mine) {
@@ -94,8 +94,8 @@ static __device__ void join_all(struct three *results, struct three mine) {
 KERNEL reduce3(struct three *results, const int *__restrict__ x, int n) {
   struct three mine = {0, 2147483647, -2147483647 - 1};
   for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < n; i += (int)(gridDim.x * blockDim.x)) {
-    const struct three one = {x[i], x[i], x[i]};
-    join(&mine, one);
+    const struct three elements = {x[i], x[i], x[i]};
+    join(&mine, elements);
   }
   join_all(results, mine);
 }

@@ -35,9 +35,9 @@ static double now(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static void must(int status, const char *what) {
+static void must(int status, const char *operation) {
   if (!status) return;
-  fprintf(stderr, "%s: %d: %s\n", what, status, oa_last_error());
+  fprintf(stderr, "%s: %d: %s\n", operation, status, oa_last_error());
   exit(1);
 }
 #define MUST(call) must((call), #call)

@@ -47,9 +47,9 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void must(int status, const char *what) {
+static void must(int status, const char *operation) {
   if (!status) return;
-  fprintf(stderr, "%s: %d: %s\n", what, status, oa_last_error());
+  fprintf(stderr, "%s: %d: %s\n", operation, status, oa_last_error());
   exit(1);
 }
 #define MUST(call) must((call), #call)
@@ -84,17 +84,17 @@ static double measure(const worker *w, void (*copy)(const worker *, char *), cha
 
 /* Prints one row: GB/s of one device, of all, and the ratio; up, down, and up and down in turn. */
 static void row(const worker *w, const char *name, char *host, int runs) {
-  double one[2], all[2];
+  double alone[2], all[2];
   void (*const copies[])(const worker *, char *) = {up, down};
   for (int c = 0; c < 2; c++) {
     measure(w, copies[c], host, devices, 1);
-    one[c] = measure(w, copies[c], host, 1, runs);
+    alone[c] = measure(w, copies[c], host, 1, runs);
     all[c] = measure(w, copies[c], host, devices, runs);
   }
   if (w->index) return;
-  const double both_one = 2 / (1 / one[0] + 1 / one[1]), both_all = 2 / (1 / all[0] + 1 / all[1]);
-  printf("%-28s up %5.1f %6.1f %5.2f | down %5.1f %6.1f %5.2f | both %5.1f %6.1f %5.2f\n", name, one[0], all[0],
-         all[0] / one[0], one[1], all[1], all[1] / one[1], both_one, both_all, both_all / both_one);
+  const double both_one = 2 / (1 / alone[0] + 1 / alone[1]), both_all = 2 / (1 / all[0] + 1 / all[1]);
+  printf("%-28s up %5.1f %6.1f %5.2f | down %5.1f %6.1f %5.2f | both %5.1f %6.1f %5.2f\n", name, alone[0], all[0],
+         all[0] / alone[0], alone[1], all[1], all[1] / alone[1], both_one, both_all, both_all / both_one);
   fflush(stdout);
 }
 

@@ -36,22 +36,22 @@ static uint8_t byte(input *in) { return in->at < in->end ? *in->at++ : 0; }
 static int64_t number(input *in) {
   static const int64_t odd[] = {-1,         INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN, (int64_t)1 << 32,
                                 1000000007, -8,        7,         1 << 20};
-  const uint8_t given = byte(in);
-  return given < 200 ? given % (ELEMENTS + 2) : odd[given % (sizeof odd / sizeof *odd)];
+  const uint8_t choice = byte(in);
+  return choice < 200 ? choice % (ELEMENTS + 2) : odd[choice % (sizeof odd / sizeof *odd)];
 }
 
 static int64_t bytes(input *in) { return (int64_t)(8 * (uint64_t)number(in)); }
 
 static int device(input *in) {
-  const uint8_t given = byte(in);
-  return given < 220 ? devices[given % 3] : given < 240 ? -1 : 250 + given;
+  const uint8_t choice = byte(in);
+  return choice < 220 ? devices[choice % 3] : choice < 240 ? -1 : 250 + choice;
 }
 
 /* A handle that some call gave, live or stale; or one that none gave. */
 static oa_any *handle(input *in) {
-  const uint8_t given = byte(in);
-  if (given < 200 && handle_count) return handles[given % handle_count];
-  switch (given % 8) {
+  const uint8_t choice = byte(in);
+  if (choice < 200 && handle_count) return handles[choice % handle_count];
+  switch (choice % 8) {
     case 0:
       return NULL;
     case 1:
@@ -72,19 +72,20 @@ static oa_any *handle(input *in) {
 }
 
 static oa_region *region(input *in, int *place) {
-  const uint8_t given = byte(in);
+  const uint8_t choice = byte(in);
   *place = -1;
-  if (given < 220 && region_count) return regions[*place = given % region_count];
-  return given % 2 && handle_count ? (oa_region *)handles[given % handle_count] : (oa_region *)(uintptr_t)(given % 3);
+  if (choice < 220 && region_count) return regions[*place = choice % region_count];
+  return choice % 2 && handle_count ? (oa_region *)handles[choice % handle_count]
+                                    : (oa_region *)(uintptr_t)(choice % 3);
 }
 
-static void keep(oa_any *made) {
-  if (handle_count < HANDLES) handles[handle_count++] = made;
+static void keep(oa_any *pointer) {
+  if (handle_count < HANDLES) handles[handle_count++] = pointer;
 }
 
 static void dimensions(input *in, int *ndim, int64_t *shape, int64_t *strides) {
-  const uint8_t given = byte(in);
-  *ndim = given < 230 ? given % 4 : given < 240 ? -1 : 200;
+  const uint8_t choice = byte(in);
+  *ndim = choice < 230 ? choice % 4 : choice < 240 ? -1 : 200;
   for (int i = 0; i < 4; i++) {
     shape[i] = number(in);
     strides[i] = bytes(in);
@@ -154,7 +155,7 @@ static void view(input *in) {
 
 static void contents(input *in) {
   static double values[4096];
-  static const double one[2] = {3}; /* as large as any dtype */
+  static const double element[2] = {3}; /* as large as any dtype */
   int ndim;
   int64_t shape[200], strides[200], packed[200];
   memset(shape, 0, sizeof shape);
@@ -172,7 +173,7 @@ static void contents(input *in) {
       oa_pointer_assign(to, values, ndim, shape, strides);
       break;
     case 1:
-      oa_pointer_fill(to, one, ndim, shape, strides);
+      oa_pointer_fill(to, element, ndim, shape, strides);
       break;
     case 2:
       oa_pointer_copy(to, strides, from, packed, ndim, shape);
@@ -218,7 +219,7 @@ static void blas(input *in) {
 
 static void exported(input *in) {
   uint64_t address;
-  void *made = NULL;
+  void *share = NULL;
   const uint8_t which = byte(in);
   if (which % 4 == 0) {
     void *ending = export_count ? exports[--export_count] : (void *)handle(in);
@@ -227,8 +228,8 @@ static void exported(input *in) {
     (void)status;
   } else if (which % 4 == 1) {
     oa_address(handle(in), &address);
-  } else if (export_count < OBJECTS && oa_export(handle(in), &address, &made) == OA_OK && made) {
-    exports[export_count++] = made;
+  } else if (export_count < OBJECTS && oa_export(handle(in), &address, &share) == OA_OK && share) {
+    exports[export_count++] = share;
   }
 }
 
@@ -284,8 +285,8 @@ static void update(input *in) {
                           .strides = &stride,
                           .ndim = 1,
                           .dtype = OA_F64};
-  const uint8_t where = byte(in);
-  const int on = where < 128 ? -1 : device(in);
+  const uint8_t place = byte(in);
+  const int on = place < 128 ? -1 : device(in);
   switch (byte(in) % 8) {
     case 6:
       if (writing_count < OBJECTS && !oa_update_begin(&array, on, &writings[writing_count]) && writings[writing_count])
@@ -370,10 +371,10 @@ static void work(void *arguments) { (void)arguments; }
 
 /* A call whose work runs in stream order, perhaps later. */
 static void submitted(input *in) {
-  oa_operand one = {.name = "x", .pointer = handle(in), .access = byte(in) % 16, .dtype = OA_F64};
-  one.extent = OA_ELEMENTS(number(in));
-  oa_call call = {.function = "fuzz.later", .operands = &one, .count = 1, .blocking = byte(in) % 2};
-  if (oa_begin(&call) == OA_OK) oa_submit(&call, byte(in) < 240 ? work : NULL, &one, byte(in) % 64);
+  oa_operand operand = {.name = "x", .pointer = handle(in), .access = byte(in) % 16, .dtype = OA_F64};
+  operand.extent = OA_ELEMENTS(number(in));
+  oa_call call = {.function = "fuzz.later", .operands = &operand, .count = 1, .blocking = byte(in) % 2};
+  if (oa_begin(&call) == OA_OK) oa_submit(&call, byte(in) < 240 ? work : NULL, &operand, byte(in) % 64);
 }
 
 /* Any routine of CBLAS that takes arrays, sizes, enums and numbers, and no list. */
@@ -383,11 +384,11 @@ static void routine(input *in) {
   int count;
   if (oa_library_routines("cblas", &all, &count) || !count) return;
   const unsigned first = byte(in); /* in this order, whatever the compiler does */
-  const oa_routine *one = &all[(256 * first + byte(in)) % (unsigned)count];
-  if (one->typed_count || one->count > 32) return;
+  const oa_routine *routine = &all[(256 * first + byte(in)) % (unsigned)count];
+  if (routine->typed_count || routine->count > 32) return;
   memset(values, 0, sizeof values);
-  for (int i = 0; i < one->count; i++) {
-    switch (one->record[i].role) {
+  for (int i = 0; i < routine->count; i++) {
+    switch (routine->record[i].role) {
       case OA_ROLE_ENUM:
         values[i].integer = 101 + byte(in) % 48;
         break;
@@ -401,13 +402,13 @@ static void routine(input *in) {
         break;
       case OA_ROLE_SCALAR:
       case OA_ROLE_RESULT:
-        if (one->record[i].count == 1) break;
+        if (routine->record[i].count == 1) break;
         return; /* host numbers behind a pointer are trusted */
       default:
         return;
     }
   }
-  one->run(one, values, 0);
+  routine->run(routine, values, 0);
 }
 
 static void trace(input *in) {
@@ -454,8 +455,8 @@ static void launch(input *in) {
 }
 
 static void release(input *in) {
-  oa_any *one = handle(in);
-  byte(in) % 8 ? oa_pointer_release(one) : oa_pointer_invalidate(one);
+  oa_any *pointer = handle(in);
+  byte(in) % 8 ? oa_pointer_release(pointer) : oa_pointer_invalidate(pointer);
 }
 
 /* Ends everything, and checks that nothing is left and that no byte around the arrays changed. */

@@ -117,52 +117,52 @@ static void sim_backend_calls(void) {
 
 static void region_enter(void) {
   oa_region_options options = OA_SIZED(oa_region_options);
-  oa_region *made;
+  oa_region *entered;
   oa_array a = lent();
   for (int i = 0; i < WRONG_DEVICES; i++)
-    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(wrong_devices[i], NULL, &a, 1, &made));
+    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(wrong_devices[i], NULL, &a, 1, &entered));
   REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, NULL));
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, NULL, 1, &made));
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, -1, &made));
-  REFUSES_SIZES(options, oa_region_enter(device, &options, &a, 1, &made));
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, INT32_MIN, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, NULL, 1, &entered));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, -1, &entered));
+  REFUSES_SIZES(options, oa_region_enter(device, &options, &a, 1, &entered));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, INT32_MIN, &entered));
   for (int i = 0; i < WRONG_DTYPES; i++) {
     a.dtype = wrong_dtypes[i];
-    REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &made));
+    REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &entered));
     a = lent();
     a.direction = wrong_dtypes[i];
-    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
     a = lent();
     a.ndim = wrong_dtypes[i] == OA_DTYPE_COUNT ? 1000 : wrong_dtypes[i];
-    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
     a = lent();
   }
   for (int i = 0; i < 3; i++) { /* gaps, reversed, all at one place */
     static const int64_t wrong_strides[][2] = {{4, 400}, {-4, -4}, {0, 0}};
     a.direction = OA_SCRATCH, a.strides = wrong_strides[i];
-    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+    REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
     a = lent();
   }
   a.dtype = OA_ANY;
-  REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &entered));
   a = lent(), a.flags = 64;
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
   a = lent(), a.flags = -1;
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
   a = lent(), a.shape = NULL;
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
   a.direction = OA_SCRATCH;
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
   a = lent(), a.strides = NULL;
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
   a = lent(), a.data = NULL;
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
   a = lent(), a.shape = negative;
-  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
   a = lent(), a.shape = huge;
-  REFUSES(OA_ERROR_OVERFLOW, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_OVERFLOW, oa_region_enter(device, NULL, &a, 1, &entered));
   a = (oa_array){0};
-  REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &made));
+  REFUSES(OA_ERROR_TYPE, oa_region_enter(device, NULL, &a, 1, &entered));
 }
 
 static void region_finish(void) {
@@ -310,13 +310,13 @@ static void pointer_copy(void) {
 }
 
 static void stage(void) {
-  const float one = 1;
+  const float alpha = 1;
   oa_any *staged;
-  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_stage(wrong[i], &one, OA_F32, &staged));
-  for (int i = 0; i < WRONG_DTYPES; i++) REFUSES(OA_ERROR_TYPE, oa_stage(live, &one, wrong_dtypes[i], &staged));
-  REFUSES(OA_ERROR_TYPE, oa_stage(live, &one, OA_ANY, &staged));
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_stage(wrong[i], &alpha, OA_F32, &staged));
+  for (int i = 0; i < WRONG_DTYPES; i++) REFUSES(OA_ERROR_TYPE, oa_stage(live, &alpha, wrong_dtypes[i], &staged));
+  REFUSES(OA_ERROR_TYPE, oa_stage(live, &alpha, OA_ANY, &staged));
   REFUSES(OA_ERROR_ARGUMENT, oa_stage(live, NULL, OA_F32, &staged));
-  REFUSES(OA_ERROR_ARGUMENT, oa_stage(live, &one, OA_F32, NULL));
+  REFUSES(OA_ERROR_ARGUMENT, oa_stage(live, &alpha, OA_F32, NULL));
 }
 
 /* -- arrays that are present or resident -- */

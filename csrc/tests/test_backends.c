@@ -346,13 +346,13 @@ static void sim_finds_late_writes(oa_device *sim) {
 static void sim_has_red_zones(oa_device *sim) {
   void *stream = new_stream(sim);
   const int at[] = {-1, 100, 163};
-  const char *told[] = {"SIM_ERROR_OUT_OF_BOUNDS: byte -1 of the 100", "byte 100 of the 100", "byte 163 of the 100"};
+  const char *texts[] = {"SIM_ERROR_OUT_OF_BOUNDS: byte -1 of the 100", "byte 100 of the 100", "byte 163 of the 100"};
   for (int i = 0; i < 3; i++) {
     uint64_t address = allocate(sim, stream, 100);
     CHECK_OK(sim->backend->stream_synchronize(sim, stream));
     ((unsigned char *)(uintptr_t)address)[at[i]] = 1;
     CHECK_OK(oa_device_free(sim, stream, address, 100));
-    CHECK_FAILS(sim->backend->stream_synchronize(sim, stream), OA_ERROR_BACKEND, told[i]);
+    CHECK_FAILS(sim->backend->stream_synchronize(sim, stream), OA_ERROR_BACKEND, texts[i]);
   }
 }
 

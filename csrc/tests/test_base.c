@@ -26,17 +26,17 @@ typedef struct third {
   int64_t a, b, c;
 } third;
 
-static int read_options(const void *given, second *options) {
-  return oa_sized_read("f", "options", given, options, sizeof(first), sizeof *options);
+static int read_options(const void *options_passed, second *options) {
+  return oa_sized_read("f", "options", options_passed, options, sizeof(first), sizeof *options);
 }
 
 static void a_smaller_struct_of_an_older_program_is_read_and_its_missing_fields_are_0(void) {
   const struct {
-    first given;
+    first options_passed;
     int64_t behind;
   } old = {OA_SIZED(first, .a = 1), 7};
   second options;
-  CHECK_OK(read_options(&old.given, &options));
+  CHECK_OK(read_options(&old.options_passed, &options));
   CHECK(options.a == 1 && options.b == 0);
   CHECK_OK(read_options(&OA_SIZED(second, .a = 1, .b = 2), &options));
   CHECK(options.a == 1 && options.b == 2);
@@ -58,13 +58,13 @@ static void sizes_that_no_version_had_are_refused_with_the_remedy(void) {
 
 static void only_the_fields_that_an_older_program_has_are_written(void) {
   struct {
-    first given;
+    first options_passed;
     int64_t behind;
   } old = {OA_SIZED(first), 7};
   const second now = {.a = 1, .b = 2};
-  CHECK_OK(oa_sized_check("f", "info", &old.given, sizeof(first), sizeof now));
-  oa_sized_write(&old.given, &now);
-  CHECK(old.given.size == sizeof(first) && old.given.a == 1 && old.behind == 7);
+  CHECK_OK(oa_sized_check("f", "info", &old.options_passed, sizeof(first), sizeof now));
+  oa_sized_write(&old.options_passed, &now);
+  CHECK(old.options_passed.size == sizeof(first) && old.options_passed.a == 1 && old.behind == 7);
 }
 
 /* -- threads -- */

@@ -19,23 +19,23 @@ static size_t below(size_t count) {
 }
 
 /* Returns an input with some bytes changed, and some of another one behind it or instead of its end. */
-static kept changed(const kept *one, const kept *other) {
-  kept made = *one;
-  for (size_t changes = below(4); changes && made.size; changes--)
-    made.bytes[below(made.size)] = below(2) ? (uint8_t)below(256) : (uint8_t)(1 << below(8));
+static kept changed(const kept *input, const kept *other) {
+  kept mixed = *input;
+  for (size_t changes = below(4); changes && mixed.size; changes--)
+    mixed.bytes[below(mixed.size)] = below(2) ? (uint8_t)below(256) : (uint8_t)(1 << below(8));
   if (below(2)) {
     const size_t from = below(other->size + 1), count = below(other->size - from + 1);
-    if (below(2)) made.size = below(made.size + 1);
-    memcpy(made.bytes + made.size, other->bytes + from, count);
-    made.size += count;
+    if (below(2)) mixed.size = below(mixed.size + 1);
+    memcpy(mixed.bytes + mixed.size, other->bytes + from, count);
+    mixed.size += count;
   }
-  return made;
+  return mixed;
 }
 
-static void run(const kept *one) {
-  uint8_t *bytes_of = malloc(one->size ? one->size : 1); /* not a byte behind its end can be read */
-  if (one->size) memcpy(bytes_of, one->bytes, one->size);
-  LLVMFuzzerTestOneInput(bytes_of, one->size);
+static void run(const kept *input) {
+  uint8_t *bytes_of = malloc(input->size ? input->size : 1); /* not a byte behind its end can be read */
+  if (input->size) memcpy(bytes_of, input->bytes, input->size);
+  LLVMFuzzerTestOneInput(bytes_of, input->size);
   free(bytes_of);
 }
 
@@ -48,15 +48,15 @@ int main(void) {
   if (seed) state ^= strtoull(seed, NULL, 10) * 0x9e3779b97f4a7c15ull;
   LLVMFuzzerInitialize(NULL, NULL);
   for (; corpus && count < MOST && fgets(line, sizeof line, corpus); count++) {
-    kept *one = &all[count];
-    for (unsigned value; one->size < LONGEST && sscanf(line + 2 * one->size, "%2x", &value) == 1;)
-      one->bytes[one->size++] = (uint8_t)value;
-    run(one);
+    kept *input = &all[count];
+    for (unsigned value; input->size < LONGEST && sscanf(line + 2 * input->size, "%2x", &value) == 1;)
+      input->bytes[input->size++] = (uint8_t)value;
+    run(input);
   }
   if (corpus) fclose(corpus);
   for (int i = 0; i < CHANGED * count; i++) {
-    const kept made = changed(&all[i % count], &all[below((size_t)count)]);
-    run(&made);
+    const kept mixed = changed(&all[i % count], &all[below((size_t)count)]);
+    run(&mixed);
   }
   printf("%d inputs, %d made of them\n", count, CHANGED * count);
   return count < 100;

@@ -80,15 +80,15 @@ static void touch_band_triangle(sample *s, int part) {
 
 /* Makes a batch of what was touched, each part behind the last byte of the one before. Half of them are tight. */
 static void repeat(sample *s) {
-  const int64_t one = s->end, batch = below(4), stride = one + (below(2) ? below(6) : 0);
+  const int64_t length = s->end, batch = below(4), stride = length + (below(2) ? below(6) : 0);
   static char first[MEMORY];
   memcpy(first, s->touched, sizeof first);
-  if (s->start + stride * (batch > 1 ? batch - 1 : 0) + one >= MEMORY) return;
+  if (s->start + stride * (batch > 1 ? batch - 1 : 0) + length >= MEMORY) return;
   s->extent = oa_strided(s->extent, batch, stride, "batch", "stride");
   memset(s->touched, 0, sizeof s->touched);
   s->end = 0;
   for (int64_t b = 0; b < batch; b++)
-    for (int64_t i = 0; i < one; i++)
+    for (int64_t i = 0; i < length; i++)
       if (first[s->start + i]) touch(s, b * stride + i);
 }
 

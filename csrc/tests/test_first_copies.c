@@ -37,17 +37,17 @@ static void enter_with(int direction) {
 /* Returns how often, of so many times, a thread was awake after that. Stops at 3: on a busy machine most come too late.
  */
 static int times_awake(void (*what)(int), int direction, int times) {
-  int found = 0;
-  for (int i = 0; i < times && found < 3; i++) {
+  int differences = 0;
+  for (int i = 0; i < times && differences < 3; i++) {
     usleep(1000); /* longer than a task is expected */
     const int before = oa_threads_looks();
     what(direction);
     if (entered) leave(entered, OA_COMMIT);
     entered = NULL;
     usleep(1000);
-    found += oa_threads_looks() != before;
+    differences += oa_threads_looks() != before;
   }
-  return found;
+  return differences;
 }
 
 static void threads_are_woken_by_a_region_that_will_copy_much_up(void) {

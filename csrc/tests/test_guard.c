@@ -23,11 +23,11 @@ static int report(const oa_guard_touch *touch) {
   return 1;
 }
 
-static sem_t told, lent_again;
+static sem_t reported, lent_again;
 
 /* Writes the text after the region has ended, and another array was lent. */
 static int report_late(const oa_guard_touch *touch) {
-  sem_post(&told);
+  sem_post(&reported);
   sem_wait(&lent_again);
   return report(touch);
 }
@@ -89,14 +89,14 @@ static void a_report_names_the_array_that_was_touched_when_its_region_has_ended(
   void *other = x;
   CHECK_OK(fill(array.handle, 1));
   CHECK_OK(oa_guard_set_report(report_late));
-  CHECK(!sem_init(&told, 0, 0) && !sem_init(&lent_again, 0, 0));
+  CHECK(!sem_init(&reported, 0, 0) && !sem_init(&lent_again, 0, 0));
   CHECK(!pthread_create(&thread, NULL, read_some, x));
-  sem_wait(&told);
+  sem_wait(&reported);
   leave(region);
   region = lend_as("y", &array);
   CHECK_OK(fill(array.handle, 1));
   sem_post(&lent_again); /* what it reads then is y, so that it reports again */
-  sem_wait(&told);
+  sem_wait(&reported);
   CHECK(strncmp(text, "x at here on ", 13) == 0);
   sem_post(&lent_again);
   CHECK(!pthread_join(thread, &other) && !other && strncmp(text, "y at here on ", 13) == 0);

@@ -91,14 +91,14 @@ static void *run_launch(void *unused) {
 
 /* Returns whether an update has seized a mapping; is_launch: whether a launch of the module waits. */
 static bool waits(bool is_launch) {
-  bool found = false;
+  bool named = false;
   int status;
   oa_lock();
   if (is_launch)
-    found = atomic_load(&((oa_module_state *)oa_slot_of(module, OA_SLOT_MODULE, &status)->state)->launches);
-  for (const oa_mapping *m = oa_mappings; m && !is_launch; m = m->next) found |= m->seizer != NULL;
+    named = atomic_load(&((oa_module_state *)oa_slot_of(module, OA_SLOT_MODULE, &status)->state)->launches);
+  for (const oa_mapping *m = oa_mappings; m && !is_launch; m = m->next) named |= m->seizer != NULL;
   oa_unlock();
-  return found;
+  return named;
 }
 
 /* This thread's call is waited for by an update, and that by a launch. */

@@ -97,13 +97,13 @@ static void an_array_goes_from_device_to_device(void) {
 
 static void the_bytes_come_from_the_device_and_not_from_the_host(void) {
   const int64_t n = N;
-  float *x = numbers(), found = 0;
+  float *x = numbers(), element = 0;
   oa_array first = vector(x, &n, OA_IN), second = first;
   oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
-  CHECK_OK(peek(first.handle, &found));
+  CHECK_OK(peek(first.handle, &element));
   x[0] = 77; /* behind its back: the host's array is not read */
-  CHECK_OK(peek(second.handle, &found));
-  CHECK(found == 0);
+  CHECK_OK(peek(second.handle, &element));
+  CHECK(element == 0);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
   end_of(x, NULL);
@@ -165,7 +165,7 @@ static void a_copy_waits_for_its_source_to_arrive(void) {
 
 static void updated_results_go_from_device_to_device(void) {
   const int64_t n = N;
-  float *x = numbers(), found = 0;
+  float *x = numbers(), element = 0;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
   oa_region *a = enter(one, &first, 1), *b = NULL;
   CHECK_OK(add(first.handle, n, 5));
@@ -173,8 +173,8 @@ static void updated_results_go_from_device_to_device(void) {
   CHECK_OK(oa_update_from(&first, -1));
   b = enter(other, &second, 1);
   const oa_counters before = counters(other);
-  CHECK_OK(peek(second.handle, &found));
-  CHECK(found == 5);
+  CHECK_OK(peek(second.handle, &element));
+  CHECK(element == 5);
   CHECK(counters(other).copies_peer == before.copies_peer + 1);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
@@ -183,27 +183,27 @@ static void updated_results_go_from_device_to_device(void) {
 
 static void bytes_that_the_host_may_write_come_from_the_host(void) {
   const int64_t n = N;
-  float *x = numbers(), found = 0;
+  float *x = numbers(), element = 0;
   oa_array first = vector(x, &n, OA_BY_USE), second = vector(x, &n, OA_IN), part = vector(x, &item, OA_IN);
   oa_region *a = enter(one, &first, 1);
   oa_writing *all = NULL, *some = NULL;
-  CHECK_OK(peek(first.handle, &found));
+  CHECK_OK(peek(first.handle, &element));
   CHECK_OK(oa_update_begin(&first, -1, &all));
   CHECK_OK(oa_update_begin(&part, -1, &some));
   oa_update_end(all); /* a part is enough */
   x[0] = 5;
   oa_region *b = enter(other, &second, 1);
-  CHECK_OK(peek(second.handle, &found));
-  CHECK(found == 5);
+  CHECK_OK(peek(second.handle, &element));
+  CHECK(element == 5);
   leave(b, OA_COMMIT);
   CHECK_OK(oa_update_to(&first, -1));
   oa_update_end(some);
-  CHECK_OK(peek(first.handle, &found)); /* brings the bytes up anew, as one update ended without oa_update_to */
-  CHECK(found == 5);
+  CHECK_OK(peek(first.handle, &element)); /* brings the bytes up anew, as one update ended without oa_update_to */
+  CHECK(element == 5);
   const oa_counters before = counters(other);
   b = enter(other, &second, 1);
-  CHECK_OK(peek(second.handle, &found));
-  CHECK(found == 5);
+  CHECK_OK(peek(second.handle, &element));
+  CHECK(element == 5);
   CHECK(counters(other).copies_peer == before.copies_peer + 1);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
@@ -212,7 +212,7 @@ static void bytes_that_the_host_may_write_come_from_the_host(void) {
 
 static void what_a_failed_call_left_undefined_goes_nowhere(void) {
   const int64_t n = N;
-  float *x = numbers(), found = -1;
+  float *x = numbers(), element = -1;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
   oa_region *a = enter(one, &first, 1), *b;
   oa_operand p = operand(first.handle, OA_READ_WRITE, n, 1);
@@ -222,8 +222,8 @@ static void what_a_failed_call_left_undefined_goes_nowhere(void) {
   CHECK_FAILS(oa_update_from(&first, -1), OA_ERROR_INVALID, "left undefined");
   CHECK_OK(oa_update_to(&first, -1)); /* the host's bytes heal it */
   b = enter(other, &second, 1);
-  CHECK_OK(peek(second.handle, &found));
-  CHECK(found == 0);
+  CHECK_OK(peek(second.handle, &element));
+  CHECK(element == 0);
   leave(b, OA_COMMIT);
   leave(a, OA_DISCARD);
   end_of(x, NULL);
@@ -406,7 +406,7 @@ static void memory_that_is_being_copied_is_in_no_new_region(void) {
 static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void) {
   const int64_t n = N;
   float *x = numbers();
-  float found = -1;
+  float element = -1;
   oa_array first = resident(x, &n), second = resident(x, &n);
   oa_region *left = enter(one, &first, 1);
   CHECK_OK(add(first.handle, n, 5));
@@ -417,8 +417,8 @@ static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void
   CHECK_OK(oa_region_wait(left)); /* its device has what the host had before */
   first = resident(x, &n);
   region = enter(one, &first, 1);
-  CHECK_OK(peek(first.handle, &found));
-  CHECK(found == 6);
+  CHECK_OK(peek(first.handle, &element));
+  CHECK(element == 6);
   leave(region, OA_COMMIT);
   end_of(x, &first);
 }

@@ -31,9 +31,9 @@ enum { ROWS = 6, LD = 9, COLUMNS = 7 };
 static const int64_t matrix_shape[] = {ROWS, COLUMNS}, matrix_strides[] = {LD * 4, 4};
 
 static oa_any *view(oa_any *pointer, int64_t offset, const int64_t *shape, const int64_t *strides) {
-  oa_any *made = NULL;
-  CHECK_OK(oa_pointer_view(pointer, offset, 2, shape, strides, &made));
-  return made;
+  oa_any *made_pointer = NULL;
+  CHECK_OK(oa_pointer_view(pointer, offset, 2, shape, strides, &made_pointer));
+  return made_pointer;
 }
 
 /* Promise T55. */

@@ -133,7 +133,7 @@ static void the_hosts_memory_may_lie_anywhere_and_the_devices_is_aligned(void) {
   float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   int64_t n = 8;
   const int64_t close = 4, apart = 9, bytes = sizeof memory;
-  const int64_t one = 1;
+  const int64_t size = 1;
   for (int packed = 0; packed < 2; packed++) {
     const int64_t *stride = packed ? &apart : &close;
     memset(memory, 0, sizeof memory);
@@ -150,7 +150,7 @@ static void the_hosts_memory_may_lie_anywhere_and_the_devices_is_aligned(void) {
       CHECK(value == 2);
     }
     CHECK(memory[0] == 0 && (!packed || memory[5] == 0)); /* a gap */
-    oa_array beside[] = {{.data = memory, .shape = &bytes, .strides = &one, .ndim = 1, .dtype = OA_U8}, arrays[0]};
+    oa_array beside[] = {{.data = memory, .shape = &bytes, .strides = &size, .ndim = 1, .dtype = OA_U8}, arrays[0]};
     CHECK(oa_region_enter(device, NULL, beside, 2, &region) == OA_ERROR_PRESENT);
   }
   check_empty();

@@ -14,7 +14,7 @@ const oa_library *const oa_libraries[] = {NULL};
 
 /* Promise T50. */
 static void a_device_reads_what_another_is_still_copying_down(bool waited_first) {
-  float x[8] = {0}, found = -1;
+  float x[8] = {0}, element = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
   oa_region *leaving = enter(one, &first, 1);
@@ -23,12 +23,12 @@ static void a_device_reads_what_another_is_still_copying_down(bool waited_first)
   CHECK_OK(oa_region_finish(leaving, OA_COMMIT, NULL));
   oa_region *region = enter(other, &second, 1);
   if (!waited_first) {
-    CHECK_OK(peek(second.handle, &found));
-    CHECK(found == 5);
+    CHECK_OK(peek(second.handle, &element));
+    CHECK(element == 5);
   }
   CHECK_OK(add(second.handle, n, 1)); /* the first device has no bytes of it any more */
-  CHECK_OK(peek(second.handle, &found));
-  CHECK(found == 6);
+  CHECK_OK(peek(second.handle, &element));
+  CHECK(element == 6);
   if (waited_first) CHECK_OK(oa_region_wait(leaving));
   leave(region, OA_COMMIT);
   if (!waited_first) CHECK_OK(oa_region_wait(leaving));
@@ -38,7 +38,7 @@ static void a_device_reads_what_another_is_still_copying_down(bool waited_first)
 
 /* Promise T50. */
 static void a_device_that_was_left_has_no_old_bytes_for_its_next_region(void) {
-  float x[8] = {0}, found = -1;
+  float x[8] = {0}, element = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first, third = first;
   oa_region *left = enter(one, &first, 1);
@@ -48,8 +48,8 @@ static void a_device_that_was_left_has_no_old_bytes_for_its_next_region(void) {
   CHECK_OK(add(second.handle, n, 1));
   leave(region, OA_COMMIT);
   region = enter(one, &third, 1); /* the first region has not been waited for */
-  CHECK_OK(peek(third.handle, &found));
-  CHECK(found == 6);
+  CHECK_OK(peek(third.handle, &element));
+  CHECK(element == 6);
   CHECK_OK(oa_region_wait(left));
   leave(region, OA_COMMIT);
   CHECK(x[0] == 6);
@@ -58,7 +58,7 @@ static void a_device_that_was_left_has_no_old_bytes_for_its_next_region(void) {
 
 /* Promise T50. */
 static void what_a_call_is_writing_is_on_no_other_device(void) {
-  float x[8] = {0}, found = -1;
+  float x[8] = {0}, element = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
   oa_region *writer = enter(one, &first, 1), *refused = NULL;
@@ -70,8 +70,8 @@ static void what_a_call_is_writing_is_on_no_other_device(void) {
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   leave(writer, OA_COMMIT);
   oa_region *region = enter(other, &second, 1);
-  CHECK_OK(peek(second.handle, &found));
-  CHECK(found == 5);
+  CHECK_OK(peek(second.handle, &element));
+  CHECK(element == 5);
   leave(region, OA_COMMIT);
   check_empty();
 }
@@ -121,12 +121,12 @@ static void an_address_on_its_way_is_on_no_other_device(void) {
 
 struct beside {
   oa_any *pointer, *other;
-  float found;
+  float element;
   uint64_t address;
 };
 static void *run_peek_beside(void *data) {
   struct beside *b = data;
-  CHECK_OK(peek(b->pointer, &b->found));
+  CHECK_OK(peek(b->pointer, &b->element));
   return NULL;
 }
 static void *run_address_beside(void *data) {
@@ -143,14 +143,14 @@ static void a_first_write_in_flight_is_neither_overtaken_nor_cleared(int directi
   oa_operand p = operand(lent.handle, OA_OVERWRITE, n, 1);
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
   CHECK_OK(oa_begin(&call));
-  struct beside b = {.pointer = lent.handle, .found = 5};
+  struct beside b = {.pointer = lent.handle, .element = 5};
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run, &b) == 0);
   usleep(5000); /* it has begun, or waits for the call */
   struct change c = {p.address, n, 1, 0, 5};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   CHECK(pthread_join(thread, NULL) == 0);
-  CHECK(b.found == 5);
+  CHECK(b.element == 5);
   leave(region, OA_COMMIT);
   for (int i = 0; i < n; i++) CHECK(x[i] == 5);
   check_empty();
@@ -174,14 +174,14 @@ static void a_first_write_in_flight_is_not_overtaken_by_a_thread_that_writes_the
   oa_operand p = operand(lent[0].handle, OA_OVERWRITE, 4, 2);
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
   CHECK_OK(oa_begin(&call));
-  struct beside b = {.pointer = lent[0].handle, .other = lent[1].handle, .found = -1};
+  struct beside b = {.pointer = lent[0].handle, .other = lent[1].handle, .element = -1};
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_set_beside, &b) == 0);
   usleep(5000); /* it has begun to read, or waits for the call */
   struct change c = {p.address, 4, 2, 0, 5};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   CHECK(pthread_join(thread, NULL) == 0);
-  CHECK(b.found == 5);
+  CHECK(b.element == 5);
   leave(region, OA_COMMIT);
   for (int i = 0; i < 8; i++) CHECK(x[i] == (i % 2 ? 7 : 5));
   check_empty();
@@ -230,7 +230,7 @@ static void threads_that_share_do_not_discard_for_each_other(void) {
 }
 
 static void a_failing_outer_region_discards_what_inner_ones_wrote(void) {
-  float x[4] = {1, 1, 1, 1}, found = -1;
+  float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   int lost = 0;
   oa_array outer = vector(x, &n, OA_BY_USE), middle = outer, inner = outer;
@@ -240,7 +240,7 @@ static void a_failing_outer_region_discards_what_inner_ones_wrote(void) {
   CHECK_OK(oa_region_finish(b, OA_DISCARD, &lost)); /* and with its own results those of the inner region */
   CHECK(lost == 1 && strstr(oa_last_warning(), "argument 1 was written on the device and discarded"));
   CHECK_OK(oa_region_wait(b));
-  CHECK_FAILS(peek(outer.handle, &found), OA_ERROR_INVALID, "left undefined");
+  CHECK_FAILS(peek(outer.handle, &element), OA_ERROR_INVALID, "left undefined");
   CHECK_FAILS(oa_region_finish(a, OA_COMMIT, NULL) ? OA_ERROR_INVALID : oa_region_wait(a), OA_ERROR_INVALID,
               "undefined");
   for (int i = 0; i < n; i++) CHECK(x[i] == 1);
@@ -248,7 +248,7 @@ static void a_failing_outer_region_discards_what_inner_ones_wrote(void) {
 }
 
 static void a_partial_write_in_flight_heals_nothing_that_fails_meanwhile(void) {
-  float x[4] = {1, 1, 1, 1}, found = -1;
+  float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
   oa_region *a = enter(one, &first, 1), *b = enter(one, &second, 1);
@@ -259,9 +259,9 @@ static void a_partial_write_in_flight_heals_nothing_that_fails_meanwhile(void) {
   leave(a, OA_DISCARD);
   struct change c = {p.address, 2, 1, 0, 9};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
-  CHECK_FAILS(peek(second.handle, &found), OA_ERROR_INVALID, "left undefined");
+  CHECK_FAILS(peek(second.handle, &element), OA_ERROR_INVALID, "left undefined");
   CHECK_OK(set(second.handle, n, 3)); /* overwriting all of it does */
-  CHECK_OK(peek(second.handle, &found));
+  CHECK_OK(peek(second.handle, &element));
   leave(b, OA_COMMIT);
   CHECK(x[0] == 3 && x[3] == 3);
   check_empty();
@@ -306,7 +306,7 @@ static pthread_t start_update(struct update *update) {
 }
 
 static void an_array_that_is_being_updated_is_not_discarded(void) {
-  float x[4] = {1, 1, 1, 1}, found = -1;
+  float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   int lost = -1;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
@@ -319,8 +319,8 @@ static void an_array_that_is_being_updated_is_not_discarded(void) {
   CHECK(lost == 0);
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK_OK(oa_region_wait(region));
-  CHECK_OK(peek(first.handle, &found));
-  CHECK(found == 6);
+  CHECK_OK(peek(first.handle, &element));
+  CHECK(element == 6);
   leave(sharer, OA_COMMIT);
   CHECK(x[0] == 6);
   check_empty();
@@ -408,7 +408,7 @@ static void a_sharer_of_an_array_inherits_no_other_arrays_failure(void) {
 /* -- failed calls beside others -- */
 
 static void a_call_that_began_before_another_failed_heals_nothing(void) {
-  float x[4] = {1, 1, 1, 1}, found = -1;
+  float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   oa_array lent = vector(x, &n, OA_BY_USE);
   oa_region *region = enter(one, &lent, 1);
@@ -419,7 +419,7 @@ static void a_call_that_began_before_another_failed_heals_nothing(void) {
   CHECK_OK(oa_begin(&bad));
   CHECK_OK(oa_end(&bad, -1));
   CHECK_OK(oa_end(&good, 0));
-  CHECK_FAILS(peek(lent.handle, &found), OA_ERROR_INVALID, "left undefined");
+  CHECK_FAILS(peek(lent.handle, &element), OA_ERROR_INVALID, "left undefined");
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
   CHECK_FAILS(oa_region_wait(region), OA_ERROR_INVALID, "undefined");
   check_empty();
@@ -449,19 +449,19 @@ static void what_a_failing_sharer_wrote_is_healed_by_no_call_in_flight(void) {
 /* -- regions that were finished, and are not waited for yet -- */
 
 static void a_region_that_was_left_narrows_no_rights(void) {
-  float x[4] = {1, 1, 1, 1}, found = -1;
+  float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   oa_array read = vector(x, &n, OA_IN), written = vector(x, &n, OA_INOUT), filled = vector(x, &n, OA_OUT),
            again = filled;
   int unwritten = 0;
   oa_region *a = enter(one, &read, 1);
-  CHECK_OK(peek(read.handle, &found));
+  CHECK_OK(peek(read.handle, &element));
   CHECK_OK(oa_region_finish(a, OA_COMMIT, NULL));
   oa_region *b = enter(one, &written, 1);
   CHECK_OK(add(written.handle, n, 5));
   CHECK_OK(oa_region_finish(b, OA_COMMIT, NULL));
   oa_region *c = enter(one, &filled, 1);
-  CHECK_FAILS(peek(filled.handle, &found), OA_ERROR_DIRECTION, "read before it is written");
+  CHECK_FAILS(peek(filled.handle, &element), OA_ERROR_DIRECTION, "read before it is written");
   CHECK_OK(set(filled.handle, n, 7));
   CHECK_OK(oa_region_finish(c, OA_COMMIT, NULL));
   oa_region *d = enter(one, &again, 1);
@@ -499,7 +499,7 @@ static void refuse_all_that_waits_for_an_open_call(oa_region *region, const oa_a
 }
 
 static void a_region_or_array_in_an_open_call_of_the_thread_is_refused(int access) {
-  float x[4] = {1, 1, 1, 1}, found = -1;
+  float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   oa_array array = vector(x, &n, OA_INOUT);
   oa_region *region = enter(one, &array, 1);
@@ -511,8 +511,8 @@ static void a_region_or_array_in_an_open_call_of_the_thread_is_refused(int acces
   CHECK_OK(oa_update_from(&array, -1));
   CHECK(x[3] == 3);
   CHECK_OK(add(array.handle, n, 1));
-  CHECK_OK(peek(array.handle, &found));
-  CHECK(found == 4);
+  CHECK_OK(peek(array.handle, &element));
+  CHECK(element == 4);
   leave(region, OA_COMMIT);
   CHECK(x[0] == 4);
   check_empty();
@@ -610,7 +610,7 @@ static void calls_of_two_threads_are_not_taken_for_those_of_the_one_between_them
 
 /* Another thread's update waits for this thread's call: to begin, leave or update now would wait for that update. */
 static void a_thread_waits_for_no_thread_that_waits_for_its_open_call(void) {
-  float x[4] = {1, 1, 1, 1}, found = -1;
+  float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   oa_array array = vector(x, &n, OA_INOUT), again = array;
   struct update update = {.array = array};
@@ -619,7 +619,7 @@ static void a_thread_waits_for_no_thread_that_waits_for_its_open_call(void) {
   oa_operand p = operand(array.handle, OA_READ, n, 1);
   oa_call call = begun(&p, "test.open");
   const pthread_t thread = start_update(&update);
-  CHECK_FAILS(peek(array.handle, &found), OA_ERROR_ARGUMENT, "test.peek: a call of this thread is still open");
+  CHECK_FAILS(peek(array.handle, &element), OA_ERROR_ARGUMENT, "test.peek: a call of this thread is still open");
   CHECK_FAILS(oa_region_finish(inner, OA_COMMIT, NULL), OA_ERROR_ARGUMENT, "end it first");
   CHECK_FAILS(oa_update_to(&array, -1), OA_ERROR_ARGUMENT, "end it first");
   CHECK_OK(oa_end(&call, 0));

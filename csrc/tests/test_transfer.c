@@ -467,12 +467,12 @@ static void forks_are_silent(void) {
     const pid_t child = fork();
     if (child == 0) {
       void *memory;
-      const int told =
+      const int reported =
           oa_pinned_allocate(number, 10, &memory) == OA_ERROR_FORKED && oa_set_threads(2) == OA_ERROR_FORKED;
 #ifdef __SANITIZE_ADDRESS__
-      _exit(!told); /* its search for leaks looks for threads that only the parent has */
+      _exit(!reported); /* its search for leaks looks for threads that only the parent has */
 #else
-      exit(!told);
+      exit(!reported);
 #endif
     }
     int status = -1;
@@ -580,11 +580,11 @@ static void with_nonsense(const char *variable) {
 }
 
 /* Runs this program again with one variable set. */
-static void again(const char *program, const char *variable, const char *value, const char *what) {
+static void again(const char *program, const char *variable, const char *value, const char *case_name) {
   const pid_t child = fork();
   if (child == 0) {
     setenv(variable, value, 1);
-    execl(program, program, what, variable, (char *)NULL);
+    execl(program, program, case_name, variable, (char *)NULL);
     _exit(127);
   }
   int status = -1;

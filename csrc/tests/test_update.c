@@ -79,20 +79,20 @@ static void update_does_not_lose_what_a_call_in_flight_writes(void) {
 
 /* Promise T53. */
 static void the_hosts_bytes_reach_every_device_that_has_some(void) {
-  float x[12], found = -1;
+  float x[12], seen = -1;
   const int64_t n = 12, half = 6;
   for (int i = 0; i < n; i++) x[i] = 1;
   oa_array whole = vector(x, &n, OA_BY_USE), part = vector(x + 6, &half, OA_BY_USE), again = vector(x, &n, OA_BY_USE);
   oa_region *a = enter(one, &whole, 1), *b = enter(other, &part, 1);
-  CHECK_OK(peek(whole.handle, &found));
-  CHECK_OK(peek(part.handle, &found));
+  CHECK_OK(peek(whole.handle, &seen));
+  CHECK_OK(peek(part.handle, &seen));
   CHECK_OK(oa_update_from(&again, -1));
   for (int i = 0; i < n; i++) x[i] = (float)i;
   CHECK_OK(oa_update_to(&again, -1));
-  CHECK_OK(peek(whole.handle, &found));
-  CHECK(found == 0);
-  CHECK_OK(peek(part.handle, &found));
-  CHECK(found == 6);
+  CHECK_OK(peek(whole.handle, &seen));
+  CHECK(seen == 0);
+  CHECK_OK(peek(part.handle, &seen));
+  CHECK(seen == 6);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
   for (int i = 0; i < n; i++) CHECK(x[i] == (float)i);
@@ -101,7 +101,7 @@ static void the_hosts_bytes_reach_every_device_that_has_some(void) {
 
 /* Promise T53. */
 static void the_hosts_bytes_reach_what_is_packed(void) {
-  float x[12], found = -1;
+  float x[12], seen = -1;
   const int64_t n = 12, shape[] = {2, 3}, strides[] = {28, -8};
   for (int i = 0; i < n; i++) x[i] = 1;
   oa_array all = vector(x, &n, OA_IN);
@@ -110,12 +110,12 @@ static void the_hosts_bytes_reach_what_is_packed(void) {
   oa_array again = vector(x, &n, OA_BY_USE);
   oa_region *a = enter(one, &packed, 1);
   CHECK(packed.packed);
-  CHECK_OK(peek(packed.handle, &found));
+  CHECK_OK(peek(packed.handle, &seen));
   CHECK_OK(oa_update_from(&again, -1));
   for (int i = 0; i < n; i++) x[i] = (float)i;
   CHECK_OK(oa_update_to(&again, -1));
-  CHECK_OK(peek(packed.handle, &found));
-  CHECK(found == 4);
+  CHECK_OK(peek(packed.handle, &seen));
+  CHECK(seen == 4);
   leave(a, OA_COMMIT);
   leave(b, OA_COMMIT);
   check_empty();
@@ -139,7 +139,7 @@ static void an_update_of_more_than_any_device_has_is_refused(void) {
 
 /* Promise T53. */
 static void an_update_that_some_device_cannot_take_moves_nothing(void) {
-  float x[24], found = -1;
+  float x[24], seen = -1;
   const int64_t shape[] = {2, 3}, strides[] = {48, -16}, column = 6, step = 16;
   for (int i = 0; i < 24; i++) x[i] = 1;
   oa_array packed = {.data = x + 8, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32, .name = "p"};
@@ -148,8 +148,8 @@ static void an_update_that_some_device_cannot_take_moves_nothing(void) {
   CHECK_OK(change(packed.handle, 6, 1, 1, 1));
   CHECK_FAILS(oa_update_from(&again, -1), OA_ERROR_PRESENT, "update: x");
   CHECK_FAILS(oa_update_to(&again, -1), OA_ERROR_PRESENT, "update: x");
-  CHECK_OK(peek(packed.handle, &found));
-  CHECK(found == 2);
+  CHECK_OK(peek(packed.handle, &seen));
+  CHECK(seen == 2);
   leave(a, OA_COMMIT);
   CHECK(x[8] == 2 && x[4] == 2 && x[0] == 2 && x[20] == 2 && x[1] == 1);
   check_empty();
@@ -198,8 +198,8 @@ static void an_update_of_columns_reaches_arrays_that_overlap_in_columns(bool fro
         for (int64_t j = 0; j < parts[k].shape[1]; j++) ((float *)parts[k].data)[i * C + j] = -1;
       CHECK_OK(oa_update_to(&parts[k], -1));
     }
-    float found[R * 4];
-    CHECK_OK(oa_pointer_read(both[1].handle, found, 2, shape, strides));
+    float seen[R * 4];
+    CHECK_OK(oa_pointer_read(both[1].handle, seen, 2, shape, strides));
     for (int i = 0; i < R; i++)
       for (int j = 0; j < 4; j++) {
         bool in = false;
@@ -208,7 +208,7 @@ static void an_update_of_columns_reaches_arrays_that_overlap_in_columns(bool fro
           in |= at >= 0 && at < parts[k].shape[1];
         }
         const float device = seven - 1, host = x[i * C + 4 + j];
-        CHECK(found[i * 4 + j] == (in && !from ? -1 : device));
+        CHECK(seen[i * 4 + j] == (in && !from ? -1 : device));
         if (from && in) CHECK(host == device);
       }
   }

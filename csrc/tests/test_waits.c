@@ -11,7 +11,7 @@ const oa_library *const oa_libraries[] = {NULL};
 enum { LIMIT = 20, /* seconds; then the kernel ends the process */ MOST = 4, N = 4 };
 
 /* A thread does one of these while it has a call open on an array. */
-enum what { UPDATE, FINISH, BEGIN };
+enum action { UPDATE, FINISH, BEGIN };
 
 typedef struct actor {
   pthread_t thread;
@@ -20,7 +20,7 @@ typedef struct actor {
   oa_array *holds; /* by that call */
   oa_array *wants;
   oa_region *region; /* of the array that it wants */
-  enum what what;
+  enum action action;
   int status;
 } actor;
 
@@ -33,8 +33,8 @@ static int begin(oa_call *call, oa_operand *p, const oa_array *array, int access
 static int act(const actor *a) {
   oa_call call;
   oa_operand p;
-  if (a->what == UPDATE) return oa_update_from(a->wants, -1);
-  if (a->what == FINISH) return oa_region_finish(a->region, OA_COMMIT, NULL);
+  if (a->action == UPDATE) return oa_update_from(a->wants, -1);
+  if (a->action == FINISH) return oa_region_finish(a->region, OA_COMMIT, NULL);
   const int status = begin(&call, &p, a->wants, OA_OVERWRITE);
   if (!status) CHECK_OK(oa_end(&call, 0));
   return status;
@@ -70,7 +70,7 @@ static int refused(actor *actors, int count) {
 }
 
 /* Each of so many threads has a call open on an array of its own, and waits for the next one's. */
-static void of_threads_in_a_circle_one_is_refused(int count, enum what what, bool mixed) {
+static void of_threads_in_a_circle_one_is_refused(int count, enum action action, bool mixed) {
   float x[MOST][N] = {{0}};
   const int64_t n = N;
   oa_array arrays[MOST];
@@ -79,27 +79,27 @@ static void of_threads_in_a_circle_one_is_refused(int count, enum what what, boo
   for (int i = 0; i < count; i++) {
     arrays[i] = vector(x[i], &n, OA_OUT);
     regions[i] = enter(one, &arrays[i], 1);
-    if (what != BEGIN) CHECK_OK(set(arrays[i].handle, n, (float)i));
+    if (action != BEGIN) CHECK_OK(set(arrays[i].handle, n, (float)i));
   }
   for (int i = 0; i < count; i++) {
     const int next = (i + 1) % count;
-    actors[i] = (actor){.access = what == BEGIN ? OA_OVERWRITE : OA_READ,
+    actors[i] = (actor){.access = action == BEGIN ? OA_OVERWRITE : OA_READ,
                         .holds = &arrays[i],
                         .wants = &arrays[next],
                         .region = regions[next],
-                        .what = mixed && i % 2 ? UPDATE : what};
+                        .action = mixed && i % 2 ? UPDATE : action};
   }
   CHECK(refused(actors, count) == 1);
   for (int i = 0; i < count; i++) {
     CHECK_OK(oa_region_finish(regions[i], OA_COMMIT, NULL)); /* of one that is finished already: nothing */
     CHECK_OK(oa_region_wait(regions[i]));
-    for (int k = 0; k < N && what != BEGIN; k++) CHECK(x[i][k] == (float)i);
+    for (int k = 0; k < N && action != BEGIN; k++) CHECK(x[i][k] == (float)i);
   }
   check_empty();
 }
 
 /* Both have a call open on the very pointer that both wait for. */
-static void of_two_threads_that_hold_one_pointer_each_is_refused(enum what what) {
+static void of_two_threads_that_hold_one_pointer_each_is_refused(enum action action) {
   float x[N] = {0};
   const int64_t n = N;
   oa_array array = vector(x, &n, OA_BY_USE);
@@ -107,7 +107,7 @@ static void of_two_threads_that_hold_one_pointer_each_is_refused(enum what what)
   CHECK_OK(set(array.handle, n, 2));
   actor actors[2];
   for (int i = 0; i < 2; i++)
-    actors[i] = (actor){.access = OA_READ, .holds = &array, .wants = &array, .region = region, .what = what};
+    actors[i] = (actor){.access = OA_READ, .holds = &array, .wants = &array, .region = region, .action = action};
   CHECK(refused(actors, 2) == 2);
   leave(region, OA_COMMIT);
   CHECK(x[3] == 2);
@@ -230,7 +230,7 @@ static void *run_rounds(void *seed) {
     if (held < 0) continue;
     int status = begin(&call, &p, &many.arrays[held], rand_r(&state) % 2 ? OA_READ : OA_READ_WRITE);
     if (status) continue;
-    const actor a = {.wants = &many.arrays[wanted], .what = rand_r(&state) % 2 ? UPDATE : BEGIN};
+    const actor a = {.wants = &many.arrays[wanted], .action = rand_r(&state) % 2 ? UPDATE : BEGIN};
     if ((status = act(&a))) {
       CHECK_FAILS(status, OA_ERROR_ARGUMENT, "a call of this thread is still open");
       refusals++;

@@ -41,20 +41,20 @@ static inline int set(oa_any *pointer, int64_t n, float value) { return change(p
 
 struct peek {
   const float *p;
-  float *found;
+  float *element;
 };
 static inline void run_peek(void *data) {
   const struct peek *k = data;
-  *k->found = *k->p;
+  *k->element = *k->p;
 }
 
 /* Reads the first element on the device. */
-static inline int peek(const oa_any *pointer, float *found) {
+static inline int peek(const oa_any *pointer, float *element) {
   oa_operand p = operand(pointer, OA_READ, 1, 1);
   oa_call call = {.function = "test.peek", .operands = &p, .count = 1, .blocking = 1};
   const int status = oa_begin(&call);
   if (status) return status;
-  struct peek k = {p.address, found};
+  struct peek k = {p.address, element};
   return oa_submit(&call, run_peek, &k, sizeof k);
 }
 

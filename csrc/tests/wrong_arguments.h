@@ -39,8 +39,8 @@ enum { WRONG_DTYPES = sizeof wrong_dtypes / sizeof *wrong_dtypes };
     (sized).size = sizeof(sized);                                                                   \
   } while (0)
 
-static inline int refuses_pointer(int status, const char *file, int line, const char *what) {
-  return check_fails(status, status == OA_ERROR_STALE ? status : OA_ERROR_NOT_HANDLE, function, file, line, what);
+static inline int refuses_pointer(int status, const char *file, int line, const char *text) {
+  return check_fails(status, status == OA_ERROR_STALE ? status : OA_ERROR_NOT_HANDLE, function, file, line, text);
 }
 
 static inline oa_array lent(void) {

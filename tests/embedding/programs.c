@@ -201,9 +201,9 @@ static void *driver_function(const char *cuda, const char *hip) {
   static const char *const files[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
   void *driver = is_hip() ? NULL : dlopen("libcuda.so.1", RTLD_NOW);
   for (int i = 0; is_hip() && !driver && i < 4; i++) driver = dlopen(files[i], RTLD_NOW);
-  void *found = driver ? dlsym(driver, is_hip() ? hip : cuda) : NULL;
-  if (!found) exit(UNAVAILABLE);
-  return found;
+  void *symbol = driver ? dlsym(driver, is_hip() ? hip : cuda) : NULL;
+  if (!symbol) exit(UNAVAILABLE);
+  return symbol;
 }
 
 /* Makes a GPU current for the program's own calls; -1: none, or HIP's first one. */

@@ -11,8 +11,8 @@ namespace {
 int wrong = 0;
 using Vector = std::vector<double>;
 
-void expect(bool right, const char *what) {
-  if (!right) std::printf("wrong: %s: %s\n", what, oa_last_error());
+void expect(bool right, const char *text) {
+  if (!right) std::printf("wrong: %s: %s\n", text, oa_last_error());
   wrong += !right;
 }
 #define EXPECT(test) expect((test), #test)
@@ -22,7 +22,7 @@ int status_of(Use use) {
   try {
     use();
   } catch (const oa::Error &error) {
-    return error.what()[0] ? error.status() : -1;
+    return error.text()[0] ? error.status() : -1;
   }
   return OA_OK;
 }

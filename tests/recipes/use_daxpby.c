@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-static int failed(const char *what) {
-  fprintf(stderr, "%s: %s\n", what, oa_last_error());
+static int failed(const char *text) {
+  fprintf(stderr, "%s: %s\n", text, oa_last_error());
   return 1;
 }
 

@@ -7,8 +7,8 @@
 
 __typeof__(oa_libraries[0]) oa_libraries[] = {NULL}; /* this program has no vendor library */
 
-static int failed(const char *what) {
-  fprintf(stderr, "%s: %s\n", what, oa_last_error());
+static int failed(const char *text) {
+  fprintf(stderr, "%s: %s\n", text, oa_last_error());
   return 1;
 }
 

@@ -25,12 +25,12 @@ static int iterate(const oa_f64 *A, oa_f64 *x, oa_f64 *y, int steps, double *eig
 /* iterate(A, x, y, steps) -> eigenvalue */
 static PyObject *py_iterate(PyObject *module, PyObject *arguments) {
   (void)module;
-  PyObject *given[3];
+  PyObject *passed[3];
   oa_f64 *A, *x, *y;
   int steps, status;
   double eigenvalue = 0;
-  if (!PyArg_ParseTuple(arguments, "OOOi", &given[0], &given[1], &given[2], &steps)) return NULL;
-  if (!(A = oa_f64_of(given[0])) || !(x = oa_f64_of(given[1])) || !(y = oa_f64_of(given[2]))) return NULL;
+  if (!PyArg_ParseTuple(arguments, "OOOi", &passed[0], &passed[1], &passed[2], &steps)) return NULL;
+  if (!(A = oa_f64_of(passed[0])) || !(x = oa_f64_of(passed[1])) || !(y = oa_f64_of(passed[2]))) return NULL;
   Py_BEGIN_ALLOW_THREADS status = iterate(A, x, y, steps, &eigenvalue);
   Py_END_ALLOW_THREADS return status ? oa_raise(status) : PyFloat_FromDouble(eigenvalue);
 }
