@@ -59,7 +59,7 @@ class Names:
         self.objects = {parameter.name for parameter in parameters if isinstance(parameter, Object)}
 
     def unknown(self, expression: ast.expr) -> Iterator[str]:
-        """Yield a fault for each name that there is not."""
+        """Yield a fault for each unknown name."""
         for name in sorted(names_in(expression) - self.known):
             yield f"{name} is neither a parameter nor a constant"
 

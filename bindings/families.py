@@ -102,7 +102,7 @@ class Families:
         for key, template, is_shared in sorted(listed, key=lambda entry: entry[2]):
             bound = families[key]["bind"][template]
             older = families[key].get("older", {}).get(template, "")
-            # Without letters: one function, whose types say all.
+            # A template without letters is one function, whose types say all.
             letters, summary = ([""], bound) if isinstance(bound, str) else bound
             for letter in letters:
                 forms = []
@@ -438,7 +438,7 @@ class Families:
         return written
 
     def caller(self, family: dict[str, Any], name: str, place: str) -> str:
-        """Return the C function that a family says calls the library's; "" if none."""
+        """Return the C function that calls the library's for a family; "" if none."""
         caller = str(family.get("called_by", "")).replace("{name}", name)
         if caller and not re.search(rf"\bint {re.escape(caller)}\(void \*symbol", CALLERS.read_text()):
             self.faults.append(f"{place}: called_by: csrc/body/{CALLERS.name} has no {caller}")

@@ -212,7 +212,7 @@ class Labelled:
         return None
 
     def extent(self, text: str) -> Extent | None:
-        """Return an extent, such as matrix(m, n, lda); None, and a fault, of other text."""
+        """Return an extent, such as matrix(m, n, lda); for other text, None, and note a fault."""
         call = self.parse(text)
         if call is None:
             return None

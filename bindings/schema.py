@@ -54,7 +54,7 @@ OF_STUBS = {*vars(builtins), *re.findall(r"(\w+)(?=,|$)", STUB_IMPORTS, re.MULTI
 
 @dataclass(frozen=True)
 class Table:
-    """The keys of a table with their kinds; others: the kind of every other key, if there may be such."""
+    """The keys of a table with their kinds; others: the kind of any other key, if one is allowed."""
 
     keys: dict[str, Kind] = field(default_factory=dict)
     required: tuple[str, ...] = ()

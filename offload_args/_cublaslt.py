@@ -44,7 +44,7 @@ _CODES: Final = {
     "complex64": cublaslt.CUDA_C_32F,
     "complex128": cublaslt.CUDA_C_64F,
 }
-# By the dtype of A: how sums are made, and the dtype of alpha and beta.
+# How sums are made, and the dtype of alpha and beta, by the dtype of A.
 _COMPUTE: Final = {
     "int8": (cublaslt.COMPUTE_32I, "int32"),
     "float8_e4m3fn": (cublaslt.COMPUTE_32F, "float32"),

@@ -306,7 +306,7 @@ def _check_pointer(row: _Row, value: object, fail: _Failure, otherwise: str = ""
         fail(DTypeError, needed, f"lend an array of {spelled(row.dtype_name)}, or call the function for that dtype")
 
 
-# By dtype: the least number that is rounded to infinity.
+# The least number that is rounded to infinity, by dtype.
 _INFINITE: Final = {"f16": 65520.0, "bf16": (2 - 2**-8) * 2.0**127, "f32": (2 - 2**-24) * 2.0**127}
 _INFINITE["c64"] = _INFINITE["f32"]
 

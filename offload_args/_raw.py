@@ -30,7 +30,7 @@ __all__ = ["Raw"]
 
 
 def _numbers_at(place: Any, dtype: int, count: int) -> NDArray[Any]:
-    """Return the numbers of an oa_dtype behind a cffi pointer."""
+    """Return the numbers of an oa_dtype that a cffi pointer points to."""
     element = dtype_of(dtype)
     return np.frombuffer(FFI.buffer(FFI.cast("char *", place), count * element.itemsize), element)
 
@@ -205,7 +205,7 @@ class Raw:
         self._types = frozenset(declared.ffi.list_types()[0])
 
     def function_type(self, name: str) -> Any:
-        """Return the type of a pointer to a function; its integers are those of the library that is loaded."""
+        """Return the type of a pointer to a function, with the integers of the library that is loaded."""
         wide = f"{name}__ilp64"
         if wide in self._types and _core.library_integer_bits(self.library) == 64:
             name = wide

@@ -147,7 +147,7 @@ class CaptureError(OffloadError, RuntimeError):
 
 
 class StaleGraphError(OffloadError, RuntimeError):
-    """A captured graph that can't run any more: its region, or that of one of its arrays, has ended."""
+    """A captured graph that can't run any more: its region, or one of its arrays' regions, has ended."""
 
 
 class ForkedError(OffloadError, RuntimeError):

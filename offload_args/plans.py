@@ -110,7 +110,7 @@ def _name_of_machine(parts: dict[str, Any]) -> str:
 
 
 class Plan:
-    """Hold the decisions of a plan file: those that it had, and those of this run."""
+    """Hold the decisions of a plan file: its former ones, and this run's."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(os.fspath(path))

@@ -14,7 +14,7 @@ from ..parameters import Array, EnumValue, Parameter
 from .c_text import BEGIN_C, END_C, wrapped
 from .wrappers import through_python
 
-# Of CBLAS, by the type of the enum: the first value, the names of the portable constants, and each library's constants.
+# The enums of CBLAS, by their types: the first value, the names of the portable constants, each library's constants.
 _ENUMS: dict[str, tuple[int, tuple[str, ...], dict[str, tuple[str, ...]]]] = {
     "CBLAS_TRANSPOSE": (111, ("NO_TRANS", "TRANS", "CONJ_TRANS"), {"cublas": ("OP_N", "OP_T", "OP_C")}),
     "CBLAS_UPLO": (121, ("UPPER", "LOWER"), {"cublas": ("FILL_MODE_UPPER", "FILL_MODE_LOWER")}),
@@ -25,7 +25,7 @@ _FIRST = "cblas"  # the library whose parameters the portable functions have
 
 
 class _Portable(NamedTuple):
-    """One function: that of CBLAS without its order, and each library's own."""
+    """One function: CBLAS's without its order, and each library's own."""
 
     name: str
     parameters: list[Parameter]

@@ -10,7 +10,7 @@ from ..library import Library
 from .blas_dispatch import portable_constants, portable_header, portable_prototypes
 from .extensions import declarations, expanded
 
-# By the type in C: that of Fortran, and its bytes.
+# The type in Fortran and its bytes, by the type in C.
 _TYPES = {
     "int": ("integer(c_int)", 4),
     "int32_t": ("integer(c_int32_t)", 4),

@@ -84,7 +84,7 @@ class GroupedBody(Body):
             self.add(f"    operands[{position} * {self.group_count} + g] = {operand};")
 
     def overwrites(self, test: ast.expr) -> str:
-        """Write when an operand of group g is overwritten."""
+        """Write the test whether an operand of group g is overwritten."""
         scalars = {list_.name for list_ in self.function.lists if list_.label == "scalar"}
         match test:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (

@@ -1,7 +1,6 @@
 """Writes the typed C functions, oa_<library>_<name>, and their header. Each packs its arguments and runs a routine.
 
-Beside `oa_<library>_<name>` there is `oa_<library>_<name>_device` where numbers may be on the device: it takes all of
-them as device pointers.
+If numbers may be on the device, `oa_<library>_<name>_device` takes all of them as device pointers.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ extern atomic_bool oa_core_runs; /* the core is prepared, and the process was no
 static inline int oa_core_start(void) {
   return OA_LIKELY(atomic_load_explicit(&oa_core_runs, memory_order_acquire)) ? OA_OK : oa_core_start_slowly();
 }
-/* Returns OA_ERROR_FORKED in a forked child, otherwise OA_OK. For functions that need a device: only a started core can
- * have opened one. */
+/* Returns OA_ERROR_FORKED in a forked child, otherwise OA_OK. Functions that need a device call it: only a started core
+ * can have opened one. */
 int oa_check_forked(void);
 
 /* The one lock of the core guards regions, mappings, slots and pools of streams. It is held for bookkeeping only, never

@@ -107,8 +107,8 @@ static const void *first_of(int role, const oa_value *value) {
   return list->at && list->count ? list->at[0] : list->first;
 }
 
-/* Sets *name to that of the first device array. If there is none and numbers are on the device, it is that of the first
- * number. Returns its pointer, NULL if there is neither. */
+/* Sets *name to the name of the first device array, or of the first number if only numbers are on the device. Returns
+ * its pointer, NULL if there is neither. */
 static const void *first_operand(const oa_routine *routine, const oa_value *values, int device, const char **name) {
   const void *number = NULL;
   for (int i = 0; i < routine->count; i++) {

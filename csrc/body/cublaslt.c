@@ -394,7 +394,7 @@ static void add_bias(product *p, const char *name, const void *pointer) {
       shared ? extent : repeated(p, extent, BIAS_BATCH_STRIDE), "computeDesc");
 }
 
-/* The mask of ReLU has a bit per element; that of GELU is its input. */
+/* ReLU's mask has a bit per element; GELU's is its input. */
 static int add_aux(product *p, const char *name, const void *pointer) {
   const bool writes = p->epilogue & (RELU | GELU), is_mask = p->epilogue & (RELU | DRELU);
   const int64_t ld = product_value(p, EPILOGUE_AUX_LD, 8), to = is_mask ? 128 : 8;

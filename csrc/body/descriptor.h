@@ -1,4 +1,4 @@
-/* For the bodies of functions whose arrays have descriptors: the contents of a descriptor, workspaces, lists. */
+/* Serves the bodies of functions whose arrays have descriptors: the contents of a descriptor, workspaces, lists. */
 #ifndef OA_DESCRIPTOR_H
 #define OA_DESCRIPTOR_H
 
@@ -16,7 +16,7 @@ typedef struct oa_description {
   int64_t shape[OA_MOST_DIMENSIONS];
   int64_t elements; /* number of elements */
   int64_t span;     /* elements from the first to the last one, gaps included */
-  int64_t width;    /* elements of a line, of which there are `lines`, `pitch` apart; 0: the elements are not lines */
+  int64_t width;    /* elements of a line; there are `lines` of them, `pitch` apart; 0: the elements are not lines */
   int64_t lines, pitch;
   int64_t nbytes;
 } oa_description;

@@ -125,7 +125,7 @@ typedef struct filling {
   size_t itemsize;
 } filling;
 
-/* Returns the smallest unit of the backend's fill of which the value is a repetition, in bytes; 0 if there is none. */
+/* Returns the smallest unit of the backend's fill that repeats to the value, in bytes; 0 if there is none. */
 static size_t unit_of(const filling *f) {
   for (size_t unit = 1; unit <= 4; unit *= 2)
     if (f->itemsize % unit == 0 && memcmp(f->value, f->value + unit, f->itemsize - unit) == 0) return unit;

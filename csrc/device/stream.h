@@ -45,7 +45,7 @@ int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream);
 /* Destroys a foreign stream; the caller's own stream lives on. */
 void oa_stream_destroy(oa_stream *stream);
 
-/* Notes that other code will have the stream's handle. From then on its events are recorded at once: a later event
+/* Notes that other code will have the stream's handle. Its later events are recorded at once: an event recorded late
  * could become part of a capture. */
 int oa_stream_make_known(oa_stream *stream);
 /* Notes that no other code has the handle of a stream of the device's own any more. */

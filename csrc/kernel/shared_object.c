@@ -97,7 +97,7 @@ int oa_shared_object_variable(void *object, const char *name, uint64_t *address,
 
 enum { MOST_SHARED = 232448, SHARED_ALIGNMENT = 64 }; /* bytes on the stack of a thread, as many as on GPUs */
 
-/* The limits are those of present GPUs, so that a launch that is valid here is valid there. */
+/* The limits are as on present GPUs, so that a launch that is valid here is valid there. */
 void oa_shared_object_info(oa_kernel_info *info) {
   for (int axis = 0; axis < 3; axis++) {
     info->most_grid[axis] = axis == 0 ? INT_MAX : 65535; /* then the number of all blocks fits 63 bits */

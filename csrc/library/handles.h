@@ -1,4 +1,4 @@
-/* The handles of vendors' libraries: those of streams, and those that a thread set with oa_use_handle. */
+/* The handles of vendors' libraries: each stream has its own, and a thread may set some with oa_use_handle. */
 #ifndef OA_HANDLES_H
 #define OA_HANDLES_H
 

@@ -18,7 +18,7 @@ static size_t below(size_t count) {
   return (size_t)(state >> 16) % count;
 }
 
-/* Returns an input with some bytes changed, and some of another one behind it or instead of its end. */
+/* Returns an input with some bytes changed, and some of another input after it or instead of its end. */
 static kept changed(const kept *input, const kept *other) {
   kept mixed = *input;
   for (size_t changes = below(4); changes && mixed.size; changes--)
@@ -33,7 +33,7 @@ static kept changed(const kept *input, const kept *other) {
 }
 
 static void run(const kept *input) {
-  uint8_t *bytes_of = malloc(input->size ? input->size : 1); /* not a byte behind its end can be read */
+  uint8_t *bytes_of = malloc(input->size ? input->size : 1); /* no byte after its end can be read */
   if (input->size) memcpy(bytes_of, input->bytes, input->size);
   LLVMFuzzerTestOneInput(bytes_of, input->size);
   free(bytes_of);

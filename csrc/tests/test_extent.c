@@ -78,7 +78,7 @@ static void touch_band_triangle(sample *s, int part) {
     }
 }
 
-/* Makes a batch of what was touched, each part behind the last byte of the one before. Half of them are tight. */
+/* Makes a batch of the touched elements, each part after the last byte of the one before. Half of them are tight. */
 static void repeat(sample *s) {
   const int64_t length = s->end, batch = below(4), stride = length + (below(2) ? below(6) : 0);
   static char first[MEMORY];

@@ -108,7 +108,7 @@ static writer hsaco(const char *target) {
   return made;
 }
 
-/* Returns a bundle of that for two processors, behind an entry for the host. */
+/* Returns a bundle of that for two processors, after an entry for the host. */
 static writer bundle(void) {
   static const char *const names[] = {"host-x86_64-unknown-linux--", "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-",
                                       "hipv4-amdgcn-amd-amdhsa--gfx1100"};

@@ -32,7 +32,7 @@ static int set_mode(void *handle, int wanted) {
   return 3;
 }
 
-/* The index -1 would read what lies before a library's addresses. */
+/* The index -1 would read memory before a library's addresses. */
 static void *addresses[] = {(void *)ask, (void *)make_handle, (void *)bind_handle, (void *)stream_of, (void *)set_mode};
 static const char *const symbols[] = {"create", "bind", "stream", "mode"};
 static oa_library_state states[9];

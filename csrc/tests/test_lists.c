@@ -177,7 +177,7 @@ static void the_array_that_is_wrong_is_named(void) {
   CHECK(y[0][0] == -1);
 }
 
-/* The same array may be read many times; written ones may lie between the lines of others. */
+/* The same array may be read many times; written ones may be between the lines of others. */
 static void what_may_overlap_is_allowed(void) {
   static float matrix[LENGTH][MOST];
   static const int64_t shape[] = {LENGTH, MOST}, strides[] = {sizeof matrix[0], sizeof(float)};

@@ -323,7 +323,7 @@ static void automatic_residency_finds_arrays_that_come_again(void) {
   CHECK(figures().demoted == 2 && figures().pages_armed == 0);
   SUM_IS_TRUE(a, n, n);
   CHECK_OK(oa_owner_gone(a.owner));
-  /* Of memory that is rewritten each time only a sample is ever armed, less and less often. */
+  /* Memory that is rewritten each time has only a sample armed, less and less often. */
   const int64_t before = figures().pages_written;
   for (int i = 0; i < 100; i++) {
     memset(memory, i, N);

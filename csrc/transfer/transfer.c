@@ -168,7 +168,7 @@ static bool name_moves(char *text, size_t size, const oa_move *moves, int count,
   return any;
 }
 
-/* After a failure: returns status if all arrays are old or all are new, otherwise OA_ERROR_TORN with a text that lists
+/* Returns, after a failure, status if all arrays are old or all are new, otherwise OA_ERROR_TORN with a text that lists
  * each kind. */
 static int report_torn(const oa_batch *b, int status) {
   char text[768] = "";

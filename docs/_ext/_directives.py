@@ -85,7 +85,7 @@ class Routines(SphinxDirective):
         return head
 
     def _note_vendors(self, library: Library, function: Function, anchor: str, head: nodes.Element) -> None:
-        # A symbol may stand behind several routines: the first has it.
+        # Several routines may call one symbol: the first has it.
         domain = self.env.domains.standard_domain
         for symbol, _ in vendor_names(library, function):
             if symbol and ("vendor", symbol) not in domain.objects:

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, by the steps that cuDNN knows it by."""
+"""Scaled dot-product attention, as the steps that cuDNN recognizes."""
 
 from __future__ import annotations
 

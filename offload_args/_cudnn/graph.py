@@ -34,8 +34,8 @@ class Graph(Operations):
         plan = graph.output(y, dy, "NHWC").plan()
         plan(dx, dw, db, dy)
 
-    A plan takes the pointers in the order of the inputs, then the outputs; they are checked, moved and ordered as those
-    of any call. Plans are kept: another graph of the same operations, dtypes, shapes and strides has the same one.
+    A plan takes the pointers in the order of the inputs, then the outputs; they are checked, moved and ordered as in
+    any call. Plans are kept: another graph of the same operations, dtypes, shapes and strides has the same one.
     Intermediate results are of float32 and never in memory. Products of float32 are exact to it, without TF32, or
     refused, unless `plan(tf32=True)` allows that.
     """

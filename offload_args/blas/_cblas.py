@@ -160,7 +160,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
 
 
 def dgmm(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's dgmm of gbmv, whose band is the diagonal, or of gemv, whose matrix is one column.
+    """Make cuBLAS's dgmm from gbmv, with the diagonal as its band, or from gemv, with one column as its matrix.
 
     Where A is C, of tbmv, which multiplies a vector by a triangular band in place.
     """

@@ -160,7 +160,7 @@ _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _RocBLAS, _CBLAS)
 
 
 def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
-    """Return the error for a product of dtypes, of which `name` has the names, that a library lacks."""
+    """Return the error for a product of dtypes that a library lacks; name: the names of the dtypes."""
     narrow = name.split()[1]
     return DTypeError(
         f"blas.{routine}: A needs float32 or a wider dtype, for {library} has no product of {narrow} matrices; convert "

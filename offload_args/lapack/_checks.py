@@ -56,7 +56,7 @@ def need_pivots(name: str, ipiv: DevicePtr) -> None:
 
 
 def need_finite(name: str, A: DevicePtr, uplo: str = "") -> None:
-    """Raise LinAlgError for NaN or infinity in A, of which only a triangle counts if uplo says so.
+    """Raise LinAlgError for NaN or infinity in A, or in its triangle uplo.
 
     LAPACK's iterations look for neither, and may never end.
     """

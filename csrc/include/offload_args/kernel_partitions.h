@@ -38,7 +38,7 @@ OA_FUNCTION Run share(long long first, long long end, long long thread, long lon
 OA_FUNCTION long long smaller(long long a, long long b) { return a < b ? a : b; }
 
 /* -- partitions: the owner of each element ------------------------------------------------------------------------- */
-/* Element i belongs to thread i of the grid's x axis. Of the threads along y and z, only the first has elements. */
+/* Element i belongs to thread i of the grid's x axis. Only the first thread along y and z has elements. */
 struct Linear1D {
   long long n;
   OA_FUNCTION explicit Linear1D(long long n) : n(n) {}

@@ -45,7 +45,7 @@ typedef struct oa_python_api {
   /* Returns the address of an exported function, such as "oa_cublas_sgemv"; NULL if the library has none of that name.
    * Needs no GIL. */
   oa_function (*find)(const char *name);
-  /* Sets *handle to that of a DevicePtr. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or
+  /* Sets *handle to a DevicePtr's handle. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or
    * -1 with an exception if the object is not a DevicePtr, if its dtype or device is another one, or if its region has
    * ended. In the last case *handle is set, and its calls return OA_ERROR_STALE. */
   int (*pointer_get)(PyObject *pointer, int dtype, int device, oa_any **handle);

@@ -23,7 +23,7 @@ extern "C" {
 
 /* The elements that a call touches through one pointer: bounds, overlap and directions concern these and no others. The
  * macros below build an extent; oa_begin checks it. Matrices are stored by columns: describe a matrix that is stored by
- * rows as its transpose. The names are those of the call's own parameters, for messages. */
+ * rows as its transpose. The names are the call's own parameters, for messages. */
 enum oa_extent_kind {
   OA_EXTENT_VECTOR,   /* `rows` elements, ld apart (ld: the increment, may be negative) */
   OA_EXTENT_MATRIX,   /* `columns` columns of `rows` elements, ld apart */
