@@ -8,40 +8,31 @@ from __future__ import annotations
 import argparse
 import atexit
 import ctypes
-import datetime
 import gc
 import importlib
 import importlib.metadata
 import json
-import os
-import platform
 import re
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from comparison_rows import CALL, OURS, Array, Goal, Loop, Row, calls, contenders, measure, right_once, said
+from comparison_tables import header, line, plot, table
 
 from offload_args import Device, DevicePtr, In, Out, Scratch, blas, libraries, offload_args, testing
 
-Array = np.ndarray[Any, Any]
-Loop = Callable[[int], float]  # does its work so many times, and returns the seconds it took
-
 SOURCE = Path(__file__).with_suffix(".cu")
-OURS = "offload_args"
-CALL = "offload_args.call"
-CONTENDERS = (OURS, CALL, "plain C", "CuPy", "PyTorch", "nvmath-python", "PyCUDA", "NumPy")
 MODULES = {"CuPy": "cupy", "PyTorch": "torch", "nvmath-python": "nvmath", "PyCUDA": "pycuda"}
 TOLERANCE = 1e-3  # of float32, relative to the largest element; tensor cores are off
-SEAMS = {"packed | chunks": 256 << 10, "cached | past the caches": 512 << 10, "many chunks": 4 << 20}
 GIB = 1 << 30
 
 PYCUDA_SGEMV = """
@@ -54,136 +45,6 @@ __global__ void sgemv(const float *A, const float *x, float *y, int n) {  // a w
   if (row < n && threadIdx.x == 0) y[row] = sum;
 }
 """
-
-
-@dataclass(frozen=True)
-class Goal:
-    """At most `most` times what another takes, or `value` at least or at most: NaN until measured."""
-
-    text: str
-    value: float
-    limit: float
-    at_most: bool = True
-
-    def __str__(self) -> str:
-        if not np.isfinite(self.value):
-            return f"{self.text}: not measured"
-        met = self.value <= self.limit if self.at_most else self.value >= self.limit
-        return f"{self.text}: {self.value:,.4g}, {'met' if met else 'missed'}"
-
-
-@dataclass
-class Row:
-    work: str
-    unit: str = "us"
-    median: dict[str, float] = field(default_factory=dict)
-    best: dict[str, float] = field(default_factory=dict)
-    rounds: dict[str, int] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    goals: list[Goal] = field(default_factory=list)
-    note: str = ""
-
-    def over(self, other: str, own: str = OURS) -> float:
-        """The ratio of two medians; NaN where either is missing."""
-        return self.median.get(own, np.nan) / self.median.get(other, np.nan)
-
-    def cell(self, name: str) -> str:
-        if name in self.failed:
-            return "failed: " + self.failed[name].replace("|", "/").replace("\n", " ")[:80]
-        if name not in self.median:
-            return "—"
-        ratio = "" if name in (OURS, CALL) or OURS not in self.median else f" ({self.over(name):.2f})"
-        return f"{self.median[name]:,.{1 if self.median[name] < 100 else 0}f}{ratio}"
-
-
-def calls(once: Callable[[], object]) -> Loop:
-    def loop(count: int) -> float:
-        start = time.perf_counter()
-        for _ in range(count):
-            once()
-        return time.perf_counter() - start
-
-    return loop
-
-
-def said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip()
-
-
-def quiet() -> None:
-    """Wait, a second at most, until no thread of this process computes.
-
-    Threads of BLAS libraries spin for a tenth of a second when their work is done, on cores that the next run needs. A
-    thread's time is counted by ticks of 4 ms.
-    """
-    for _ in range(100):
-        before = time.process_time()
-        time.sleep(0.01)
-        if time.process_time() - before < 1e-3:
-            return
-
-
-def measure(row: Row, loops: dict[str, Loop], seconds: float, per: int = 1, most: int = 31) -> None:
-    """Time the loops in turn, `seconds` for each of them, 3 rounds at least; µs for one of `per` things done in each.
-
-    A slow one makes fewer rounds than the others. One that raises is noted as failed and left out. Each round begins
-    when nothing else of this process runs, after some times, one at least, that don't count: cores and caches are then
-    its own.
-    """
-    counts: dict[str, int] = {}
-    times: dict[str, list[float]] = {name: [] for name in loops}
-
-    def attempt(name: str, count: int) -> float:
-        try:
-            return loops[name](count)
-        except Exception as error:
-            row.failed[name] = said(error)
-            return np.nan
-
-    for name in loops:
-        quiet()
-        warm = [attempt(name, 1) for _ in range(2)]  # what is slow at first is many times so: pools fill, cores wake
-        while name not in row.failed and sum(warm) < 0.05 and len(warm) < 1000:
-            warm.append(attempt(name, 1))
-        counts[name] = int(min(max(3e-2 / max(min(warm), 1e-7), 1), 1000)) if name not in row.failed else 1
-    gc.collect()
-    gc.disable()
-    try:
-        for i in range(most):
-            due = [
-                name
-                for name in loops
-                if name not in row.failed and (i < 3 or sum(times[name]) * counts[name] < seconds)
-            ]
-            for name in due:
-                quiet()
-                attempt(name, counts[name] // 4 + 1)
-                times[name].append(attempt(name, counts[name]) / counts[name])
-            if not due:
-                break
-    finally:
-        gc.enable()
-    for name, seen in times.items():
-        if seen and name not in row.failed:
-            row.median[name] = statistics.median(seen) * 1e6 / per
-            row.best[name] = min(seen) * 1e6 / per
-            row.rounds[name] = len(seen)
-
-
-def contenders(
-    row: Row, *shape: int
-) -> tuple[dict[str, tuple[Loop, Array]], Callable[[str, Callable[[Array], Loop]], None]]:
-    """Loops by name, each with the array of its result, and what adds one: it is given that array, or has failed."""
-    loops: dict[str, tuple[Loop, Array]] = {}
-
-    def add(name: str, make: Callable[[Array], Loop]) -> None:
-        result = np.zeros(shape, np.float32)
-        try:
-            loops[name] = make(result), result
-        except Exception as error:
-            row.failed[name] = said(error)
-
-    return loops, add
 
 
 def resident_bytes() -> int:
@@ -819,73 +680,6 @@ class Comparison:
                     continue
                 at = max(ratios, key=ratios.__getitem__)
                 row.goals.append(Goal(f"{by}at most {limit} of {text}, {at:,} B", ratios[at], limit))
-
-
-def right_once(once: Callable[[], object]) -> float:
-    """µs of doing it one time."""
-    return calls(once)(1) * 1e6
-
-
-def line(row: Row) -> str:
-    goals = "; ".join(map(str, row.goals))
-    return f"| {' | '.join([row.work, *map(row.cell, CONTENDERS), goals, row.note])} |"
-
-
-def table(comparison: Comparison) -> str:
-    """The Markdown that is checked in."""
-    built = ["| work, µs | " + " | ".join(CONTENDERS) + " | goal on the H200 | |"]
-    built.append("|---|" + "---:|" * len(CONTENDERS) + "---|---|")
-    built += map(line, comparison.rows)
-    built.append("\nMedians; in brackets offload_args over the other.")
-    if comparison.missing:
-        built.append(
-            "Left out: " + "; ".join(f"{name} ({why[:200]})" for name, why in comparison.missing.items()) + "."
-        )
-    for way, seen in comparison.sweep.items():
-        if not seen:
-            continue
-        names = list(seen)
-        built += [f"\n| bytes {way}, µs | " + " | ".join(names) + " |", "|---:|" + "---:|" * len(names)]
-        by_name = {name: dict(points) for name, points in seen.items()}
-        for size, _ in seen[names[0]]:
-            built.append(
-                f"| {size:,} | " + " | ".join(f"{by_name[name].get(size, np.nan):,.1f}" for name in names) + " |"
-            )
-    return "\n".join(built) + "\n"
-
-
-def plot(comparison: Comparison, folder: Path) -> None:
-    """µs against bytes, each way; left out, and said so, where there is no matplotlib."""
-    try:
-        matplotlib = importlib.import_module("matplotlib")
-    except ImportError:
-        print("No matplotlib: no plots.")
-        return
-    matplotlib.use("Agg")
-    pyplot = importlib.import_module("matplotlib.pyplot")
-    for way, seen in comparison.sweep.items():
-        if not seen:
-            continue
-        figure, axes = pyplot.subplots(figsize=(8, 5))
-        for name, points in seen.items():
-            axes.loglog(*zip(*points, strict=True), marker=".", label=name)
-        for name, at in SEAMS.items():
-            axes.axvline(at, color="0.7", linewidth=0.8, linestyle="--")
-            axes.text(at, 0.02, f" {name}", rotation=90, fontsize=7, transform=axes.get_xaxis_transform())
-        axes.set(xlabel="bytes", ylabel="µs", title=f"one NumPy array {way}, {comparison.device.model}")
-        axes.grid(alpha=0.3)
-        axes.legend()
-        figure.savefig(folder / f"copies-{way}.png", dpi=120, bbox_inches="tight")
-        pyplot.close(figure)
-
-
-def header(comparison: Comparison, command: str) -> str:
-    device = comparison.device
-    versions = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
-    date = datetime.datetime.now(datetime.UTC).date()
-    place = f"{device} ({device.model}, driver {device.driver_version}), {len(os.sched_getaffinity(0))} CPUs"
-    python = f"Python {platform.python_version()}, Linux {platform.release().partition('-')[0]}"
-    return f"{date}, `{command}`: {place}, {python}; {versions}.\n\n"
 
 
 def main() -> None:

@@ -14,7 +14,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from compare import OURS, Array, Comparison, Loop, Row, calls, contenders, header, measure, table
+from compare import Comparison
+from comparison_rows import OURS, Array, Loop, Row, calls, contenders, measure
+from comparison_tables import header, table
 
 from offload_args import Device, In, Scratch, lapack, offload_args
 
