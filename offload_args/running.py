@@ -49,9 +49,13 @@ def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> 
         status = 1
     finally:
         try:
-            # Executors end their threads in these, which Python calls before it waits for threads.
-            for end in reversed(getattr(threading, "_threading_atexits", ())):
-                end()
+            # Executors end their threads in these, which Python calls before it waits for threads, and would again.
+            ends: list[Callable[[], object]] = getattr(threading, "_threading_atexits", [])
+            while ends:
+                try:
+                    ends.pop()()
+                except Exception as error:  # Python goes on as well
+                    say("".join(traceback.format_exception(error)).rstrip("\n"), sys.stderr)
             while others := [one for one in threading.enumerate() if one is not me and not one.daemon]:
                 others[0].join()  # as Python itself does at its end
         except KeyboardInterrupt:

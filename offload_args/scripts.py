@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -44,10 +45,12 @@ _REASONS: Final = (
     "by the plan",
     "variant stays on the CPU",
     "info or values are odd",
+    "lent by the program",
 )
 _DEVICE_WANTED, _SITE_WANTED, _LAPACK_WANTED = 2, 3, 4  # oa_accelerate_event
 LEAST: Final = 1_000_000  # multiplications of a call that is looked at
 PRICE: Final = 1.0  # seconds to be saved before a GPU is opened
+PATIENCE: Final = 5.0  # seconds that a call waits for its line, at most, where a plan goes by it
 FREE: Final = ("host", "sim")  # devices that are opened at once
 
 
@@ -69,7 +72,13 @@ def _number_of(frame: FrameType | None) -> int:
     chosen = own or frame
     if chosen is None:
         return -1
-    return _number_of_place(Place(chosen.f_code.co_filename, chosen.f_lineno or 0, chosen.f_code.co_name))
+    return _number_of_place(Place(_file(chosen.f_code.co_filename), chosen.f_lineno or 0, chosen.f_code.co_name))
+
+
+@cache
+def _file(name: str) -> str:
+    """Return the path from the root: a script's own is as the command line has it, and the program may change folders."""
+    return name if name.startswith("<") else os.path.abspath(name)
 
 
 def _number_of_place(place: Place | None) -> int:
@@ -142,8 +151,9 @@ def _apply() -> None:
     top = _active[-1]
     _core.accelerate_set_finder(_own_site)
     _core.accelerate_start(
-        top._margin, 0 if top._margin == 0 else LEAST, top._families, top._only_count, top._lines, PRICE, top._planned
-    )
+        top._margin, 0 if top._margin == 0 else LEAST, top._families, top._only_count, top._lines, PRICE, top._planned,
+        PATIENCE,
+    )  # fmt: skip
     plan = top._plan.decisions.values() if top._plan is not None else ()
     _core.accelerate_plan([(one.routine, _number_of_place(one.place), *one[2:5], 1 if one.goes else 2) for one in plan])
     if _server is None:

@@ -8,6 +8,7 @@
 #include "accelerate/record.h"
 #include "base/runtime.h"
 #include "base/sized.h"
+#include "region/mapping.h"
 
 #include <errno.h>
 #include <fenv.h>
@@ -62,6 +63,34 @@ static bool overlaps(const oa_program_call *call, const oa_program_operand *oper
     }
   }
   return false;
+}
+
+typedef struct written_lines {
+  uintptr_t low;
+  oa_lines lines;
+} written_lines;
+
+static int note_lent(oa_present *element, void *data) {
+  const written_lines *w = data;
+  return oa_mapping_meets((const oa_mapping *)element, w->low, w->lines);
+}
+
+/* Returns whether a region lends some of an operand that is written. Such a call is the CPU's: the region's own memory
+ * on the device would have its result, or what is left of it where it breaks off, and the host's array would not. */
+static bool is_lent(const oa_program_call *call, const oa_program_operand *operands, int count) {
+  int lent = 0;
+  oa_lock();
+  for (int i = 0; i < count && !lent; i++) {
+    const oa_program_operand *operand = &operands[i];
+    const int64_t itemsize = itemsize_of(call, operand);
+    const oa_lines lines = {
+        .width = operand->rows * itemsize, .pitch = operand->ld * itemsize, .count = operand->columns};
+    written_lines w = {(uintptr_t)operand->data, oa_lines_simplest(lines)};
+    if (operand->direction == OA_IN) continue;
+    lent = oa_present_visit(&oa_table, w.low, w.low + (uintptr_t)span(operand, itemsize), note_lent, &w);
+  }
+  oa_unlock();
+  return lent;
 }
 
 static bool are_valid(const oa_program_call *call, const oa_program_operand *operands, int count) {
@@ -255,10 +284,14 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
     call->reason = OA_REFUSED_OVERLAP;
     valid = false;
   }
+  if (valid && is_lent(call, operands, count)) {
+    call->reason = OA_REFUSED_LENT;
+    valid = false;
+  }
   lent lent;
   oa_known known = {.count = 0};
   oa_record_lock();
-  oa_record_begin(call, options.sites, options.planned != OA_PLAN_NOTHING); /* a plan goes by places */
+  oa_record_begin(call, options.sites, options.planned, options.patience);
   const int where = device;
   const bool eager = options.margin == 0;
   oa_record_unlock();
@@ -385,6 +418,8 @@ int oa_accelerate_start(const oa_accelerate_options *caller_options) {
                    sizeof *caller_options);
   if (!(caller_options->margin >= 0) || caller_options->least < 0)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_accelerate_start: margin and least need to be 0 or more");
+  if (!(caller_options->patience >= 0 && caller_options->patience < 1e9))
+    return oa_fail(OA_ERROR_ARGUMENT, "oa_accelerate_start: patience needs 0 or more seconds, and less than 1e9");
   if (caller_options->planned < OA_PLAN_NOTHING || caller_options->planned > OA_PLAN_ALONE)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_accelerate_start: planned needs an oa_accelerate_planning, got %d",
                    caller_options->planned);

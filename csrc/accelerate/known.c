@@ -116,8 +116,9 @@ static void strike(place *p, int strikes) {
   p->rent = 0;
 }
 
-static void begin_stay(place *p, int device) {
+static void begin_stay(place *p, oa_known_array *array, int device) {
   if (p->kept) return;
+  array->began = true;
   p->kept = p->coming = true;
   p->device = device;
   p->rent = 0;
@@ -313,7 +314,7 @@ bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room) {
     array->keep = make_room((int64_t)(p->high - p->low), room);
     all &= array->keep;
     if (array->keep)
-      begin_stay(p, known->device);
+      begin_stay(p, array, known->device);
     else
       strike(p, 1);
   }
@@ -328,7 +329,7 @@ void oa_known_chain(oa_known *known, int64_t room) {
     end_chain(p, false); /* no call has read the result of an earlier one */
     array->keep = chain_of(known->maker)->hits >= UNCHANGED && make_room((int64_t)(p->high - p->low), room);
     if (array->keep)
-      begin_stay(p, known->device);
+      begin_stay(p, array, known->device);
     else
       end_stay(p);
   }
@@ -337,7 +338,7 @@ void oa_known_chain(oa_known *known, int64_t room) {
 void oa_known_cancel(oa_known *known) {
   for (int i = 0; i < known->count; i++) {
     const oa_known_array *array = &known->arrays[i];
-    if (array->keep && places[array->place].coming) end_stay(&places[array->place]);
+    if (array->began) end_stay(&places[array->place]);
   }
 }
 
@@ -350,7 +351,7 @@ void oa_known_end(oa_known *known, bool well) {
       if (device) oa_resident_drop(device, array->low, array->high, array->lines);
     }
     if (!p) continue;
-    if (array->keep) p->coming = false;
+    if (array->began || (array->keep && well)) p->coming = false;
     if (!well) {
       if (array->keep) strike(p, 1);
       continue;

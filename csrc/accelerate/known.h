@@ -21,6 +21,7 @@ typedef struct oa_known_array {
   bool is_read, is_written;
   bool steady; /* it is not on the device, and for all that is known the program leaves it unchanged */
   bool keep;   /* its memory shall stay on the device */
+  bool began;  /* this call brings it there, for it to stay */
 } oa_known_array;
 
 typedef struct oa_known {

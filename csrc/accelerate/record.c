@@ -6,17 +6,20 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
-enum { ROWS = 4096, UNDER_WAY = 64, CLASSES = 8 };
+enum { ROWS = 4096, UNDER_WAY = 64, KINDS = 4096 };
 
 typedef struct under_way {
   uint64_t serial, thread; /* serial 0: the entry is free */
   int site;
-  bool asked;
+  bool asked, answered;
 } under_way;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* for oa_accelerate_wait */
+static pthread_cond_t progress;                           /* for calls that wait for their place */
+static pthread_once_t made = PTHREAD_ONCE_INIT;
 static atomic_bool child;
 static oa_accelerate_row rows[ROWS];
 static int row_count;
@@ -26,7 +29,8 @@ static uint64_t serials;
 static int open_waits;
 static bool device_asked, device_told, lapack_told;
 static int lapack_asked = -1;
-static _Atomic(int (*)(int)) finder;
+static uint64_t planned_kinds[KINDS / 64]; /* kinds of calls that the plan has go */
+static _Atomic(int (*)(void)) finder;
 
 void oa_record_lock(void) { pthread_mutex_lock(&mutex); }
 void oa_record_unlock(void) { pthread_mutex_unlock(&mutex); }
@@ -37,47 +41,106 @@ void oa_record_watch_forks(void) {
 }
 bool oa_record_is_child(void) { return atomic_load_explicit(&child, memory_order_relaxed); }
 
+/* -- kinds of calls: the routine, and the powers of two of the sizes -- */
+
+static int class_of(int64_t size) {
+  int exponent = 0;
+  while (size > 1) {
+    size /= 2;
+    exponent++;
+  }
+  return exponent;
+}
+
+static unsigned kind_of(const oa_program_call *call) {
+  const unsigned classes = (unsigned)(class_of(call->m) * 4096 + class_of(call->n) * 64 + class_of(call->k));
+  return (unsigned)call->routine->number * 31 * 2654435761u + classes * 40503u;
+}
+
+/* Returns whether the place of the call is needed before it is made. A plan that alone decides needs it only for kinds
+ * of calls of which some go. */
+static bool needs_site(const oa_program_call *call, int planned) {
+  const unsigned kind = kind_of(call) % KINDS;
+  return planned == OA_PLAN_FIRST || (planned == OA_PLAN_ALONE && planned_kinds[kind / 64] >> kind % 64 & 1);
+}
+
 /* -- calls under way -- */
 
-void oa_record_begin(oa_program_call *call, bool wants_site, bool may_wait) {
+static void make_condition(void) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&progress, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+}
+
+static under_way *entry_of(uint64_t serial) {
+  for (int i = 0; i < UNDER_WAY; i++)
+    if (calls[i].serial == serial) return &calls[i];
+  return NULL;
+}
+
+static struct timespec after(double seconds) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  const int64_t ns = t.tv_nsec + (int64_t)(seconds * 1e9);
+  t.tv_sec += ns / 1000000000;
+  t.tv_nsec = ns % 1000000000;
+  return t;
+}
+
+/* Waits for other threads' calls to end, or for their places; for none that is later than `until`. */
+static bool may_wait(const struct timespec *until) {
+  return open_waits && !pthread_cond_timedwait(&progress, &mutex, until);
+}
+
+void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience) {
   call->serial = ++serials;
-  call->site = -1;
+  call->site = OA_SITE_NONE;
   if (!wants_site) return;
-  int (*find)(int) = atomic_load(&finder);
-  int site = -1;
-  if (find) { /* unless it may wait, it takes the lock of Python only if this thread has it already */
+  int (*find)(void) = atomic_load(&finder);
+  int site = OA_SITE_LATER;
+  if (find) { /* it may run the program's signal handlers */
     oa_record_unlock();
-    site = find(may_wait);
+    site = find();
     oa_record_lock();
   }
-  call->site = site;
-  for (int i = 0; i < UNDER_WAY; i++) {
-    if (calls[i].serial) continue;
-    calls[i] = (under_way){call->serial, (uint64_t)pthread_self(), site, site >= 0 || may_wait};
-    if (!calls[i].asked) pthread_cond_broadcast(&changed);
-    return;
-  }
+  const bool later = site == OA_SITE_LATER;
+  if (!later) call->site = site;
+  /* The thread that tells may never do so: it may wait for a lock that the program holds around this call. */
+  const bool waits = later && patience > 0 && needs_site(call, planned);
+  const struct timespec until = waits ? after(patience) : (struct timespec){0};
+  under_way *entry = entry_of(0);
+  while (!entry && waits && may_wait(&until)) entry = entry_of(0);
+  if (!entry) return;
+  *entry = (under_way){call->serial, (uint64_t)pthread_self(), call->site, !later, !later};
+  if (later) pthread_cond_broadcast(&changed);
+  while (waits && !entry->answered && may_wait(&until)) continue;
+  call->site = entry->site;
 }
 
 static int end_under_way(uint64_t serial) {
-  for (int i = 0; i < UNDER_WAY; i++) {
-    if (calls[i].serial != serial) continue;
-    calls[i].serial = 0;
-    return calls[i].site;
-  }
-  return -1;
+  under_way *entry = entry_of(serial);
+  if (!entry) return OA_SITE_NONE;
+  entry->serial = 0;
+  pthread_cond_broadcast(&progress);
+  return entry->site;
 }
 
 int oa_accelerate_set_site(uint64_t serial, int site) {
-  if (oa_record_is_child()) return OA_OK;
+  if (oa_record_is_child() || !serial) return OA_OK;
   oa_record_lock();
-  for (int i = 0; i < UNDER_WAY; i++)
-    if (calls[i].serial == serial) calls[i].site = site;
+  under_way *entry = entry_of(serial);
+  if (entry) {
+    entry->site = site;
+    entry->answered = true;
+    pthread_cond_broadcast(&progress);
+  }
   oa_record_unlock();
   return OA_OK;
 }
 
-int oa_accelerate_set_finder(int (*function)(int may_wait)) {
+int oa_accelerate_set_finder(int (*function)(void)) {
   atomic_store(&finder, function);
   return OA_OK;
 }
@@ -98,6 +161,7 @@ void oa_record_ask_lapack(int device) {
 }
 
 void oa_record_open(void) {
+  pthread_once(&made, make_condition);
   open_waits = 1;
   device_asked = device_told = lapack_told = false;
   lapack_asked = -1;
@@ -106,6 +170,7 @@ void oa_record_open(void) {
 void oa_record_close(void) {
   open_waits = 0;
   pthread_cond_broadcast(&changed);
+  pthread_cond_broadcast(&progress);
 }
 
 int oa_accelerate_wait(oa_accelerate_asked *asked, int *event) {
@@ -139,15 +204,6 @@ int oa_accelerate_wait(oa_accelerate_asked *asked, int *event) {
 
 /* -- rows -- */
 
-static int class_of(int64_t size) {
-  int exponent = 0;
-  while (size > 1) {
-    size /= 2;
-    exponent++;
-  }
-  return exponent;
-}
-
 static bool is_alike(const oa_accelerate_row *row, const oa_program_call *call, int site) {
   return row->routine == call->routine->name && row->site == site && class_of(row->m) == class_of(call->m) &&
          class_of(row->n) == class_of(call->n) && class_of(row->k) == class_of(call->k);
@@ -155,8 +211,7 @@ static bool is_alike(const oa_accelerate_row *row, const oa_program_call *call, 
 
 /* Returns the row of a call; when no row is left, the last one, which all further calls share. */
 static oa_accelerate_row *row_of(const oa_program_call *call, int site) {
-  const unsigned classes = (unsigned)(class_of(call->m) * 4096 + class_of(call->n) * 64 + class_of(call->k));
-  unsigned at = ((unsigned)call->routine->number * 31 + (unsigned)(site + 1)) * 2654435761u + classes * 40503u;
+  unsigned at = kind_of(call) + (unsigned)(site + 1) * 2654435761u;
   for (at %= 2 * ROWS; places[at]; at = (at + 1) % (2 * ROWS))
     if (is_alike(&rows[places[at] - 1], call, site)) return &rows[places[at] - 1];
   if (row_count == ROWS) return &rows[ROWS - 1];
@@ -183,7 +238,8 @@ void oa_record_end(const oa_program_call *call, bool gone, double seconds) {
   }
   row->refused[call->reason]++;
   row->host_seconds += seconds;
-  const bool was_predicted = call->reason != OA_REFUSED_INVALID && call->reason != OA_REFUSED_OVERLAP && !call->is_odd;
+  const bool was_predicted = call->reason != OA_REFUSED_INVALID && call->reason != OA_REFUSED_OVERLAP &&
+                             call->reason != OA_REFUSED_LENT && !call->is_odd;
   if (was_predicted && seconds > call->predicted_device) row->predicted_savings += seconds - call->predicted_device;
 }
 
@@ -200,12 +256,16 @@ int oa_accelerate_plan(const oa_accelerate_row *plan, int count) {
   if (oa_record_is_child()) return OA_OK;
   oa_record_lock();
   for (int i = 0; i < row_count; i++) rows[i].decision = OA_DECIDED_NOTHING;
+  memset(planned_kinds, 0, sizeof planned_kinds);
   for (int i = 0; i < count; i++) {
     const oa_hooked *routine = oa_hook_routine(plan[i].routine);
     if (!routine) continue; /* a routine of another version */
     const oa_program_call call = {.routine = routine, .m = plan[i].m, .n = plan[i].n, .k = plan[i].k};
     oa_accelerate_row *row = row_of(&call, plan[i].site);
-    if (is_alike(row, &call, plan[i].site)) row->decision = plan[i].decision;
+    if (!is_alike(row, &call, plan[i].site)) continue;
+    row->decision = plan[i].decision;
+    const unsigned kind = kind_of(&call) % KINDS;
+    if (row->decision == OA_DECIDED_GOES) planned_kinds[kind / 64] |= (uint64_t)1 << kind % 64;
   }
   oa_record_unlock();
   return OA_OK;

@@ -5,6 +5,7 @@
 #include "sample_library.h"
 #include "wrong_arguments.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int make_handle(void **handle) { return *handle = handle, 0; }
@@ -252,6 +253,11 @@ static void accelerate_start(void) {
   options.planned = OA_PLAN_ALONE + 1;
   REFUSES(OA_ERROR_ARGUMENT, oa_accelerate_start(&options));
   options.planned = OA_PLAN_NOTHING;
+  options.patience = -1;
+  REFUSES(OA_ERROR_ARGUMENT, oa_accelerate_start(&options));
+  options.patience = NAN;
+  REFUSES(OA_ERROR_ARGUMENT, oa_accelerate_start(&options));
+  options.patience = 0;
   REFUSES_SIZES(options, oa_accelerate_start(&options));
 }
 

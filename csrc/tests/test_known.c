@@ -1,7 +1,9 @@
 /* Arrays of unmodified programs that stay on a device, host and sim, with several threads, while accelerate is started,
  * stopped and given its device again. All numbers are small integers, so that each product is exact. */
 #define _GNU_SOURCE
+#include "accelerate/known.h"
 #include "accelerate/program_call.h"
+#include "accelerate/record.h"
 #include "check.h"
 #include "region/pages.h"
 #include "region/residency.h"
@@ -16,7 +18,9 @@ enum { N = 160, THREADS = 4, STEPS = 24 };
 static const size_t BYTES = (size_t)N * N * sizeof(double);
 
 static int device;
-static const oa_hooked routine = {.name = "dgemv", .dtype = OA_F64, .number = 1};
+static const oa_hooked routine = {.name = "tests_gemv", .dtype = OA_F64, .number = 1};
+static const char *const families[] = {"gemv", NULL};
+const oa_hook_table oa_hooks = {.routines = &routine, .count = 1, .families = families};
 
 typedef struct product {
   const double *A, *x;
@@ -109,6 +113,112 @@ static void an_unchanged_matrix_stays_until_the_end(void) {
   munmap(B, BYTES);
 }
 
+/* -- several calls with one array -- */
+
+static void see(oa_known *known, const double *A) {
+  const oa_array array = {.data = (void *)(uintptr_t)A,
+                          .shape = (const int64_t[]){N, N},
+                          .strides = (const int64_t[]){sizeof(double), N * sizeof(double)},
+                          .name = "A",
+                          .ndim = 2,
+                          .dtype = OA_F64,
+                          .direction = OA_IN};
+  oa_known_look(known, &array, 1, device, 1, true);
+  oa_known_lock();
+  oa_known_see(known);
+  oa_known_unlock();
+}
+
+/* Returns whether the array of a call that is not cancelled would stay. */
+static bool stays(oa_known *known) {
+  const bool keep = known->arrays[0].keep;
+  oa_known_lock();
+  oa_known_cancel(known);
+  oa_known_unlock();
+  return keep;
+}
+
+static void a_call_ends_no_stay_that_another_one_began(void) {
+  double *A = matrix_new(3);
+  oa_known first, second;
+  for (int i = 0; i < 4 && (!i || !first.arrays[0].keep); i++) { /* it has to be seen unchanged twice */
+    see(&first, A);
+    oa_known_lock();
+    oa_known_pay(&first, 1, 0, 0);
+    oa_known_unlock();
+  }
+  CHECK(first.arrays[0].keep && first.arrays[0].began);
+  for (int i = 0; i < 3; i++) {
+    see(&second, A);
+    CHECK(!second.arrays[0].began);
+    CHECK(stays(&second));
+  }
+  see(&second, A);
+  oa_known_lock();
+  oa_known_end(&second, false); /* a device that fails ends all stays */
+  oa_known_unlock();
+  see(&second, A);
+  CHECK(!second.arrays[0].keep);
+  oa_known_lock();
+  oa_known_end(&first, true);
+  oa_known_clear();
+  oa_known_unlock();
+  munmap(A, BYTES);
+}
+
+/* -- places -- */
+
+static atomic_bool tells; /* whether calls are told their places */
+
+static int find_later(void) { return OA_SITE_LATER; }
+
+static void *answer(void *data) {
+  oa_accelerate_asked asked = OA_SIZED(oa_accelerate_asked);
+  for (int event = OA_EVENT_NONE; event != OA_EVENT_STOPPED;) {
+    CHECK_OK(oa_accelerate_wait(&asked, &event));
+    if (event == OA_EVENT_SITE && atomic_load(&tells)) CHECK_OK(oa_accelerate_set_site(asked.serial, 7));
+  }
+  return data;
+}
+
+static void begin_and_end(oa_program_call *call, int planned, double patience) {
+  oa_record_lock();
+  oa_record_begin(call, true, planned, patience);
+  oa_record_end(call, false, 0);
+  oa_record_unlock();
+}
+
+static void a_call_waits_for_its_place_only_where_a_plan_goes_by_it(void) {
+  static const double LONG = 1e6;
+  oa_program_call call = {.routine = &routine, .m = 40, .n = 40}, other = {.routine = &routine, .m = 40, .n = 9};
+  pthread_t thread;
+  CHECK_OK(oa_accelerate_start(&OA_SIZED(oa_accelerate_options, .margin = 0, .price = 1)));
+  CHECK_OK(oa_accelerate_set_finder(find_later));
+  atomic_store(&tells, false);
+  pthread_create(&thread, NULL, answer, NULL);
+  begin_and_end(&call, OA_PLAN_ALONE, LONG); /* there is no plan */
+  CHECK(call.site == OA_SITE_NONE);
+  const oa_accelerate_row plan[] = {
+      {.routine = routine.name, .m = 40, .n = 40, .site = 7, .decision = OA_DECIDED_GOES},
+      {.routine = routine.name, .m = 40, .n = 9, .site = 7, .decision = OA_DECIDED_STAYS}};
+  CHECK_OK(oa_accelerate_plan(plan, 2));
+  begin_and_end(&other, OA_PLAN_ALONE, LONG); /* it stays in any case */
+  begin_and_end(&call, OA_PLAN_NOTHING, LONG);
+  CHECK(other.site == OA_SITE_NONE && call.site == OA_SITE_NONE);
+  begin_and_end(&call, OA_PLAN_ALONE, 0.01); /* nobody tells */
+  CHECK(call.site == OA_SITE_NONE);
+  atomic_store(&tells, true);
+  begin_and_end(&call, OA_PLAN_ALONE, LONG);
+  CHECK(call.site == 7);
+  begin_and_end(&other, OA_PLAN_FIRST, LONG); /* the model decides, and the plan will have it */
+  CHECK(other.site == 7);
+  CHECK_OK(oa_accelerate_plan(NULL, 0));
+  CHECK_OK(oa_accelerate_stop());
+  pthread_join(thread, NULL);
+  CHECK_OK(oa_accelerate_set_finder(NULL));
+  CHECK_OK(oa_accelerate_clear());
+}
+
 /* -- threads -- */
 
 static double *shared;
@@ -169,6 +279,7 @@ static void on_device(const char *name) {
   for (int tracking = 0; tracking <= oa_pages_work(); tracking++) {
     CHECK_OK(oa_residency_configure(OA_RESIDENCY_EXPLICIT, tracking));
     an_unchanged_matrix_stays_until_the_end();
+    if (oa_pages_work()) a_call_ends_no_stay_that_another_one_began();
     threads_share_arrays(false);
     threads_share_arrays(true);
     oa_pages_allow(1);
@@ -180,5 +291,6 @@ int main(void) {
   if (!oa_pages_work()) fprintf(stderr, "the kernel lets no pages be watched here\n");
   if (!on_doubles()) on_device("host");
   on_device("sim:0");
+  a_call_waits_for_its_place_only_where_a_plan_goes_by_it();
   return failures();
 }

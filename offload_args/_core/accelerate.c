@@ -7,19 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static PyObject *site_of_this_thread; /* () -> the number of the calling thread's place; set once */
+static PyObject *site_of_this_thread;          /* () -> the number of the calling thread's place; set once */
+static PyInterpreterState *own_interpreter;    /* that of site_of_this_thread */
+static PyThreadState *(*current_thread)(void); /* the running thread of Python, or NULL */
 
-/* Python's own function for this is not part of the stable ABI. */
+/* Python's own functions for this are not part of the stable ABI. PyGILState_Check is none of them: it says yes to all
+ * threads once the process has had a second interpreter. */
+static void find_current_thread(void) {
+  static const char *const names[] = {"PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet"};
+  union {
+    void *address;
+    PyThreadState *(*function)(void);
+  } symbol = {NULL};
+  for (int i = 0; i < 2 && symbol.address == NULL; i++) symbol.address = dlsym(RTLD_DEFAULT, names[i]);
+  current_thread = symbol.function;
+}
+
 static int has_gil(void) {
-  static int (*check)(void);
-  if (check == NULL) {
-    union {
-      void *address;
-      int (*function)(void);
-    } symbol = {dlsym(RTLD_DEFAULT, "PyGILState_Check")};
-    check = symbol.function;
-  }
-  return check != NULL && check();
+  PyThreadState *current = current_thread == NULL ? NULL : current_thread();
+  /* Before Python 3.12 it may be another thread that runs. */
+  return current != NULL && (Py_Version >= 0x030C0000 || current == PyGILState_GetThisThreadState());
 }
 
 static int raise_later(void *error) {
@@ -45,26 +52,22 @@ static int site_with_gil(void) {
   return number;
 }
 
-/* Is called in a hook. Unless it may wait, accelerate_wait asks for the place of a thread without Python's lock. A
- * thread without a Python state, such as one of OpenMP, has no place of its own, and must not wait for the lock: the
- * thread that waits for it may have the lock. */
-static int find_site(int may_wait) {
-  if (atomic_load(&leaving_process)) return -1;
-  if (has_gil()) return site_with_gil();
-  if (!may_wait || PyGILState_GetThisThreadState() == NULL) return -1;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  const int number = site_with_gil();
-  PyGILState_Release(state);
-  return number;
+/* Is called in a hook, which never waits for Python's lock: the thread that has it may wait for a lock that the program
+ * holds around the call. accelerate_wait asks for the place of a thread without Python's lock. A thread without a Python
+ * state, such as one of OpenMP, has no place of its own. */
+static int find_site(void) {
+  if (atomic_load(&leaving_process)) return OA_SITE_NONE;
+  if (has_gil()) return PyInterpreterState_Get() == own_interpreter ? site_with_gil() : OA_SITE_NONE;
+  return PyGILState_GetThisThreadState() == NULL ? OA_SITE_NONE : OA_SITE_LATER;
 }
 
-/* (margin, least, families, only_count, sites, price, planned) */
+/* (margin, least, families, only_count, sites, price, planned, patience) */
 static PyObject *accelerate_start(PyObject *Py_UNUSED(module), PyObject *arguments) {
   oa_accelerate_options options = OA_SIZED(oa_accelerate_options);
   long long least;
   unsigned long long families;
-  if (!PyArg_ParseTuple(arguments, "dLKppdi", &options.margin, &least, &families, &options.only_count, &options.sites,
-                        &options.price, &options.planned))
+  if (!PyArg_ParseTuple(arguments, "dLKppdid", &options.margin, &least, &families, &options.only_count, &options.sites,
+                        &options.price, &options.planned, &options.patience))
     return NULL;
   options.least = least;
   options.families = families;
@@ -147,7 +150,11 @@ static PyObject *accelerate_set_site(PyObject *Py_UNUSED(module), PyObject *argu
 
 /* (function): () -> the place of the thread that calls it. Set once. */
 static PyObject *accelerate_set_finder(PyObject *Py_UNUSED(module), PyObject *function) {
-  if (site_of_this_thread == NULL) site_of_this_thread = Py_NewRef(function);
+  if (site_of_this_thread == NULL) {
+    find_current_thread();
+    own_interpreter = PyInterpreterState_Get();
+    site_of_this_thread = Py_NewRef(function);
+  }
   const int status = oa_accelerate_set_finder(find_site);
   if (status != OA_OK) return fail(status);
   Py_RETURN_NONE;

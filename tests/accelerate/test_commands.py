@@ -51,6 +51,29 @@ def test_run_keeps_the_programs_output_and_status(program: Path, device: str, tm
     assert report["gone"] == 1
 
 
+ENDS = """
+import atexit, concurrent.futures, sys, threading
+register = getattr(threading, "_register_atexit", atexit.register)
+say = sys.stdout.write
+register(say, "first registered\\n")
+register(say, "second registered\\n")
+pool = concurrent.futures.ThreadPoolExecutor(1)
+pool.submit(say, "in a pool\\n")
+threading.Thread(target=say, args=("on a thread\\n",)).start()
+atexit.register(say, "at exit\\n")
+say("end of the script\\n")
+"""
+
+
+def test_what_a_program_registers_for_its_end_runs_once(tmp_path: Path) -> None:
+    path = tmp_path / "ends.py"
+    path.write_text(ENDS)
+    plain = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    for name in "run", "trace":
+        ended = command(name, path)
+        assert (ended.returncode, sorted(ended.stdout.split("\n"))) == (0, sorted(plain.stdout.split("\n")))
+
+
 def test_run_without_a_gpu_says_so_in_a_line_and_runs_the_program(program: Path) -> None:
     if scripts._gpu_is_likely():
         ended = command("run", program, 64)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+from scipy.linalg import blas as fortran
 from scipy.linalg import lapack
 
 import offload_args
@@ -311,6 +312,58 @@ def test_arrays_that_a_program_has_lent_itself_stay_right(solver: str) -> None:
     with accelerate(solver, margin=0), offload_args.offload_args(offload_args.In(A), device=solver):
         agree([np.linalg.solve(A, b)], [expected], "f8")
         agree([lapack.dgesv(A, b)[2]], [expected], "f8")
+
+
+def lent_calls() -> dict[str, tuple[np.ndarray, Callable[[np.ndarray], Any]]]:
+    """Return calls that write into the array that they are given, each with an array."""
+    bad, singular, good = positive(24, "f8"), numbers((24, 24), "f8"), positive(24, "f8")
+    bad[11, 11] = -5
+    singular[:, 7] = 0
+    odd = good.copy()
+    odd[2, 3] = np.inf
+    return {
+        "not positive": (bad, lambda A: lapack.dpotrf(A, 1, 0, overwrite_a=1)[-1]),
+        "singular": (singular, lambda A: lapack.dgesv(A, np.ones((24, 1)), overwrite_a=1)[-1]),
+        "not finite": (odd, lambda A: lapack.dgetrf(A, overwrite_a=1)[-1]),
+        "goes": (good, lambda A: lapack.dpotrf(A, 1, 0, overwrite_a=1)[-1]),
+        "destroyed": (good, lambda A: lapack.dgesdd(A, overwrite_a=1)[-1]),
+        "right-hand side": (good, lambda A: lapack.dgesv(good + 1, A, overwrite_b=1)[-1]),
+        "product": (good, lambda A: fortran.dgemm(1.0, good, good, beta=1.0, c=A, overwrite_c=1).shape),
+        "vector": (good, lambda A: fortran.dger(2.0, np.ones(24), np.ones(24), a=A, overwrite_a=1).shape),
+    }
+
+
+@pytest.mark.parametrize("name", [*lent_calls()])
+@pytest.mark.parametrize("direction", ["InOut", "In"])
+def test_what_the_program_lends_itself_is_the_cpus_to_write(solver: str, name: str, direction: str) -> None:
+    """A view of an array that a region lends can still be written; the device's copy is none of the call's business."""
+    made, call = lent_calls()[name]
+    plain, lent = np.asfortranarray(made), np.asfortranarray(made)
+    written = lent.view()  # taken before, so it stays writable
+    with np.errstate(all="ignore"):
+        expected = call(plain)
+        arguments = getattr(offload_args, direction)(lent)
+        with accelerate(solver, margin=0) as on, offload_args.offload_args(arguments, device=solver):
+            assert call(written) == expected
+            np.testing.assert_array_equal(written, plain)
+    np.testing.assert_array_equal(lent, plain)
+    assert {"lent by the program": 1} in [row.refused for row in on.report.rows], on.report
+
+
+def test_a_failing_device_spoils_nothing_that_the_program_lends() -> None:
+    sim = testing.sim_device(index=1)
+    made, call = lent_calls()["goes"]
+    plain = np.asfortranarray(made)
+    call(plain)
+    with accelerate(sim, margin=0):
+        for k in range(1, 20):
+            lent = np.asfortranarray(made)
+            written = lent.view()
+            with offload_args.offload_args(lent, device=sim):
+                testing.fail_call(sim, k)
+                call(written)
+                testing.fail_call(sim, 0)
+            np.testing.assert_array_equal(lent, plain)
 
 
 # -- failures, threads, forks, signals ---------------------------------------------------------------------------------

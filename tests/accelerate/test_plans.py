@@ -63,10 +63,13 @@ def test_a_run_stores_its_decisions_and_the_next_one_follows_them(device: str, p
     for words in ([], ["--deterministic"]):
         again = run("--device", device, "--margin", 0, "--plan", plan, "--json", report, *words, moved / "program.py")
         assert again.returncode == 0, again.stderr
-        fates = {row["place"].rpartition(":")[2]: (row["gone"], row["refused"]) for row in
-                 json.loads(report.read_text())["rows"]}  # fmt: skip
-        assert fates == {"5": (0, {"by the plan": 3}), "6": (1, {})}
+        rows = json.loads(report.read_text())["rows"]
+        assert [row["place"].rpartition(":")[2] for row in rows if row["gone"]] == ["6"]
+        assert sum(row["gone"] for row in rows) == 1
+        assert sum(row["refused"].get("by the plan", 0) for row in rows) == 3
     assert json.loads(plan.read_text()) == data
+    again = run("--plan", plan, "--deterministic", "--json", report, "--device", device, "program.py", cwd=moved)
+    assert [row["gone"] for row in json.loads(report.read_text())["rows"] if row["place"].endswith(":6")] == [1]
 
 
 def test_a_deterministic_run_sends_nothing_that_its_plan_lacks(device: str, tmp_path: Path) -> None:
@@ -171,11 +174,7 @@ void call_on_a_thread(void *at) {
 
 def test_a_thread_unknown_to_python_does_not_wait_for_its_lock(device: str, tmp_path: Path) -> None:
     """The thread that waits for it holds the lock of Python all the time."""
-    folder = Path(scipy_openblas32.get_lib_dir())
-    library = next(folder.glob("libscipy_openblas*.so*"))
-    (tmp_path / "thread.c").write_text(THREAD)
-    words = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-pthread", "thread.c", "-o", "thread.so", library]
-    subprocess.run([*words, f"-Wl,-rpath,{folder}"], cwd=tmp_path, check=True, timeout=60)
+    compiled(tmp_path, "thread", THREAD)
     module = ctypes.PyDLL(str(tmp_path / "thread.so"))
     both = np.arange(3200.0)
     with accelerate(device, margin=0, plan=tmp_path / "plan.json") as on:
@@ -184,6 +183,78 @@ def test_a_thread_unknown_to_python_does_not_wait_for_its_lock(device: str, tmp_
     np.testing.assert_allclose(both[1600:].reshape(40, 40).T, A @ A.copy(), rtol=1e-12)
     assert on.report.gone == 1
     assert [row["file"] for row in json.loads((tmp_path / "plan.json").read_text())["calls"]] == [None]
+
+
+GUARDED = r"""
+#include <pthread.h>
+#include <stdatomic.h>
+void scipy_cblas_dgemm(int, int, int, int, int, int, double, const void *, int, const void *, int, double, void *, int);
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int taken, wanted;
+void multiply(void *at) {
+  pthread_mutex_lock(&mutex);
+  atomic_store(&taken, 1);
+  while (!atomic_load(&wanted)) continue;
+  scipy_cblas_dgemm(102, 111, 111, 40, 40, 40, 1, at, 40, at, 40, 0, (double *)at + 1600, 40);
+  pthread_mutex_unlock(&mutex);
+}
+int is_taken(void) { return atomic_load(&taken); }
+void take(void) {
+  atomic_store(&wanted, 1);
+  pthread_mutex_lock(&mutex);
+  pthread_mutex_unlock(&mutex);
+}
+"""
+
+GUARDED_PROGRAM = """
+import ctypes, json, sys, threading, time
+import numpy as np
+from offload_args import accelerate, scripts
+
+scripts.PATIENCE = float(sys.argv[3])
+free, held = ctypes.CDLL("./guarded.so"), ctypes.PyDLL("./guarded.so")  # without and with Python's lock
+both = np.arange(3200.0)
+def work():
+    free.multiply(ctypes.c_void_p(both.ctypes.data))
+with accelerate(sys.argv[1], margin=0, plan=sys.argv[2], deterministic=True) as on:
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not free.is_taken():
+        time.sleep(0.001)
+    (held if sys.argv[4] == "held" else free).take()
+    thread.join()
+A = both[:1600].reshape(40, 40).T
+assert np.allclose(both[1600:].reshape(40, 40).T, A @ A.copy())
+print(on.report.calls, on.report.gone)
+"""
+
+
+def compiled(tmp_path: Path, name: str, text: str) -> None:
+    folder = Path(scipy_openblas32.get_lib_dir())
+    library = next(folder.glob("libscipy_openblas*.so*"))
+    (tmp_path / f"{name}.c").write_text(text)
+    words = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-pthread", f"{name}.c", "-o", f"{name}.so", library]
+    subprocess.run([*words, f"-Wl,-rpath,{folder}"], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_a_call_inside_a_lock_does_not_wait_for_the_thread_that_waits_for_the_lock(tmp_path: Path) -> None:
+    """The thread with Python's lock waits for the mutex around the call: its line can't be found, and it stays.
+
+    Without such a thread the line is found, and the call goes: that is how the plan is made.
+    """
+    compiled(tmp_path, "guarded", GUARDED)
+    (tmp_path / "guarded.py").write_text(GUARDED_PROGRAM)
+
+    def outcome(patience: float, lock: str) -> str:
+        words = [sys.executable, "guarded.py", "sim:0", "plan.json", str(patience), lock]
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True).stdout
+
+    text = (tmp_path / "guarded.py").read_text()
+    (tmp_path / "guarded.py").write_text(text.replace(", deterministic=True", ""))
+    assert outcome(60, "free") == "1 1\n"
+    (tmp_path / "guarded.py").write_text(text)
+    assert outcome(60, "free") == "1 1\n"
+    assert outcome(0.1, "held") == "1 0\n"
 
 
 def test_what_a_handler_of_a_signal_raises_is_not_lost(device: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -459,3 +460,36 @@ def test_counting_alone_sends_nothing(device: str) -> None:
         A @ (A + 1)
     assert on.report.gone == 0
     assert [row.refused for row in on.report.rows] == [{"left out": 1}]
+
+
+INTERPRETERS = """
+import sys, threading
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import numpy as np
+from offload_args import accelerate
+
+interpreters.destroy(interpreters.create())
+A = np.arange(3600.0).reshape(60, 60)
+expected = A @ (A + 1)
+with accelerate(sys.argv[1], margin=0) as on:
+    def work():
+        for _ in range(50):
+            assert (A @ (A + 1) == expected).all()
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+print(on.report.calls)
+"""
+
+
+def test_a_second_interpreter_changes_nothing(device: str) -> None:
+    """Once there was one, PyGILState_Check says that each thread has Python's lock."""
+    words = [sys.executable, "-c", INTERPRETERS, device]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    assert (ended.returncode, ended.stdout) == (0, "200\n"), ended.stderr

@@ -24,6 +24,7 @@ typedef struct oa_accelerate_options {
   int sites;         /* 1: oa_accelerate_wait asks for the program's line of each call */
   double price;      /* the seconds that refused calls must have lost before a device is asked for */
   int planned;       /* an oa_accelerate_planning */
+  double patience;   /* the seconds that a call waits for its place, at most, if the plan needs it */
 } oa_accelerate_options;
 
 enum oa_accelerate_planning {
@@ -53,6 +54,7 @@ enum oa_accelerate_reason {
   OA_REFUSED_PLAN,    /* the plan refuses the call, or does not have it */
   OA_REFUSED_VARIANT, /* the device's library lacks exactly this variant of the routine */
   OA_REFUSED_ODD,     /* LAPACK: info is not 0, or a number is not finite: the CPU's library reports the fault */
+  OA_REFUSED_LENT,    /* a region of the program lends an array that the call writes */
   OA_REFUSED_COUNT
 };
 
@@ -73,6 +75,11 @@ typedef struct oa_accelerate_row {
 } oa_accelerate_row;
 
 enum oa_accelerate_decided { OA_DECIDED_NOTHING, OA_DECIDED_GOES, OA_DECIDED_STAYS };
+
+enum oa_accelerate_no_site {
+  OA_SITE_NONE = -1, /* the call has no place that is known */
+  OA_SITE_LATER = -2 /* another thread can tell: oa_accelerate_wait asks for the place */
+};
 
 enum oa_accelerate_event { OA_EVENT_NONE, OA_EVENT_STOPPED, OA_EVENT_DEVICE, OA_EVENT_SITE, OA_EVENT_LAPACK };
 
@@ -105,9 +112,9 @@ int oa_accelerate_nominal(oa_accelerate_rates *rates);
 int oa_accelerate_wait(oa_accelerate_asked *asked, int *event);
 /* Sets the place of a call under way. Does nothing if the call has ended. */
 int oa_accelerate_set_site(uint64_t serial, int site);
-/* Sets the function that returns the place of the calling thread's own call; -1: it has none, or can't tell without
- * waiting. may_wait: it may wait for another thread, as a plan needs the place before the call. */
-int oa_accelerate_set_finder(int (*finder)(int may_wait));
+/* Sets the function that returns the place of the calling thread's own call, or an oa_accelerate_no_site. It must not
+ * wait for another thread: the program may hold a lock around the call that the other thread waits for. */
+int oa_accelerate_set_finder(int (*finder)(void));
 /* Fills up to capacity rows, and counts all of them. *small is the number of calls with fewer than `least`
  * multiplications; calls of several threads at once may be missing from it. */
 int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_t *small);
