@@ -77,7 +77,7 @@ def _number_of(frame: FrameType | None) -> int:
 
 @cache
 def _file(name: str) -> str:
-    """Return the path from the root: a script's own is as the command line has it, and the program may change folders."""
+    """Return the path from the root: a script has the path of the command line, and may change folders."""
     return name if name.startswith("<") else os.path.abspath(name)
 
 

@@ -1,10 +1,12 @@
-"""Random programs of slices, writes, products and threads, whose results must be the same bits on a device.
+"""Random programs of slices, writes, products, systems of equations and threads, with and without a device.
 
     python tests/helpers/random_programs.py --device sim:0 --count 100000
 
 All numbers are small integers, and products are taken modulo 16, so that each is exact in whatever order it is summed:
-one byte that is stale, missing or twice there shows. Each batch runs as it is, and then under accelerate(margin=0), by
-which all goes that can, and all stays that may. On `sim` backend calls fail now and then.
+one byte that is stale, missing or twice there shows. The last digits of LAPACK's results depend on the library. Of
+these, weighted sums are compared, of matrices so well conditioned that one wrong number shows. Each batch runs as it
+is, and then under accelerate(margin=0), by which all goes that can, and all stays that may. On `sim` backend calls fail
+now and then. At last some of the batch runs by a plan, with and without arrays that stay: all bits are the same.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable
@@ -20,12 +23,14 @@ from zlib import crc32
 
 import numpy as np
 import scipy.linalg.blas as fortran
+from scipy.linalg import lapack
 
 from offload_args import Device, accelerate, testing
 
 N = 132  # a matrix of 136 KiB: the smallest that may stay have 128
 DTYPES = ("f8", "f8", "f4", "c16")
 LETTERS = {"f4": "s", "f8": "d", "c16": "z"}
+ERRORS = {"f4": 2e-5, "f8": 1e-10, "c16": 1e-10}  # of LAPACK's results, beside the largest number
 Fail = Callable[[], None]
 
 
@@ -44,6 +49,8 @@ class Program:
         rows = 2 * N if self.choose(3) == 0 else N
         self.matrices = [self.numbers((rows, N)) for _ in range(2)]
         self.vector = self.numbers((N,))
+        self.buffer = np.zeros((N, N), self.dtype, order="F")  # LAPACK factors it in place
+        self.measured: list[tuple[float, np.ndarray, int]] = []
 
     def choose(self, count: int) -> int:
         return int(self.rng.integers(count))
@@ -193,43 +200,178 @@ class Program:
             for program in result:
                 self.note(program)
 
+    # -- LAPACK --
+
+    def measure(self, *results: np.ndarray) -> None:
+        """Note the size of results, weighted sums of their columns, and their bits."""
+        for result in results:
+            sums = np.einsum("i,i...->...", 1 + np.arange(len(result)) % 7 / 8, result)
+            size = float(np.abs(result).max()) * len(result)
+            self.measured.append((size, sums, crc32(np.ascontiguousarray(result).tobytes())))
+
+    def system(self) -> np.ndarray:
+        """Return a matrix with a large diagonal."""
+        A = self.square().copy()
+        A[np.diag_indices(N)] += 4096
+        return A
+
+    def positive(self) -> np.ndarray:
+        A = self.square()
+        A = A + A.conj().T
+        A[np.diag_indices(N)] += 16384
+        return A
+
+    def spoil(self, A: np.ndarray) -> np.ndarray:
+        """Make one matrix in eight such that LAPACK refuses it, or has NaN."""
+        way, at = self.choose(24), self.choose(N)
+        if way == 0:
+            A[at] = 0
+        elif way == 1:
+            A[at, at] = np.nan if self.choose(2) else np.inf
+        elif way == 2:
+            A[at, at] = -1
+        return A
+
+    def factor(self) -> None:
+        """Solve, invert, factor as NumPy does: in memory of its own, often the same."""
+        call = [
+            lambda: [np.linalg.solve(self.spoil(self.system()), self.square())],
+            lambda: [np.linalg.solve(self.spoil(self.system())[::-1], self.vector)],
+            lambda: [np.linalg.inv(self.spoil(self.system()).T)],
+            lambda: [np.linalg.cholesky(self.spoil(self.positive()))],
+            lambda: np.linalg.qr(self.system()[:, : N - self.choose(2) * 40]),
+            lambda: [np.linalg.eigvalsh(self.positive())],
+            lambda: [self.product(*np.linalg.eigh(self.positive()))],
+            lambda: [np.linalg.svd(self.spoil(self.system()), compute_uv=False)],
+            lambda: [np.linalg.lstsq(self.system()[:, :40], self.square(), rcond=None)[0]],
+        ][self.choose(9)]
+        try:
+            self.measure(*call())
+        except np.linalg.LinAlgError as error:
+            self.digest = crc32(str(error).encode(), self.digest)
+
+    @staticmethod
+    def product(w: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """Return the matrix that has these eigenvalues and vectors, whose signs are any."""
+        return (V * w) @ V.conj().T
+
+    def factor_in_place(self) -> None:
+        """Factor the buffer where it lies, or a part of it, and solve with the factors."""
+        letter, n = LETTERS[self.dtype], N - self.choose(2) * 12
+        self.buffer[:] = self.spoil(self.positive())
+        part, right = self.buffer[:n, :n], np.asfortranarray(self.square()[:n])
+        if n < N:
+            part = np.asfortranarray(part)
+        lower = self.choose(2)
+        if self.choose(2):
+            factors, info = getattr(lapack, letter + "potrf")(part, lower, 0, overwrite_a=1)
+            solve = getattr(lapack, letter + "potrs")
+            if info == 0:
+                self.measure(solve(factors, right, lower, overwrite_b=self.choose(2))[0])
+        else:
+            factors, pivots, _, info = getattr(lapack, letter + "gesv")(part, right, overwrite_a=1, overwrite_b=1)
+            self.digest = crc32(pivots.tobytes(), self.digest)
+        self.digest = crc32(bytes([info & 127]), self.digest)
+        self.measure(np.asarray(factors))
+
+    def solve_again(self) -> None:
+        """Solve with factors that stay, and write them in between."""
+        letter, system = LETTERS[self.dtype], self.system()
+        factors, pivots, _ = getattr(lapack, letter + "getrf")(system)
+        for _ in range(2 + self.choose(6)):
+            right = self.vector if self.choose(2) else self.square()
+            self.measure(getattr(lapack, letter + "getrs")(factors, pivots, right, self.choose(2))[0])
+            if self.choose(4) == 0:
+                row = self.choose(N)
+                factors[row, row:] *= 2
+
+    def solve_on_threads(self) -> None:
+        """Solve on three threads with a matrix that they share, and with one of their own, which they write."""
+        shared, x = self.system(), self.vector
+        own = [self.system() for _ in range(3)]
+        results: list[list[np.ndarray]] = [[] for _ in own]
+
+        def work(at: int) -> None:
+            for step in range(2):
+                results[at].append(np.linalg.solve(shared, x))
+                results[at].append(np.linalg.inv(own[at]))
+                own[at][step * 7] += 3
+
+        threads = [threading.Thread(target=work, args=(at,)) for at in range(len(own))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for made in results:
+            self.measure(*made)
+
     def run(self) -> list[tuple[str, int]]:
         """Return the digest after each step, with the step's name."""
         history = []
         steps = (
             [self.multiply_vector] * 6 + [self.write] * 5 + [self.multiply] * 3
             + [self.multiply_into, self.multiply_by_itself, self.in_place, self.replace]
+            + [self.factor] * 4 + [self.factor_in_place, self.solve_again] * 2
         )  # fmt: skip
+        on_threads = [self.on_threads, self.solve_on_threads]
         for _ in range(5 + self.choose(8)):
             self.fail()
-            step = self.on_threads if self.choose(40) == 0 else steps[self.choose(len(steps))]
-            step()
+            step = on_threads[self.choose(2)] if self.choose(40) == 0 else steps[self.choose(len(steps))]
+            with np.errstate(all="ignore"):
+                step()
             history.append((step.__name__, self.digest))
         for A in self.matrices:
             self.note(A)
         return [*history, ("the matrices left", self.digest)]
 
 
+class Outcome:
+    """What a program noted: step by step, and of LAPACK."""
+
+    def __init__(self, seed: int, fail: Fail = never) -> None:
+        program = Program(seed, fail)
+        self.seed, self.dtype = seed, program.dtype
+        self.history = program.run()
+        self.measured = program.measured
+
+    def compare(self, right: Outcome, name: str, *, bits: bool) -> None:
+        """Raise AssertionError unless it is the right outcome. bits: LAPACK's results have the same bits, too."""
+        names = [step for step, _ in self.history]
+        for step, expected in zip(self.history, right.history, strict=True):
+            assert step == expected, f"program {self.seed} differs on {name}, in {names}: {step}"
+        for at, (now, then) in enumerate(zip(self.measured, right.measured, strict=True)):
+            where = f"result {at} of LAPACK in program {self.seed} on {name}, in {names}"
+            assert not bits or now[2] == then[2], f"other bits: {where}"
+            np.testing.assert_allclose(now[1], then[1], rtol=0, atol=ERRORS[self.dtype] * then[0], err_msg=where)
+
+
 def check(name: str, first: int, count: int) -> int:
     """Run programs first ... first + count - 1 as they are and accelerated; return how many calls went."""
-    expected = [Program(seed).run() for seed in range(first, first + count)]
-    device, chance = Device(name), np.random.default_rng(first)
+    device, chance, seeds = Device(name), np.random.default_rng(first), range(first, first + count)
+    expected = [Outcome(seed) for seed in seeds]
+    gone = 0
 
     def fail() -> None:
         testing.fail_call(device, int(chance.integers(1, 60)) if chance.integers(8) == 0 else 0)
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # of pinned memory that can't be had
         with accelerate(device, margin=0, lines=False) as on:
-            for seed in range(first, first + count):
-                history = Program(seed, fail if name.startswith("sim") else never).run()
-                for step, right in zip(history, expected[seed - first], strict=True):
-                    assert step == right, (
-                        f"program {seed} differs on {name}, in {[name for name, _ in history]}: {step}"
-                    )
+            for seed, right in zip(seeds, expected, strict=True):
+                Outcome(seed, fail if name.startswith("sim") else never).compare(right, name, bits=False)
+        gone += on.report.gone
         if name.startswith("sim"):
             testing.fail_call(device, 0)
-    return on.report.gone
+        plan = os.path.join(folder, "plan.json")
+        for by_plan in range(2):
+            with testing.residency("off" if by_plan else "explicit"):
+                with accelerate(device, margin=0, plan=plan, deterministic=bool(by_plan)) as on:
+                    outcomes = [Outcome(seed) for seed in seeds[: count // 4]]
+            for now, right in zip(outcomes, expected, strict=False):
+                now.compare(right, name, bits=bool(by_plan))
+            expected[: len(outcomes)] = outcomes
+            gone += on.report.gone
+    return gone
 
 
 def main() -> None:
@@ -244,7 +386,7 @@ def main() -> None:
         gone += check(options.device, first, min(batch, options.first + options.count - first))
     now = Device(options.device).residency
     print(
-        f"{options.count} programs on {options.device}: no bit differs; {gone} calls went, "
+        f"{options.count} programs on {options.device}: nothing differs; {gone} calls went, "
         f"{now.returns - before.returns} times an array was there already, "
         f"{(now.bytes_spared - before.bytes_spared) >> 20} MiB spared, {perf_counter() - begun:.0f} s"
     )
