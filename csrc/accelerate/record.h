@@ -11,8 +11,9 @@ void oa_record_unlock(void);
 void oa_record_watch_forks(void);
 bool oa_record_is_child(void);
 
-/* Lists a call as under way, and asks for its place. Waits for it if the plan needs it (planned: an oa_accelerate_planning), for
- * `patience` seconds at most. Under the lock, like the functions below; the lock is free meanwhile. */
+/* Lists a call as under way, and asks for its place. Waits for it if the plan needs it (planned: an
+ * oa_accelerate_planning), for `patience` seconds at most. Under the lock, like the functions below; the lock is free
+ * meanwhile. */
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience);
 /* Returns the plan's decision for a call, an oa_accelerate_decided. */
 int oa_record_decision(const oa_program_call *call);

@@ -68,7 +68,9 @@ def test_a_run_stores_its_decisions_and_the_next_one_follows_them(device: str, p
         assert sum(row["gone"] for row in rows) == 1
         assert sum(row["refused"].get("by the plan", 0) for row in rows) == 3
     assert json.loads(plan.read_text()) == data
-    again = run("--plan", plan, "--deterministic", "--json", report, "--device", device, "program.py", cwd=moved)
+    words = ["--plan", plan, "--deterministic", "--device", device, "--margin", 0, "--json", report]
+    again = run(*words, "program.py", cwd=moved)
+    assert again.returncode == 0, again.stderr
     assert [row["gone"] for row in json.loads(report.read_text())["rows"] if row["place"].endswith(":6")] == [1]
 
 
