@@ -232,6 +232,7 @@ _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_chain_begin": "offload_args.capture",
     "oa_chain_end": "offload_args.capture",
+    "oa_chain_loop": "offload_args.loop",
     "oa_chain_release": "Graph",
     "oa_chain_replay": "Graph.replay",
     "oa_device_open": "Device",
@@ -262,6 +263,11 @@ _CALLERS: Final = {
 }
 
 
+def caller_name(function: str) -> str:
+    """Return the name that Python has for a function of the core; another name stays as it is."""
+    return _CALLERS.get(function, function)
+
+
 #: What ends the messages of a status, made from its text; the modules that know more enter it here.
 ends: Final[dict[int, Callable[[str], str]]] = {}
 
@@ -277,7 +283,7 @@ def raise_status(status: int, text: str | None = None) -> NoReturn:
         raise interrupt
     if text is None:
         text = _core.last_error()
-    text = re.sub(r"^\w+", lambda caller: _CALLERS.get(caller[0], caller[0]), text)
+    text = re.sub(r"^\w+", lambda caller: caller_name(caller[0]), text)
     if (add := ends.get(status)) is not None:
         text += add(text)
     if (kind := _BY_STATUS.get(status)) is None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from . import _core
-from .display import shown
+from .arguments import Scratch
+from .display import plural, shown, size_text
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -16,13 +19,24 @@ from .errors import (
     RegionError,
     StaleGraphError,
     StalePointerError,
+    caller_name,
 )
-from .pointers import DevicePtr
+from .pointers import DevicePtr, _values
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["Capture", "Graph"]
+__all__ = ["Capture", "Graph", "Node"]
+
+
+class Node(NamedTuple):
+    """Describe a captured call: its function, and the arrays that it reads and writes, by name."""
+
+    function: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
 
 
 class Graph:
@@ -30,37 +44,41 @@ class Graph:
 
     `region.capture()` makes it. A graph knows the arrays that its calls use. So a replay is one call: it runs in order
     with other calls, brings up what the host has newer, and its results come down as those of a call do. A graph lives
-    as long as its region.
+    as long as its region. `g["x"]` is the pointer that was captured as x.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_names", "_region")
+    __slots__ = ("__weakref__", "_handle", "_lock", "_names", "_region")
 
     def __init__(self) -> None:
         self._handle: int | None = None
+        self._lock = threading.Lock()
         self._names: dict[str, DevicePtr[Any]] = {}
         self._region: _core.Region[Any] | None = None
 
-    def replay(self, **arrays: Any) -> None:
+    def replay(self, **contents: Any) -> None:
         """Run the captured calls.
 
-        arrays: new contents by the names that were given to `capture`, as host arrays or as pointers of the same shape
-        and dtype; what is not named stays as it is on the device. They are checked before anything is written.
+        contents: new ones by the names that were given to `capture`, as host arrays or as pointers of the same shape
+        and dtype, numbers for scalars; what is not named stays as it is on the device. They are checked before anything
+        is written, and are those from before the replay: `replay(a=db, b=da)` swaps two arrays. A replay with contents
+        is one step: no replay on another thread comes between them and the calls.
 
         Raises StaleGraphError if the region, or that of one of the arrays, has ended; ArgumentError for an unknown name
         or another shape, DTypeError for another dtype; and what `DevicePtr.assign` raises.
         """
-        handle = self._usable("replay")
-        if arrays:
-            self._write(arrays)
-        try:
-            _core.chain_replay(handle)
-        except StalePointerError as error:
-            raise StaleGraphError(f"Graph.replay: {str(error).partition(': ')[2]}") from None
+        with self._lock:
+            handle = self._usable("replay")
+            if contents:
+                self._write(contents)
+            try:
+                _core.chain_replay(handle)
+            except StalePointerError as error:
+                raise StaleGraphError(f"Graph.replay: {str(error).partition(': ')[2]}") from None
 
-    def update(self, **names: DevicePtr[Any]) -> Capture:
+    def update(self, **names: Any) -> Capture:
         """Capture other calls in place of these, such as after a change of shape: `with g.update(x=dx): ...`.
 
-        names: as `offload_args.capture` takes them. The old calls go when the block begins.
+        names: as `offload_args.capture` takes them. The old calls and scalars go when the block begins.
         """
         if self._region is None:
             raise RegionError("Graph.update: the graph was never captured; make it by region.capture()")
@@ -73,7 +91,10 @@ class Graph:
 
     @property
     def arrays(self) -> int:
-        """The number of arrays that the captured calls use; arrays that share elements count once."""
+        """The number of arrays that the captured calls use; arrays that share elements count once.
+
+        Numbers on the device count, too.
+        """
         return _core.chain_info(self._usable("arrays"))[1]
 
     @property
@@ -81,33 +102,92 @@ class Graph:
         """The number of replays so far."""
         return _core.chain_info(self._usable("replays"))[2]
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the graph itself sends to the device at each replay: values of the host in captured calls.
+
+        Contents that a replay is given, and arrays that the host has written since, come on top.
+        """
+        return _core.chain_info(self._usable("nbytes"))[3]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The captured calls in order, each with the arrays that it reads and writes.
+
+        An array has the name that it was captured by, or that of the argument which lends it. A number of a call whose
+        other numbers are on the device is there, too: "a number".
+        """
+        handle = self._usable("nodes")
+        names = {_core.handle(pointer): name for name, pointer in self._names.items() if pointer.live}
+        nodes = []
+        for number in range(_core.chain_info(handle)[0]):
+            function, uses = _core.chain_call(handle, number)
+            named = [(names.get(root, name or "a number"), reads, writes) for root, name, reads, writes in uses]
+            reads = tuple(name for name, reads, _ in named if reads)
+            nodes.append(Node(caller_name(function), reads, tuple(name for name, _, writes in named if writes)))
+        return tuple(nodes)
+
+    def draw(self, file: str | os.PathLike[str] | None = None) -> str:
+        """Return a drawing of the captured calls, as SVG: a box for each, an arrow for each array that comes to it.
+
+        file: where to write it, too; None: nowhere.
+        """
+        text = _drawing(self.nodes)
+        if file is not None:
+            Path(file).write_text(text, encoding="utf-8")
+        return text
+
+    def __getitem__(self, name: str) -> DevicePtr[Any]:
+        """Return the pointer that was captured by that name; for a scalar, a 0-d pointer that calls take in its place.
+
+        Raises ArgumentError for an unknown name.
+        """
+        if name not in self._names:
+            known = ", ".join(self._names) or "none"
+            raise ArgumentError(f"Graph: nothing was captured as {shown(name)}; known names: {known}")
+        return self._names[name]
+
     def _usable(self, what: str) -> int:
         if self._handle is None:
             raise StaleGraphError(f"Graph.{what}: the graph has no calls: its capture has not ended, or failed")
         return self._handle
 
-    def _write(self, arrays: dict[str, Any]) -> None:
-        for name, value in arrays.items():
+    def _write(self, contents: dict[str, Any]) -> None:
+        for name in contents:
             if name not in self._names:
                 known = ", ".join(self._names) or "none"
-                raise ArgumentError(f"Graph.replay: no array was captured as {shown(name)}; known names: {known}")
-            self._check(name, value)
-        for name, value in arrays.items():
-            pointer = self._names[name]
-            if isinstance(value, DevicePtr):
-                if value is not pointer:
-                    pointer.copy_from(value)
-            else:
-                pointer.assign(value)
+                raise ArgumentError(f"Graph.replay: nothing was captured as {shown(name)}; known names: {known}")
+        contents = {name: self._checked(name, value) for name, value in contents.items()}
+        # A pointer is read before anything is written that it may point to: the first one first, and the others from
+        # copies.
+        values = {name: value for name, value in contents.items() if not isinstance(value, DevicePtr)}
+        sources = {name: value for name, value in contents.items() if name not in values}
+        sources = {name: value for name, value in sources.items() if value is not self._names[name]}
+        self._copy(list(sources.items()))
+        for name, value in values.items():
+            self._names[name].assign(value)
 
-    def _check(self, name: str, value: Any) -> None:
+    def _copy(self, sources: list[tuple[str, DevicePtr[Any]]]) -> None:
+        if self._region is None or len(sources) < 2:
+            for name, value in sources:
+                self._names[name].copy_from(value)
+            return
+        copies = [Scratch(value.shape, value.dtype) for _, value in sources[1:]]
+        with type(self._region)(*copies, device=sources[0][1].device) as pointers:
+            for pointer, (_, value) in zip(pointers, sources[1:], strict=True):
+                pointer.copy_from(value)
+            for (name, _), value in zip(sources, (sources[0][1], *pointers), strict=True):
+                self._names[name].copy_from(value)
+
+    def _checked(self, name: str, value: Any) -> Any:
         pointer = self._names[name]
         if "dead" in pointer._state():
             raise StaleGraphError(f"Graph.replay: the region of {name} has ended; capture in an open region")
+        if not pointer.shape and isinstance(value, (int, float, complex)):
+            value = _values(f"Graph.replay: {name}", value, pointer.dtype)
         if not isinstance(value, (DevicePtr, np.ndarray, np.generic)):
-            raise ArgumentTypeError(
-                f"Graph.replay: {name} needs a NumPy array or a DevicePtr, got {type(value).__name__}"
-            )
+            needed = "a NumPy array or a DevicePtr" if pointer.shape else "a number or a DevicePtr"
+            raise ArgumentTypeError(f"Graph.replay: {name} needs {needed}, got {type(value).__name__}")
         if not _core.query(pointer).writable:
             raise DirectionError(f"Graph.replay: {name} was lent as In or is read-only; lend it as InOut")
         if value.shape != pointer.shape:
@@ -117,6 +197,7 @@ class Graph:
             )
         if value.dtype != pointer.dtype:
             raise DTypeError(f"Graph.replay: {name} needs {pointer.dtype}, got {value.dtype}; convert it first")
+        return value
 
     def _release(self) -> None:
         handle, self._handle = self._handle, None
@@ -130,9 +211,27 @@ class Graph:
     def __repr__(self) -> str:
         if self._handle is None:
             return "<Graph without calls>"
-        calls, arrays, replays = _core.chain_info(self._handle)
+        calls, arrays, replays = _core.chain_info(self._handle)[:3]
         names = f", names: {', '.join(self._names)}" if self._names else ""
-        return f"<Graph of {calls} calls on {arrays} arrays{names}; replayed {replays} times>"
+        counts = f"{calls} {plural('call', calls)} on {arrays} {plural('array', arrays)}"
+        return f"<Graph of {counts}{names}; replayed {replays} {plural('time', replays)}>"
+
+    def __str__(self) -> str:
+        """Describe the graph and each call."""
+        if self._handle is None:
+            return repr(self)
+        lines = [repr(self)]
+        for number, node in enumerate(self.nodes, 1):
+            reads, writes = ", ".join(node.reads), ", ".join(node.writes)
+            uses = [f"reads {reads}"] * bool(reads) + [f"writes {writes}"] * bool(writes)
+            lines.append(f"{number:4} {node.function}" + f": {'; '.join(uses)}" * bool(uses))
+        if self.nbytes:
+            lines.append(f"each replay sends {size_text(self.nbytes)}")
+        return "\n".join(lines)
+
+    def _repr_svg_(self) -> str | None:
+        """Draw the graph in a notebook."""
+        return None if self._handle is None else self.draw()
 
 
 class Capture:
@@ -140,11 +239,13 @@ class Capture:
 
     __slots__ = ("_graph", "_handle", "_names", "_region")
 
-    def __init__(self, region: _core.Region[Any], names: dict[str, DevicePtr[Any]], graph: Graph | None = None) -> None:
-        for name, pointer in names.items():
-            if not isinstance(pointer, DevicePtr):
+    def __init__(self, region: _core.Region[Any], names: dict[str, Any], graph: Graph | None = None) -> None:
+        for name, value in names.items():
+            if not isinstance(value, (DevicePtr, np.generic)) and type(value) not in (float, complex):
+                remedy = f"; a NumPy scalar has a dtype, such as np.int32({value})" if isinstance(value, int) else ""
                 raise ArgumentTypeError(
-                    f"offload_args.capture: {name} needs a DevicePtr of the region, got {type(pointer).__name__}"
+                    f"offload_args.capture: {name} needs a DevicePtr of the region, or a float or NumPy scalar, got "
+                    f"{type(value).__name__}{remedy}"
                 )
         self._region = region
         self._names = names
@@ -152,9 +253,14 @@ class Capture:
         self._handle: int | None = None
 
     def __enter__(self) -> Graph:
-        self._graph._release()
-        self._handle = self._region._capture()
-        return self._graph
+        graph = self._graph
+        with graph._lock:
+            graph._release()
+            graph._names = {}
+            scalars = {name: _staged(self._region, name, value) for name, value in self._names.items()}
+            self._handle = self._region._capture()
+            graph._names = scalars
+        return graph
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -171,10 +277,85 @@ class Capture:
             self._graph._handle = handle
         finally:
             self._handle = None
-        self._graph._names = self._names
         self._graph._region = self._region
 
     def __del__(self) -> None:
         handle: int | None = getattr(self, "_handle", None)
         if handle is not None:  # the block was never left
             _core.chain_release(handle)
+
+
+def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:
+    """Return a pointer as it is; for a number, a new 0-d pointer of the region that has it."""
+    if isinstance(value, DevicePtr):
+        return value
+    pointers = region._pointers()
+    if not pointers:
+        raise RegionError(f"offload_args.capture: {name} the region is not open, or lends no array; enter it first")
+    number = np.asarray(value)
+    pointer: DevicePtr[Any] = _core.stage(pointers[0], number)
+    pointer.assign(number)  # from here on it is a number that may change: no call takes it as a constant zero
+    return pointer
+
+
+def loop(region: _core.Region[Any], body: Callable[[], object], until: object, at_most: int) -> int:
+    """Do as offload_args.loop says."""
+    if not isinstance(until, DevicePtr) or until.size != 1:
+        got = f"shape {until.shape}" if isinstance(until, DevicePtr) else type(until).__name__
+        raise ArgumentTypeError(f"offload_args.loop: until needs a DevicePtr to one element, got {got}")
+    if isinstance(at_most, bool) or not isinstance(at_most, (int, np.integer)) or not 0 <= at_most < 2**63:
+        raise ArgumentError(f"offload_args.loop: at_most needs a number of steps of 0 or more, got {shown(at_most)}")
+    if not at_most:
+        return 0
+    with Capture(region, {}) as graph:
+        body()
+    with graph._lock:
+        try:
+            return _core.chain_loop(graph._usable("loop"), until, int(at_most))
+        except StalePointerError as error:
+            raise StaleGraphError(f"offload_args.loop: {str(error).partition(': ')[2]}") from None
+
+
+def _drawing(nodes: tuple[Node, ...]) -> str:
+    """Draw calls from top to bottom as SVG, with the arrays between them."""
+    from xml.sax.saxutils import escape
+
+    high, left, wide = 56, 150, 30 + 8 * max((len(node.function) for node in nodes), default=0)
+    arrows: list[tuple[int, int, str]] = []  # from a call, -1: from before them, to a call
+    written: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        arrows += [(written.get(name, -1), i, name) for name in node.reads]
+        written.update(dict.fromkeys(node.writes, i))
+    shapes: list[str] = []
+    reach = 0
+    for start, end, name in arrows:
+        y, text = 20 + high * end, escape(name)
+        if start < 0:
+            order = [each for begin, at, each in arrows if begin < 0 and at == end].index(name)
+            y += 8 + 14 * order
+            shapes.append(f'<path d="M{left - 40} {y}H{left - 6}"/><text x="{left - 46}" y="{y + 4}">{text}</text>')
+        elif start == end - 1:
+            x = left + wide // 2 + 40 * [each for begin, at, each in arrows if (begin, at) == (start, end)].index(name)
+            shapes.append(f'<path d="M{x} {y - 22}V{y - 6}"/><text x="{x + 6}" y="{y - 10}" class="s">{text}</text>')
+        else:
+            from_y, bend = 20 + high * start + 24, 24 * (end - start)
+            reach = max(reach, bend + 12 * len(name))
+            x = left + wide
+            shapes.append(
+                f'<path d="M{x} {from_y}C{x + bend} {from_y} {x + bend} {y + 10} {x + 6} {y + 10}"/>'
+                f'<text x="{x + bend * 3 // 4 + 6}" y="{(from_y + y + 14) // 2}" class="s">{text}</text>'
+            )
+    for i, node in enumerate(nodes):
+        y = 20 + high * i
+        shapes.append(
+            f'<rect x="{left}" y="{y}" width="{wide}" height="34" rx="6"/>'
+            f'<text x="{left + wide // 2}" y="{y + 22}" class="m">{escape(node.function)}</text>'
+        )
+    width, height = left + wide + reach + 40, high * len(nodes) + 20
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+        "<style>text{font:13px monospace;text-anchor:end}.s{text-anchor:start}.m{text-anchor:middle}"
+        "rect{fill:#e8eef7;stroke:#3b5b92}path{fill:none;stroke:#3b5b92;marker-end:url(#a)}</style>"
+        '<defs><marker id="a" markerWidth="8" markerHeight="8" refX="5" refY="3" orient="auto">'
+        '<polygon points="0 0 6 3 0 6" style="fill:#3b5b92"/></marker></defs>' + "".join(shapes) + "</svg>\n"
+    )

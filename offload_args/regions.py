@@ -32,6 +32,7 @@ from .pointers import DevicePtr
 from .tracing import trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, TracebackType
 
     from numpy.typing import NDArray
@@ -308,11 +309,13 @@ class offload_args(_core.Region["_Pointers_co"]):
             )
         return Stream(self)
 
-    def capture(self, **names: DevicePtr[Any]) -> Capture:
+    def capture(self, **names: Any) -> Capture:
         """Capture the calls of the region within a block, instead of running them: `with region.capture(x=dx) as g:`.
 
-        names: pointers whose contents `g.replay(x=new)` may replace. Each call is checked when it is made, and the
-        arrays that it reads go up then. It runs at each `g.replay()`, in order with the calls around it.
+        names: pointers whose contents `g.replay(x=new)` may replace, and numbers, such as alpha=1.0, which the graph
+        then has on the device: `g["alpha"]` is the 0-d pointer to pass to calls, and `g.replay(alpha=2.0)` sets it. A
+        float is float64; other dtypes are NumPy's scalars. Each call is checked when it is made, and the arrays that it
+        reads go up then. It runs at each `g.replay()`, in order with the calls around it.
 
         A call raises CaptureError, and the capture goes on, if it would have to wait: for a result on the host, or for
         memory that is there only while a function runs. Raises RegionError if the region is not open.
@@ -320,6 +323,21 @@ class offload_args(_core.Region["_Pointers_co"]):
         from .graphs import Capture
 
         return Capture(self, names)
+
+    def loop(self, body: Callable[[], object], *, until: DevicePtr[Any], at_most: int) -> int:
+        """Repeat calls until one of them has set a number on the device, and return how many times they ran.
+
+        body: a function without arguments that makes the calls; it runs once, and the calls are captured, as `capture`
+        says. until: a pointer to one element, which the calls write; they have run for the last time when it is not 0.
+        It is looked at after each step, so the calls run at least once, and never after it was set. at_most: the most
+        steps.
+
+        Raises CaptureError at a call in the body that can't be captured, ArgumentTypeError if until points to more than
+        one element, RegionError if the region is not open; and what `Graph.replay` raises.
+        """
+        from .graphs import loop
+
+        return loop(self, body, until, at_most)
 
     def _open_on(self) -> Device | None:
         """Return the device of an open region; None if it is not open."""

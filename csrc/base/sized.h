@@ -14,6 +14,7 @@
 enum { /* sizes of the first versions */
        OA_FIRST_BACKEND_INFO = sizeof(oa_backend_info),
        OA_FIRST_CHAIN_INFO = sizeof(oa_chain_info),
+       OA_FIRST_CHAIN_USE = sizeof(oa_chain_use),
        OA_FIRST_COUNTERS = sizeof(oa_counters),
        OA_FIRST_DEVICE_INFO = sizeof(oa_device_info),
        OA_FIRST_OBJECT_INFO = sizeof(oa_object_info),
@@ -29,7 +30,8 @@ enum { /* sizes of the first versions */
   _Static_assert(sizeof(type) == offsetof(type, last) + sizeof(((type *)0)->last), \
                  #type " ends in padding, or " #last " is not its last field any more")
 OA_ENDS_WITH(oa_backend_info, dlpack_type);
-OA_ENDS_WITH(oa_chain_info, region);
+OA_ENDS_WITH(oa_chain_info, nbytes);
+OA_ENDS_WITH(oa_chain_use, pointer);
 OA_ENDS_WITH(oa_counters, bytes_peer);
 OA_ENDS_WITH(oa_device_info, dlpack_type);
 OA_ENDS_WITH(oa_object_info, reserved);

@@ -496,7 +496,7 @@ static void escape_to_graph(const oa_slot *slot, bool writes) {
 static __attribute__((cold, noinline)) oa_capture *begin_noting(const oa_call *call, oa_stream *stream, bool failed) {
   oa_capture *capture = oa_capture_of(call->region, stream);
   if (capture) {
-    capture->calls++;
+    oa_capture_note_call(capture, call->function);
     capture->open--;
     capture->failed |= failed;
   } else {
@@ -577,7 +577,7 @@ int oa_end(oa_call *call, int vendor_status) {
       oa_device_quiesce(device); /* then the use is over */
     }
     if (o->touched && capture)
-      oa_capture_note(capture, slot, o->touched & OA_OVERWRITTEN, writes);
+      oa_capture_note(capture, slot, o->touched & OA_OVERWRITTEN, (o->access & OA_READ_WRITE) != OA_OVERWRITE, writes);
     else if (o->touched && capturing)
       escape_to_graph(slot, writes);
     if (writes && !only_asked && !capture) mark_written(o, slot, failed);

@@ -399,7 +399,7 @@ int oa_is_host_zero(const void *pointer) {
   if (oa_core_start()) return 0;
   oa_lock();
   const oa_slot *slot = oa_slot_of(pointer, OA_SLOT_POINTER, &status);
-  const int zero = slot && slot->zero && !slot->wrote && !slot->mapping->escaped;
+  const int zero = slot && slot->zero && !slot->wrote && !slot->group->written && !slot->mapping->escaped;
   oa_unlock();
   return zero;
 }

@@ -1,6 +1,7 @@
 /* Chains: captured calls of a region. A replay is one call, whose operands are all the arrays that its calls use. */
 #include "offload_args/chain.h"
 
+#include "base/number.h"
 #include "base/sized.h"
 #include "call/call.h"
 #include "device/device.h"
@@ -8,6 +9,7 @@
 #include "region/capture.h"
 #include "region/slot.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct chain {
@@ -66,10 +68,7 @@ static int end_capture(chain *c) {
   oa_stream *stream = c->capture.stream;
   if (region) region->capture = NULL;
   c->capturing = false;
-  for (int i = 0; region && i < c->capture.count; i++) {
-    const oa_captured *g = &c->capture.groups[i];
-    g->mapping->groups[g->group].captured = false;
-  }
+  oa_capture_end(&c->capture);
   oa_stream_make_unknown(stream);
   oa_unlock();
   const int status = c->device->backend->graph_end(c->device, &stream->native, &c->graph);
@@ -268,6 +267,33 @@ int oa_chain_replay(oa_chain *handle) {
   return status;
 }
 
+/* Sets *ended to whether the element is not 0, after the work on it. */
+static int look(const oa_any *until, int dtype, int *ended) {
+  unsigned char value[16] = {0};
+  const int status = oa_pointer_read(until, value, 0, NULL, NULL);
+  *ended = !status && !oa_number_is_zero(value, dtype);
+  return status;
+}
+
+int oa_chain_loop(oa_chain *handle, const oa_any *until, int64_t at_most, int64_t *count, int *ended) {
+  const char *const function = "oa_chain_loop";
+  oa_pointer_info info = OA_SIZED(oa_pointer_info);
+  if (!count || !ended) return oa_fail_null(function, count ? "ended" : "count");
+  *count = 0;
+  *ended = 0;
+  int status = oa_pointer_query(until, &info);
+  if (status) return status;
+  if (info.nbytes != oa_itemsize(info.dtype))
+    return oa_fail(OA_ERROR_EXTENT, "%s: until needs one element, of %lld bytes, got %lld bytes", function,
+                   (long long)oa_itemsize(info.dtype), (long long)info.nbytes);
+  while (!status && !*ended && *count < at_most)
+    if (!(status = oa_chain_replay(handle))) {
+      ++*count;
+      status = look(until, info.dtype, ended);
+    }
+  return status;
+}
+
 /* -- the rest ------------------------------------------------------------------------------------------------------ */
 
 int oa_chain_get_info(const oa_chain *handle, oa_chain_info *info) {
@@ -277,13 +303,48 @@ int oa_chain_get_info(const oa_chain *handle, oa_chain_info *info) {
   const chain *c = enter(function, handle, &status);
   if (!c) return status;
   const oa_chain_info now = {.size = sizeof now,
-                             .calls = c->capture.calls,
+                             .calls = c->capture.call_count,
                              .arrays = c->capture.count,
                              .replays = c->replays,
-                             .region = c->region};
+                             .region = c->region,
+                             .nbytes = c->capture.nbytes};
   oa_unlock();
   oa_sized_write(info, &now);
   return OA_OK;
+}
+
+int oa_chain_get_use(const oa_chain *handle, int call, int use, oa_chain_use *info) {
+  const char *const function = "oa_chain_get_use";
+  int status;
+  if ((status = oa_sized_check(function, "info", info, OA_FIRST_CHAIN_USE, sizeof *info))) return status;
+  const chain *c = enter(function, handle, &status);
+  if (!c) return status;
+  oa_chain_use now = {.size = sizeof now, .array = -1};
+  const int calls = c->capture.call_count;
+  if (c->capturing)
+    status = oa_fail(OA_ERROR_CAPTURE, "%s: the chain is still being captured; end the capture first", function);
+  else if (call < 0 || call >= calls || use < 0)
+    status = oa_fail(OA_ERROR_ARGUMENT, "%s: needs a call from 0 to %d and a use of 0 or more, got %d and %d", function,
+                     calls - 1, call, use);
+  if (!status) {
+    const oa_captured_call *of = &c->capture.calls[call];
+    snprintf(now.function, sizeof now.function, "%s", of->function);
+    now.uses = of->uses;
+    if (use < of->uses) {
+      const oa_captured_use *u = &c->capture.uses[of->first + use];
+      const oa_captured *g = &c->capture.groups[u->group];
+      int stale;
+      const oa_slot *slot = oa_slot_of(g->root, OA_SLOT_POINTER, &stale);
+      now.array = u->group;
+      now.reads = u->reads;
+      now.writes = u->writes;
+      now.pointer = g->owns ? g->noted : g->root;
+      if (slot && slot->mapping) snprintf(now.name, sizeof now.name, "%s", slot->mapping->views[slot->view].name);
+    }
+  }
+  oa_unlock();
+  if (!status) oa_sized_write(info, &now);
+  return status;
 }
 
 int oa_chain_release(oa_chain *handle) {

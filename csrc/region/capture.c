@@ -1,41 +1,98 @@
 #include "region/capture.h"
 #include "region/slot.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 oa_capture *oa_capture_of(const oa_region_state *region, const oa_stream *stream) {
   return region->capture && region->capture->stream == stream ? region->capture : NULL;
 }
 
-void oa_capture_note(oa_capture *capture, const oa_slot *slot, bool overwrites, bool writes) {
-  oa_mapping *mapping = slot->mapping;
-  const int group = (int)(slot->group - mapping->groups);
-  if (mapping->kind == OA_MAPS_SCALAR) { /* its value stays, and its memory while the region is open */
-    mapping->escaped = true;
-    capture->failed |= writes; /* no replay would be ordered with its readers */
-    return;
-  }
-  mapping->counted = false; /* the graph has its address: it stays until the region ends */
-  oa_captured *c = capture->groups, *end = c + capture->count;
-  while (c < end && (c->mapping != mapping || c->group != group)) c++;
-  if (c == end) {
-    if (capture->count == capture->capacity) {
-      const int capacity = capture->capacity ? 2 * capture->capacity : 8;
-      oa_captured *groups = realloc(capture->groups, (size_t)capacity * sizeof *groups);
-      if (!groups) {
-        capture->failed = true;
-        return;
-      }
-      capture->groups = groups;
-      capture->capacity = capacity;
-      c = groups + capture->count;
+/* Returns room for one more element of a list; NULL, with the capture failed: there is no host memory. */
+static void *room(oa_capture *capture, void *list, int count, int *capacity, size_t each) {
+  void **at = list;
+  if (count == *capacity) {
+    const int wanted = *capacity ? 2 * *capacity : 8;
+    void *longer = realloc(*at, (size_t)wanted * each);
+    if (!longer) {
+      capture->failed = true;
+      return NULL;
     }
-    *c = (oa_captured){.mapping = mapping, .group = group, .address = mapping->address, .reads = !overwrites};
-    capture->count++;
+    *at = longer;
+    *capacity = wanted;
   }
-  if (!c->root || (writes && !c->writes)) c->root = oa_slot_handle(oa_slot_root(slot));
+  return (char *)*at + (size_t)count * each;
+}
+
+/* Returns the handle of a new pointer to the device scalar of a slot; NULL: there is no memory. */
+static const void *point_to_scalar(const oa_slot *slot) {
+  oa_mapping *scalar = slot->mapping;
+  oa_slot *own = oa_slot_take(slot->region, OA_SLOT_POINTER);
+  if (!own) return NULL;
+  oa_slot_point(own, slot->dtype, scalar, slot->view, scalar->views[slot->view].lines);
+  own->reads = own->writes = true;
+  own->nbytes = scalar->nbytes;
+  scalar->pointers++;
+  return oa_slot_handle(own);
+}
+
+/* Returns the entry of an operand's group, a new one if there is none yet; NULL: there is no memory. */
+static oa_captured *entry_of(oa_capture *capture, const oa_slot *slot, bool overwrites) {
+  const oa_mapping *mapping = slot->mapping;
+  const int group = (int)(slot->group - mapping->groups);
+  for (oa_captured *c = capture->groups; c < capture->groups + capture->count; c++)
+    if (c->mapping == mapping && c->serial == mapping->serial && c->group == group) return c;
+  oa_captured *c = room(capture, &capture->groups, capture->count, &capture->capacity, sizeof *c);
+  const bool owns = mapping->kind == OA_MAPS_SCALAR;
+  if (!c) return NULL;
+  *c = (oa_captured){.root = owns ? point_to_scalar(slot) : NULL,
+                     .noted = oa_slot_handle(slot),
+                     .mapping = mapping,
+                     .serial = mapping->serial,
+                     .group = group,
+                     .owns = owns,
+                     .address = mapping->address,
+                     .reads = !overwrites};
+  if (owns && !c->root) {
+    capture->failed = true;
+    return NULL;
+  }
+  capture->count++;
+  return c;
+}
+
+void oa_capture_note_call(oa_capture *capture, const char *function) {
+  oa_captured_call *c = room(capture, &capture->calls, capture->call_count, &capture->call_capacity, sizeof *c);
+  if (!c) return;
+  snprintf(c->function, sizeof c->function, "%s", function);
+  c->first = capture->use_count;
+  c->uses = 0;
+  capture->call_count++;
+}
+
+void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool reads, bool writes) {
+  slot->mapping->counted = false; /* the graph has its address: it stays until the region ends */
+  oa_captured *c = entry_of(capture, slot, overwrites);
+  oa_captured_use *use = room(capture, &capture->uses, capture->use_count, &capture->use_capacity, sizeof *use);
+  if (capture->failed) return;
+  if (!c->owns && (!c->root || (writes && !c->writes))) c->root = oa_slot_handle(oa_slot_root(slot));
   c->writes |= writes;
+  *use = (oa_captured_use){(int)(c - capture->groups), reads, writes};
+  capture->use_count++;
+  capture->calls[capture->call_count - 1].uses++;
   slot->group->captured |= overwrites;
+  slot->zero &= !writes;
+}
+
+void oa_capture_end(const oa_capture *capture) {
+  for (int i = 0; i < capture->count; i++) {
+    const oa_captured *c = &capture->groups[i];
+    int status;
+    const oa_slot *slot = oa_slot_of(c->root, OA_SLOT_POINTER, &status);
+    oa_mapping *mapping = slot ? slot->mapping : oa_mappings;
+    while (mapping && (mapping != c->mapping || mapping->serial != c->serial)) mapping = mapping->next;
+    if (mapping) mapping->groups[c->group].captured = false;
+  }
 }
 
 int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory) {
@@ -50,6 +107,7 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory) {
   oa_lock();
   *values = (oa_captured_values){capture->values, *memory, nbytes};
   capture->values = values;
+  capture->nbytes += (int64_t)nbytes;
   oa_unlock();
   return OA_OK;
 }
@@ -61,7 +119,16 @@ void oa_capture_free(oa_capture *capture) {
     if (!atomic_load(&device->lost)) device->backend->unpin(device, values->memory, values->nbytes);
     free(values);
   }
+  oa_lock();
+  for (const oa_captured *c = capture->groups; c < capture->groups + capture->count; c++) {
+    int status;
+    oa_slot *own = c->owns ? oa_slot_of(c->root, OA_SLOT_POINTER, &status) : NULL;
+    if (own) oa_slot_destroy(own);
+  }
+  oa_unlock();
   free(capture->groups);
+  free(capture->calls);
+  free(capture->uses);
 }
 
 static bool holds(const oa_region_state *region, const oa_mapping *mapping) {

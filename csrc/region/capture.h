@@ -7,13 +7,27 @@
 
 /* A group that captured calls use. */
 typedef struct oa_captured {
-  const void *root; /* the handle of a region's own pointer to it */
+  const void *root;  /* the handle of a region's own pointer to it, or of the capture's to a device scalar */
+  const void *noted; /* the handle of the first operand of it */
   const oa_mapping *mapping;
+  uint64_t serial; /* of the mapping */
   int group;
+  bool owns;        /* the pointer is the capture's own, so that the scalar lives as long as the graph */
   uint64_t address; /* of the mapping */
   bool reads;       /* it has to be there before the graph runs */
   bool writes;
 } oa_captured;
+
+/* A captured call, and one of its uses of a group. */
+typedef struct oa_captured_call {
+  char function[48];
+  int first, uses; /* its uses in the list of all */
+} oa_captured_call;
+
+typedef struct oa_captured_use {
+  int group; /* in the list of groups */
+  bool reads, writes;
+} oa_captured_use;
 
 /* Values of the host that captured copies read. */
 typedef struct oa_captured_values {
@@ -28,15 +42,23 @@ typedef struct oa_capture {
   oa_captured *groups;
   int count, capacity;
   oa_captured_values *values;
-  int calls;   /* that were captured */
-  int open;    /* of these, so many have begun and not ended */
+  int64_t nbytes; /* of the values */
+  oa_captured_call *calls;
+  int call_count, call_capacity;
+  oa_captured_use *uses;
+  int use_count, use_capacity;
+  int open;    /* calls that have begun and not ended */
   bool failed; /* of one of them, or of noting it: the graph can't be used */
 } oa_capture;
 
 /* Returns the capture that a call to that stream of the region belongs to; NULL: another one's, or none. */
 oa_capture *oa_capture_of(const oa_region_state *region, const oa_stream *stream);
-/* Notes an operand of a captured call: overwrites: the call writes all of its group; writes: it writes some of it. */
-void oa_capture_note(oa_capture *capture, const oa_slot *slot, bool overwrites, bool writes);
+/* Notes a captured call, whose operands are noted next. */
+void oa_capture_note_call(oa_capture *capture, const char *function);
+/* Notes an operand of the last call: overwrites: the call writes all of its group; reads, writes: some of it. */
+void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool reads, bool writes);
+/* Forgets which groups the calls overwrite: no more calls are captured. */
+void oa_capture_end(const oa_capture *capture);
 /* Allocates pinned memory that lives as long as the graph. Sets *memory. Without the lock. */
 int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
 /* Frees all that the capture owns but its stream. Without the lock. */

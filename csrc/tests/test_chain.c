@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 const oa_library *const oa_libraries[] = {NULL};
 
@@ -58,6 +59,98 @@ static void captured_calls_run_at_each_replay(void) {
   CHECK(y[3] == 1 + 3 * 2 * 3);
   CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_STALE, "region has ended");
   CHECK_OK(oa_chain_release(chain));
+  check_empty();
+}
+
+/* A device scalar: axpy of one element reads and writes some. */
+static void a_chain_of_device_scalars_alone_runs(void) {
+  oa_array arrays[2];
+  oa_chain *chain = NULL;
+  oa_any *from = NULL, *to = NULL;
+  oa_chain_info info = OA_SIZED(oa_chain_info);
+  const float two = 2, three = 3;
+  float sum = 0;
+  set();
+  oa_region *region = lend_both(arrays);
+  const int64_t frees = counters().frees;
+  for (int i = 0; i < 3; i++) {
+    CHECK_OK(oa_stage(arrays[0].handle, &two, OA_F32, &from));
+    CHECK_OK(oa_stage(arrays[0].handle, &three, OA_F32, &to));
+    CHECK_OK(oa_chain_begin(region, &chain));
+    CHECK_OK(axpy(10, from, 1, to, 1, 1, 0));
+    CHECK_OK(oa_chain_end(chain));
+    CHECK_OK(oa_chain_replay(chain));
+    CHECK_OK(oa_chain_replay(chain));
+    CHECK_OK(oa_chain_get_info(chain, &info));
+    CHECK(info.arrays == 2);
+    CHECK_OK(oa_pointer_read(to, &sum, 0, NULL, NULL));
+    CHECK(sum == 3 + 2 * 10 * 2);
+    CHECK_OK(oa_pointer_release(from)); /* the chain has pointers of its own to them */
+    CHECK_OK(oa_pointer_release(to));
+    CHECK_OK(oa_chain_replay(chain));
+    CHECK_OK(oa_chain_release(chain));
+  }
+  CHECK(counters().frees == frees + 6); /* with the chain, not with the region */
+  leave(region);
+  check_empty();
+}
+
+/* y += x until y[3], which is the element looked at, is no longer 0. */
+static void captured_calls_run_until_an_element_is_set(void) {
+  oa_array arrays[2];
+  oa_chain *chain = NULL;
+  oa_chain_use use = OA_SIZED(oa_chain_use);
+  oa_any *until = NULL;
+  int64_t count = -1;
+  int ended = -1;
+  set();
+  y[3] = -6;
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(oa_pointer_view(arrays[1].handle, 3 * (int64_t)sizeof *y, 0, NULL, NULL, &until));
+  CHECK_OK(oa_chain_begin(region, &chain));
+  CHECK_FAILS(oa_chain_get_use(chain, 0, 0, &use), OA_ERROR_CAPTURE, "still being captured");
+  CHECK_OK(add(1, arrays));
+  CHECK_OK(oa_chain_end(chain));
+  CHECK_OK(oa_chain_loop(chain, until, 0, &count, &ended));
+  CHECK(count == 0 && !ended);
+  CHECK_OK(oa_chain_loop(chain, until, 9, &count, &ended));
+  CHECK(count == 1 && ended); /* -3 is not 0 */
+  CHECK_OK(oa_chain_loop(chain, until, 1, &count, &ended));
+  CHECK(count == 1 && !ended);
+  CHECK_OK(oa_chain_loop(chain, until, 9, &count, &ended));
+  CHECK(count == 1 && ended);
+  CHECK_FAILS(oa_chain_loop(chain, arrays[1].handle, 9, &count, &ended), OA_ERROR_EXTENT, "until needs one element");
+  CHECK_FAILS(oa_chain_loop(chain, until, 9, NULL, &ended), OA_ERROR_ARGUMENT, "count");
+  CHECK_OK(oa_chain_get_use(chain, 0, 1, &use));
+  CHECK(strcmp(use.function, "test.axpy") == 0 && use.uses == 2 && use.array == 1 && use.reads && use.writes);
+  CHECK(use.pointer == arrays[1].handle);
+  CHECK_OK(oa_chain_get_use(chain, 0, 2, &use));
+  CHECK(use.array == -1);
+  CHECK_FAILS(oa_chain_get_use(chain, 1, 0, &use), OA_ERROR_ARGUMENT, "needs a call from 0 to 0");
+  CHECK_OK(oa_chain_release(chain));
+  leave(region);
+  check_empty();
+}
+
+/* A region of another lender ends while calls that use its array are captured, and a chain that used its scalar. */
+static void an_array_may_end_while_calls_that_use_it_are_captured(void) {
+  static int64_t n = N;
+  oa_array arrays[2], outer = vector(other, &n, OA_BY_USE);
+  oa_chain *chain = NULL;
+  oa_any *scalar = NULL;
+  const float two = 2;
+  set();
+  oa_region *lender = lend(&outer, 1);
+  oa_region *region = lend_both(arrays);
+  CHECK_OK(oa_stage(outer.handle, &two, OA_F32, &scalar));
+  CHECK_OK(oa_chain_begin(region, &chain));
+  CHECK_OK(axpy(1, outer.handle, 1, arrays[1].handle, 1, N, 0));
+  CHECK_OK(axpy(1, scalar, 1, arrays[1].handle, 1, 1, 0));
+  leave(lender);
+  CHECK_OK(oa_chain_end(chain));
+  CHECK_FAILS(oa_chain_replay(chain), OA_ERROR_STALE, "region of an array that the captured calls use has ended");
+  CHECK_OK(oa_chain_release(chain));
+  leave(region);
   check_empty();
 }
 
@@ -180,6 +273,9 @@ int main(void) {
     CHECK_OK(oa_device_open(names[i], &device));
     has_streams = i == 1;
     captured_calls_run_at_each_replay();
+    a_chain_of_device_scalars_alone_runs();
+    captured_calls_run_until_an_element_is_set();
+    an_array_may_end_while_calls_that_use_it_are_captured();
     a_chain_that_is_released_while_it_is_captured_ends_the_capture();
     a_captured_call_that_fails_spoils_the_chain();
     threads_replay_call_and_capture_at_once();

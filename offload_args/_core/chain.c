@@ -44,13 +44,58 @@ static PyObject *chain_replay(PyObject *Py_UNUSED(module), PyObject *number) {
   return raise_touch() < 0 ? NULL : answer(status);
 }
 
-/* (handle) -> (calls, arrays, replays) */
+/* (handle, pointer, at_most) -> how often the calls ran. A signal is handled between two steps. */
+static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *number, *object;
+  long long at_most;
+  if (!PyArg_ParseTuple(arguments, "OOL", &number, &object, &at_most)) return NULL;
+  oa_chain *chain = handle_of(number);
+  const Pointer *until = PyErr_Occurred() ? NULL : as_pointer(object);
+  if (until == NULL) return NULL;
+  int64_t count = 0;
+  int status = OA_OK, ended = 0;
+  while (status == OA_OK && !ended && count < at_most) {
+    int64_t steps;
+    if (PyErr_CheckSignals() < 0) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = oa_chain_loop(chain, until->handle, 1, &steps, &ended);
+    Py_END_ALLOW_THREADS count += steps;
+  }
+  if (raise_touch() < 0) return NULL;
+  return status == OA_OK ? PyLong_FromLongLong(count) : fail(status);
+}
+
+/* (handle, number) -> (function, [(handle, name, reads, writes) of each array]) */
+static PyObject *chain_call(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *number;
+  int call;
+  oa_chain_use use = OA_SIZED(oa_chain_use);
+  if (!PyArg_ParseTuple(arguments, "Oi", &number, &call)) return NULL;
+  const oa_chain *chain = handle_of(number);
+  if (PyErr_Occurred()) return NULL;
+  int status = oa_chain_get_use(chain, call, 0, &use);
+  if (status != OA_OK) return fail(status);
+  PyObject *uses = PyList_New(0);
+  for (int i = 0; uses != NULL && i < use.uses; i++) {
+    status = oa_chain_get_use(chain, call, i, &use);
+    PyObject *handle = status == OA_OK ? PyLong_FromVoidPtr((void *)use.pointer) : fail(status);
+    PyObject *entry = handle == NULL ? NULL
+                                     : Py_BuildValue("(NsNN)", handle, use.name, PyBool_FromLong(use.reads),
+                                                     PyBool_FromLong(use.writes));
+    if (entry == NULL || PyList_Append(uses, entry) < 0) Py_CLEAR(uses);
+    Py_XDECREF(entry);
+  }
+  return uses == NULL ? NULL : Py_BuildValue("(sN)", use.function, uses);
+}
+
+/* (handle) -> (calls, arrays, replays, nbytes) */
 static PyObject *chain_info(PyObject *Py_UNUSED(module), PyObject *number) {
   oa_chain_info info = OA_SIZED(oa_chain_info);
   const oa_chain *chain = handle_of(number);
   if (PyErr_Occurred()) return NULL;
   const int status = oa_chain_get_info(chain, &info);
-  return status == OA_OK ? Py_BuildValue("iiL", info.calls, info.arrays, (long long)info.replays) : fail(status);
+  return status == OA_OK
+             ? Py_BuildValue("iiLL", info.calls, info.arrays, (long long)info.replays, (long long)info.nbytes)
+             : fail(status);
 }
 
 /* (handle): frees the chain */
@@ -67,6 +112,8 @@ static PyObject *chain_release(PyObject *Py_UNUSED(module), PyObject *number) {
 static PyMethodDef chain_functions[] = {
     {"chain_end", chain_end, METH_O, NULL},
     {"chain_replay", chain_replay, METH_O, NULL},
+    {"chain_loop", chain_loop, METH_VARARGS, NULL},
+    {"chain_call", chain_call, METH_VARARGS, NULL},
     {"chain_info", chain_info, METH_O, NULL},
     {"chain_release", chain_release, METH_O, NULL},
     {NULL, NULL, 0, NULL},

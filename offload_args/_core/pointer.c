@@ -261,6 +261,28 @@ static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
+/* (pointer, array of one element) -> DevicePtr to a new device scalar of the pointer's region */
+static PyObject *stage(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *object;
+  Item item = {0};
+  oa_array array = {0};
+  oa_any *staged = NULL;
+  int flags, status;
+  if (!PyArg_ParseTuple(arguments, "OO!", &object, python.ndarray, &item.source)) return NULL;
+  const Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  Py_INCREF(item.source);
+  if (read_ndarray(&item, &array, &flags) <= 0) {
+    release_item(&item);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: no number that a device can hold");
+    return NULL;
+  }
+  Py_BEGIN_ALLOW_THREADS status = oa_stage(pointer->handle, array.data, array.dtype, &staged);
+  Py_END_ALLOW_THREADS release_item(&item);
+  if (status != OA_OK) return fail(status);
+  return pointer_new(staged, array.dtype, pointer->device_number, PyTuple_New(0), PyTuple_New(0), 1);
+}
+
 /* Reads the shape and strides of a pointer. Returns 0, or -1 with an exception. */
 static int read_dims(const Pointer *pointer, int64_t *shape, int64_t *strides) {
   return read_integers(pointer->shape, shape) < 0 || read_integers(pointer->strides, strides) < 0 ? -1 : 0;
@@ -337,6 +359,7 @@ static PyMethodDef pointer_functions[] = {
     {"alive", alive, METH_O, NULL},
     {"query", query, METH_O, NULL},
     {"export", export, METH_O, NULL},
+    {"stage", stage, METH_VARARGS, NULL},
     {"assign", assign, METH_VARARGS, NULL},
     {"fill", pointer_fill, METH_VARARGS, NULL},
     {"copy", pointer_copy, METH_VARARGS, NULL},

@@ -7,12 +7,13 @@ import gc
 import threading
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from helpers.arrays import Array
-from offload_args import Graph, In, Out, blas, empty, offload_args, testing, trace, update
+from offload_args import Device, Graph, In, Out, blas, empty, offload_args, testing, trace, update
 from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -274,6 +275,41 @@ def test_contents_from_the_device(device: str) -> None:
     assert np.array_equal(z, 2 * numbers(6, seed=1))
 
 
+def test_contents_that_are_also_written(device: str) -> None:
+    x, y, z = numbers(6), numbers(6, seed=1), numbers(6, seed=2)
+    region = offload_args(x, y, z, device=device)
+    with region as (dx, dy, dz):
+        with region.capture(a=dx, b=dy, c=dz) as g:
+            blas.scal(1.0, dx)
+        g.replay(a=dy, b=dx)  # they swap
+        assert np.array_equal(dx.to_host(), y) and np.array_equal(dy.to_host(), x)
+        g.replay(a=dy, b=dz, c=dx)  # and go round
+        assert np.array_equal(dx.to_host(), x) and np.array_equal(dy.to_host(), z) and np.array_equal(dz.to_host(), y)
+        g.replay(b=numbers(6, seed=3), a=dy)  # a gets what b was
+    assert np.array_equal(x, numbers(6, seed=2)) and np.array_equal(y, numbers(6, seed=3))
+
+
+def test_contents_of_threads_do_not_mix(device: str) -> None:
+    """A replay with contents is one step: no other thread's contents come between them and the calls."""
+    x, y, total = np.zeros(500), np.zeros(500), np.zeros(500)
+    region = offload_args(x, y, total, device=device)
+    with region as (dx, dy, dtotal):
+        with region.capture(x=dx, y=dy) as g:
+            blas.axpy(1.0, dx, dtotal)
+            blas.axpy(-1.0, dy, dtotal)
+
+        def replay(value: float) -> None:
+            for _ in range(20):
+                g.replay(x=np.full(500, value), y=np.full(500, value - 1))
+
+        threads = [threading.Thread(target=replay, args=(10.0 * k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (total == 80).all()
+
+
 def test_threads_replay_one_graph(device: str) -> None:
     x = np.ones(1000)
     y = np.zeros(1000)
@@ -351,6 +387,175 @@ def test_a_capture_ends_after_the_calls_of_other_threads(device: str) -> None:
         for thread in threads:
             thread.join()
     assert np.array_equal(a, numbers(4))
+
+
+# -- scalars --
+
+
+def test_numbers_by_name(device: str) -> None:
+    a, x, y = numbers(5, 7), numbers(7), numbers(5, seed=1)
+    region = offload_args(a, x, y, device=device)
+    with region as (da, dx, dy):
+        with region.capture(x=dx, alpha=2.0, beta=0.0) as g:
+            blas.gemv(g["alpha"], da, dx, g["beta"], dy)
+        assert g["x"] is dx and g["alpha"].shape == () and g["alpha"].dtype == np.float64
+        g.replay()
+        assert np.array_equal(dy.to_host(), 2 * a @ x)
+        g.replay(beta=1.0)  # a zero at the capture is no constant
+        assert np.array_equal(dy.to_host(), 4 * a @ x)
+        g.replay(alpha=-3, beta=np.float64(0.5))
+        assert np.array_equal(dy.to_host(), -a @ x)
+        g.replay(alpha=g["beta"], beta=g["alpha"])  # they swap
+        assert np.array_equal(dy.to_host(), 3.5 * a @ x)
+        for wrong, error in [
+            ({"alpha": "2"}, ArgumentTypeError),
+            ({"alpha": 1j}, DTypeError),
+            ({"gamma": 1.0}, ArgumentError),
+        ]:
+            with pytest.raises(error, match="Graph.replay: "):
+                g.replay(x=np.ones(7), **wrong)
+        assert np.array_equal(dx.to_host(), x)
+        with pytest.raises(ArgumentError, match="nothing was captured as 'gamma'; known names: x, alpha, beta"):
+            g["gamma"]
+        with pytest.raises(ArgumentTypeError, match=r"alpha needs a DevicePtr .*, got int; .*np.int32\(1\)"):
+            region.capture(alpha=1)
+        with pytest.raises(CaptureError), g.update(alpha=np.float32(1)) as g:
+            dx.to_host()
+    with pytest.raises(RegionError, match="not open"), region.capture(alpha=1.0):
+        pass
+
+
+def test_a_graph_writes_its_own_number(device: str) -> None:
+    x = numbers(6)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        with region.capture(square=0.0) as g:
+            blas.dot(dx, dx, result=g["square"])
+            blas.scal(g["square"], dx)
+        g.replay()
+        assert g["square"].to_host() == numbers(6) @ numbers(6)
+    assert np.array_equal(x, (numbers(6) @ numbers(6)) * numbers(6))
+
+
+def test_a_number_of_another_graph_ends_with_its_region(device: str) -> None:
+    x, y = numbers(6), numbers(6, seed=1)
+    outer, region = offload_args(y, device=device), offload_args(x, device=device)
+    (_dy,) = outer.open()
+    with outer.capture(factor=3.0) as g:
+        pass
+    with region as (dx,):
+        with region.capture() as other:
+            blas.scal(g["factor"], dx)
+        factor = g["factor"]
+        g.update()
+        del g
+        other.replay()
+        factor.assign(2.0)
+        other.replay()
+        outer.close()
+        with pytest.raises(StaleGraphError):
+            other.replay()
+    assert np.array_equal(x, 6 * numbers(6))
+
+
+# -- loops --
+
+
+def test_a_loop_ends_after_the_step_that_set_the_number(device: str) -> None:
+    """Each step adds 1 to x, and shifts the row of zeros whose end is looked at."""
+    x = np.zeros(3)
+    row = np.array([5.0, 0, 0, 0, 0])
+    spare = np.zeros(5)
+    region = offload_args(x, np.ones(3), row, spare, device=device)
+    with region as (dx, dones, drow, dspare):
+
+        def body() -> None:
+            blas.axpy(1.0, dones, dx)
+            dspare.copy_from(drow)
+            drow[1:].copy_from(dspare[:4])
+
+        assert region.loop(body, until=drow[4:], at_most=3) == 3
+        assert region.loop(body, until=drow[4:], at_most=100) == 1
+        assert region.loop(body, until=drow[4:], at_most=100) == 1  # at least one step
+        assert region.loop(body, until=drow[4:], at_most=0) == 0
+    assert (x == 5).all() and (row == 5).all()
+
+
+def test_what_a_loop_refuses(device: str) -> None:
+    x = numbers(4)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        for until, at_most, error, text in [
+            (dx, 5, ArgumentTypeError, r"until needs a DevicePtr to one element, got shape \(4,\)"),
+            (0.0, 5, ArgumentTypeError, "got float"),
+            (dx[:1], -1, ArgumentError, "at_most needs"),
+            (dx[:1], 1.5, ArgumentError, "at_most needs"),
+        ]:
+            with pytest.raises(error, match=text):
+                region.loop(lambda: blas.scal(2.0, dx), until=until, at_most=at_most)  # type: ignore[arg-type]
+        with pytest.raises(CaptureError):
+            region.loop(lambda: blas.dot(dx, dx), until=dx[:1], at_most=5)
+        with pytest.raises(ZeroDivisionError):
+            region.loop(lambda: 1 // 0, until=dx[:1], at_most=5)
+        blas.scal(2.0, dx)
+        first = dx[:1]
+    assert np.array_equal(x, 2 * numbers(4))
+    with pytest.raises(RegionError, match="not open"):
+        region.loop(lambda: None, until=first, at_most=5)
+
+
+# -- descriptions --
+
+
+def test_nodes_and_drawings(device: str, tmp_path: Any) -> None:
+    a, x, y, z = numbers(5, 7), numbers(7), numbers(5, seed=1), numbers(5)
+    region = offload_args(a, x, y, z, device=device)
+    with region as (da, dx, dy, dz):
+        with region.capture(x=dx, y=dy, alpha=1.0) as g:
+            blas.gemv(g["alpha"], da, dx, 0.0, dy)
+            dz.fill(1.0)
+            blas.axpy(1.0, dy, dz)
+            dx.assign(np.ones(7))
+        gemv, fill, axpy, assign = g.nodes
+        assert "gemv" in gemv.function and gemv.writes == ("y",) and {"x", "argument 1"} <= {*gemv.reads}
+        assert fill.reads == () and fill.writes == ("argument 4",)
+        assert axpy.reads == ("y", "argument 4") and axpy.writes == ("argument 4",)
+        assert assign.writes == ("x",) and g.nbytes == 56
+        text = str(g)
+        assert text.startswith("<Graph of 4 calls on 6 arrays, names: x, y, alpha; replayed 0 times>\n   1 ")
+        assert text.endswith("\neach replay sends 56 bytes") and "reads y, argument 4; writes argument 4" in text
+        drawing = g.draw(tmp_path / "graph.svg")
+        assert (tmp_path / "graph.svg").read_text() == drawing == g._repr_svg_()
+    root = ElementTree.fromstring(drawing)
+    kinds = [element.tag.partition("}")[2] for element in root]
+    assert kinds.count("rect") == 4 and kinds.count("path") == sum(len(node.reads) for node in (gemv, fill, axpy))
+    assert str(Graph()) == "<Graph without calls>" and Graph()._repr_svg_() is None
+
+
+# -- memory --
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_graphs_leave_the_memory_as_it_was(device: str, count: int) -> None:
+    x, y = numbers(64), numbers(64)
+    region = offload_args(x, y, device=device)
+    opened = Device(device)
+    with region as (dx, dy):
+
+        def capture() -> None:
+            with region.capture(alpha=2.0) as g:
+                blas.gemv(g["alpha"], dy.reshape(8, 8), dx[:8], 0.0, dx[8:16])  # 0.0 is staged beside alpha
+                dy.assign(1.0)
+            g.replay(alpha=3.0)
+
+        for _ in range(5):
+            capture()
+        before = opened.counters
+        for _ in range(count):
+            capture()
+        after = opened.counters
+        assert after.memory_used == before.memory_used and after.mappings == before.mappings
+        assert after.pinned_bytes == before.pinned_bytes
 
 
 def test_graphs_that_are_dropped_leave_nothing(device: str) -> None:

@@ -20,7 +20,19 @@ typedef struct oa_chain_info {
   int arrays;      /* that they use */
   int64_t replays; /* so far */
   oa_region *region;
+  int64_t nbytes; /* values of the host that each replay sends */
 } oa_chain_info;
+
+/* A captured call, and its use of an array. */
+typedef struct oa_chain_use {
+  size_t size;
+  char function[48];
+  int uses;              /* so many the call has */
+  int array;             /* number of the array; -1: the call has no such use */
+  int reads, writes;     /* 1 or 0 */
+  char name[24];         /* of the array; "" for a device scalar, and after the array's region */
+  const oa_any *pointer; /* that of the array's region; of a device scalar, the first that a call had */
+} oa_chain_use;
 
 /* Begins to capture the calls of a region, from any thread. None of them runs: they are checked, and the arrays that
  * they read are brought up. A call with a result on the host fails, and so does all that would have to wait for
@@ -32,6 +44,11 @@ int oa_chain_end(oa_chain *chain);
 /* Runs the captured calls in the order of the region's stream. OA_ERROR_STALE if the region has ended, or one of the
  * arrays is no longer where the calls have it. */
 int oa_chain_replay(oa_chain *chain);
+/* Runs the captured calls again and again, until the element that they write is not 0, and at most so many times. It is
+ * looked at after each time. *count: how often they ran, also after a failure; *ended: 1 if the element is not 0. */
+int oa_chain_loop(oa_chain *chain, const oa_any *until, int64_t at_most, int64_t *count, int *ended);
+/* Describes a captured call by its number, and one of its uses of an array. */
+int oa_chain_get_use(const oa_chain *chain, int call, int use, oa_chain_use *info);
 int oa_chain_get_info(const oa_chain *chain, oa_chain_info *info);
 /* Frees the chain, after its replays. Ends its capture if that is under way. A NULL chain is nothing to release. */
 int oa_chain_release(oa_chain *chain);
