@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ from .errors import (
     ArgumentTypeError,
     DirectionError,
     DTypeError,
+    OffloadError,
     RegionError,
     StaleGraphError,
     StalePointerError,
@@ -269,8 +271,9 @@ class Capture:
         if handle is None:
             raise RegionError("offload_args.capture: this block is not entered; use it as `with region.capture():`")
         if kind is not None:
-            _core.chain_release(handle)
             self._handle = None
+            with contextlib.suppress(OffloadError):  # the block's exception says why
+                _core.chain_release(handle)
             return
         try:
             _core.chain_end(handle)  # releases it if it fails

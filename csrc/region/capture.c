@@ -24,15 +24,15 @@ static void *room(oa_capture *capture, void *list, int count, int *capacity, siz
   return (char *)*at + (size_t)count * each;
 }
 
-/* Returns the handle of a new pointer to the device scalar of a slot; NULL: there is no memory. */
-static const void *point_to_scalar(const oa_slot *slot) {
-  oa_mapping *scalar = slot->mapping;
+/* Returns the handle of a new pointer to the counted memory of a slot; NULL: there is no host memory. */
+static const void *point_to(const oa_slot *slot) {
+  oa_mapping *counted = slot->mapping;
   oa_slot *own = oa_slot_take(slot->region, OA_SLOT_POINTER);
   if (!own) return NULL;
-  oa_slot_point(own, slot->dtype, scalar, slot->view, scalar->views[slot->view].lines);
+  oa_slot_point(own, slot->dtype, counted, slot->view, counted->views[slot->view].lines);
   own->reads = own->writes = true;
-  own->nbytes = scalar->nbytes;
-  scalar->pointers++;
+  own->nbytes = counted->nbytes;
+  counted->pointers++;
   return oa_slot_handle(own);
 }
 
@@ -43,9 +43,9 @@ static oa_captured *entry_of(oa_capture *capture, const oa_slot *slot, bool over
   for (oa_captured *c = capture->groups; c < capture->groups + capture->count; c++)
     if (c->mapping == mapping && c->serial == mapping->serial && c->group == group) return c;
   oa_captured *c = room(capture, &capture->groups, capture->count, &capture->capacity, sizeof *c);
-  const bool owns = mapping->kind == OA_MAPS_SCALAR;
+  const bool owns = mapping->counted;
   if (!c) return NULL;
-  *c = (oa_captured){.root = owns ? point_to_scalar(slot) : NULL,
+  *c = (oa_captured){.root = owns ? point_to(slot) : NULL,
                      .noted = oa_slot_handle(slot),
                      .mapping = mapping,
                      .serial = mapping->serial,
@@ -71,7 +71,6 @@ void oa_capture_note_call(oa_capture *capture, const char *function) {
 }
 
 void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool reads, bool writes) {
-  slot->mapping->counted = false; /* the graph has its address: it stays until the region ends */
   oa_captured *c = entry_of(capture, slot, overwrites);
   oa_captured_use *use = room(capture, &capture->uses, capture->use_count, &capture->use_capacity, sizeof *use);
   if (capture->failed) return;

@@ -7,12 +7,12 @@
 
 /* A group that captured calls use. */
 typedef struct oa_captured {
-  const void *root;  /* the handle of a region's own pointer to it, or of the capture's to a device scalar */
+  const void *root;  /* the handle of a region's own pointer to it, or of the capture's to counted memory */
   const void *noted; /* the handle of the first operand of it */
   const oa_mapping *mapping;
   uint64_t serial; /* of the mapping */
   int group;
-  bool owns;        /* the pointer is the capture's own, so that the scalar lives as long as the graph */
+  bool owns;        /* the pointer is the capture's own, so that the memory lives as long as the graph */
   uint64_t address; /* of the mapping */
   bool reads;       /* it has to be there before the graph runs */
   bool writes;

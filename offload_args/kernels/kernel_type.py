@@ -17,6 +17,7 @@ from ..dtypes import c_strides
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
+    CaptureError,
     DTypeError,
     HostPointerError,
     ModuleError,
@@ -142,7 +143,8 @@ class Kernel(_core.Kernel):
         default one. Others compile at their first launch. target: in place of a device, a processor that need not be
         here: "sm_90", "gfx90a". Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
         debug: check each access of the kernel's arrays: launches wait, and raise ExtentError for one out of bounds.
-        None: on host and sim, for kernels that OA_KERNEL or OA_BLOCK_KERNEL begins. False: nowhere, for full speed.
+        None: on host and sim, for kernels that OA_KERNEL or OA_BLOCK_KERNEL begins. False: nowhere, for full speed, and
+        for graphs.
 
         Raises ModuleError with the compiler's log, LibraryError without a compiler, SignatureError.
         """
@@ -279,7 +281,15 @@ class Kernel(_core.Kernel):
         """Launch the kernel that checks each access in place of this one."""
         assert self._checked is not None
         on = next(one.device for one in arguments if isinstance(one, DevicePtr))
-        launch_with_record(launcher, self._checked[on.is_gpu], arguments)
+        try:
+            launch_with_record(launcher, self._checked[on.is_gpu], arguments)
+        except CaptureError as error:
+            if "result goes to the host" not in str(error):
+                raise
+            raise CaptureError(
+                f"{self.name}: each access of this kernel is checked, and the result of that goes to the host; make it "
+                "with debug=False to capture it into a graph"
+            ) from None
 
     def _sizes(self, what: str, given: object) -> tuple[int, int, int]:
         is_vector = isinstance(given, np.ndarray) and given.ndim == 1

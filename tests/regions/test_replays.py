@@ -13,7 +13,23 @@ import numpy as np
 import pytest
 
 from helpers.arrays import Array
-from offload_args import Device, Graph, In, Out, blas, empty, offload_args, testing, trace, update
+from kernels.images import module_for
+from offload_args import (
+    Device,
+    Graph,
+    In,
+    InOut,
+    Kernel,
+    Module,
+    Out,
+    blas,
+    empty,
+    launch,
+    offload_args,
+    testing,
+    trace,
+    update,
+)
 from offload_args.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -387,6 +403,45 @@ def test_a_capture_ends_after_the_calls_of_other_threads(device: str) -> None:
         for thread in threads:
             thread.join()
     assert np.array_equal(a, numbers(4))
+
+
+# -- kernels --
+
+
+def test_a_graph_keeps_a_kernel_whose_module_was_unloaded(device: str) -> None:
+    x = np.array([-1.0, 2.0, -3.0], np.float32)
+    module = Module.load(module_for(device), name="kernels")
+    relu = module.kernel("relu", InOut[np.float32], np.int32)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        with region.capture(x=dx) as g:
+            launch(relu, dx, np.int32(3))
+        module.unload()
+        g.replay()
+        assert np.array_equal(dx.to_host(), [0, 2, 0])
+        g.replay(x=np.array([5, -6, -7], np.float32))
+        assert g.nodes[0].function == "relu"
+    assert np.array_equal(x, [5, 0, 0])
+
+
+@pytest.mark.parametrize("device", ["host", "sim:0"], indirect=True)
+def test_a_kernel_that_is_checked_is_refused_and_says_how_to_capture_it(device: str) -> None:
+    source = """
+    #include <offload_args/kernel.h>
+    OA_KERNEL(twice, oa::InOut<double> x, int n) {
+      for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+    }"""
+    signature = [InOut[np.float64], np.int32]
+    x = numbers(5)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        with region.capture() as g:
+            with pytest.raises(CaptureError, match="make it with debug=False to capture it"):
+                launch(Kernel.compile(source, "twice", signature, device=device), dx, 5)
+            launch(Kernel.compile(source, "twice", signature, device=device, debug=False), dx, 5)
+        g.replay()
+        g.replay()
+    assert np.array_equal(x, 4 * numbers(5))
 
 
 # -- scalars --
