@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -36,6 +37,7 @@ def test_a_result_is_never_lost_between_two_devices(devices: tuple[str, str]) ->
                 with offload_args(x, ones, device=device) as (dx, dones):
                     blas.axpy(1.0, dones, dx)
             except DirectionError:  # the other device has it
+                time.sleep(0.0005)
                 continue
             done += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -150,6 +151,7 @@ def test_threads_on_both_devices_read_what_either_wrote(peers: tuple[str, str], 
                         blas.axpy(1.0, ones, dx)
                     written += 1
             except DirectionError:  # the other device has it
+                time.sleep(0.0005)
                 continue
 
     threads = [threading.Thread(target=run, args=(device,)) for device in peers]
