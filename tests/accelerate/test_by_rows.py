@@ -85,7 +85,7 @@ def module(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     built = tmp_path_factory.mktemp("by_rows")
     (built / "calls.c").write_text(SOURCE)
     words = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", request.param, "calls.c", "-o", "calls.so"]
-    subprocess.run([*words, library, f"-Wl,-rpath,{folder}"], cwd=built, check=True, timeout=60)
+    subprocess.run([*words, library, f"-Wl,-rpath,{folder}"], cwd=built, check=True, timeout=300)
     return ctypes.CDLL(str(built / "calls.so"))
 
 

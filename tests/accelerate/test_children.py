@@ -55,14 +55,14 @@ def program(tmp_path: Path) -> Path:
 
 def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "offload_args", "run", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, **options)
 
 
 @pytest.mark.parametrize(
     "kind", [pytest.param(choice, marks=pytest.mark.slow) if choice in LONG else choice for choice in KINDS]
 )
 def test_children_are_accelerated_if_asked_for(device: str, program: Path, tmp_path: Path, kind: str) -> None:
-    plain = subprocess.run([sys.executable, program, kind], capture_output=True, text=True, timeout=60)
+    plain = subprocess.run([sys.executable, program, kind], capture_output=True, text=True, timeout=300)
     report = tmp_path / "report.json"
     ended = run("--children", "--device", device, "--margin", 0, "--report", "--json", report, program, kind)
     assert (ended.returncode, ended.stdout) == (plain.returncode, plain.stdout) == (0, plain.stdout)

@@ -38,7 +38,7 @@ def program(tmp_path: Path) -> Path:
 
 def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "offload_args", "run", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, **options)
 
 
 def decisions(plan: Path) -> dict[tuple[str, int, str], bool]:
@@ -236,7 +236,7 @@ def compiled(tmp_path: Path, name: str, text: str) -> None:
     library = next(folder.glob("libscipy_openblas*.so*"))
     (tmp_path / f"{name}.c").write_text(text)
     words = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-pthread", f"{name}.c", "-o", f"{name}.so", library]
-    subprocess.run([*words, f"-Wl,-rpath,{folder}"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([*words, f"-Wl,-rpath,{folder}"], cwd=tmp_path, check=True, timeout=300)
 
 
 def test_a_call_inside_a_lock_does_not_wait_for_the_thread_that_waits_for_the_lock(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_slots_are_written_and_put_back(device: str) -> None:
 RUN_CHILD = [sys.executable, "-c"]
 
 
-def child(program: str, timeout: float = 60) -> str:
+def child(program: str, timeout: float = 300) -> str:
     import subprocess
 
     ended = subprocess.run([*RUN_CHILD, program], capture_output=True, text=True, timeout=timeout)

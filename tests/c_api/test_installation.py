@@ -22,7 +22,7 @@ VERSION_NUMBER = sum(int(part) * 100**place for place, part in enumerate(reverse
 CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
-def run(*command: object, folder: Path | None = None, status: int = 0, timeout: float = 120, **environment: str) -> str:
+def run(*command: object, folder: Path | None = None, status: int = 0, timeout: float = 300, **environment: str) -> str:
     """Run a command with little of this environment, and return what it printed: the errors if it fails as it must."""
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     ran = subprocess.run(

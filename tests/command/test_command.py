@@ -14,7 +14,7 @@ from offload_args import command
 
 
 def test_without_a_command_it_says_what_it_offers() -> None:
-    ran = subprocess.run([sys.executable, "-m", "offload_args"], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-m", "offload_args"], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0 and ran.stderr == ""
     for name in command.COMMANDS:
         assert f"\n    {name} " in ran.stdout
@@ -63,7 +63,7 @@ def test_the_shell_completes_commands_where_argcomplete_is_here() -> None:
         "_ARGCOMPLETE_STDOUT_FILENAME": "/dev/stdout",
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "offload_args"], capture_output=True, text=True, env=environment, timeout=60
+        [sys.executable, "-m", "offload_args"], capture_output=True, text=True, env=environment, timeout=300
     )
     assert ran.stdout.split() == (["selftest"] if find_spec("argcomplete") else []), ran.stderr
 
@@ -75,10 +75,10 @@ FULL = "the standard output can't be written: No space left on device"
 def test_a_full_disk_is_reported_and_a_reader_who_has_enough_is_not(arguments: str) -> None:
     command_line = [sys.executable, "-u", "-m", "offload_args", *arguments.split()]
     with open("/dev/full", "w") as full:
-        ran = subprocess.run(command_line, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        ran = subprocess.run(command_line, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert ran.returncode == 2 and ran.stderr == f"python -m offload_args {arguments.split(' ')[0]}: {FULL}\n"
     reads, writes = os.pipe()
     os.close(reads)
-    ran = subprocess.run(command_line, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=60)
+    ran = subprocess.run(command_line, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=300)
     os.close(writes)
     assert ran.returncode == 0 and ran.stderr == ""

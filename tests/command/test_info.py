@@ -21,7 +21,7 @@ def info(*options: str, **environment: str) -> str:
         [sys.executable, "-m", "offload_args", "info", *options],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, **environment},
     )
     assert run.returncode == 0, run.stderr

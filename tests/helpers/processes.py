@@ -10,7 +10,7 @@ from pathlib import Path
 SLOWNESS = float(os.environ.get("OFFLOAD_ARGS_TEST_SLOWNESS", "1"))  # of the machine or an emulated device
 
 
-def python(code: str, *options: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+def python(code: str, *options: str, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a new interpreter with these options and changes of the environment; its output is text."""
     return subprocess.run(
         [sys.executable, *options, "-c", code],

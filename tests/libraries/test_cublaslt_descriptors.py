@@ -217,7 +217,9 @@ assert (size(sys.argv[2]), len(text)) == (before, heard_before)
 def test_the_log_goes_to_a_file_or_a_function_until_it_is_disabled(tmp_path: Path) -> None:
     """In a process of its own: the library's log is one for all."""
     files = [str(tmp_path / name) for name in ("opened", "given")]
-    done = subprocess.run([sys.executable, "-c", LOGS, *files], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LOGS, *files], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

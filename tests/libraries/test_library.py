@@ -40,7 +40,7 @@ def run(folder: Path, name: str = "cblas", code: str = CALL, **environment: str)
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout

@@ -58,7 +58,7 @@ def test_a_missing_corrupt_planted_or_other_file_is_not_loaded(tmp_path: Path) -
         "./libother.so": "not an absolute path",
     }
     code = TRIED.format(names=NAMES, paths=tuple(cases))
-    run = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert len(lines) == len(NAMES) * (len(cases) + 1)

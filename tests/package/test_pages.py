@@ -84,7 +84,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env=clean | {"OFFLOAD_ARGS_CACHE": str(folder / "cache")},
-        timeout=120,
+        timeout=300,
     )
 
 

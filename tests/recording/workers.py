@@ -65,7 +65,7 @@ class Worker:
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.communicate(timeout=60)
+            self._process.communicate(timeout=300)
 
 
 class Workers(dict[str, Worker]):

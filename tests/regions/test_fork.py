@@ -222,7 +222,7 @@ print(status, x)
 
 @pytest.mark.promise("T21")
 def test_a_child_forked_while_a_thread_finds_the_library_is_told_and_does_not_wait(device: str) -> None:
-    run = python(FIRST_USE.format(device=device), timeout=60)
+    run = python(FIRST_USE.format(device=device), timeout=300)
     assert (run.returncode, run.stderr, run.stdout) == (0, "", "7 [2. 2. 2. 2.]\n")
 
 

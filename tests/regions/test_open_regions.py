@@ -156,7 +156,7 @@ def test_a_region_collected_while_open_warns_where_python_hides_resource_warning
         gc.collect()
     assert f"the region that {shown(at)} entered" in str(caught[0].message)
     program = "import numpy, offload_args as o; r = o.offload_args(numpy.ones(3), device='host'); r.open(); r = 0"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert "DiscardedWarning: offload_args: the region that <string>:1 entered was never left" in ran.stderr
 
 

@@ -105,7 +105,7 @@ send("again")
 
 def test_while_memory_is_pinned_for_writing_everything_is_sent_again(device: str, tracked: None) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PINNED.replace("{device}", device)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", PINNED.replace("{device}", device)], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
     if "refused" in done.stdout:  # io_uring, in this container

@@ -82,7 +82,7 @@ def on_terminal(
                     ran.send_signal(signal.SIGINT)
                 else:
                     seen.touch()
-        status = ran.wait(timeout=60)
+        status = ran.wait(timeout=300)
     os.close(controller)
     return shown.decode(), status
 
