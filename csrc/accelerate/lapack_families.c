@@ -151,6 +151,7 @@ const oa_lapack_family oa_lapack_trtrs_family = {.plan = plan_trtrs, .make = mak
 
 static int plan_trtri(oa_lapack_call *one, oa_program_call *call) {
   if (!is_diag(one->a.diag)) return OA_REFUSED_INVALID;
+  if (one->a.diag == 'U') return OA_REFUSED_VARIANT; /* cuSOLVER writes ones to the diagonal, which LAPACK leaves */
   const int planned = plan_potrf(one, call);
   cost(call, cube(one->a.n) / 3, 2, one->a.n, 0.3);
   return planned;

@@ -14,6 +14,7 @@ static struct {
   char text[512];
 } touched[MOST];
 static atomic_int waiting; /* the number of entries that wait */
+static atomic_int asked;   /* 1: Python has raise_all in its list, which has 32 places */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* Notes the text of a thread's exception. Returns 1, or 0 if there is no room. */
@@ -71,6 +72,7 @@ static int take_text(unsigned long thread, char text[sizeof touched->text]) {
 /* Raises the waiting exceptions; runs on the main thread. If a thread has ended, it prints the text. */
 static int raise_all(void *Py_UNUSED(nothing)) {
   char text[sizeof touched->text];
+  atomic_store(&asked, 0);
   for (int i = 0; i < MOST; i++) {
     const unsigned long thread = take_waiting(i, 0);
     if (thread == 0 || raise_in(thread) || !take_text(thread, text)) continue;
@@ -96,8 +98,12 @@ int raise_touch(void) {
  * GIL: the thread that waits for it may have it. */
 static int report_touch(const oa_guard_touch *touch) {
   if (atomic_load(&leaving_process)) return 0;
-  if (PyGILState_GetThisThreadState() == NULL)
-    return note((unsigned long)touch->thread, 1, touch) && Py_AddPendingCall(raise_all, NULL) == 0;
+  if (PyGILState_GetThisThreadState() == NULL) {
+    if (!note((unsigned long)touch->thread, 1, touch)) return 0;
+    /* If the list is full, raise_touch raises it as the thread leaves the region. */
+    if (!atomic_exchange(&asked, 1) && Py_AddPendingCall(raise_all, NULL)) atomic_store(&asked, 0);
+    return 1;
+  }
   const unsigned long thread = PyThread_get_thread_ident();
   if (!note(thread, 0, touch)) return 0;
   const PyGILState_STATE state = PyGILState_Ensure();

@@ -23,10 +23,15 @@ SUITES = {
 def outcome(folder: Path, name: str, *before: str) -> tuple[dict[str, int], str]:
     """Return how many tests passed, failed and so on, and all that was written."""
     tests, chosen, _ = SUITES[name]
-    words = [sys.executable, *before, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "--pyargs", tests]
+    words = [sys.executable, *before, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     ended = subprocess.run(
-        [*words, "-k", chosen], cwd=folder, env=environment, capture_output=True, text=True, timeout=400
+        [*words, "--pyargs", tests, "-k", chosen],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
     )
     text = ended.stdout + ended.stderr
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error|errors|skipped)", text)}

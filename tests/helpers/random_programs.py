@@ -159,6 +159,8 @@ class Program:
             np.matmul(A, B, out=out)
         else:
             out = np.asfortranarray(self.matrix()[:N])
+            if np.shares_memory(out, A) or np.shares_memory(out, B):  # BLAS does not say what comes then
+                out = out.copy(order="F")
             gemm = getattr(fortran, LETTERS[self.dtype] + "gemm")
             out = gemm(1.0, A, B, beta=1.0, c=out, overwrite_c=self.choose(2))
             self.matrices[0] = out

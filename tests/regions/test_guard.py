@@ -226,6 +226,24 @@ def test_a_touch_by_a_thread_of_c_is_an_exception_of_the_thread_that_lent(device
     )
 
 
+def test_the_main_thread_may_wait_while_threads_of_c_touch_often(device: str) -> None:
+    x, caught = ones(), []
+
+    def lend_and_read() -> None:
+        for _ in range(40):  # Python's list of pending calls has 32 places
+            try:
+                with offload_args(x, device=device, guard=True) as (dx,):
+                    blas.scal(1.0, dx)
+                    read_on_a_thread_of_c(x)
+            except GuardError:
+                caught.append(x.sum())
+
+    thread = threading.Thread(target=lend_and_read)
+    thread.start()
+    thread.join()
+    assert caught == [N] * 40
+
+
 def test_a_touch_after_the_thread_that_lent_has_ended_is_printed(device: str) -> None:
     x, opened = ones(), []
     lender = threading.Thread(
