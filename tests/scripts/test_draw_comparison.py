@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TABLE = ROOT / "benchmarks" / "results" / "2026-11-21-h200" / "compare.md"
+TABLE = ROOT / "benchmarks" / "results" / "2026-11-27-h100" / "sizes.md"
 
 
 def draw(table: Path, out: Path) -> str:
@@ -19,10 +19,10 @@ def draw(table: Path, out: Path) -> str:
 def test_the_plot_shows_the_committed_table(tmp_path: Path) -> None:
     drawn = draw(TABLE, tmp_path / "plot.svg")
     assert drawn == (ROOT / "docs" / "comparison.svg").read_text()
-    assert "NumPy, n = 4096: 356 µs" in drawn and "offload_args, n = 4096: 1665 µs" in drawn  # a case that is lost
+    assert "NumPy, n = 2048: 48.3 µs" in drawn and "offload_args, n = 2048: 515 µs" in drawn  # a case that is lost
 
 
 def test_another_figure_is_another_plot(tmp_path: Path) -> None:
     changed = tmp_path / "compare.md"
-    changed.write_text(TABLE.read_text().replace("| 1,665 |", "| 665 |"))
+    changed.write_text(TABLE.read_text().replace("| 5,812 |", "| 812 |"))
     assert draw(changed, tmp_path / "plot.svg") != (ROOT / "docs" / "comparison.svg").read_text()
