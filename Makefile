@@ -40,9 +40,9 @@ lint: $(VENV)/dev
 	$(BIN)/python -m bindings emit --out build/types/generated
 	cp -r offload_args examples tests/package/static_types.py build/types
 	cp build/types/generated/*.py build/types/generated/*.pyi build/types/offload_args
-	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p offload_args
-	cd build/types && for example in examples/*.py static_types.py; do \
-	  ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy $$example || exit; done
+	cd build/types && export MYPY_CACHE_DIR=../mypy && \
+	  ../../$(BIN)/mypy --config-file ../../pyproject.toml -p offload_args && \
+	  ../../$(BIN)/mypy --config-file ../../pyproject.toml examples/*.py static_types.py
 
 # The site, in build/docs/html; open index.html in a browser.
 docs: $(VENV)/installed $(VENV)/docs
