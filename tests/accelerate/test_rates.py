@@ -7,7 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import perf_counter, process_time, sleep
+from time import perf_counter, sleep
 
 import numpy as np
 import pytest
@@ -36,10 +36,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return times
 
 
-def test_a_machine_is_measured_one_time_in_at_most_a_second(device: str, folder: Path, measured: list[int]) -> None:
-    begun = process_time()  # other programs may have the cores
+def test_a_machine_is_measured_one_time(device: str, folder: Path, measured: list[int]) -> None:
     rates = plans.rates_of(Device(device))
-    assert process_time() - begun < 1
     assert len(rates) == 12 and all(one > 0 for one in rates)
     assert plans.rates_of(Device(device)) == rates
     assert len(measured) == len(os.listdir(folder)) == 1

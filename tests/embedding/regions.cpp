@@ -22,7 +22,7 @@ int status_of(Use use) {
   try {
     use();
   } catch (const oa::Error &error) {
-    return error.text()[0] ? error.status() : -1;
+    return error.what()[0] ? error.status() : -1;
   }
   return OA_OK;
 }

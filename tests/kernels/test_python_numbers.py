@@ -92,7 +92,7 @@ def test_a_number_takes_the_type_of_what_it_is_combined_with(device: str) -> Non
 @kernel
 def indexed(x: In[np.float32], k: In[np.int32], a: Line, b: Out[np.float64].by(Linear1D())):
     for i in a.mine():
-        a[i] = i * x[i] / x.size + x[i] * (i + 1) // len(x)
+        a[i] = i * x[i] / x.size + x[i] * (i + 1) - len(x)
         b[i] = k[i] * x[i] + 0.1
 
 
@@ -100,7 +100,7 @@ def test_indices_and_sizes_are_numbers_of_python(device: str) -> None:
     x, k = np.random.default_rng(8).normal(size=300).astype(np.float32), np.arange(300, dtype=np.int32)
     a, b = np.zeros(300, np.float32), np.zeros(300)
     offload(indexed, x, k, a, b, device=device)
-    np.testing.assert_array_equal(a, [i * x[i] / 300 + x[i] * (i + 1) // 300 for i in range(300)])
+    np.testing.assert_array_equal(a, [i * x[i] / 300 + x[i] * (i + 1) - 300 for i in range(300)])
     np.testing.assert_array_equal(b, k * x + 0.1)
 
 

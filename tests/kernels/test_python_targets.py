@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -190,15 +189,3 @@ def test_a_kernel_of_other_closures_is_another_kernel() -> None:
     for by in (2, 3.0):
         offload(made(by), y, device="host")
     np.testing.assert_array_equal(y, 6 * ramp(4))
-
-
-@pytest.mark.slow
-def test_a_kernel_compiles_in_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OFFLOAD_ARGS_CACHE", "off")
-    from offload_args.kernels.python import emit
-
-    emit._contexts()  # numba itself, and all that it registers
-    for target in (Target("host", ""), *TARGETS, *OTHERS):
-        begun = time.process_time()
-        emit.compile_kernel(axpy._written, target, False, "axpy")
-        assert time.process_time() - begun < 0.5, target

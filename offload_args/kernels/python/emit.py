@@ -691,12 +691,12 @@ _NATIVE: Final = re.compile(r"llvm\.(?!(exp|log|sin|cos|tan|pow|sincos)\b)")
 def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
     """Refuse a kernel that needs a function which the target lacks, as a last resort: the line is not known here."""
     where = f"{written.file}:{written.line}: {written.name}"
+    if is_gpu and "= frem " in str(module):
+        raise KernelError(f"{where}: % and // of floating-point numbers: GPUs have no exact ones; use np.floor(x / y)")
     for function in module.functions:
         is_of_c = not is_gpu and re.fullmatch(r"[a-z]+\d*f?|__\w+", function.name)
         if function.is_declaration and not _NATIVE.match(function.name) and not is_of_c:
             raise KernelError(f"{where}: it needs {function.name}, which kernels do not have")
-    if is_gpu and "= frem " in str(module):
-        raise KernelError(f"{where}: % and // of floating-point numbers: GPUs have no exact ones; use np.floor(x / y)")
 
 
 def compile_kernel(written: Written, target: Target, checked: bool, symbol: str) -> bytes:

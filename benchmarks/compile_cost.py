@@ -1,0 +1,42 @@
+"""Measure the compilation of a kernel in Python for each kind of target, without numba's import.
+
+    python benchmarks/compile_cost.py
+
+It needs numba and no GPU. The times are of this process's CPU; the first compilation for a target is the one that
+counts. See README.md beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from time import process_time
+
+import numpy as np
+
+os.environ["OFFLOAD_ARGS_CACHE"] = "off"
+
+from offload_args import In, InOut, kernel
+from offload_args.kernels import Linear1D
+from offload_args.kernels.compilers import Target
+from offload_args.kernels.python import emit
+
+GOAL = 0.5  # seconds
+
+
+@kernel
+def axpy(a: np.float32, x: In[np.float32], y: InOut[np.float32].by(Linear1D())):
+    for i in y.mine():
+        y[i] += a * x[i]
+
+
+def main() -> None:
+    emit._contexts()  # numba itself, and all that it registers
+    for target in (Target("host", ""), Target("cuda", "sm_90"), Target("hip", "gfx90a"), Target("hip", "gfx1100")):
+        begun = process_time()
+        emit.compile_kernel(axpy._written, target, False, "axpy")
+        taken = process_time() - begun
+        print(f"{' '.join(target).strip()}: {taken:.2f} s (at most {GOAL}: {'met' if taken <= GOAL else 'missed'})")
+
+
+if __name__ == "__main__":
+    main()
