@@ -258,10 +258,13 @@ class Program:
         return (V * w) @ V.conj().T
 
     def factor_in_place(self) -> None:
-        """Factor the buffer where it lies, or a part of it, and solve with the factors."""
+        """Factor the buffer where it lies, or a part of it, and solve with the factors.
+
+        No matrix of whole numbers is overwritten: the last bits of LAPACK's results differ between devices.
+        """
         letter, n = LETTERS[self.dtype], N - self.choose(2) * 12
         self.buffer[:] = self.spoil(self.positive())
-        part, right = self.buffer[:n, :n], np.asfortranarray(self.square()[:n])
+        part, right = self.buffer[:n, :n], np.array(self.square()[:n], order="F")
         if n < N:
             part = np.asfortranarray(part)
         lower = self.choose(2)
