@@ -17,14 +17,14 @@ from pathlib import Path
 FIRST = 3
 # The words of a user, each with the pages of which one has to be among the first.
 QUERIES = {
-    "solve linear system": ("guide/lapack",),
-    "matrix multiplication": ("guide/blas",),
-    "matmul": ("guide/blas",),
-    "matrix product": ("guide/blas",),
-    "least squares": ("guide/lapack",),
-    "svd": ("guide/lapack",),
-    "eigenvalues": ("guide/lapack",),
-    "cholesky": ("guide/lapack",),
+    "solve linear system": ("guide/lapack", "guide/linalg"),
+    "matrix multiplication": ("guide/blas", "guide/linalg"),
+    "matmul": ("guide/blas", "guide/linalg"),
+    "matrix product": ("guide/blas", "guide/linalg"),
+    "least squares": ("guide/lapack", "guide/linalg"),
+    "svd": ("guide/lapack", "guide/linalg"),
+    "eigenvalues": ("guide/lapack", "guide/linalg"),
+    "cholesky": ("guide/lapack", "guide/linalg"),
     "random numbers": ("guide/curand",),
     "batch": ("guide/blas",),
     "multi gpu": ("guide/devices", "help/questions"),
