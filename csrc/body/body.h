@@ -46,7 +46,7 @@ static inline bool oa_is_integer_list(int role) { return role == OA_ROLE_ENUM_LI
 /* Returns whether the value is an oa_number_list. */
 static inline bool oa_is_number_list(int role) { return oa_is_integer_list(role) || role == OA_ROLE_SCALAR_LIST; }
 
-/* Checks a host array: its dtype is that of the device array `pointer`, it is writeable if the call writes it, and it
+/* Checks a host array: its dtype is that of the device array `pointer`, it is writable if the call writes it, and it
  * has all elements of the extent. */
 int oa_check_host(const oa_routine *routine, const char *name, const oa_value *value, const oa_extent *extent,
                   const void *pointer, int writes);

@@ -591,11 +591,10 @@ static int check_alignment(const product *p, oa_call *call, const void *algo, vo
     if (capability(algo, MIN_ALIGNMENT_A + i, &needed, sizeof needed, NULL) || !needed) continue;
     if ((uintptr_t)addresses[i] % needed == 0) continue;
     return oa_call_fail(
-        call,
-        oa_fail(OA_ERROR_ARGUMENT,
-                "%s: %c starts at %llu bytes behind a multiple of %u, which algo needs; find one for less, by the "
-                "preferences min_alignment_*_bytes, or the alignment of a Matmul",
-                p->routine->function, names[i], (unsigned long long)((uintptr_t)addresses[i] % needed), needed));
+        call, oa_fail(OA_ERROR_ARGUMENT,
+                      "%s: %c starts at %llu bytes after a multiple of %u, which algo needs; find one for less, by the "
+                      "preferences min_alignment_*_bytes, or the alignment of a Matmul",
+                      p->routine->function, names[i], (unsigned long long)((uintptr_t)addresses[i] % needed), needed));
   }
   return OA_OK;
 }

@@ -259,7 +259,8 @@ int oa_check_elements(const oa_routine *routine, const char *name, const oa_valu
                    dtype == OA_ANY ? "another dtype" : oa_dtype_name(dtype), enum_name, oa_name_of_code(codes, code),
                    oa_dtype_name(array->dtype));
   if (writes && array->flags & OA_READ_ONLY)
-    return oa_fail(OA_ERROR_DIRECTION, "%s: %s needs to be writeable, and is read-only, or lent to a device",
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "%s: %s needs to be writable, and is read-only, or lent to a device; pass one that is neither",
                    routine->function, name);
   int64_t size = 1, step = oa_itemsize(dtype);
   for (int i = array->ndim - 1; i >= 0; i--) {

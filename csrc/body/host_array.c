@@ -61,7 +61,8 @@ int oa_check_host(const oa_routine *routine, const char *name, const oa_value *v
     return oa_fail(OA_ERROR_TYPE, "%s: %s needs an array of %s, as the device array has, got %s", routine->function,
                    name, oa_dtype_name(dtype), oa_dtype_name(array->dtype));
   if (writes && array->flags & OA_READ_ONLY)
-    return oa_fail(OA_ERROR_DIRECTION, "%s: %s needs to be writeable, and is read-only, or lent to a device",
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "%s: %s needs to be writable, and is read-only, or lent to a device; pass one that is neither",
                    routine->function, name);
   if (!span) return OA_OK;
   if ((status = find_lines(routine, name, array, &has, &nbytes))) return status;

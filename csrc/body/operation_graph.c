@@ -84,7 +84,7 @@ static int check_alignment(oa_call *call, const oa_graph_tensor *t, const void *
   const uintptr_t behind = t->alignment > 1 ? (uintptr_t)address % (unsigned)t->alignment : 0;
   if (!behind) return OA_OK;
   return oa_call_fail(call, oa_fail(OA_ERROR_ARGUMENT,
-                                    "%s: %s starts at %d bytes behind a multiple of %d, which the plan needs; pass a "
+                                    "%s: %s starts at %d bytes after a multiple of %d, which the plan needs; pass a "
                                     "pointer that starts elsewhere, or a copy",
                                     call->function, t->name, (int)behind, t->alignment));
 }

@@ -42,7 +42,7 @@ static int check_elf(const char *name, const unsigned char *image, size_t nbytes
     whole = is_inside(segment.p_offset, segment.p_filesz, nbytes);
   }
   if (whole) return OA_OK;
-  return oa_fail(OA_ERROR_MODULE, "%s: the ELF file is damaged: a part of it lies beyond its %zu bytes", name, nbytes);
+  return oa_fail(OA_ERROR_MODULE, "%s: the ELF file is damaged: a part of it is beyond its %zu bytes", name, nbytes);
 }
 
 static int check_fatbin(const char *name, const unsigned char *image, size_t nbytes) {
@@ -66,7 +66,7 @@ static int check_bundle(const char *name, const void *image, size_t nbytes) {
     if (status) return status;
   }
   if (count && count == oa_bundle_count(image, nbytes)) return OA_OK;
-  return oa_fail(OA_ERROR_MODULE, "%s: the bundle is damaged: a part of it lies beyond its %zu bytes", name, nbytes);
+  return oa_fail(OA_ERROR_MODULE, "%s: the bundle is damaged: a part of it is beyond its %zu bytes", name, nbytes);
 }
 
 int oa_image_check(const char *name, const void *image, size_t nbytes, int shared) {

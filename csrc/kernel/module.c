@@ -250,11 +250,10 @@ static int check_parameter(const char *name, int number, const oa_parameter *p, 
                    "oa_dtype and 8 bytes; got %d, %d and %d",
                    name, number, p->name, p->access, p->dtype, p->nbytes);
   if (p->nbytes < 1 || p->offset < end || p->offset > OA_MOST_PARAMETER_BYTES - p->nbytes)
-    return oa_fail(
-        OA_ERROR_ARGUMENT,
-        "oa_kernel_get: %s: parameter %d (%s) needs bytes behind those of the one before, %d in all at most; "
-        "got %d at offset %d",
-        name, number, p->name, OA_MOST_PARAMETER_BYTES, p->nbytes, p->offset);
+    return oa_fail(OA_ERROR_ARGUMENT,
+                   "oa_kernel_get: %s: parameter %d (%s) needs bytes after the previous parameter, %d in all at most; "
+                   "got %d at offset %d",
+                   name, number, p->name, OA_MOST_PARAMETER_BYTES, p->nbytes, p->offset);
   return OA_OK;
 }
 

@@ -144,9 +144,7 @@ def test_a_host_array_that_may_not_be_written_is_refused(cuda: str) -> None:
     locked.flags.writeable = False
     with offload_args(x, device=cuda) as (d,):
         for array in (x, locked, x[1:]):
-            with pytest.raises(
-                DirectionError, match="cublas.get_vector: y needs to be writeable, and is read-only, or"
-            ):
+            with pytest.raises(DirectionError, match="cublas.get_vector: y needs to be writable, and is read-only, or"):
                 cublas.get_vector(2, 8, d, 1, array, 1)
         cublas.set_vector(2, 8, locked, 1, d, 1)
     with offload_args(In(x), device=cuda) as (d,):

@@ -138,7 +138,7 @@ def test_an_array_that_is_not_aligned_is_refused_before_the_plan_runs(gpu: str) 
         plan = graph.output(graph.attention(*operands), dy, "BHSD").plan()
         arguments = dx[:, :, :64], dx[:, :, 1:], dx[:, :, 1:]
         plan(*arguments, dy)
-        with pytest.raises(ArgumentError, match="cudnn.Plan: argument 2 starts at 2 bytes behind a multiple of 16"):
+        with pytest.raises(ArgumentError, match="cudnn.Plan: argument 2 starts at 2 bytes after a multiple of 16"):
             plan(arguments[0], dx.offset(1), arguments[2], dy)
     close_where_counted(y, seen(x[:, :, :64], x[:, :, 1:], x[:, :, 1:]))
 
