@@ -14,7 +14,19 @@ from .kernel_type import Kernel
 from .launches import launch, offload, offload_unsafe
 from .module import Module
 from .partitions import GridStride1D, Linear1D, Linear2D, PerBlock, RowBlocks, Rows, Tiles
-from .python import PythonKernel, atomic_add, atomic_max, atomic_min, barrier, here, kernel, shared
+from .python import (
+    PythonKernel,
+    Reduction,
+    atomic_add,
+    atomic_max,
+    atomic_min,
+    barrier,
+    elementwise,
+    here,
+    kernel,
+    reduce,
+    shared,
+)
 from .shared_memory import Shared
 
 __all__ = [
@@ -25,6 +37,7 @@ __all__ = [
     "Module",
     "PerBlock",
     "PythonKernel",
+    "Reduction",
     "RowBlocks",
     "Rows",
     "Shared",
@@ -33,11 +46,13 @@ __all__ = [
     "atomic_max",
     "atomic_min",
     "barrier",
+    "elementwise",
     "here",
     "include",
     "kernel",
     "launch",
     "offload",
     "offload_unsafe",
+    "reduce",
     "shared",
 ]

@@ -68,7 +68,7 @@ def test_help_has_the_type_of_each_parameter_and_of_the_result(name: str) -> Non
     (definition,) = ast.parse(f"def {typed}: ...").body
     assert isinstance(definition, ast.FunctionDef)
     arguments = definition.args
-    every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs]
+    every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
     parameters = [parameter for parameter in every if parameter is not None]
     assert [parameter.arg for parameter in parameters] == list(inspect.signature(thing).parameters)
     assert all(parameter.annotation is not None for parameter in parameters)

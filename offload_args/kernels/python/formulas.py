@@ -1,0 +1,133 @@
+"""Kernels of one line: `elementwise` makes a kernel of a formula for each element."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ...arguments import InOut, Out, Parameter
+from ...errors import KernelError, SignatureError
+from ..partitions import Linear1D
+from .calls import CALLS
+from .decorated import PythonKernel
+
+__all__ = ["elementwise", "made_of"]
+
+_BY_PAIRS: Final = ("Linear2D", "Rows", "RowBlocks", "Tiles")
+
+
+def known_names() -> dict[str, Any]:
+    """Return what formulas know without an import: math, np, and the functions of kernels by their names."""
+    of_math = {function.__name__: function for function in CALLS if getattr(function, "__module__", "") == "math"}
+    of_numpy = {function.__name__: function for function in CALLS if isinstance(function, np.ufunc)}
+    return {**of_math, **of_numpy, "math": math, "np": np, "pi": math.pi}
+
+
+def made_of(source: str, file: str, names: Mapping[str, Any]) -> Any:
+    """Return the function that a source defines. inspect reads its source, and errors name the file."""
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    place = dict(names)
+    tree = ast.parse(source, file)
+    exec(compile(tree, file, "exec"), place)
+    return place[tree.body[0].name]  # type: ignore[attr-defined]
+
+
+class Subscripted(ast.NodeTransformer):
+    """Writes x[i] for each array x of a formula."""
+
+    def __init__(self, arrays: Mapping[str, str]) -> None:
+        self.arrays = arrays  #: the index of each
+        self.stored: set[str] = set()
+        self.used: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        self.used.add(node.id)
+        if isinstance(node.ctx, ast.Store):
+            self.stored.add(node.id)
+        if node.id not in self.arrays:
+            return node
+        index = ast.parse(self.arrays[node.id], mode="eval").body
+        return ast.copy_location(ast.Subscript(node, index, node.ctx), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id in self.arrays:
+            raise KernelError(
+                f"elementwise: {ast.unparse(node)}: a formula has {node.value.id} without a subscript, for the element "
+                "of each thread; for other elements write a kernel, by @kernel"
+            )
+        self.generic_visit(node)
+        return node
+
+
+def parsed(function: str, formula: str) -> ast.Module:
+    try:
+        return ast.parse("\n".join(part.strip() for part in formula.strip().split(";")))
+    except SyntaxError as error:
+        raise KernelError(f"{function}: {formula!r}: {error.msg}: write statements such as 'y = a * x + y'") from None
+
+
+def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any) -> PythonKernel:
+    """Make a kernel of a formula for each element.
+
+    formula: statements of a kernel in Python, such as "y = a * x + y", divided by ";". The name of an array is its
+        element, that of a value the value; others are variables of the thread, or numbers and functions from around
+        the call. `i` is the element's number. Functions of math and NumPy need no prefix: exp(x).
+    name: the kernel's, for errors and profilers.
+    parameters: the type of each argument, in order: In[dtype], Out[dtype], InOut[dtype], or a value's NumPy type. All
+        arrays have the same shape. They may be matrices of the same order without gaps; with
+        Out[dtype].by(Linear2D()) or another partition of rows and columns, of any, and `i, j` are row and column.
+
+        axpy = kernels.elementwise("y = a * x + y", a=np.float32, x=In[np.float32], y=InOut[np.float32])
+        x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+        offload(axpy, 2.0, x, y)
+        print(y)  # [1. 3. 5.]
+
+    Raises KernelError for a formula that is no kernel, SignatureError for parameters that are not its own.
+
+    See also: kernel, kernels.reduce, offload, launch; docs/guide/kernels.md.
+    """
+    from .source import read_kernel
+
+    frame = sys._getframe(1)
+    written = {
+        key: one if one.partition is not None else one.by(Linear1D())
+        for key, one in parameters.items()
+        if isinstance(one, Parameter) and one.direction in (Out, InOut)
+    }
+    if not written:
+        raise SignatureError(f"elementwise: {formula!r} needs an array that it writes: y=Out[np.float32]")
+    owner = next(iter(written))
+    by_pairs = type(written[owner].partition).__name__ in _BY_PAIRS
+    index = "i, j" if by_pairs else "i"
+    arrays = {key: index for key, one in parameters.items() if isinstance(one, Parameter)}
+    for key in parameters:
+        if key in ("i", "j"):
+            raise SignatureError(f"elementwise: the parameter {key}: it is an index of the element: use another name")
+    tree = parsed("elementwise", formula)
+    reader = Subscripted(arrays)
+    body = [ast.unparse(ast.fix_missing_locations(reader.visit(statement))) for statement in tree.body]
+    for key in parameters:
+        if key not in reader.used:
+            raise SignatureError(f"elementwise: {formula!r} does not use the parameter {key}: leave it out")
+    for key in sorted(reader.stored & parameters.keys()):
+        if key not in written:
+            raise SignatureError(
+                f"elementwise: {formula!r} assigns {key}: declare {key}=Out[dtype], or InOut[dtype] if it is read, too"
+            )
+    lines = [f"def {name}({', '.join(parameters)}):", f"    for {index} in {owner}.mine():"]
+    lines += [f"        {line}" for statement in body for line in statement.splitlines()]
+    names = {**known_names(), **frame.f_globals, **frame.f_locals}
+    function = made_of("\n".join([*lines, ""]), f"<elementwise {formula!r}>", names)
+    function.__annotations__ = {**parameters, **written}
+    made = read_kernel(function, {})
+    number = made.arrays[owner].number
+    for one in made.arrays.values():
+        if one.number != number and one.like < 0:
+            one.like = number
+    return PythonKernel._of(made, False)  # all indices are in bounds

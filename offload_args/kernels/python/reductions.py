@@ -1,0 +1,312 @@
+"""Reductions of arrays, their rows or their columns, by kernels that are made for them.
+
+A launch reduces up to 64 elements of a line to one, a further launch up to 64 of these, until one is left. Which
+elements meet in which order follows from the extents alone, so that all devices have the same bits. Neighbouring
+threads read neighbouring elements: a thread's are `step` apart, and up to 32 threads divide a run of the line.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ..._core import launch
+from ...arguments import In, Out, Scratch
+from ...devices import Device
+from ...errors import ArgumentError, SignatureError
+from ...pointers import DevicePtr
+from ...regions import offload_args
+from ..partitions import Linear1D
+from .decorated import PythonKernel
+from .formulas import Subscripted, known_names, made_of, parsed
+
+__all__ = ["Reduction", "reduce"]
+
+_EACH: Final = 64  # elements that one thread reduces
+_STEP: Final = 32
+_FORMS: Final = {  # what two values become, and the value before the first
+    "sum": ("{0} + {1}", "0"),
+    "prod": ("{0} * {1}", "1"),
+    "min": ("np.minimum({0}, {1})", ""),
+    "max": ("np.maximum({0}, {1})", ""),
+}
+_PLACES: Final = {"argmin": "<", "argmax": ">"}
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One launch: `lines` lines of `extent` elements each become `parts` each."""
+
+    lines: int
+    extent: int
+
+    @property
+    def step(self) -> int:
+        return max(1, min(_STEP, -(-self.extent // _EACH)))
+
+    @property
+    def parts(self) -> int:
+        whole, rest = divmod(self.extent, self.step * _EACH)
+        return max(1, whole * self.step + min(self.step, rest))
+
+
+def _passes(lines: int, extent: int) -> list[_Pass]:
+    found = [_Pass(lines, extent)]
+    while found[-1].parts > 1:
+        found.append(_Pass(lines, found[-1].parts))
+    return found
+
+
+def _result_type(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that NumPy's function returns."""
+    if operation in _PLACES:
+        return np.dtype(np.int64)
+    if operation in ("sum", "prod") and dtype.kind in "biu":
+        return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
+    return dtype
+
+
+def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype with which a kernel computes."""
+    return np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
+
+
+class Reduction:
+    """Reduce arrays that are lent, or NumPy arrays, as `reduce` made it.
+
+        total = kernels.reduce("sum", x=np.float32)
+        print(isinstance(total, kernels.Reduction), total(np.arange(5, dtype=np.float32)))  # True 10.0
+
+    See also: kernels.reduce, kernels.elementwise; docs/guide/kernels.md.
+    """
+
+    def __init__(
+        self, operation: str, formula: str, axis: int | None, parameters: dict[str, np.dtype[Any]],
+        dtype: np.dtype[Any], names: dict[str, Any],
+    ) -> None:  # fmt: skip
+        self.operation, self.formula, self.axis = operation, formula, axis
+        self.parameters, self._names = parameters, names
+        self._value = _computed(dtype)
+        self.dtype = _result_type(operation, dtype)  #: of the result
+        if operation in ("sum", "prod"):
+            self._value = _computed(self.dtype)
+        self._kernels: dict[tuple[bool, bool], PythonKernel] = {}
+
+    def __repr__(self) -> str:
+        axis = "" if self.axis is None else f" along axis {self.axis}"
+        return f"<{self.operation} of {self.formula}{axis}, to {self.dtype}>"
+
+    # -- kernels -------------------------------------------------------------------------------------------------------
+
+    def _kernel(self, is_first: bool, is_last: bool) -> PythonKernel:
+        made = self._kernels.get((is_first, is_last))
+        if made is None:
+            made = self._kernels[is_first, is_last] = self._made(is_first, is_last)
+        return made
+
+    def _made(self, is_first: bool, is_last: bool) -> PythonKernel:
+        """Return the kernel of a pass: over the arrays or over values of another, to values or to the result."""
+        from .source import read_kernel
+
+        is_place = self.operation in _PLACES
+        if not is_first:
+            index = "k * lines + line" if self.axis == 0 else "line * extent + k"
+            value, declared = f"oa_values[{index}]", {"oa_values": In[self._value]}
+            if is_place:
+                declared["oa_places"] = In[np.int64]
+        else:
+            index = {None: "k", 0: "k, line", 1: "line, k"}[self.axis]
+            tree = parsed("reduce", self.formula)
+            reader = Subscripted(dict.fromkeys(self.parameters, index))
+            value = f"oa_type({ast.unparse(reader.visit(tree.body[0])).strip()})"
+            declared = {name: In[dtype] for name, dtype in self.parameters.items()}
+        outputs = {"places": Out[np.int64].by(Linear1D())} if is_place else {}
+        if not (is_place and is_last):
+            outputs = {"out": Out[self.dtype if is_last else self._value].by(Linear1D()), **outputs}
+        numbers = dict.fromkeys(("lines", "extent", "parts", "step"), np.int64)
+        where = "part, line = i // lines, i % lines" if self.axis == 0 else "line, part = i // parts, i % parts"
+        owner = next(iter(outputs))
+        lines = [
+            f"for i in {owner}.mine():", f"    {where}", f"    run = part // step * (step * {_EACH})",
+            "    k = run + part % step", f"    end = min(run + step * {_EACH}, extent)",
+        ]  # fmt: skip
+        lines += self._places(is_first, is_last, value, index) if is_place else self._values(value)
+        head = f"def reduce_{self.operation}({', '.join([*declared, *outputs, *numbers])}):"
+        source = "\n".join([head, *(f"    {line}" for line in lines), ""])
+        names = {**known_names(), **self._names, "oa_type": self._value.type, "min": min, "np": np}
+        function = made_of(source, f"<reduce {self.operation!r}, {self.formula!r}>", names)
+        function.__annotations__ = {**declared, **outputs, **numbers}
+        return PythonKernel._of(read_kernel(function, {}), False)  # all indices are in bounds
+
+    def _values(self, value: str) -> list[str]:
+        form, before = _FORMS[self.operation]
+        start = [f"    {one} = oa_type({before})" if before else f"    {one} = {value}" for one in "abcd"]
+        four = ["    while k + 3 * step < end:"]
+        for one in "abcd":
+            four += [f"        {one} = {form.format(one, value)}", "        k += step"]
+        rest = ["    while k < end:", f"        a = {form.format('a', value)}", "        k += step"]
+        combined = form.format(form.format("a", "b"), form.format("c", "d"))
+        return [*start, *four, *rest, f"    out[i] = {combined}"]
+
+    def _places(self, is_first: bool, is_last: bool, value: str, index: str) -> list[str]:
+        place = "k" if is_first else f"oa_places[{index}]"
+        sign = _PLACES[self.operation]
+        lines = [
+            f"    best, at = {value}, {place}", "    while k < end:",
+            f"        v, p = {value}, {place}",
+            f"        more = v {sign} best or (v != v and best == best)",
+            "        same = v == best or (v != v and best != best)",
+            "        if more or (same and p < at):", "            best, at = v, p",
+            "        k += step", "    places[i] = at",
+        ]  # fmt: skip
+        return lines if is_last else [*lines, "    out[i] = best"]
+
+    # -- launches ------------------------------------------------------------------------------------------------------
+
+    def _shape(self, arrays: Sequence[Any]) -> tuple[int, int]:
+        """Return the number of lines and their extent. Raises ArgumentError for arrays that do not suit."""
+        name, first = next(iter(self.parameters)), arrays[0]
+        for other, array in zip(self.parameters, arrays, strict=True):
+            what = f"{self.operation}: {other}"
+            if array.dtype != self.parameters[other]:
+                raise ArgumentError(f"{what} needs dtype {self.parameters[other]}, got {array.dtype}")
+            if array.shape != first.shape:
+                raise ArgumentError(f"{what} needs the shape of {name}, {first.shape}, got {array.shape}")
+            if self.axis is not None and len(array.shape) != 2:
+                raise ArgumentError(f"{what} needs a matrix for axis={self.axis}, got shape {array.shape}")
+            if self.axis is None and not _is_in_c_order(array):
+                raise ArgumentError(
+                    f"{what} needs elements in C order without gaps, got shape {array.shape} and strides "
+                    f"{array.strides}: reduce along an axis first, or pass a contiguous array"
+                )
+        if self.axis is None:
+            lines, extent = 1, math.prod(first.shape)
+        else:
+            extent, lines = first.shape if self.axis == 0 else first.shape[::-1]
+        if not extent and self.operation not in ("sum", "prod"):
+            raise ArgumentError(f"{self.operation}: {name} has no elements along the axis: {first.shape}")
+        return lines, extent
+
+    def __call__(self, *arguments: Any, device: Device | str | None = None) -> Any:
+        """Reduce the arrays to the array after them.
+
+        arguments: the arrays, in the order of the parameters, and the result: of one element, or of one for each row
+            (axis=1) or column (axis=0). DevicePtrs of an open region, or NumPy arrays; then the result may be left out.
+        device: for NumPy arrays: as offload_args takes it.
+
+        Returns None, or the result as a NumPy array or number if it was left out. Raises ArgumentError.
+        """
+        count = len(self.parameters)
+        given, result = arguments[:count], arguments[count:]
+        are_lent = any(isinstance(one, DevicePtr) for one in arguments)
+        if len(given) < count or len(result) > 1 or (are_lent and not result):
+            needed = f"{', '.join(self.parameters)} and the result"
+            raise ArgumentError(f"{self.operation}: needs {count + 1} arguments, {needed}; got {len(arguments)}")
+        if are_lent:
+            self._reduce(given, result[0], device)
+            return None
+        arrays = [np.asarray(one) for one in given]
+        lines, _ = self._shape(arrays)
+        made = result[0] if result else np.empty(() if self.axis is None else lines, self.dtype)
+        with offload_args(*map(In, arrays), Out(made.reshape(-1)), device=device) as pointers:
+            self._reduce(pointers[:-1], pointers[-1], device)
+        return None if result else made[()]
+
+    def _reduce(self, arrays: Sequence[Any], result: Any, device: Device | str | None) -> None:
+        lines, extent = self._shape(arrays)
+        needed = 1 if self.axis is None else lines
+        if result.size != needed or result.dtype != self.dtype:
+            raise ArgumentError(
+                f"{self.operation}: the result needs {needed} elements of {self.dtype}, got {result.size} of "
+                f"{result.dtype}"
+            )
+        if not lines:
+            return
+        passes = _passes(lines, extent)
+        is_place = self.operation in _PLACES
+        scratch: list[Scratch] = []
+        for one in passes[:-1]:
+            scratch.append(Scratch(one.parts * lines, self._value))
+            if is_place:
+                scratch.append(Scratch(one.parts * lines, np.int64))
+        result = result if len(result.shape) == 1 else result.reshape(-1)
+        if not scratch:
+            self._launch(passes[0], True, True, arrays, [result])
+            return
+        with offload_args(*scratch, device=arrays[0].device) as pointers:
+            width, given = 1 + is_place, list(arrays)
+            for number, one in enumerate(passes):
+                is_last = one is passes[-1]
+                outputs = [result] if is_last else list(pointers[width * number : width * number + width])
+                self._launch(one, number == 0, is_last, given, outputs)
+                given = outputs
+
+    def _launch(self, one: _Pass, is_first: bool, is_last: bool, arrays: Sequence[Any], outputs: Sequence[Any]) -> None:
+        numbers = (one.lines, one.extent, one.parts, one.step)
+        launch(self._kernel(is_first, is_last), *arrays, *outputs, *numbers)
+
+
+def _is_in_c_order(array: Any) -> bool:
+    step = array.dtype.itemsize
+    for extent, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        if extent > 1 and stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def reduce(
+    operation: str, formula: str = "", /, *, axis: int | None = None, dtype: Any = None, **parameters: Any
+) -> Reduction:
+    """Make a reduction of arrays: "sum", "prod", "min", "max", "argmin" or "argmax".
+
+    operation: one of these. A NaN is the least and the greatest, as in NumPy; of equal elements the first counts.
+    formula: what is reduced, of the elements by the names of their arrays, such as "x * y" for a dot product. The array
+        itself unless given.
+    axis: None: all elements, in C order. 0: each column of a matrix. 1: each row.
+    dtype: of the formula's value. Unless given, that to which NumPy promotes the arrays' dtypes.
+    parameters: the dtype of each array, by its name in the formula.
+
+    Sums of integers are int64 or uint64. All devices have the same bits: the order of the steps follows from the shape.
+
+        dot = kernels.reduce("sum", "x * y", x=np.float32, y=np.float32)
+        x, y = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+        print(dot(x, y))  # 6.0
+        most, found = kernels.reduce("max", axis=1, A=np.float64), np.empty(2)
+        with offload_args(np.array([[1.0, 5.0], [4.0, 3.0]]), found) as (dA, dfound):
+            most(dA, dfound)
+        print(found)  # [5. 4.]
+
+    Raises SignatureError, KernelError for a formula that is no expression of kernels.
+
+    See also: kernels.elementwise, kernels.Reduction, kernel; docs/guide/kernels.md.
+    """
+    known = (*_FORMS, *_PLACES)
+    if operation not in known:
+        raise SignatureError(f"reduce: operation needs one of {', '.join(known)}; got {operation!r}")
+    if axis not in (None, 0, 1):
+        raise SignatureError(f"reduce: axis needs None, 0 or 1, got {axis!r}")
+    if not parameters:
+        raise SignatureError("reduce: needs the dtype of each array: x=np.float32")
+    if not formula and len(parameters) > 1:
+        raise SignatureError(f"reduce: {operation} of several arrays needs a formula, such as 'x * y'")
+    formula = formula or next(iter(parameters))
+    tree = parsed("reduce", formula)
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
+        raise SignatureError(f"reduce: {formula!r} needs to be one expression, such as 'x * y'")
+    used = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)}
+    types = {name: np.dtype(one) for name, one in parameters.items()}
+    for name in types:
+        if name not in used or name in ("i", "k", "out", "places", "lines", "extent", "parts", "step", "line", "part"):
+            raise SignatureError(f"reduce: the parameter {name} needs to be in {formula!r}, and no name of the loop's")
+    value = np.dtype(dtype) if dtype is not None else np.result_type(*types.values())
+    if value.kind == "c" and operation not in ("sum", "prod"):
+        raise SignatureError(f"reduce: {operation} of {value}: complex numbers have no order")
+    frame = sys._getframe(1)
+    return Reduction(operation, formula, axis, types, value, {**frame.f_globals, **frame.f_locals})

@@ -1,0 +1,161 @@
+"""Kernels of one line: formulas for each element, and reductions of arrays, their rows or their columns."""
+
+# mypy: ignore-errors
+
+import re
+
+import numpy as np
+import pytest
+
+from helpers.arrays import ramp
+from offload_args import In, InOut, Out, call, errors, kernel, launch, offload, offload_args
+from offload_args.kernels import Linear2D, elementwise, reduce
+
+SCALE = 3
+
+
+@kernel.function
+def twice(x):
+    return 2 * x
+
+
+def test_a_formula_is_a_kernel(running_device) -> None:
+    axpy = elementwise("y = a * x + y", a=np.float32, x=In[np.float32], y=InOut[np.float32])
+    x, y = ramp(1000), ramp(1000)
+    offload(axpy, 2.0, x, y, device=running_device)
+    np.testing.assert_array_equal(y, 3 * ramp(1000))
+    with offload_args(x, y, device=running_device) as (dx, dy):
+        launch(axpy, -2.0, dx, dy, block=64)
+    np.testing.assert_array_equal(y, ramp(1000))
+
+
+def test_a_formula_has_variables_functions_and_the_number_of_the_element(running_device) -> None:
+    made = elementwise(
+        "d = x - m; s = sqrt(d * d) + twice(SCALE); y = i + s; z = floor(d)", name="distance", m=np.float64,
+        x=In[np.float64], y=Out[np.float64], z=Out[np.float64],
+    )  # fmt: skip
+    x, y, z = np.linspace(-5, 5, 50), np.zeros(50), np.zeros(50)
+    offload(made, 0.5, x, y, z, device=running_device)
+    np.testing.assert_array_equal(y, np.arange(50) + (abs(x - 0.5) + 6))
+    np.testing.assert_array_equal(z, np.floor(x - 0.5))
+    assert made.name == "distance"
+
+
+def test_a_partition_of_rows_and_columns_takes_matrices_of_both_orders(running_device) -> None:
+    made = elementwise("y = x * 10 + j", x=In[np.float32], y=Out[np.float32].by(Linear2D()))
+    x, y = ramp(35).reshape(5, 7), np.zeros((5, 7), np.float32, "F")
+    offload(made, x, y, device=running_device)
+    np.testing.assert_array_equal(y, x * 10 + np.arange(7))
+
+
+def test_arrays_of_a_formula_have_one_shape() -> None:
+    made = elementwise("y = x", x=In[np.float32], y=Out[np.float32])
+    with pytest.raises(errors.ArgumentError, match=r"argument 1 \(x\) needs the shape of argument 2 \(y\)"):
+        offload(made, ramp(5), ramp(6), device="host")
+
+
+@pytest.mark.parametrize(
+    ("formula", "parameters", "words"),
+    [
+        ("y = = x", {}, "invalid syntax: write statements such as"),
+        ("y = x[1]", {}, r"x\[1\]: a formula has x without a subscript"),
+        ("y = nothing(x)", {}, r"<elementwise 'y = nothing\(x\)'>:3: elementwise: the name nothing: nothing has it"),
+        ("z = x", {}, "does not use the parameter y"),
+        ("x = y", {}, r"assigns x: declare x=Out\[dtype\]"),
+        ("y += x", {}, "y is Out: declare InOut"),
+        ("y = x + i", {"i": np.int32}, "the parameter i: it is an index"),
+        ("y = x", {"y": In[np.float32]}, r"needs an array that it writes: y=Out\[np.float32\]"),
+    ],
+)
+def test_a_formula_that_is_no_kernel_is_refused(formula, parameters, words) -> None:
+    with pytest.raises((errors.KernelError, errors.SignatureError), match=words):
+        elementwise(formula, **{"x": In[np.float32], "y": Out[np.float32], **parameters})
+
+
+OPERATIONS = ("sum", "min", "max", "argmin", "argmax")
+
+
+@pytest.mark.parametrize("operation", ["sum", "argmax", *(pytest.param(one, marks=pytest.mark.slow)
+                                                         for one in ("min", "max", "argmin"))])  # fmt: skip
+def test_a_reduction_is_that_of_numpy(running_device, operation) -> None:
+    rng = np.random.default_rng(5)
+    of_numpy = getattr(np, operation)
+    whole = reduce(operation, x=np.float32)
+    for size in (1, 2, 63, 64, 65, 2048, 2049, 70_001):
+        x = rng.integers(-9, 9, size).astype(np.float32)
+        assert whole(x, device=running_device) == of_numpy(x), size
+    for axis in (0, 1):
+        by_lines = reduce(operation, axis=axis, A=np.float32)
+        for shape in ((1, 1), (70, 3), (3, 300), (65, 129)):
+            for order in "CF":
+                A = np.array(rng.integers(-9, 9, shape).astype(np.float32), order=order)
+                np.testing.assert_array_equal(by_lines(A, device=running_device), of_numpy(A, axis=axis))
+
+
+def test_a_reduction_of_lent_arrays_writes_its_result(running_device) -> None:
+    A, sums, total = ramp(70 * 100).reshape(70, 100), np.zeros(70, np.float32), np.zeros((), np.float32)
+    by_rows, whole = reduce("sum", axis=1, A=np.float32), reduce("sum", x=np.float32)
+    with offload_args(A, Out(sums), total.reshape(1), device=running_device) as (dA, dsums, dtotal):
+        by_rows(dA, dsums)
+        whole(dsums, dtotal)
+    np.testing.assert_array_equal(sums, A.sum(1))
+    assert total == A.sum()
+    call(by_rows, A, sums, device=running_device)
+    np.testing.assert_array_equal(sums, A.sum(1))
+
+
+def test_a_formula_is_reduced(running_device) -> None:
+    dot = reduce("sum", "x * y", x=np.float64, y=np.float64)
+    x, y = np.random.default_rng(6).random((2, 5000))
+    np.testing.assert_allclose(dot(x, y, device=running_device), x @ y, rtol=1e-14)
+    assert dot(x, y, device=running_device) == dot(x, y, device="host")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", *(pytest.param(one, marks=pytest.mark.slow)
+                                                       for one in ("bool", "uint16", "complex64"))])  # fmt: skip
+def test_sums_have_the_dtype_of_numpy(running_device, dtype) -> None:
+    x = np.random.default_rng(6).integers(0, 2, 1000).astype(dtype)
+    result = reduce("sum", x=dtype)(x, device=running_device)
+    assert result == x.sum() and result.dtype == x.sum().dtype
+
+
+def test_a_nan_is_the_greatest_and_of_equal_elements_the_first_counts(running_device) -> None:
+    x = np.array([1, 5, np.nan, 5, np.nan] * 40, np.float32)
+    where = reduce("argmax", x=np.float32)
+    assert where(x, device=running_device) == np.argmax(x) == 2
+    assert where(x[:2].repeat(80), device=running_device) == 80
+
+
+def test_a_sum_of_nothing_is_0_and_a_least_element_of_nothing_is_refused() -> None:
+    assert reduce("sum", x=np.float32)(np.zeros(0, np.float32), device="host") == 0
+    with pytest.raises(errors.ArgumentError, match=r"min: x has no elements along the axis: \(0,\)"):
+        reduce("min", x=np.float32)(np.zeros(0, np.float32), device="host")
+
+
+@pytest.mark.parametrize(
+    ("operation", "options", "words"),
+    [
+        ("mean", {"x": np.float32}, "operation needs one of sum, prod, min, max, argmin, argmax; got 'mean'"),
+        ("sum", {}, "needs the dtype of each array"),
+        ("sum", {"x": np.float32, "axis": 2}, "axis needs None, 0 or 1, got 2"),
+        ("sum", {"x": np.float32, "y": np.float32}, "sum of several arrays needs a formula"),
+        ("max", {"x": np.complex64}, "complex numbers have no order"),
+    ],
+)
+def test_a_reduction_that_is_none_is_refused(operation, options, words) -> None:
+    with pytest.raises(errors.SignatureError, match=words):
+        reduce(operation, **options)
+
+
+def test_arrays_that_a_reduction_does_not_take_are_named() -> None:
+    total, rows = reduce("sum", x=np.float32), reduce("sum", axis=1, A=np.float32)
+    x = np.zeros((4, 6), np.float32)
+    for made, arguments, words in [
+        (total, [x.astype(float)], "sum: x needs dtype float32, got float64"),
+        (total, [x[:, :3]], "sum: x needs elements in C order without gaps, got shape (4, 3)"),
+        (rows, [x[0]], "sum: A needs a matrix for axis=1, got shape (6,)"),
+        (rows, [x, np.zeros(3, np.float32)], "sum: the result needs 4 elements of float32, got 3 of float32"),
+        (rows, [], "sum: needs 2 arguments, A and the result; got 0"),
+    ]:
+        with pytest.raises(errors.ArgumentError, match=re.escape(words)):
+            made(*arguments, device="host")

@@ -1,0 +1,19 @@
+"""Random kernels in Python, compared with NumPy bit for bit, on every device."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from helpers.random_kernels import RandomKernel
+
+made = cache(RandomKernel)  # one compilation for host and sim
+SEEDS = [range(10 * k, 10 * k + 10) for k in range(50)]
+CASES = [pytest.param(seeds, id=f"{seeds[0]}", marks=[pytest.mark.slow] if seeds[0] >= 20 else []) for seeds in SEEDS]
+
+
+@pytest.mark.parametrize("seeds", CASES)
+def test_ten_random_kernels_have_the_results_of_numpy(seeds: range, running_device: str) -> None:
+    for seed in seeds:
+        made(seed).check(running_device)
