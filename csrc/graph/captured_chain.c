@@ -277,19 +277,24 @@ static int look(const oa_any *until, int dtype, int *ended) {
 
 int oa_chain_loop(oa_chain *handle, const oa_any *until, int64_t at_most, int64_t *count, int *ended) {
   const char *const function = "oa_chain_loop";
-  oa_pointer_info info = OA_SIZED(oa_pointer_info);
   if (!count || !ended) return oa_fail_null(function, count ? "ended" : "count");
   *count = 0;
   *ended = 0;
-  int status = oa_pointer_query(until, &info);
-  if (status) return status;
-  if (info.nbytes != oa_itemsize(info.dtype))
+  int status;
+  if (!enter(function, handle, &status)) return status;
+  oa_unlock();
+  const oa_slot *slot = oa_slot_enter(function, "until", until, &status);
+  if (!slot) return status;
+  const int dtype = slot->dtype;
+  const int64_t nbytes = slot->nbytes;
+  oa_unlock();
+  if (nbytes != oa_itemsize(dtype))
     return oa_fail(OA_ERROR_EXTENT, "%s: until needs one element, of %lld bytes, got %lld bytes", function,
-                   (long long)oa_itemsize(info.dtype), (long long)info.nbytes);
+                   (long long)oa_itemsize(dtype), (long long)nbytes);
   while (!status && !*ended && *count < at_most)
     if (!(status = oa_chain_replay(handle))) {
       ++*count;
-      status = look(until, info.dtype, ended);
+      status = look(until, dtype, ended);
     }
   return status;
 }

@@ -231,6 +231,9 @@ static void chain_begin(void) {
 
 static void chains(void) {
   oa_chain_info info = OA_SIZED(oa_chain_info);
+  oa_chain_use use = OA_SIZED(oa_chain_use);
+  int64_t count;
+  int ended_now;
   for (int i = 0; i < WRONG; i++) {
     oa_chain *none = (oa_chain *)wrong[i];
     function = "oa_chain_end";
@@ -239,6 +242,10 @@ static void chains(void) {
     REFUSES_POINTER(oa_chain_replay(none));
     function = "oa_chain_get_info";
     REFUSES_POINTER(oa_chain_get_info(none, &info));
+    function = "oa_chain_get_use";
+    REFUSES_POINTER(oa_chain_get_use(none, 0, 0, &use));
+    function = "oa_chain_loop";
+    REFUSES_POINTER(oa_chain_loop(none, live, 1, &count, &ended_now));
     function = "oa_chain_release";
     if (none) REFUSES_POINTER(oa_chain_release(none));
   }
@@ -246,6 +253,13 @@ static void chains(void) {
   oa_chain *chain = NULL;
   CHECK_OK(oa_chain_begin(region, &chain));
   CHECK_OK(oa_chain_end(chain));
+  function = "oa_chain_loop";
+  for (int i = 0; i < WRONG; i++) REFUSES_POINTER(oa_chain_loop(chain, wrong[i], 1, &count, &ended_now));
+  REFUSES(OA_ERROR_ARGUMENT, oa_chain_loop(chain, live, 1, NULL, &ended_now));
+  REFUSES(OA_ERROR_ARGUMENT, oa_chain_loop(chain, live, 1, &count, NULL));
+  function = "oa_chain_get_use";
+  REFUSES(OA_ERROR_ARGUMENT, oa_chain_get_use(chain, 0, 0, &use));
+  REFUSES(OA_ERROR_ARGUMENT, oa_chain_get_use(chain, 0, 0, NULL));
   function = "oa_chain_get_info";
   REFUSES(OA_ERROR_ARGUMENT, oa_chain_get_info(chain, NULL));
   REFUSES_SIZES(info, oa_chain_get_info(chain, &info));
@@ -363,6 +377,8 @@ static const struct wrong_test tests[] = {
     {"oa_chain_end", chains},
     {"oa_chain_replay", chains},
     {"oa_chain_get_info", chains},
+    {"oa_chain_get_use", chains},
+    {"oa_chain_loop", chains},
     {"oa_chain_release", chains},
     {"oa_hsaco_read", facts},
     {"oa_kernel_get", kernel_get},
