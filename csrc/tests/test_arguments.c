@@ -319,6 +319,21 @@ static void stage(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_stage(live, &alpha, OA_F32, NULL));
 }
 
+static void scratch(void) {
+  static const int64_t four[1] = {4};
+  const oa_any *const operands[1] = {live};
+  oa_array array = {.shape = four, .ndim = 1, .dtype = OA_F32, .direction = OA_SCRATCH};
+  for (int i = 0; i < WRONG; i++) {
+    const oa_any *const none[1] = {wrong[i]};
+    REFUSES_POINTER(oa_scratch(none, 1, &array));
+  }
+  REFUSES(OA_ERROR_ARGUMENT, oa_scratch(NULL, 1, &array));
+  REFUSES(OA_ERROR_ARGUMENT, oa_scratch(operands, 0, &array));
+  REFUSES(OA_ERROR_ARGUMENT, oa_scratch(operands, 1, NULL));
+  array.direction = OA_BY_USE;
+  REFUSES(OA_ERROR_ARGUMENT, oa_scratch(operands, 1, &array));
+}
+
 /* -- arrays that are present or resident -- */
 
 /* Arrays that every function refuses. */
@@ -461,6 +476,7 @@ static const struct wrong_test tests[] = {
     {"oa_pointer_copy", pointer_copy},
     {"oa_pointer_read", pointer_read},
     {"oa_stage", stage},
+    {"oa_scratch", scratch},
     {"oa_update_from", updates},
     {"oa_update_to", updates},
     {"oa_update_check", updates},
