@@ -356,7 +356,8 @@ class _Entry:
         here |= {f"threads_{axis}": threads[i] for i, axis in enumerate("xyz")}
         here |= {"on_cpu": ir.Constant(I1, 1), "shared": memory, "shared_bytes": memory_bytes}
         if self.written.has_barriers or self.written.shared:
-            place = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), max(self.written.shared_bytes, 1)))
+            # alloca_once would set each byte, which takes LLVM half a minute for 16 KiB.
+            place = builder.alloca(ir.ArrayType(ir.IntType(8), max(self.written.shared_bytes, 1)))
             place.align = _FRAME_ALIGNMENT
             here["own"] = builder.bitcast(place, cgutils.voidptr_t)
             self.by_steps(shapes, lambda step: self.block_by_block(here, first, last, given, shapes, step, record))
