@@ -2,7 +2,7 @@
 
 python benchmarks/block_size.py [--device cuda:0] [--sizes 20 22 24 26] [--rounds N]
 
-Sizes are powers of two. A time is that on the device: between two of CuPy's events on the region's stream, behind a
+Sizes are powers of two. A time is that on the device: between two of CuPy's events on the region's stream, after a
 launch that takes longer than issuing them. The default is the block that `vadd(...)`, `launch` and `offload` choose.
 """
 

@@ -42,7 +42,7 @@ def compared(rounds: int, first: Callable[[], float], second: Callable[[], float
     """Return the medians of both, and that of the ratios of neighbouring runs; they take turns."""
     first(), second()
     pairs = [(first(), second()) if i % 2 else (second(), first())[::-1] for i in range(rounds)]
-    ratios = [time / other for time, other in pairs]
+    ratios = [seconds / other for seconds, other in pairs]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs), statistics.median(ratios)
 
 

@@ -131,11 +131,11 @@ class Comparison:
                 self.missing[name] = said(error)
 
     def _imported(self, module: str) -> Any:
-        built = importlib.import_module(module)
+        package = importlib.import_module(module)
         if module == "torch":
-            if not built.cuda.is_available():
+            if not package.cuda.is_available():
                 raise RuntimeError("no GPU for PyTorch")
-            built.backends.cuda.matmul.allow_tf32 = False
+            package.backends.cuda.matmul.allow_tf32 = False
         if module == "nvmath":
             importlib.import_module("nvmath.linalg.advanced")
         if module == "pycuda":
@@ -146,7 +146,7 @@ class Comparison:
             atexit.register(context.pop)
             source = importlib.import_module("pycuda.compiler").SourceModule(PYCUDA_SGEMV)
             self._pycuda_sgemv = source.get_function("sgemv")
-        return built
+        return package
 
     def filled(self, *shape: int) -> Array:
         """A new array of float32 whose pages have all been written."""

@@ -167,10 +167,10 @@ def compare(channels: int, side: int, rounds: int) -> None:
         results = turns(sides, 100, rounds, issue=False)
         expected = torch.relu(torch.nn.functional.conv2d(theirs, weights, bias, padding=1)).permute(0, 2, 3, 1)
         fused(o.x, o.w, o.b, o.y)
-        time, three = results["PyTorch"], results["PyTorch's three calls"]
+        once, three = results["PyTorch"], results["PyTorch's three calls"]
         print(
-            f"{channels} channels: PyTorch {time:.1f} us, call {results['call']:.1f} ({results['call'] / time:.3f}), "
-            f"plan {results['plan']:.1f} ({results['plan'] / time:.3f}); PyTorch's three calls {three:.1f}, "
+            f"{channels} channels: PyTorch {once:.1f} us, call {results['call']:.1f} ({results['call'] / once:.3f}), "
+            f"plan {results['plan']:.1f} ({results['plan'] / once:.3f}); PyTorch's three calls {three:.1f}, "
             f"fused plan {results['fused plan']:.1f} ({results['fused plan'] / three:.3f})",
             flush=True,
         )
@@ -186,7 +186,7 @@ def above(name: str, ours: Timer, bare: dict[int, Timer], rounds: int) -> None:
         for spent, (timer, count) in zip(times, sides, strict=True):
             torch.cuda.synchronize()
             spent.append(1e6 * timer.timeit(count) / 10)
-    in_c, by_cffi, here = (np.array(time[2:]) for time in times)
+    in_c, by_cffi, here = (np.array(spent[2:]) for spent in times)
     print(
         f"{name}: C {np.median(in_c):.2f} us, cffi {np.median(by_cffi - in_c):.2f} more, "
         f"cudnn.{name} {np.median(here - in_c):.2f} more (at most 2), {np.median(here - by_cffi):.2f} more than cffi",

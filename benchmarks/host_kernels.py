@@ -146,7 +146,7 @@ def ratio(ours: Callable[[int], float], plain: Callable[[int], float], rounds: i
     pairs, until = [], time.perf_counter() + 2
     while len(pairs) < 5 or (len(pairs) < rounds and time.perf_counter() < until):
         pairs.append((ours(repeats), plain(repeats)))
-    return min(time for time, _ in pairs) / min(other for _, other in pairs)
+    return min(seconds for seconds, _ in pairs) / min(other for _, other in pairs)
 
 
 def on_matrix(name: str) -> bool:

@@ -233,7 +233,7 @@ static void sgemv(void) {
 /* -- in place ----------------------------------------------------------------------------------------------------- */
 
 struct small {
-  int n, up, down;      /* bytes that go up, and down, which lie behind them */
+  int n, up, down;      /* bytes that go up, and down, which lie after them */
   float *host, *pinned; /* all operands, in the order A, x, y or A, B, C */
   float *there;         /* NULL: the pinned memory is used as it is */
   cublasHandle_t handle;

@@ -472,9 +472,8 @@ def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
         for parameter in parameters
         if isinstance(parameter, Object) and not parameter.object_kind.is_handle
     ]
-    works = [
-        parameter for parameter in parameters if isinstance(parameter, (Array, Number))
-    ]  # without any it is a helper function
+    # Without any it is a helper function.
+    works = [parameter for parameter in parameters if isinstance(parameter, (Array, Number))]
     if not kinds or not works or any(isinstance(parameter, Given) for parameter in parameters):
         return ""
     written = [work for work in works if not isinstance(work, Scalar) and getattr(work, "direction", "out") != "in"]

@@ -89,9 +89,7 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
             rest = [["...", "..."]] if cursor.type.is_function_variadic() else []
             functions[name] = {
                 "returns": _c_type(cursor.result_type),
-                "parameters": [
-                    [get_argument.spelling, _c_type(get_argument.type)] for get_argument in cursor.get_arguments()
-                ]
+                "parameters": [[argument.spelling, _c_type(argument.type)] for argument in cursor.get_arguments()]
                 + rest,
             }
             if cursor.availability is cindex.AvailabilityKind.DEPRECATED:

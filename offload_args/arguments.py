@@ -316,7 +316,10 @@ def _borrow(argument: Any, interface: Any, subject: str, device: int) -> tuple[A
 
 
 def refuse(array: NDArray[Any], position: int | str) -> None:
-    """Raise DTypeError for an array that can't be lent as it is. where: the argument, counted from 1, or its name."""
+    """Raise DTypeError for an array that can't be lent as it is.
+
+    position: the argument, counted from 1, or its name.
+    """
     dtype = array.dtype
     subject = position if isinstance(position, str) else f"offload_args: argument {position}"
     raise DTypeError(f"{subject} has dtype {dtype}, which devices can't hold{_advice(dtype)}")

@@ -18,7 +18,7 @@ class SupportsStream(Protocol):
 
 
 def stream_handle(subject: str, stream: object) -> int:
-    """Return the handle of a stream; what: the function and the argument, such as "cublas.set_stream: streamId".
+    """Return the handle of a stream; subject: the function and the argument, such as "cublas.set_stream: streamId".
 
     Raises ArgumentTypeError for an object without `__cuda_stream__`, or whose `__cuda_stream__` is not two integers;
     ArgumentError for another version of it.

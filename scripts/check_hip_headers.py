@@ -49,7 +49,7 @@ def theirs(include: Path) -> dict[str, list[str]]:
 
     return {
         cursor.spelling: [
-            *(kind(get_argument.type) for get_argument in cursor.get_arguments()),
+            *(kind(argument.type) for argument in cursor.get_arguments()),
             kind(cursor.result_type),
         ]
         for cursor in unit.cursor.get_children()

@@ -14,7 +14,7 @@ from ..parameters import Array, EnumValue, Parameter
 from .c_text import BEGIN_C, END_C, wrapped
 from .wrappers import through_python
 
-# The enums of CBLAS, by their types: the first value, the names of the portable constants, each library's constants.
+# CBLAS's enums, by their types: the first value, the names of the portable constants, and each library's constants.
 _ENUMS: dict[str, tuple[int, tuple[str, ...], dict[str, tuple[str, ...]]]] = {
     "CBLAS_TRANSPOSE": (111, ("NO_TRANS", "TRANS", "CONJ_TRANS"), {"cublas": ("OP_N", "OP_T", "OP_C")}),
     "CBLAS_UPLO": (121, ("UPPER", "LOWER"), {"cublas": ("FILL_MODE_UPPER", "FILL_MODE_LOWER")}),

@@ -60,9 +60,7 @@ class Unit:
     def names(self) -> list[str]:
         """Returns the names that it declares."""
         actual = (next(filter(None, match.groups())) for match in _DECLARED.finditer("\n".join(self.code)))
-        return [
-            fromkey for fromkey in dict.fromkeys(actual) if fromkey not in ("if", "for", "while", "return", "switch")
-        ]
+        return [name for name in dict.fromkeys(actual) if name not in ("if", "for", "while", "return", "switch")]
 
 
 def _text(comment: list[str]) -> str:

@@ -285,8 +285,8 @@ def _library_page(library: Library, has_guide: bool) -> str:
 
 def _section_page(library: Library, title: str, functions: list[Function]) -> str:
     raises = [
-        _linked(fromkey)
-        for fromkey in dict.fromkeys(HELPER_RAISES if function.is_helper else RAISES for function in functions)
+        _linked(error)
+        for error in dict.fromkeys(HELPER_RAISES if function.is_helper else RAISES for function in functions)
     ]
     if len(raises) > 1:
         raises = [f"Those that take arrays: {_linked(RAISES)}", f"The others: {_linked(HELPER_RAISES)}"]

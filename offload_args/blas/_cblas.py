@@ -68,7 +68,7 @@ class _InPlace:
         self.gbmv, self.copy = getattr(cblas, f"{letter}gbmv"), getattr(cblas, f"{letter}copy")
 
     def scale(self, m: int, n: int, columns: _Columns, beta: float, C: _Columns) -> None:
-        """Set C to beta C, 0 or 1, where `one` is checked and not read: AliasError if they have a common element."""
+        """Set C to beta C, 0 or 1, where `columns` is checked, not read: AliasError if they have a common element."""
         rest = m, m, 0, 0, 0.0, columns.first, abs(columns.inc), columns.first, columns.inc, beta, C.first, C.inc
         repeat(self.gbmv, n, (columns.step, columns.step, C.step), columns.name * 2 + C.name, *self.plain, *rest)
 
@@ -162,7 +162,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
 def dgmm(cblas: Any, letter: str) -> Callable[..., None]:
     """Make cuBLAS's dgmm from gbmv, with the diagonal as its band, or from gemv, with one column as its matrix.
 
-    Where A is C, of tbmv, which multiplies a vector by a triangular band in place.
+    Where A is C, from tbmv, which multiplies a vector by a triangular band in place.
     """
     gbmv, gemv, tbmv = (getattr(cblas, f"{letter}{name}") for name in ("gbmv", "gemv", "tbmv"))
     first, known = (cblas.ColMajor, cblas.NoTrans), _InPlace(cblas, letter)

@@ -273,8 +273,10 @@ def advice(numpy: Estimate, estimate: Estimate) -> str:
         return f"{estimate.name}: a single product pays, {times} as fast as NumPy with its copies"
     if estimate.product < PAYS * numpy.product:
         least = int((estimate.total - estimate.product) / (numpy.product - estimate.product)) + 1
-        remedy = "in one region, or resident"
-        return f"{estimate.name}: pays from {least:,} products on whose arrays stay on the device: {remedy}"
+        return (
+            f"{estimate.name}: pays from {least:,} products on whose arrays stay on the device: "
+            "in one region, or resident"
+        )
     return f"{estimate.name}: does not pay: NumPy takes as long or less, without copies"
 
 

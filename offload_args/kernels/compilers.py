@@ -292,16 +292,16 @@ def _from_host(program: Program) -> _Made:
     if (listed := find(first)) is not None:  # the names of the files that it read
         try:
             files = Files(**json.loads(listed))
-            if (compiled_ := _kept(files.key(first))) is not None:
-                return compiled_
+            if (result := _kept(files.key(first))) is not None:
+                return result
         except (ValueError, TypeError):
             pass  # a damaged file
     begun = time.clock_gettime_ns(time.CLOCK_REALTIME)
-    compiled_, read_files = _by_host(program, command)
+    result, read_files = _by_host(program, command)
     if read_files is not None and not read_files.changed_since(begun) and (key := read_files.key(first)) is not None:
-        store(key, compiled_.packed())
+        store(key, result.packed())
         store(first, json.dumps(asdict(read_files)).encode())
-    return compiled_
+    return result
 
 
 def compiled(program: Program, target: Target) -> Image:
@@ -311,14 +311,14 @@ def compiled(program: Program, target: Target) -> Image:
     """
     vendor = VENDORS.get(target.backend)
     if vendor is None:
-        compiled_ = _from_host(_with_instances(program))
-        compiled_ = compiled_._replace(symbols={name: _alias(name) for name in program.expressions})
+        result = _from_host(_with_instances(program))
+        result = result._replace(symbols={name: _alias(name) for name in program.expressions})
     else:
         typed = _with_types(program)
         try:
-            compiled_ = _from_vendor(typed, target, vendor)
+            result = _from_vendor(typed, target, vendor)
         except ModuleError:  # a kernel's name may be overloaded, and then has no one type
             if typed == program:
                 raise
-            compiled_ = _from_vendor(program, target, vendor)
-    return replace(read(program.name, compiled_.data), log=compiled_.log, symbols=compiled_.symbols)
+            result = _from_vendor(program, target, vendor)
+    return replace(read(program.name, result.data), log=result.log, symbols=result.symbols)

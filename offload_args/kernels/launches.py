@@ -18,8 +18,8 @@ _MOST_DEPTH: Final = 16  # of objects in each other
 def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
     """Return a kernel without a signature with one that is made from the arguments."""
     if hasattr(kernel, "for_arguments"):
-        kernel_: Kernel = kernel.for_arguments(arguments)
-        return kernel_
+        result: Kernel = kernel.for_arguments(arguments)
+        return result
     raise ArgumentTypeError(f"{function}: kernel needs a Kernel, got {type(kernel).__name__}; Module.kernel makes one")
 
 

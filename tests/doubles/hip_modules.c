@@ -24,8 +24,8 @@ static const size_t unknown_size = PTRDIFF_MAX / 2; /* HIP is not told how long 
 
 /* Returns the processor and the features that its code may be made for or against: gfx1100 has none. */
 static const char *target(int device) {
-  const char *format = getenv("HIP_DOUBLE_PROCESSOR");
-  return format ? format : device ? "gfx1100" : "gfx90a:sramecc+:xnack-";
+  const char *processor = getenv("HIP_DOUBLE_PROCESSOR");
+  return processor ? processor : device ? "gfx1100" : "gfx90a:sramecc+:xnack-";
 }
 
 #ifndef REAL_HEADERS

@@ -199,8 +199,8 @@ class Program:
         for thread in threads:
             thread.join()
         for result in results:
-            for program in result:
-                self.note(program)
+            for value in result:
+                self.note(value)
 
     # -- LAPACK --
 

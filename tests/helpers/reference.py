@@ -8,7 +8,7 @@ Of matrices only the elements that the routine may read are used: fill the rest 
     y = blas_under_test(A, x)  # float32
     expected = gemv(1, wide(A), wide(x), 0, wide(np.zeros(3)))  # in long double
     magnitude = gemv(1, abs(wide(A)), abs(wide(x)), 0, wide(np.zeros(3)))
-    assert_close(y, expected, terms=4, magnitude=magnitude, dtype=np.float32, what="gemv")
+    assert_close(y, expected, terms=4, magnitude=magnitude, dtype=np.float32, case="gemv")
 
 which allows an error of some units in the last place of `magnitude` for each of the 4 terms of a sum.
 """

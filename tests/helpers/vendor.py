@@ -6,7 +6,7 @@ An operand is a host array of canaries with the values inside it; `slot` says wh
     A = matrix(r.values(3, 4), "F", layout=0)  # 3 x 4 within 6 x 7 canaries; the region gets the inner part
     x, y = vector(r.values(4), inc=2), vector(r.nan(3))  # x: every second element; y: NaN that must not be read
     r(cblas.ColMajor, cblas.NoTrans, 3, 4, 1.0, A, ld(A), x, 2, 0.0, y, 1)  # lends the operands for this call
-    r.close(y, A.wide @ x.wide, terms=4, magnitude=abs(A.wide) @ abs(x.wide), what="sgemv")  # and its canaries
+    r.close(y, A.wide @ x.wide, terms=4, magnitude=abs(A.wide) @ abs(x.wide), case="sgemv")  # and its canaries
     A.check("sgemv")  # no byte of A or of its canaries has changed
 
 A function under `@CASES.of("{t}gemv")` is the case of sgemv, dgemv, cgemv and zgemv. It goes through combinations:

@@ -159,9 +159,9 @@ def bundle(images: dict[str, bytes]) -> bytes:
 @cache
 def compiled(compiler: str, source: str, suffix: str, *options: str) -> bytes:
     with TemporaryDirectory() as folder:
-        arguments, built = Path(folder) / f"kernels{suffix}", Path(folder) / "made"
-        arguments.write_text(source)
-        subprocess.run([compiler, *options, "-o", built, arguments], check=True, capture_output=True)
+        path, built = Path(folder) / f"kernels{suffix}", Path(folder) / "made"
+        path.write_text(source)
+        subprocess.run([compiler, *options, "-o", built, path], check=True, capture_output=True)
         return built.read_bytes()
 
 

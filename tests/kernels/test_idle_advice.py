@@ -73,7 +73,7 @@ def launches(*blocks: int, name: str = "k", multiprocessors: int = 132, line: in
         (launches(2, name="a") + launches(2, name="b"), 2),
         (launches(2, multiprocessors=0), 0),  # not known
         (launches(2)[0:1] * 30, 1),
-        ([launche for line in range(30) for launche in launches(2, line=line)], 10),
+        ([event for line in range(30) for event in launches(2, line=line)], 10),
     ],
 )  # fmt: skip
 def test_grids_are_advised_on_by_kernel_and_place(events: list[Event], advised: int) -> None:

@@ -182,7 +182,7 @@ def test_a_launch_is_one_event_with_grid_block_and_shared_bytes(vadd: Kernel, de
     with trace() as traced, offload_args(a, b, c, device=device) as (da, db, dc):
         vadd[9, (64, 2), Shared[np.float32](100)](da, db, dc, N)
     launches = [event for event in traced.events if event.kind == "launch"]
-    assert [(launche.name, launche.why) for launche in launches] == [("vadd", "grid 9x1x1 block 64x2x1 shared 400")]
+    assert [(event.name, event.why) for event in launches] == [("vadd", "grid 9x1x1 block 64x2x1 shared 400")]
     assert traced.summary.calls == 1
     assert "vadd" in str(traced.summary)
 

@@ -204,9 +204,7 @@ def test_a_refusal_names_the_file_the_line_and_the_remedy(function) -> None:
     with pytest.raises(errors.KernelError, match=words) as caught:
         built = kernel(function)
         shape = (3, 3) if "j" in function.__code__.co_varnames else 3
-        arrays = [
-            np.zeros(shape, get_annotation.dtype) for get_annotation in inspect.get_annotations(function).values()
-        ]
+        arrays = [np.zeros(shape, annotation.dtype) for annotation in inspect.get_annotations(function).values()]
         offload(built, *arrays, device="host")
     assert f"{__file__}:{first + number}: {function.__name__}: " in str(caught.value)
     assert isinstance(caught.value, TypeError)

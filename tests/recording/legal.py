@@ -449,7 +449,7 @@ def completed_groups(
     random: np.random.Generator,
     spare: int,
 ) -> Call:
-    """Return a call of these groups, each with the integers of its own; given: those that are not lists."""
+    """Return a call of these groups, each with the integers of its own; fixed: those that are not lists."""
     function = with_dtypes(function, fixed)
     many: dict[str, list[Offsets]] = {array.name: [] for array in function.arrays}
     by_rows = is_by_rows(library, fixed)

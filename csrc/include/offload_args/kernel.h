@@ -60,7 +60,7 @@
 /* A kernel in C++17, for NVRTC, nvcc, hiprtc, hipcc, clang and the host's compiler alike:
  *
  *   OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
- *     for (auto one : c.mine(oa::Linear1D(n), here)) *one = a[one.index()] + b[one.index()];
+ *     for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index()] + b[element.index()];
  *   }
  *
  * A written argument has no index of its own: `mine` gives a thread the elements that the partition says are its, so
@@ -74,7 +74,7 @@
  *       here.phase([&](const oa::Here &here) {
  *         if (here.thread() < step) part[here.thread()] += part[here.thread() + step];
  *       });
- *     here.phase([&](const oa::Here &here) { for (auto one : y.mine(oa::PerBlock(), here)) *one = part[0]; });
+ *     here.phase([&](const oa::Here &here) { for (auto element : y.mine(oa::PerBlock(), here)) *element = part[0]; });
  *   }
  *
  * On the CPU, the threads of a block are a loop in each phase, and blocks run on the core's threads. */
