@@ -2,6 +2,7 @@
 
 #include "base/lines.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ typedef struct work {
 
 struct oa_recording {
   atomic_int users;
+  pthread_mutex_t mutex; /* of what follows, while work is added */
   work *first, **last;
   size_t most; /* bytes of arguments */
 };
@@ -23,6 +25,7 @@ oa_recording *oa_recording_new(void) {
   oa_recording *recording = calloc(1, sizeof *recording);
   if (!recording) return NULL;
   atomic_init(&recording->users, 1);
+  pthread_mutex_init(&recording->mutex, NULL);
   recording->last = &recording->first;
   return recording;
 }
@@ -38,6 +41,7 @@ void oa_recording_drop(oa_recording *recording) {
     next = w->next;
     free(w);
   }
+  pthread_mutex_destroy(&recording->mutex);
   free(recording);
 }
 
@@ -48,9 +52,11 @@ int oa_recording_add(oa_recording *recording, void (*run)(void *), const void *a
   added->run = run;
   added->size = size;
   if (size) memcpy(added->arguments, arguments, size);
+  pthread_mutex_lock(&recording->mutex);
   *recording->last = added;
   recording->last = &added->next;
   if (size > recording->most) recording->most = size;
+  pthread_mutex_unlock(&recording->mutex);
   return 0;
 }
 
