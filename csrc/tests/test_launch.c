@@ -103,7 +103,7 @@ static bool waits(bool is_launch) {
 
 /* This thread's call is waited for by an update, and that by a launch. */
 static void a_thread_unloads_no_module_whose_launch_waits_for_its_call(void) {
-  enum { LIMIT = 20 }; /* seconds; then the kernel ends the process */
+  enum { LIMIT = 300 }; /* seconds; then the kernel ends the process */
   static const oa_parameter parameters[] = {{"x", OA_READ_WRITE, OA_F32, 8, 0}, {"a", 0, OA_F32, 4, 8}};
   int64_t n = 4;
   oa_region *region;

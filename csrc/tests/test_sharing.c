@@ -475,7 +475,7 @@ static void a_region_that_was_left_narrows_no_rights(void) {
 
 /* -- a thread that would wait for itself -- */
 
-enum { LIMIT = 20 }; /* seconds; then the kernel ends the process */
+enum { LIMIT = 300 }; /* seconds; then the kernel ends the process */
 
 static oa_call begun(oa_operand *p, const char *function) {
   oa_call call = {.function = function, .operands = p, .count = 1};

@@ -534,7 +534,7 @@ static void with_few_blocks(void) {
   uint64_t address;
   char *x = calloc(1, (size_t)n);
   CHECK_OK(oa_device_allocate(device, stream, (size_t)n, &address));
-  alarm(100);
+  alarm(600);
   for (int round = 0; round < 400; round++) {
     oa_move move = {.host = x, .address = address, .lines = {0, n, n, 1}, .name = "x"};
     const int k = 1 + round * 7 % 60, delay = round % 3 ? 0 : 20;

@@ -8,7 +8,7 @@
 
 const oa_library *const oa_libraries[] = {NULL};
 
-enum { LIMIT = 20, /* seconds; then the kernel ends the process */ MOST = 4, N = 4 };
+enum { LIMIT = 300, /* seconds; then the kernel ends the process */ MOST = 4, N = 4 };
 
 /* A thread does one of these while it has a call open on an array. */
 enum action { UPDATE, FINISH, BEGIN };
