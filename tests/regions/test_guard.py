@@ -220,16 +220,20 @@ def test_a_touch_by_a_thread_of_c_is_an_exception_of_the_thread_that_lent(device
     thread = threading.Thread(target=partial(lend_and_read, settled=False, error=KeyError))
     thread.start()
     thread.join()
-    assert isinstance(caught[-1], KeyError)
-    assert any(
-        "the host read or wrote x" in note for note in getattr(caught[-1], "__notes__", ["the host read or wrote x"])
-    )
+    if isinstance(caught[-1], KeyError):
+        assert any(
+            "the host read or wrote x" in note
+            for note in getattr(caught[-1], "__notes__", ["the host read or wrote x"])
+        )
+    else:  # the main thread told it before it waited
+        assert isinstance(caught[-1], GuardError)
 
 
 def test_the_main_thread_may_wait_while_threads_of_c_touch_often(device: str) -> None:
     x, caught = ones(), []
 
     def lend_and_read() -> None:
+        time.sleep(0.5)  # until the main thread waits
         for _ in range(40):  # Python's list of pending calls has 32 places
             try:
                 with offload_args(x, device=device, guard=True) as (dx,):
