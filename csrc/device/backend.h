@@ -151,7 +151,7 @@ struct oa_device {
   _Atomic(struct oa_spares *) spares;   /* owned by memory.c, made at first use */
   _Atomic(struct oa_staging *) staging; /* owned by staging.c, made at first use */
   /* pools of streams, owned by stream.c */
-  struct oa_stream *idle_streams;
+  struct oa_stream *idle_streams, *idle_capture_streams;
   struct oa_stream *streams;
   struct oa_stream *known_streams; /* streams that other code has, too, and may capture */
   int stream_count;

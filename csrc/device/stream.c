@@ -28,8 +28,9 @@ int oa_streams_check(const oa_device *device, const char *why, bool asked) {
                  device->name, why);
 }
 
-int oa_stream_take(oa_device *device, oa_stream **stream) {
-  for (oa_stream **link = &device->idle_streams; *link; link = &(*link)->next) {
+/* Takes a stream from a pool, or makes one. */
+static int take(oa_device *device, oa_stream **pool, oa_stream **stream) {
+  for (oa_stream **link = pool; *link; link = &(*link)->next) {
     oa_stream *idle = *link;
     int capturing;
     if (oa_stream_capturing(idle, true, &capturing) || capturing) continue;
@@ -53,9 +54,19 @@ int oa_stream_take(oa_device *device, oa_stream **stream) {
   return OA_OK;
 }
 
+int oa_stream_take(oa_device *device, oa_stream **stream) { return take(device, &device->idle_streams, stream); }
+
+int oa_stream_take_for_capture(oa_device *device, oa_stream **stream) {
+  const int status = take(device, &device->idle_capture_streams, stream);
+  if (!status) (*stream)->is_for_capture = true;
+  return status;
+}
+
 void oa_stream_return(oa_stream *stream) {
-  stream->next = stream->device->idle_streams;
-  stream->device->idle_streams = stream;
+  oa_device *device = stream->device;
+  oa_stream **pool = stream->is_for_capture ? &device->idle_capture_streams : &device->idle_streams;
+  stream->next = *pool;
+  *pool = stream;
 }
 
 int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream) {

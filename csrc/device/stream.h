@@ -9,15 +9,16 @@
 typedef struct oa_stream {
   oa_device *device;
   void *native;
-  int number;       /* within the device; -1: a foreign stream */
-  bool is_known;    /* other code has it, too, and may capture it: a foreign one, or one whose handle was exposed */
-  bool captured;    /* a call was captured on it: a graph with that call may run on the stream at any time */
-  uint64_t ticket;  /* ticket of the last issued operation */
-  void **handles;   /* two per library, one for each pointer mode; owned by handles.c; NULL until first need */
-  void *event;      /* made at first need */
-  uint64_t waited;  /* operations up to this ticket are known to be complete; 0: a foreign stream */
-  uint64_t covered; /* the ticket after which the event was last recorded */
-  uint64_t *seen;   /* by the number of another stream: its latest ticket that this one is known to run after */
+  int number;          /* within the device; -1: a foreign stream */
+  bool is_known;       /* other code has it, too, and may capture it: a foreign one, or one whose handle was exposed */
+  bool is_for_capture; /* of the pool of streams that only captures use */
+  bool captured;       /* a call was captured on it: a graph with that call may run on the stream at any time */
+  uint64_t ticket;     /* ticket of the last issued operation */
+  void **handles;      /* two per library, one for each pointer mode; owned by handles.c; NULL until first need */
+  void *event;         /* made at first need */
+  uint64_t waited;     /* operations up to this ticket are known to be complete; 0: a foreign stream */
+  uint64_t covered;    /* the ticket after which the event was last recorded */
+  uint64_t *seen;      /* by the number of another stream: its latest ticket that this one is known to run after */
   int seen_count;
   struct oa_stream *next;                        /* in the list of idle streams, or of a region's foreign streams */
   struct oa_stream *next_made;                   /* in the list of all streams of the device */
@@ -38,7 +39,10 @@ typedef struct oa_uses {
 
 /* Takes a stream from the device's pool that no program captures, or makes one. */
 int oa_stream_take(oa_device *device, oa_stream **stream);
-/* Returns a stream to the pool. */
+/* Takes a stream in which nothing but captures was ever recorded: HIP 7 ends a capture when an event is asked that was
+ * recorded in its stream before. */
+int oa_stream_take_for_capture(oa_device *device, oa_stream **stream);
+/* Returns a stream to its pool. */
 void oa_stream_return(oa_stream *stream);
 /* Makes a foreign stream. It stands for a stream of the caller, and is valid while its region is open. */
 int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream);

@@ -135,7 +135,7 @@ int oa_chain_begin(oa_region *handle, oa_chain **made) {
                      function);
   c->device = region ? region->device : NULL;
   c->slot = status ? NULL : oa_slot_take(NULL, OA_SLOT_CHAIN);
-  if (!status) status = c->slot ? oa_stream_take(c->device, &c->capture.stream) : OA_ERROR_MEMORY;
+  if (!status) status = c->slot ? oa_stream_take_for_capture(c->device, &c->capture.stream) : OA_ERROR_MEMORY;
   if (!status && !(status = begin_capture(c))) {
     c->slot->state = c;
     region->capture = &c->capture;
