@@ -216,6 +216,7 @@ static int describe(oa_device *device, int number) {
 struct own_stream {
   struct own_stream *next;
   gpu_stream native;
+  atomic_bool is_exposed; /* programs may capture it */
 };
 enum { RELAYS = 8 };
 struct extra {
@@ -333,15 +334,26 @@ static int note_stream(oa_device *device, gpu_stream stream) {
   struct extra *extra = extra_of(device);
   struct own_stream *entry = malloc(sizeof *entry);
   if (!entry) return oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
-  *entry = (struct own_stream){atomic_load(&extra->streams), stream};
+  *entry = (struct own_stream){.next = atomic_load(&extra->streams), .native = stream};
   while (!atomic_compare_exchange_weak(&extra->streams, &entry->next, entry)) continue;
   return OA_OK;
 }
 
-static bool is_own(struct extra *extra, gpu_stream stream) {
-  const struct own_stream *own = atomic_load(&extra->streams);
+static struct own_stream *find_own(const oa_device *device, gpu_stream stream) {
+  struct own_stream *own = atomic_load(&extra_of(device)->streams);
   while (own && own->native != stream) own = own->next;
-  return own != NULL;
+  return own;
+}
+
+static void hip_stream_expose(oa_device *device, void *stream) {
+  struct own_stream *own = find_own(device, stream);
+  if (own) atomic_store(&own->is_exposed, true);
+}
+
+/* Returns whether the stream is of this backend, and of no program. */
+static bool is_own(const oa_device *device, gpu_stream stream) {
+  const struct own_stream *own = find_own(device, stream);
+  return own && !atomic_load(&own->is_exposed);
 }
 
 /* HIP 7 uses any stream unchecked, except for this query, which its first releases lack. */
@@ -367,11 +379,11 @@ static int instantiate(gpu_graph *instance, gpu_graph graph) {
   return driver.graph_instantiate(instance, graph, NULL, NULL, 0);
 }
 
-/* When an event is asked or waited for, HIP 7 uses the stream in which it was recorded, and the caller may have
- * destroyed that stream. So the event is recorded again, in a stream of ours that waits for the first record. */
+/* When an event is asked or waited for, HIP 7 uses the stream in which it was recorded. The caller may have destroyed
+ * that stream, or may capture it, and asking would end the capture. So the event is recorded again, in a stream of ours that waits for the first record. */
 static int record_event(oa_device *device, gpu_event event, gpu_stream stream) {
   int capturing = 0, code = driver.event_record(event, stream);
-  if (major_version() < FIRST_WITHOUT_CHECKS || code || !stream || is_own(extra_of(device), stream)) return code;
+  if (major_version() < FIRST_WITHOUT_CHECKS || code || !stream || is_own(device, stream)) return code;
   gpu_stream relay;
   if ((code = driver.stream_capturing(stream, &capturing)) || capturing) return code;
   if ((code = find_relay(device, stream, &relay))) return code;
@@ -538,4 +550,5 @@ const oa_backend oa_backend_hip = {
     .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE | OA_COUNTS_THREADS | OA_ASKS_FINDER,
     .dlpack_type = 10, /* kDLROCM */
     GPU_ENTRIES,
+    .stream_expose = hip_stream_expose,
 };

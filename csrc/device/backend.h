@@ -84,6 +84,9 @@ typedef struct oa_backend {
    * after a failure. */
   int (*stream_synchronize)(oa_device *device, void *stream);
   int (*stream_wait)(oa_device *device, void *stream, void *event);
+  /* Notes that programs may capture this stream of the backend from now on. Events recorded in it later may be asked
+   * meanwhile. NULL: any may. */
+  void (*stream_expose)(oa_device *device, void *stream);
   /* Sets *capturing to 1 if the caller's stream is being captured into a graph. */
   int (*stream_capturing)(oa_device *device, void *stream, int *capturing);
   /* Sets which captures of the process forbid this thread unrelated calls, such as allocations and waits, and returns

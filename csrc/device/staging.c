@@ -262,6 +262,39 @@ void oa_block_lose(oa_device *device, oa_block *block) {
 int oa_block_mark(oa_device *device, oa_block *block, void *stream) {
   const int status = device->backend->event_record(device, block->event, stream);
   block->busy = !status;
+  block->stream = stream;
+  return status;
+}
+
+/* Takes the first busy block off a shelf whose last copies went to stream, under the mutex; NULL if there is none. */
+static oa_block *get_marked(struct shelf *shelf, const void *stream) {
+  for (oa_block **link = &shelf->first; *link; link = &(*link)->next) {
+    oa_block *block = *link;
+    if (!block->busy || block->stream != stream) continue;
+    if (!(*link = block->next)) shelf->last = link;
+    return block;
+  }
+  return NULL;
+}
+
+int oa_blocks_mark_again(oa_device *device, void *stream) {
+  struct oa_staging *staging = atomic_load_explicit(&device->staging, memory_order_acquire);
+  oa_block *marked = NULL, *block;
+  int status = OA_OK;
+  if (!staging) return OA_OK;
+  pthread_mutex_lock(&staging->mutex);
+  for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) {
+    while ((block = get_marked(&staging->shelves[kind], stream))) {
+      block->next = marked;
+      marked = block;
+    }
+  }
+  pthread_mutex_unlock(&staging->mutex);
+  while ((block = marked)) {
+    marked = block->next;
+    if (!status) status = device->backend->event_record(device, block->event, stream);
+    oa_block_return(device, block);
+  }
   return status;
 }
 

@@ -14,7 +14,7 @@ enum { OA_SMALL_BYTES = 256 << 10, OA_LARGE_BYTES = 4 << 20 };
 typedef struct oa_block {
   void *memory;
   size_t nbytes;
-  void *event;
+  void *event, *stream; /* the event was recorded in that stream */
   int kind;
   bool busy; /* the device may use it until the event has happened */
   struct oa_block *next;
@@ -59,5 +59,7 @@ void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream
 /* Marks the copies on stream that use the block, so that oa_block_await waits for them. */
 int oa_block_mark(oa_device *device, oa_block *block, void *stream);
 int oa_block_await(oa_device *device, oa_block *block);
+/* Records the events of all blocks again whose last copies went to stream. */
+int oa_blocks_mark_again(oa_device *device, void *stream);
 
 #endif

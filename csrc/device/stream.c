@@ -1,5 +1,7 @@
 #include "device/stream.h"
 
+#include "device/staging.h"
+
 #include <stdlib.h>
 
 static void list_known(oa_stream *stream) {
@@ -108,7 +110,11 @@ int oa_stream_mark(oa_stream *stream) { return record(stream); }
 
 int oa_stream_make_known(oa_stream *stream) {
   if (stream->is_known) return OA_OK;
-  const int status = stream->ticket > stream->covered ? record(stream) : OA_OK;
+  const oa_backend *backend = stream->device->backend;
+  const bool exposes = backend->stream_expose && !stream->is_for_capture;
+  if (exposes) backend->stream_expose(stream->device, stream->native);
+  int status = stream->ticket > stream->covered || (exposes && stream->event) ? record(stream) : OA_OK;
+  if (!status && exposes) status = oa_blocks_mark_again(stream->device, stream->native);
   if (!status) list_known(stream);
   return status;
 }

@@ -379,6 +379,26 @@ def test_a_capture_that_is_forked_into_the_stream_of_a_region_has_its_calls(
 
 
 @MODES
+def test_copies_go_on_beside_the_capture_of_a_stream_that_had_copies(graphs: Graphs, gpu: str, mode: int) -> None:
+    x, y = np.ones(4), np.ones(4)
+    region = offload_args(x, device=gpu)
+    (dx,) = region.open()
+    own = Graphs(gpu, stream=region.stream.handle)
+    for _ in range(100):  # more than the device has blocks for small copies
+        dx.assign(3.0)
+    with own.captured(mode):
+        blas.scal(2.0, dx)
+        with offload_args(y, device=gpu) as (dy,):
+            for i in range(100):
+                dy.assign(np.full(4, float(i)))
+    own.launch()
+    region.close()
+    np.testing.assert_array_equal(x, 6)
+    np.testing.assert_array_equal(y, 99)
+    own.destroy()
+
+
+@MODES
 def test_a_region_is_entered_and_left_in_a_capture_of_its_stream(graphs: Graphs, gpu: str, mode: int) -> None:
     x, y = np.ones(4), np.ones(4)
     with offload_args(x, y, device=gpu, stream=graphs) as (dx, dy):
