@@ -14,29 +14,29 @@ static bool is_number(int dtype) { return dtype != OA_I32 && dtype != OA_I64; }
 
 /* Returns whether a matrix is finite. Matrices with gaps are checked on the host; others are checked on the device,
  * which is faster. */
-static bool is_finite_here(const oa_program_operand *one, int dtype) {
+static bool is_finite_here(const oa_program_operand *operand, int dtype) {
   const bool single = dtype == OA_F32 || dtype == OA_C64;
   const int64_t parts = oa_itemsize(dtype) / (single ? 4 : 8);
   double sum = 0;
-  for (int64_t j = 0; j < one->columns; j++) {
-    const int64_t first = j * one->ld * parts;
-    for (int64_t i = first; i < first + one->rows * parts; i++)
-      sum += 0 * (single ? (double)((const float *)one->data)[i] : ((const double *)one->data)[i]);
+  for (int64_t j = 0; j < operand->columns; j++) {
+    const int64_t first = j * operand->ld * parts;
+    for (int64_t i = first; i < first + operand->rows * parts; i++)
+      sum += 0 * (single ? (double)((const float *)operand->data)[i] : ((const double *)operand->data)[i]);
   }
   return sum == 0;
 }
 
-static bool has_gaps(const oa_program_operand *one) { return one->ld != one->rows && one->columns > 1; }
+static bool has_gaps(const oa_program_operand *operand) { return operand->ld != operand->rows && operand->columns > 1; }
 
 /* Returns OA_CALL_ODD if an array that goes up (or, after the call, one that comes down) is not finite. */
-static int check(oa_lapack *l, const oa_lapack_call *one, oa_any *const *pointers, bool after) {
+static int check(oa_lapack *l, const oa_lapack_call *problem, oa_any *const *pointers, bool after) {
   const double largest = l->real == OA_F32 ? 1e14 : 1e140;
-  for (int i = 0; i < one->count; i++) {
-    const oa_program_operand *operand = &one->operands[i];
-    const int dtype = operand->dtype ? operand->dtype : one->dtype;
+  for (int i = 0; i < problem->count; i++) {
+    const oa_program_operand *operand = &problem->operands[i];
+    const int dtype = operand->dtype ? operand->dtype : problem->dtype;
     const bool comes = operand->direction == OA_OUT || operand->direction == OA_INOUT;
     if (!is_number(dtype) || (after ? !comes : operand->direction == OA_OUT)) continue;
-    const bool scaled = one->family->scales && !after;
+    const bool scaled = problem->family->scales && !after;
     if (!after && !scaled && has_gaps(operand)) {
       if (!is_finite_here(operand, dtype)) return OA_CALL_ODD;
       continue;
@@ -52,14 +52,14 @@ static int check(oa_lapack *l, const oa_lapack_call *one, oa_any *const *pointer
 /* -- lending -- */
 
 /* Enters a region with some of the operands: those that come down, or those that the call destroys. */
-static int enter(const oa_lapack_call *one, void *const *data, const int *flags, bool destroyed, int device,
+static int enter(const oa_lapack_call *problem, void *const *data, const int *flags, bool destroyed, int device,
                  oa_any **pointers, oa_region **region) {
   oa_array arrays[OA_LAPACK_OPERANDS];
   int64_t shapes[OA_LAPACK_OPERANDS][2], strides[OA_LAPACK_OPERANDS][2];
   int places[OA_LAPACK_OPERANDS], count = 0;
-  for (int i = 0; i < one->count; i++) {
-    const oa_program_operand *operand = &one->operands[i];
-    const int dtype = operand->dtype == OA_I64 ? OA_I32 : operand->dtype ? operand->dtype : one->dtype;
+  for (int i = 0; i < problem->count; i++) {
+    const oa_program_operand *operand = &problem->operands[i];
+    const int dtype = operand->dtype == OA_I64 ? OA_I32 : operand->dtype ? operand->dtype : problem->dtype;
     const int64_t itemsize = oa_itemsize(dtype);
     if ((operand->direction == OA_SCRATCH) != destroyed) continue;
     shapes[count][0] = operand->rows;
@@ -85,23 +85,23 @@ static int enter(const oa_lapack_call *one, void *const *data, const int *flags,
   return OA_OK;
 }
 
-static int make_on(oa_lapack_call *one, oa_any *const *pointers, int device) {
+static int make_on(oa_lapack_call *problem, oa_any *const *pointers, int device) {
   oa_lapack l;
-  int status = oa_lapack_begin(&l, device, one->dtype);
-  if (!status) status = check(&l, one, pointers, false);
-  if (!status) status = one->family->make(&l, one, pointers);
-  if (!status) status = check(&l, one, pointers, true);
+  int status = oa_lapack_begin(&l, device, problem->dtype);
+  if (!status) status = check(&l, problem, pointers, false);
+  if (!status) status = problem->family->make(&l, problem, pointers);
+  if (!status) status = check(&l, problem, pointers, true);
   const int ended = oa_lapack_end(&l);
   return status ? status : ended;
 }
 
 /* Destroyed operands have a region of their own around that of the results, and none of them comes down. */
-static int lend_all(oa_lapack_call *one, void *const *data, const int *flags, int device) {
+static int lend_all(oa_lapack_call *problem, void *const *data, const int *flags, int device) {
   oa_any *pointers[OA_LAPACK_OPERANDS] = {0};
   oa_region *destroyed = NULL, *results = NULL;
-  int status = enter(one, data, flags, true, device, pointers, &destroyed);
-  if (!status) status = enter(one, data, flags, false, device, pointers, &results);
-  if (!status) status = make_on(one, pointers, device);
+  int status = enter(problem, data, flags, true, device, pointers, &destroyed);
+  if (!status) status = enter(problem, data, flags, false, device, pointers, &results);
+  if (!status) status = make_on(problem, pointers, device);
   if (results) status = oa_program_leave(results, status);
   if (destroyed) oa_program_leave(destroyed, OA_CALL_ODD);
   return status;
@@ -109,12 +109,12 @@ static int lend_all(oa_lapack_call *one, void *const *data, const int *flags, in
 
 /* Lends 64-bit integers as copies of 32 bits. */
 static int lend(void *arguments, const oa_program_operand *operands, const int *flags, int count, int device) {
-  oa_lapack_call *one = arguments;
+  oa_lapack_call *problem = arguments;
   void *data[OA_LAPACK_OPERANDS];
   int32_t *integers = NULL;
   int64_t length = 0;
   int place = -1;
-  if (one->family->is_plain && !one->family->is_plain(one)) return OA_CALL_ODD;
+  if (problem->family->is_plain && !problem->family->is_plain(problem)) return OA_CALL_ODD;
   for (int i = 0; i < count; i++) {
     data[i] = (void *)(uintptr_t)operands[i].data;
     if (operands[i].dtype != OA_I64) continue;
@@ -123,13 +123,13 @@ static int lend(void *arguments, const oa_program_operand *operands, const int *
     if (!(integers = malloc((size_t)length * sizeof *integers)))
       return oa_fail(OA_ERROR_MEMORY, "accelerate: no host memory");
     if (operands[i].direction == OA_IN)
-      for (int64_t j = 0; j < length; j++) integers[j] = (int32_t)oa_lapack_integer(&one->a, data[i], j);
+      for (int64_t j = 0; j < length; j++) integers[j] = (int32_t)oa_lapack_integer(&problem->a, data[i], j);
     data[i] = integers;
   }
-  const int status = lend_all(one, data, flags, device);
+  const int status = lend_all(problem, data, flags, device);
   if (!status && place >= 0 && operands[place].direction == OA_OUT)
     for (int64_t j = 0; j < length; j++)
-      oa_lapack_set_integer(&one->a, (void *)(uintptr_t)operands[place].data, j, integers[j]);
+      oa_lapack_set_integer(&problem->a, (void *)(uintptr_t)operands[place].data, j, integers[j]);
   free(integers);
   return status;
 }
@@ -137,13 +137,13 @@ static int lend(void *arguments, const oa_program_operand *operands, const int *
 /* -- one call -- */
 
 /* Sets the workspace's first number to its best size, as LAPACK does. The caller's workspace was large enough. */
-static void set_works(const oa_lapack_call *one) {
-  const oa_lapack_arguments *a = &one->a;
+static void set_works(const oa_lapack_call *problem) {
+  const oa_lapack_arguments *a = &problem->a;
   void *const works[2] = {a->work, a->rwork};
   const int64_t sizes[2] = {a->lwork, a->lrwork};
   for (int i = 0; i < 2; i++) {
     if (!works[i] || sizes[i] < 1) continue;
-    if (one->real == OA_F32)
+    if (problem->real == OA_F32)
       ((float *)works[i])[0] = (float)sizes[i];
     else
       ((double *)works[i])[0] = (double)sizes[i];
@@ -153,21 +153,21 @@ static void set_works(const oa_lapack_call *one) {
 
 bool oa_lapack_try(const oa_lapack_family *family, const oa_hooked *routine, const oa_lapack_arguments *arguments,
                    oa_program_call *call) {
-  oa_lapack_call one = {.family = family, .a = *arguments, .dtype = routine->dtype};
-  one.is_complex = one.dtype == OA_C64 || one.dtype == OA_C128;
-  one.real = one.dtype == OA_F32 || one.dtype == OA_C64 ? OA_F32 : OA_F64;
+  oa_lapack_call problem = {.family = family, .a = *arguments, .dtype = routine->dtype};
+  problem.is_complex = problem.dtype == OA_C64 || problem.dtype == OA_C128;
+  problem.real = problem.dtype == OA_F32 || problem.dtype == OA_C64 ? OA_F32 : OA_F64;
   call->routine = routine;
-  call->m = one.a.m;
-  call->n = one.a.n;
-  call->k = one.a.k;
+  call->m = problem.a.m;
+  call->n = problem.a.n;
+  call->k = problem.a.k;
   call->operations = call->steps = 0;
   call->host_share = call->device_share = 0.5;
-  const int refused = family->plan(&one, call);
-  if (one.is_complex) call->operations *= 4;
-  if (!oa_program_try_lapack(call, &one, lend, refused, one.operands, one.count)) return false;
-  set_works(&one);
-  if (family->finish) family->finish(&one);
-  oa_lapack_set_integer(&one.a, one.a.info, 0, 0);
+  const int refused = family->plan(&problem, call);
+  if (problem.is_complex) call->operations *= 4;
+  if (!oa_program_try_lapack(call, &problem, lend, refused, problem.operands, problem.count)) return false;
+  set_works(&problem);
+  if (family->finish) family->finish(&problem);
+  oa_lapack_set_integer(&problem.a, problem.a.info, 0, 0);
   return true;
 }
 

@@ -38,13 +38,13 @@ typedef struct oa_lapack_call {
 struct oa_lapack_family {
   /* Fills the operands, in the order of the pointers for make, and the call's sizes, operations and steps. Returns
    * OA_LAPACK_GOES, or the oa_accelerate_reason why the call can't go. */
-  int (*plan)(oa_lapack_call *one, oa_program_call *call);
+  int (*plan)(oa_lapack_call *problem, oa_program_call *call);
   /* Makes the call. Returns an oa_status or OA_CALL_ODD. */
-  int (*make)(oa_lapack *l, oa_lapack_call *one, oa_any *const *p);
+  int (*make)(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p);
   /* Checks the program's own memory before anything moves; returns false if the CPU's library has to report a fault. */
-  bool (*is_plain)(const oa_lapack_call *one);
+  bool (*is_plain)(const oa_lapack_call *problem);
   /* Sets LAPACK's outputs that are not arrays, except info. */
-  void (*finish)(const oa_lapack_call *one);
+  void (*finish)(const oa_lapack_call *problem);
   bool scales; /* LAPACK scales a matrix of very small or very large numbers, and the device's library may not */
 };
 

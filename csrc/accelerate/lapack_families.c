@@ -14,26 +14,27 @@ static bool is_uplo(char uplo) { return uplo == 'U' || uplo == 'L'; }
 static bool is_trans(char trans) { return trans == 'N' || trans == 'T' || trans == 'C'; }
 static bool is_diag(char diag) { return diag == 'N' || diag == 'U'; }
 /* Returns whether trans selects the transpose of Q, which is real or complex. */
-static bool is_trans_of_q(const oa_lapack_call *one, char trans) {
-  return trans == 'N' || trans == (one->is_complex ? 'C' : 'T');
+static bool is_trans_of_q(const oa_lapack_call *problem, char trans) {
+  return trans == 'N' || trans == (problem->is_complex ? 'C' : 'T');
 }
 
-static void add(oa_lapack_call *one, const char *name, const void *data, int64_t rows, int64_t columns, int64_t ld,
+static void add(oa_lapack_call *problem, const char *name, const void *data, int64_t rows, int64_t columns, int64_t ld,
                 int direction, int dtype) {
-  one->operands[one->count++] = (oa_program_operand){
+  problem->operands[problem->count++] = (oa_program_operand){
       .name = name, .data = data, .rows = rows, .columns = columns, .ld = ld, .direction = direction, .dtype = dtype};
 }
 
-static void matrix(oa_lapack_call *one, const char *name, const void *data, int64_t rows, int64_t columns, int64_t ld,
-                   int direction) {
-  add(one, name, data, rows, columns, ld, direction, 0);
+static void matrix(oa_lapack_call *problem, const char *name, const void *data, int64_t rows, int64_t columns,
+                   int64_t ld, int direction) {
+  add(problem, name, data, rows, columns, ld, direction, 0);
 }
 
-static void vector(oa_lapack_call *one, const char *name, const void *data, int64_t count, int direction, int dtype) {
-  add(one, name, data, count, 1, count, direction, dtype);
+static void vector(oa_lapack_call *problem, const char *name, const void *data, int64_t count, int direction,
+                   int dtype) {
+  add(problem, name, data, count, 1, count, direction, dtype);
 }
 
-static int integers_of(const oa_lapack_call *one) { return one->a.wide ? OA_I64 : OA_I32; }
+static int integers_of(const oa_lapack_call *problem) { return problem->a.wide ? OA_I64 : OA_I32; }
 
 /* Sets the cost of a call. operations: of real numbers. step: the microseconds of each step, on a present GPU;
  * device_share: the part of its rate of products. Both were measured with cuSOLVER, docs/guide/scripts.md. */
@@ -54,78 +55,78 @@ static double elimination(int64_t m, int64_t n) {
 /* -- checks of the program's memory -- */
 
 /* A triangular matrix with a zero on its diagonal is singular: LAPACK reports its place. */
-static bool has_inverse(const oa_lapack_call *one) {
-  const arguments *a = &one->a;
+static bool has_inverse(const oa_lapack_call *problem) {
+  const arguments *a = &problem->a;
   for (int64_t i = 0; i < a->n; i++) {
     const int64_t at = i * (a->lda + 1);
     double real, imaginary = 0;
-    if (one->real == OA_F32) {
-      const float *number = (const float *)a->a + at * (one->is_complex ? 2 : 1);
+    if (problem->real == OA_F32) {
+      const float *number = (const float *)a->a + at * (problem->is_complex ? 2 : 1);
       real = number[0];
-      if (one->is_complex) imaginary = number[1];
+      if (problem->is_complex) imaginary = number[1];
     } else {
-      const double *number = (const double *)a->a + at * (one->is_complex ? 2 : 1);
+      const double *number = (const double *)a->a + at * (problem->is_complex ? 2 : 1);
       real = number[0];
-      if (one->is_complex) imaginary = number[1];
+      if (problem->is_complex) imaginary = number[1];
     }
     if (real == 0 && imaginary == 0) return false;
   }
   return true;
 }
 
-static bool has_triangle(const oa_lapack_call *one) { return one->a.diag == 'U' || has_inverse(one); }
+static bool has_triangle(const oa_lapack_call *problem) { return problem->a.diag == 'U' || has_inverse(problem); }
 
 /* Libraries do not check for wrong pivots, and write there. */
-static bool has_pivots(const oa_lapack_call *one) {
-  for (int64_t i = 0; i < one->a.n; i++) {
-    const int64_t pivot = oa_lapack_integer(&one->a, one->a.ipiv, i);
-    if (pivot <= i || pivot > one->a.n) return false;
+static bool has_pivots(const oa_lapack_call *problem) {
+  for (int64_t i = 0; i < problem->a.n; i++) {
+    const int64_t pivot = oa_lapack_integer(&problem->a, problem->a.ipiv, i);
+    if (pivot <= i || pivot > problem->a.n) return false;
   }
   return true;
 }
 
-static bool has_factors(const oa_lapack_call *one) { return has_pivots(one) && has_inverse(one); }
+static bool has_factors(const oa_lapack_call *problem) { return has_pivots(problem) && has_inverse(problem); }
 
 /* -- Cholesky -- */
 
-static int plan_potrf(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_potrf(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (!is_uplo(a->uplo) || a->n < 1) return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
+  matrix(problem, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
   cost(call, cube(a->n) / 3, 1, a->n, 0.5);
   return OA_LAPACK_GOES;
 }
 
-static int make_potrf(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  return oa_lapack_potrf(l, one->a.uplo, one->a.n, p[0], one->a.lda);
+static int make_potrf(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  return oa_lapack_potrf(l, problem->a.uplo, problem->a.n, p[0], problem->a.lda);
 }
 
 const oa_lapack_family oa_lapack_potrf_family = {.plan = plan_potrf, .make = make_potrf};
 
-static int plan_potri(oa_lapack_call *one, oa_program_call *call) {
-  const int planned = plan_potrf(one, call);
-  cost(call, 2 * cube(one->a.n) / 3, 3, one->a.n, 0.3);
+static int plan_potri(oa_lapack_call *problem, oa_program_call *call) {
+  const int planned = plan_potrf(problem, call);
+  cost(call, 2 * cube(problem->a.n) / 3, 3, problem->a.n, 0.3);
   return planned;
 }
 
-static int make_potri(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  return oa_lapack_potri(l, one->a.uplo, one->a.n, p[0], one->a.lda);
+static int make_potri(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  return oa_lapack_potri(l, problem->a.uplo, problem->a.n, p[0], problem->a.lda);
 }
 
 const oa_lapack_family oa_lapack_potri_family = {.plan = plan_potri, .make = make_potri, .is_plain = has_inverse};
 
-static int plan_potrs(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_potrs(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (!is_uplo(a->uplo) || a->n < 1 || a->nrhs < 1) return OA_REFUSED_INVALID;
   call->k = a->nrhs;
-  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_IN);
-  matrix(one, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
+  matrix(problem, "A", a->a, a->n, a->n, a->lda, OA_IN);
+  matrix(problem, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
   cost(call, 2 * (double)a->n * (double)a->n * (double)a->nrhs, 0.5, a->n, 0.5);
   return OA_LAPACK_GOES;
 }
 
-static int make_potrs(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_potrs(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   return oa_lapack_potrs(l, a->uplo, a->n, a->nrhs, p[0], a->lda, p[1], a->ldb);
 }
 
@@ -133,103 +134,103 @@ const oa_lapack_family oa_lapack_potrs_family = {.plan = plan_potrs, .make = mak
 
 /* -- triangular matrices -- */
 
-static int plan_trtrs(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_trtrs(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (!is_trans(a->trans) || !is_diag(a->diag)) return OA_REFUSED_INVALID;
-  const int planned = plan_potrs(one, call);
+  const int planned = plan_potrs(problem, call);
   call->operations /= 2;
   call->steps /= 2;
   return planned;
 }
 
-static int make_trtrs(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_trtrs(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   return oa_lapack_trsm(l, a->uplo, a->trans, a->diag, a->n, a->nrhs, p[0], a->lda, p[1], a->ldb);
 }
 
 const oa_lapack_family oa_lapack_trtrs_family = {.plan = plan_trtrs, .make = make_trtrs, .is_plain = has_triangle};
 
-static int plan_trtri(oa_lapack_call *one, oa_program_call *call) {
-  if (!is_diag(one->a.diag)) return OA_REFUSED_INVALID;
-  if (one->a.diag == 'U') return OA_REFUSED_VARIANT; /* cuSOLVER writes ones to the diagonal, which LAPACK leaves */
-  const int planned = plan_potrf(one, call);
-  cost(call, cube(one->a.n) / 3, 2, one->a.n, 0.3);
+static int plan_trtri(oa_lapack_call *problem, oa_program_call *call) {
+  if (!is_diag(problem->a.diag)) return OA_REFUSED_INVALID;
+  if (problem->a.diag == 'U') return OA_REFUSED_VARIANT; /* cuSOLVER writes ones to the diagonal, which LAPACK leaves */
+  const int planned = plan_potrf(problem, call);
+  cost(call, cube(problem->a.n) / 3, 2, problem->a.n, 0.3);
   return planned;
 }
 
-static int make_trtri(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  return oa_lapack_trtri(l, one->a.uplo, one->a.diag, one->a.n, p[0], one->a.lda);
+static int make_trtri(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  return oa_lapack_trtri(l, problem->a.uplo, problem->a.diag, problem->a.n, p[0], problem->a.lda);
 }
 
 const oa_lapack_family oa_lapack_trtri_family = {.plan = plan_trtri, .make = make_trtri, .is_plain = has_triangle};
 
 /* -- LU -- */
 
-static int plan_getrf(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_getrf(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (a->m < 1 || a->n < 1) return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
-  vector(one, "ipiv", a->ipiv, less(a->m, a->n), OA_OUT, integers_of(one));
+  matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
+  vector(problem, "ipiv", a->ipiv, less(a->m, a->n), OA_OUT, integers_of(problem));
   cost(call, elimination(a->m, a->n), 2, less(a->m, a->n), 0.5);
   return OA_LAPACK_GOES;
 }
 
-static int make_getrf(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  return oa_lapack_getrf(l, one->a.m, one->a.n, p[0], one->a.lda, p[1]);
+static int make_getrf(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  return oa_lapack_getrf(l, problem->a.m, problem->a.n, p[0], problem->a.lda, p[1]);
 }
 
 const oa_lapack_family oa_lapack_getrf_family = {.plan = plan_getrf, .make = make_getrf};
 
-static int plan_getrs(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_getrs(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (!is_trans(a->trans) || a->n < 1 || a->nrhs < 1) return OA_REFUSED_INVALID;
   call->k = a->nrhs;
-  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_IN);
-  vector(one, "ipiv", a->ipiv, a->n, OA_IN, integers_of(one));
-  matrix(one, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
+  matrix(problem, "A", a->a, a->n, a->n, a->lda, OA_IN);
+  vector(problem, "ipiv", a->ipiv, a->n, OA_IN, integers_of(problem));
+  matrix(problem, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
   cost(call, 2 * (double)a->n * (double)a->n * (double)a->nrhs, 0.5, a->n, 0.5);
   return OA_LAPACK_GOES;
 }
 
-static int make_getrs(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_getrs(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   return oa_lapack_getrs(l, a->trans, a->n, a->nrhs, p[0], a->lda, p[1], p[2], a->ldb);
 }
 
 const oa_lapack_family oa_lapack_getrs_family = {.plan = plan_getrs, .make = make_getrs, .is_plain = has_factors};
 
-static int plan_gesv(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_gesv(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (a->n < 1 || a->nrhs < 1) return OA_REFUSED_INVALID;
   call->k = a->nrhs;
-  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
-  vector(one, "ipiv", a->ipiv, a->n, OA_OUT, integers_of(one));
-  matrix(one, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
+  matrix(problem, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
+  vector(problem, "ipiv", a->ipiv, a->n, OA_OUT, integers_of(problem));
+  matrix(problem, "B", a->b, a->n, a->nrhs, a->ldb, OA_INOUT);
   const double solving = 2 * (double)a->n * (double)a->n * (double)a->nrhs;
   cost(call, elimination(a->n, a->n) + solving, 2.5, a->n, 0.5);
   return OA_LAPACK_GOES;
 }
 
-static int make_gesv(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_gesv(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   OA_TRY(oa_lapack_getrf(l, a->n, a->n, p[0], a->lda, p[1]));
   return oa_lapack_getrs(l, 'N', a->n, a->nrhs, p[0], a->lda, p[1], p[2], a->ldb);
 }
 
 const oa_lapack_family oa_lapack_gesv_family = {.plan = plan_gesv, .make = make_gesv};
 
-static int plan_getri(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_getri(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (a->n < 1 || a->lwork < a->n) return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
-  vector(one, "ipiv", a->ipiv, a->n, OA_IN, integers_of(one));
+  matrix(problem, "A", a->a, a->n, a->n, a->lda, OA_INOUT);
+  vector(problem, "ipiv", a->ipiv, a->n, OA_IN, integers_of(problem));
   cost(call, 4 * cube(a->n) / 3, 1, a->n, 0.4);
   return OA_LAPACK_GOES;
 }
 
 /* cuSOLVER lacks getri: the inverse solves A X = I. */
-static int make_getri(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_getri(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   oa_any *X;
   OA_TRY(oa_lapack_scratch(l, l->dtype, a->n, a->n, &X));
   OA_TRY(oa_lapack_identity(l, a->n, X));
@@ -241,54 +242,54 @@ const oa_lapack_family oa_lapack_getri_family = {.plan = plan_getri, .make = mak
 
 /* -- QR -- */
 
-static int plan_geqrf(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_geqrf(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (a->m < 1 || a->n < 1 || a->lwork < a->n) return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
-  vector(one, "tau", a->tau, less(a->m, a->n), OA_OUT, 0);
+  matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
+  vector(problem, "tau", a->tau, less(a->m, a->n), OA_OUT, 0);
   cost(call, 2 * elimination(a->m, a->n), 4, less(a->m, a->n), 0.3);
   return OA_LAPACK_GOES;
 }
 
-static int make_geqrf(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  return oa_lapack_geqrf(l, one->a.m, one->a.n, p[0], one->a.lda, p[1]);
+static int make_geqrf(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  return oa_lapack_geqrf(l, problem->a.m, problem->a.n, p[0], problem->a.lda, p[1]);
 }
 
 const oa_lapack_family oa_lapack_geqrf_family = {.plan = plan_geqrf, .make = make_geqrf};
 
-static int plan_orgqr(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_orgqr(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (a->k < 1 || a->n < a->k || a->m < a->n || a->lwork < a->n) return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
-  vector(one, "tau", a->tau, a->k, OA_IN, 0);
+  matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_INOUT);
+  vector(problem, "tau", a->tau, a->k, OA_IN, 0);
   const double m = (double)a->m, n = (double)a->n, k = (double)a->k;
   cost(call, 4 * m * n * k - 2 * (m + n) * k * k + 4 * k * k * k / 3, 2, a->k, 0.3);
   return OA_LAPACK_GOES;
 }
 
-static int make_orgqr(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  return oa_lapack_orgqr(l, one->a.m, one->a.n, one->a.k, p[0], one->a.lda, p[1]);
+static int make_orgqr(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  return oa_lapack_orgqr(l, problem->a.m, problem->a.n, problem->a.k, p[0], problem->a.lda, p[1]);
 }
 
 const oa_lapack_family oa_lapack_orgqr_family = {.plan = plan_orgqr, .make = make_orgqr};
 
-static int plan_ormqr(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_ormqr(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   const bool left = a->side == 'L';
   const int64_t order = left ? a->m : a->n;
-  if ((!left && a->side != 'R') || !is_trans_of_q(one, a->trans) || a->m < 1 || a->n < 1 || a->k < 1 || a->k > order ||
-      a->lwork < (left ? a->n : a->m))
+  if ((!left && a->side != 'R') || !is_trans_of_q(problem, a->trans) || a->m < 1 || a->n < 1 || a->k < 1 ||
+      a->k > order || a->lwork < (left ? a->n : a->m))
     return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, order, a->k, a->lda, OA_IN);
-  vector(one, "tau", a->tau, a->k, OA_IN, 0);
-  matrix(one, "C", a->c, a->m, a->n, a->ldc, OA_INOUT);
+  matrix(problem, "A", a->a, order, a->k, a->lda, OA_IN);
+  vector(problem, "tau", a->tau, a->k, OA_IN, 0);
+  matrix(problem, "C", a->c, a->m, a->n, a->ldc, OA_INOUT);
   const double others = (double)(left ? a->n : a->m), k = (double)a->k;
   cost(call, 2 * others * k * (2 * (double)order - k), 2, a->k, 0.3);
   return OA_LAPACK_GOES;
 }
 
-static int make_ormqr(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_ormqr(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   return oa_lapack_ormqr(l, a->side, a->trans, a->m, a->n, a->k, p[0], a->lda, p[1], p[2], a->ldc);
 }
 
@@ -300,54 +301,54 @@ static void cost_eigenvalues(oa_program_call *call, int64_t n, bool vectors) {
   cost(call, (vectors ? 6 : 4.0 / 3) * cube(n), vectors ? 10 : 6, n, 0.1);
 }
 
-static int plan_syevd(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_syevd(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   const int64_t n = a->n;
   const bool vectors = a->jobz == 'V';
   if ((!vectors && a->jobz != 'N') || !is_uplo(a->uplo) || n < 1) return OA_REFUSED_INVALID;
   const int64_t work =
-      one->is_complex ? (vectors ? 2 * n + n * n : n + 1) : (vectors ? 1 + 6 * n + 2 * n * n : 2 * n + 1);
+      problem->is_complex ? (vectors ? 2 * n + n * n : n + 1) : (vectors ? 1 + 6 * n + 2 * n * n : 2 * n + 1);
   if (n > 1 && (a->lwork < work || a->liwork < (vectors ? 3 + 5 * n : 1) ||
-                (one->is_complex && a->lrwork < (vectors ? 1 + 5 * n + 2 * n * n : n))))
+                (problem->is_complex && a->lrwork < (vectors ? 1 + 5 * n + 2 * n * n : n))))
     return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, n, n, a->lda, vectors ? OA_INOUT : OA_SCRATCH);
-  vector(one, "w", a->w, n, OA_OUT, one->real);
+  matrix(problem, "A", a->a, n, n, a->lda, vectors ? OA_INOUT : OA_SCRATCH);
+  vector(problem, "w", a->w, n, OA_OUT, problem->real);
   cost_eigenvalues(call, n, vectors);
   return OA_LAPACK_GOES;
 }
 
-static int make_syevd(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  return oa_lapack_syevd(l, one->a.jobz, one->a.uplo, one->a.n, p[0], one->a.lda, p[1]);
+static int make_syevd(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  return oa_lapack_syevd(l, problem->a.jobz, problem->a.uplo, problem->a.n, p[0], problem->a.lda, p[1]);
 }
 
 const oa_lapack_family oa_lapack_syevd_family = {.plan = plan_syevd, .make = make_syevd, .scales = true};
 
 /* Only all eigenvalues go: the CPU computes a range of them. */
-static int plan_syevr(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_syevr(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   const int64_t n = a->n;
   const bool vectors = a->jobz == 'V', all = a->range == 'A' || (a->range == 'I' && a->il == 1 && a->iu == n);
   if ((!vectors && a->jobz != 'N') || !is_uplo(a->uplo) || n < 1) return OA_REFUSED_INVALID;
   if (!all) return a->range == 'I' || a->range == 'V' ? OA_REFUSED_VARIANT : OA_REFUSED_INVALID;
-  if (n > 1 &&
-      (a->lwork < (one->is_complex ? 2 : 26) * n || a->liwork < 10 * n || (one->is_complex && a->lrwork < 24 * n)))
+  if (n > 1 && (a->lwork < (problem->is_complex ? 2 : 26) * n || a->liwork < 10 * n ||
+                (problem->is_complex && a->lrwork < 24 * n)))
     return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, n, n, a->lda, OA_SCRATCH);
-  vector(one, "w", a->w, n, OA_OUT, one->real);
-  if (vectors) matrix(one, "Z", a->z, n, n, a->ldz, OA_OUT);
+  matrix(problem, "A", a->a, n, n, a->lda, OA_SCRATCH);
+  vector(problem, "w", a->w, n, OA_OUT, problem->real);
+  if (vectors) matrix(problem, "Z", a->z, n, n, a->ldz, OA_OUT);
   cost_eigenvalues(call, n, vectors);
   return OA_LAPACK_GOES;
 }
 
-static int make_syevr(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_syevr(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   OA_TRY(oa_lapack_syevd(l, a->jobz, a->uplo, a->n, p[0], a->lda, p[1]));
   return a->jobz == 'V' ? oa_lapack_copy(l, a->n, a->n, p[0], a->lda, p[2], a->ldz) : OA_OK;
 }
 
 /* Each vector may have nonzero numbers anywhere. */
-static void finish_syevr(const oa_lapack_call *one) {
-  const arguments *a = &one->a;
+static void finish_syevr(const oa_lapack_call *problem) {
+  const arguments *a = &problem->a;
   oa_lapack_set_integer(a, a->found, 0, a->n);
   for (int64_t i = 0; i < a->n && a->jobz == 'V'; i++) {
     oa_lapack_set_integer(a, a->isuppz, 2 * i, 1);
@@ -366,25 +367,25 @@ static void cost_singular_values(oa_program_call *call, int64_t m, int64_t n, bo
   cost(call, vectors ? reduction + 12 * k * k * k : reduction, vectors ? 110 : 40, less(m, n), 0.1);
 }
 
-static int plan_gesdd(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_gesdd(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   const int64_t k = less(a->m, a->n);
   if (a->jobz == 'O') return OA_REFUSED_VARIANT; /* vectors in A */
   const bool all = a->jobz == 'A', vectors = all || a->jobz == 'S';
   /* LAPACK's own least sizes depend on the shape: its possible refusals of a workspace are not counted here. */
   if ((!vectors && a->jobz != 'N') || k < 1 || a->lwork < k) return OA_REFUSED_INVALID;
-  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
-  vector(one, "s", a->s, k, OA_OUT, one->real);
+  matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
+  vector(problem, "s", a->s, k, OA_OUT, problem->real);
   if (vectors) {
-    matrix(one, "U", a->u, a->m, all ? a->m : k, a->ldu, OA_OUT);
-    matrix(one, "VT", a->vt, all ? a->n : k, a->n, a->ldvt, OA_OUT);
+    matrix(problem, "U", a->u, a->m, all ? a->m : k, a->ldu, OA_OUT);
+    matrix(problem, "VT", a->vt, all ? a->n : k, a->n, a->ldvt, OA_OUT);
   }
   cost_singular_values(call, a->m, a->n, vectors);
   return OA_LAPACK_GOES;
 }
 
-static int make_gesdd(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_gesdd(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   return oa_lapack_gesvd(l, a->jobz, a->m, a->n, p[0], a->lda, p[1], p[2], a->ldu, p[3], a->ldvt);
 }
 
@@ -392,35 +393,35 @@ const oa_lapack_family oa_lapack_gesdd_family = {.plan = plan_gesdd, .make = mak
 
 /* -- least squares, by QR and the singular values of R, as in LAPACK if m is large -- */
 
-static int plan_gelsd(oa_lapack_call *one, oa_program_call *call) {
-  const arguments *a = &one->a;
+static int plan_gelsd(oa_lapack_call *problem, oa_program_call *call) {
+  const arguments *a = &problem->a;
   if (a->m < 1 || a->n < 1 || a->nrhs < 1 || a->lwork < a->n) return OA_REFUSED_INVALID;
   if (a->m < a->n) return OA_REFUSED_VARIANT;
   call->k = a->nrhs;
-  matrix(one, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
-  matrix(one, "B", a->b, a->m, a->nrhs, a->ldb, OA_INOUT);
-  vector(one, "s", a->s, a->n, OA_OUT, one->real);
+  matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
+  matrix(problem, "B", a->b, a->m, a->nrhs, a->ldb, OA_INOUT);
+  vector(problem, "s", a->s, a->n, OA_OUT, problem->real);
   cost_singular_values(call, a->n, a->n, true);
   call->operations += 2 * elimination(a->m, a->n) + 4 * (double)a->m * (double)a->n * (double)a->nrhs;
   return OA_LAPACK_GOES;
 }
 
-static double real_at(const oa_lapack_call *one, const void *array, int64_t at) {
-  return one->real == OA_F32 ? (double)((const float *)array)[at] : ((const double *)array)[at];
+static double real_at(const oa_lapack_call *problem, const void *array, int64_t at) {
+  return problem->real == OA_F32 ? (double)((const float *)array)[at] : ((const double *)array)[at];
 }
 
 /* Divides row i of C (n x nrhs, in C's order) by the i-th singular value, or sets it to zero beyond the rank. */
-static void divide(oa_lapack_call *one, const void *s, void *C, int64_t n, int64_t nrhs) {
-  const bool single = one->real == OA_F32;
-  double least = real_at(one, one->a.rcond, 0);
+static void divide(oa_lapack_call *problem, const void *s, void *C, int64_t n, int64_t nrhs) {
+  const bool single = problem->real == OA_F32;
+  double least = real_at(problem, problem->a.rcond, 0);
   if (!(least > 0 && least < 1)) least = (single ? (double)FLT_EPSILON : DBL_EPSILON) / 2;
-  least *= real_at(one, s, 0);
-  const int64_t numbers = nrhs * (one->is_complex ? 2 : 1);
-  one->rank = 0;
+  least *= real_at(problem, s, 0);
+  const int64_t numbers = nrhs * (problem->is_complex ? 2 : 1);
+  problem->rank = 0;
   for (int64_t i = 0; i < n; i++) {
-    const double value = real_at(one, s, i);
+    const double value = real_at(problem, s, i);
     const bool counts = value > least;
-    one->rank += counts;
+    problem->rank += counts;
     for (int64_t j = i * numbers; j < (i + 1) * numbers; j++) {
       if (single)
         ((float *)C)[j] = counts ? ((float *)C)[j] / (float)value : 0;
@@ -431,28 +432,28 @@ static void divide(oa_lapack_call *one, const void *s, void *C, int64_t n, int64
 }
 
 /* Solves R x = c for the least norm, R = U s VT: x = V c' with c' = U^H c over s. B has c, and then x, on top. */
-static int solve_by_values(oa_lapack *l, oa_lapack_call *one, oa_any *U, oa_any *VT, oa_any *s, oa_any *B) {
-  const int64_t n = one->a.n, nrhs = one->a.nrhs, itemsize = oa_itemsize(l->dtype), real = oa_itemsize(l->real);
-  const char conjugate = one->is_complex ? 'C' : 'T';
+static int solve_by_values(oa_lapack *l, oa_lapack_call *problem, oa_any *U, oa_any *VT, oa_any *s, oa_any *B) {
+  const int64_t n = problem->a.n, nrhs = problem->a.nrhs, itemsize = oa_itemsize(l->dtype), real = oa_itemsize(l->real);
+  const char conjugate = problem->is_complex ? 'C' : 'T';
   oa_any *C;
   OA_TRY(oa_lapack_scratch(l, l->dtype, n, nrhs, &C));
-  OA_TRY(oa_lapack_multiply(l, conjugate, n, nrhs, n, U, n, B, one->a.ldb, C, n));
+  OA_TRY(oa_lapack_multiply(l, conjugate, n, nrhs, n, U, n, B, problem->a.ldb, C, n));
   void *values = malloc((size_t)(n * real)), *numbers = malloc((size_t)(n * nrhs * itemsize));
   const int64_t shape[2] = {n, nrhs}, strides[2] = {itemsize, itemsize * n};
   int status = values && numbers ? OA_OK : OA_ERROR_MEMORY;
   if (!status) status = oa_pointer_read(s, values, 1, &n, &real);
   if (!status) status = oa_pointer_read(C, numbers, 2, shape, strides);
   if (!status) {
-    divide(one, values, numbers, n, nrhs);
+    divide(problem, values, numbers, n, nrhs);
     status = oa_pointer_assign(C, numbers, 2, shape, strides);
   }
   free(values);
   free(numbers);
-  return status ? status : oa_lapack_multiply(l, conjugate, n, nrhs, n, VT, n, C, n, B, one->a.ldb);
+  return status ? status : oa_lapack_multiply(l, conjugate, n, nrhs, n, VT, n, C, n, B, problem->a.ldb);
 }
 
-static int make_gelsd(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
-  const arguments *a = &one->a;
+static int make_gelsd(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
+  const arguments *a = &problem->a;
   const int64_t n = a->n;
   oa_any *tau, *R, *U, *VT;
   OA_TRY(oa_lapack_scratch(l, l->dtype, n, 1, &tau));
@@ -460,14 +461,16 @@ static int make_gelsd(oa_lapack *l, oa_lapack_call *one, oa_any *const *p) {
   OA_TRY(oa_lapack_scratch(l, l->dtype, n, n, &U));
   OA_TRY(oa_lapack_scratch(l, l->dtype, n, n, &VT));
   OA_TRY(oa_lapack_geqrf(l, a->m, n, p[0], a->lda, tau));
-  const char conjugate = one->is_complex ? 'C' : 'T';
+  const char conjugate = problem->is_complex ? 'C' : 'T';
   OA_TRY(oa_lapack_ormqr(l, 'L', conjugate, a->m, a->nrhs, n, p[0], a->lda, tau, p[1], a->ldb));
   OA_TRY(oa_lapack_upper(l, n, p[0], a->lda, R));
   OA_TRY(oa_lapack_gesvd(l, 'S', n, n, R, n, p[2], U, n, VT, n));
-  return solve_by_values(l, one, U, VT, p[2], p[1]);
+  return solve_by_values(l, problem, U, VT, p[2], p[1]);
 }
 
-static void finish_gelsd(const oa_lapack_call *one) { oa_lapack_set_integer(&one->a, one->a.rank, 0, one->rank); }
+static void finish_gelsd(const oa_lapack_call *problem) {
+  oa_lapack_set_integer(&problem->a, problem->a.rank, 0, problem->rank);
+}
 
 const oa_lapack_family oa_lapack_gelsd_family = {
     .plan = plan_gelsd, .make = make_gelsd, .finish = finish_gelsd, .scales = true};

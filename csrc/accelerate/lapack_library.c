@@ -16,7 +16,7 @@ enum { MOST_VALUES = 24, BLOCK = 64 /* the most columns that LAPACK works on at 
 /* Makes a call of a routine by its name, and returns its last value. format: i an enum or a size, p a pointer, 1 and 0
  * these numbers in the call's dtype, R a returned result. */
 static int run(const oa_lapack *l, const char *library, const char *name, oa_value *result, const char *format,
-               va_list given) {
+               va_list passed) {
   const oa_routine *routine = oa_routine_find(library, name);
   if (!routine) return OA_ERROR_LIBRARY;
   oa_value values[MOST_VALUES];
@@ -24,8 +24,8 @@ static int run(const oa_lapack *l, const char *library, const char *name, oa_val
   int count = 0;
   for (const char *at = format; *at && count < MOST_VALUES; at++, count++) {
     oa_value *value = &values[count];
-    if (*at == 'i') value->integer = va_arg(given, int64_t);
-    if (*at == 'p') value->pointer = va_arg(given, const void *);
+    if (*at == 'i') value->integer = va_arg(passed, int64_t);
+    if (*at == 'p') value->pointer = va_arg(passed, const void *);
     if (*at != '1') continue;
     if (l->real == OA_F32)
       value->single_parts[0] = 1;
@@ -57,10 +57,10 @@ static int lapacke(const oa_lapack *l, const char *base, const char *format, ...
   oa_value info = {0};
   spell(l, name, sizeof name, base);
   snprintf(all, sizeof all, "%sR", format);
-  va_list given;
-  va_start(given, format);
-  const int status = run(l, "lapacke", name, &info, all, given);
-  va_end(given);
+  va_list passed;
+  va_start(passed, format);
+  const int status = run(l, "lapacke", name, &info, all, passed);
+  va_end(passed);
   return status ? status : info.integer ? OA_CALL_ODD : OA_OK;
 }
 
@@ -69,10 +69,10 @@ static int cusolver(const oa_lapack *l, const char *base, const char *format, ..
   char name[16];
   spell(l, name, sizeof name, base);
   if (base[0] == 'x') snprintf(name, sizeof name, "%s", base);
-  va_list given;
-  va_start(given, format);
-  const int status = run(l, "cusolver", name, NULL, format, given);
-  va_end(given);
+  va_list passed;
+  va_start(passed, format);
+  const int status = run(l, "cusolver", name, NULL, format, passed);
+  va_end(passed);
   if (status) return status;
   int32_t info = -1;
   OA_TRY(oa_pointer_read(l->info, &info, 1, (const int64_t[]){1}, (const int64_t[]){sizeof info}));
@@ -80,10 +80,10 @@ static int cusolver(const oa_lapack *l, const char *base, const char *format, ..
 }
 
 static int blas(const oa_lapack *l, const char *name, oa_value *result, const char *format, ...) {
-  va_list given;
-  va_start(given, format);
-  const int status = run(l, l->gpu ? "cublas" : "cblas", name, result, format, given);
-  va_end(given);
+  va_list passed;
+  va_start(passed, format);
+  const int status = run(l, l->gpu ? "cublas" : "cblas", name, result, format, passed);
+  va_end(passed);
   return status;
 }
 
@@ -101,7 +101,7 @@ enum { COLUMNS = 102 };
 
 /* -- beginning and end -- */
 
-int oa_lapack_scratch(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any **made) {
+int oa_lapack_scratch(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any **scratch) {
   if (l->region_count == OA_LAPACK_SCRATCHES)
     return oa_fail(OA_ERROR_ARGUMENT, "accelerate: a call needs more scratch memory than is planned");
   const int64_t itemsize = oa_itemsize(dtype), shape[2] = {rows, columns}, strides[2] = {itemsize, itemsize * rows};
@@ -109,7 +109,7 @@ int oa_lapack_scratch(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa
       .shape = shape, .strides = strides, .name = "scratch", .ndim = 2, .dtype = dtype, .direction = OA_SCRATCH};
   OA_TRY(oa_region_enter(l->device, NULL, &array, 1, &l->regions[l->region_count]));
   l->region_count++;
-  *made = array.handle;
+  *scratch = array.handle;
   return OA_OK;
 }
 

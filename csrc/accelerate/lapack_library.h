@@ -24,7 +24,7 @@ int oa_lapack_open(int device);
 int oa_lapack_begin(oa_lapack *l, int device, int dtype);
 int oa_lapack_end(oa_lapack *l);
 /* Takes device memory for a matrix without gaps between columns. */
-int oa_lapack_scratch(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any **made);
+int oa_lapack_scratch(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any **scratch);
 
 /* Letters are LAPACK's: uplo U or L, trans N, T or C, side L or R, diag N or U, jobz N or V, job N, S or A. */
 int oa_lapack_potrf(oa_lapack *l, char uplo, int64_t n, oa_any *A, int64_t lda);
