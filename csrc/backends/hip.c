@@ -380,7 +380,8 @@ static int instantiate(gpu_graph *instance, gpu_graph graph) {
 }
 
 /* When an event is asked or waited for, HIP 7 uses the stream in which it was recorded. The caller may have destroyed
- * that stream, or may capture it, and asking would end the capture. So the event is recorded again, in a stream of ours that waits for the first record. */
+ * that stream, or may capture it, and asking would end the capture. So the event is recorded again, in a stream of ours
+ * that waits for the first record. */
 static int record_event(oa_device *device, gpu_event event, gpu_stream stream) {
   int capturing = 0, code = driver.event_record(event, stream);
   if (major_version() < FIRST_WITHOUT_CHECKS || code || !stream || is_own(device, stream)) return code;
