@@ -12,7 +12,7 @@ SANITIZERS := address,undefined thread
 C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c \
   benchmarks/*.c examples/*/*/*.[ch] csrc/include/*.hpp csrc/include/*/*.hpp examples/*/*/*.cpp)
 
-.PHONY: demo test lint docs notebooks linkcheck format ctest sanitize doubles coverage wheel clean
+.PHONY: demo test lint docs notebooks examples linkcheck format ctest sanitize doubles coverage wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m offload_args demo $(ARGS)
@@ -53,6 +53,11 @@ docs: $(VENV)/installed $(VENV)/docs
 notebooks: $(VENV)/installed $(VENV)/notebooks
 	$(BIN)/python -m pytest --nbmake docs/notebooks
 
+# Every example, as a user runs it.
+examples: $(VENV)/installed
+	set -ex; for example in examples/*.py; do for device in host sim:0; do \
+	  $(BIN)/python $$example --device $$device; done; done
+
 # The links to other sites, which needs a network.
 linkcheck: $(VENV)/installed $(VENV)/docs
 	$(BIN)/sphinx-build -b linkcheck --quiet -d build/docs/doctrees docs build/docs/links
@@ -66,10 +71,8 @@ format: $(VENV)/dev
 # The C tests, once for each set of sanitizers.
 ctest: $(VENV)/dev
 	set -e; for sanitizers in $(SANITIZERS); do \
-	  $(BIN)/cmake -G Ninja -S . -B build/ctest-$$sanitizers -DOA_TESTS=ON -DOA_SANITIZE=$$sanitizers \
-	    -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPython_EXECUTABLE=$(abspath $(BIN)/python); \
-	  $(BIN)/cmake --build build/ctest-$$sanitizers; \
-	  $(BIN)/ctest --test-dir build/ctest-$$sanitizers --output-on-failure --no-tests=error --parallel $$(nproc); \
+	  scripts/build-sanitized $$sanitizers; \
+	  $(BIN)/ctest --test-dir build/sanitized-$$sanitizers --output-on-failure --no-tests=error --parallel $$(nproc); \
 	done
 
 # The Python tests of threads, regions and residency, once for each set of sanitizers.

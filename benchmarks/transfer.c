@@ -6,7 +6,7 @@
  *   transfer in-place      sgemv and sgemm on operands copied to the device, and in pinned memory of the host, by n
  *
  * Built against the core's objects, since it reaches for the engine beneath the regions:
- *   cmake -B build/c -DOA_TESTS=ON && cmake --build build/c --target core_archive
+ *   cmake -B build/c -DOA_TESTS=ON -DOA_PYTHON=OFF && cmake --build build/c --target core_archive
  *   gcc -O2 -Icsrc -Icsrc/include -Ibuild/c/generated/include benchmarks/transfer.c build/c/libcore_archive.a \
  *     -lcudart -lcublas -lpthread -ldl -lm */
 #include "transfer/transfer.h"

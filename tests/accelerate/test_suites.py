@@ -41,8 +41,13 @@ def outcome(folder: Path, name: str, *before: str) -> tuple[dict[str, int], str]
     return counts, text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*SUITES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "scipy-cholesky" else pytest.mark.exhaustive)
+        for name in SUITES
+    ],
+)
 def test_a_suite_has_the_same_results(device: str, tmp_path: Path, name: str) -> None:
     plain, _ = outcome(tmp_path, name)
     gone, text = outcome(tmp_path, name, "-m", "offload_args", "run", "--device", device, "--margin", "0", "--report")

@@ -13,7 +13,10 @@ from helpers.random_kernels import RandomKernel
 
 made = cache(RandomKernel)  # one compilation for host and sim
 SEEDS = [range(10 * k, 10 * k + 10) for k in range(8)]
-CASES = [pytest.param(seeds, id=f"{seeds[0]}", marks=[pytest.mark.slow] if seeds[0] >= 20 else []) for seeds in SEEDS]
+CASES = [
+    pytest.param(seeds, id=f"{seeds[0]}", marks=[[], pytest.mark.slow, pytest.mark.exhaustive][(k > 0) + (k > 2)])
+    for k, seeds in enumerate(SEEDS)
+]
 
 
 @pytest.mark.parametrize("seeds", CASES)

@@ -126,7 +126,7 @@ def test_a_view_whose_base_became_read_only_meanwhile_is_released(device: str) -
 
 
 @pytest.mark.promise("T45")
-@pytest.mark.parametrize("many", [10_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [10_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
 def test_many_regions_leave_memory_as_it_was(device: str, many: int) -> None:
     a, b, c = np.ones(256, np.float32), np.ones(256, np.float32), np.zeros(256, np.float32)
 
