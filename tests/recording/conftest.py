@@ -6,7 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from recording.workers import Workers
+from recording.workers import QUICK, Turns, Workers
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    """Leave out the short form of a test that only CI runs: its long form makes the same turns, and more."""
+    kept, left_out = [], []
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        turns = params.get("turns")
+        repeats = isinstance(turns, Turns) and turns.is_short and params.get("variant", QUICK[0]) not in QUICK
+        (left_out if repeats else kept).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ class Turns(NamedTuple):
 
     count: int
     every: bool
+    is_short: bool = False
 
 
 class Worker:
@@ -112,7 +113,7 @@ def pairs(of: Iterable[tuple[str, str]]) -> Any:
 def turned(short: int, long: int, every: bool = False) -> Any:
     """Parametrize a test over its turns in the short and the long form; every: the short one has all functions, too."""
     turns = [
-        pytest.param(Turns(short, every), id="short"),
+        pytest.param(Turns(short, every, is_short=True), id="short"),
         pytest.param(Turns(long, every=True), id="long", marks=pytest.mark.slow),
     ]
     return pytest.mark.parametrize("turns", turns)
