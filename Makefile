@@ -72,7 +72,8 @@ format: $(VENV)/dev
 ctest: $(VENV)/dev
 	set -e; for sanitizers in $(SANITIZERS); do \
 	  scripts/build-sanitized $$sanitizers; \
-	  $(BIN)/ctest --test-dir build/sanitized-$${sanitizers%%,*} --output-on-failure --no-tests=error --parallel $$(nproc); \
+	  $(BIN)/ctest --test-dir build/sanitized-$${sanitizers%%,*} --output-on-failure --no-tests=error \
+	    --parallel $$(nproc); \
 	done
 
 # The Python tests of threads, regions and residency, once for each set of sanitizers.
