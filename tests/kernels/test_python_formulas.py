@@ -104,6 +104,45 @@ def test_a_reduction_of_lent_arrays_writes_its_result(running_device) -> None:
     np.testing.assert_array_equal(sums, A.sum(1))
 
 
+@pytest.mark.parametrize("operation", ["sum", pytest.param("argmax", marks=pytest.mark.slow)])
+def test_a_captured_reduction_has_its_memory_from_the_region(running_device, operation) -> None:
+    rng = np.random.default_rng(8)
+    x, y, of_numpy = *rng.permutation(10_000).reshape(2, 5000).astype(np.float32), getattr(np, operation)
+    made = reduce(operation, x=np.float32)
+    result = np.zeros(1, made.dtype)
+    region = offload_args(x, result, *made.scratch(x.shape), device=running_device)
+    with region as (dx, dresult, *memory):
+        with region.capture(x=dx) as g:
+            made(dx, dresult, scratch=memory)
+            with pytest.raises(errors.CaptureError, match=r"lend \*reduction.scratch\(\(5000,\)\) with the arrays"):
+                made(dx, dresult)
+        g.replay()
+        assert dresult.to_host() == of_numpy(x)
+        g.replay(x=y)
+        assert dresult.to_host() == of_numpy(y)
+
+
+def test_the_memory_of_a_reduction_follows_from_the_shape(running_device) -> None:
+    total, places = reduce("sum", axis=0, A=np.float32), reduce("argmin", x=np.float32)
+    assert total.scratch((64, 7)) == ()
+    assert [one.shape for one in total.scratch((65, 7))] == [(2 * 7,)]
+    assert [one.dtype for one in places.scratch((65,))] == [np.float32, np.int64]
+    A, sums = ramp(65 * 7).reshape(65, 7), np.zeros(7, np.float32)
+    with offload_args(A, sums, *total.scratch((500, 7)), device=running_device) as (dA, dsums, dmemory):
+        total(dA, dsums, scratch=dmemory)  # it may be larger
+    np.testing.assert_array_equal(sums, A.sum(0))
+
+
+def test_memory_that_a_reduction_can_not_use_is_named() -> None:
+    total, x, result = reduce("sum", x=np.float32), ramp(100), np.zeros(1, np.float32)
+    with offload_args(x, result, x[:1].astype(float), device="host") as (dx, dresult, dother):
+        for memory in [(), dother, (dresult, dresult), (result,)]:
+            with pytest.raises(errors.ArgumentError, match="sum: scratch needs 2 elements of float32, as reduction.scra"):
+                total(dx, dresult, scratch=memory)
+    with pytest.raises(errors.ArgumentError, match="sum: scratch is for lent arrays"):
+        total(x, scratch=())
+
+
 def test_a_formula_is_reduced(running_device) -> None:
     dot = reduce("sum", "x * y", x=np.float64, y=np.float64)
     x, y = np.random.default_rng(6).random((2, 5000))

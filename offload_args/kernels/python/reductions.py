@@ -16,10 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from ... import _core
 from ..._core import launch
 from ...arguments import In, Out, Scratch
 from ...devices import Device
-from ...errors import ArgumentError, SignatureError
+from ...dtypes import code_of
+from ...errors import ArgumentError, CaptureError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
 from ..partitions import Linear1D
@@ -96,6 +98,8 @@ class Reduction:
         self.dtype = _result_type(operation, dtype)  #: of the result
         if operation in ("sum", "prod"):
             self._value = _computed(self.dtype)
+        places = [np.dtype(np.int64)] if operation in _PLACES else []
+        self._between = [self._value, *places]  # what a launch leaves to the next one
         self._kernels: dict[tuple[bool, bool], PythonKernel] = {}
 
     def __repr__(self) -> str:
@@ -172,35 +176,54 @@ class Reduction:
     def _shape(self, arrays: Sequence[Any]) -> tuple[int, int]:
         """Return the number of lines and their extent. Raises ArgumentError for arrays that do not suit."""
         name, first = next(iter(self.parameters)), arrays[0]
+        extents = self._extents(first.shape)
         for other, array in zip(self.parameters, arrays, strict=True):
             what = f"{self.operation}: {other}"
             if array.dtype != self.parameters[other]:
                 raise ArgumentError(f"{what} needs dtype {self.parameters[other]}, got {array.dtype}")
             if array.shape != first.shape:
                 raise ArgumentError(f"{what} needs the shape of {name}, {first.shape}, got {array.shape}")
-            if self.axis is not None and len(array.shape) != 2:
-                raise ArgumentError(f"{what} needs a matrix for axis={self.axis}, got shape {array.shape}")
             if self.axis is None and not _is_in_c_order(array):
                 raise ArgumentError(
                     f"{what} needs elements in C order without gaps, got shape {array.shape} and strides "
                     f"{array.strides}: reduce along an axis first, or pass a contiguous array"
                 )
-        if self.axis is None:
-            lines, extent = 1, math.prod(first.shape)
-        else:
-            extent, lines = first.shape if self.axis == 0 else first.shape[::-1]
+        return extents
+
+    def _extents(self, shape: Sequence[int]) -> tuple[int, int]:
+        """Return the number of lines and their extent. Raises ArgumentError for a shape that does not suit."""
+        what, shape = f"{self.operation}: {next(iter(self.parameters))}", tuple(shape)
+        if self.axis is not None and len(shape) != 2:
+            raise ArgumentError(f"{what} needs a matrix for axis={self.axis}, got shape {shape}")
+        lines, extent = (1, math.prod(shape)) if self.axis is None else (shape[1 - self.axis], shape[self.axis])
         if not extent and self.operation not in ("sum", "prod"):
-            raise ArgumentError(f"{self.operation}: {name} has no elements along the axis: {first.shape}")
+            raise ArgumentError(f"{what} has no elements along the axis: {shape}")
         return lines, extent
 
-    def __call__(self, *arguments: Any, device: Device | str | None = None) -> Any:
+    def scratch(self, shape: Sequence[int]) -> tuple[Scratch, ...]:
+        """Return the device memory that a reduction of arrays of that shape needs between its launches.
+
+        A capture takes no memory, so lend this beforehand: `offload_args(x, out, *total.scratch(x.shape))`. It is one
+        Scratch; two for "argmin" and "argmax"; none for small arrays, which one launch reduces.
+
+        Raises ArgumentError for a shape that the reduction does not take.
+        """
+        lines, extent = self._extents(shape)
+        size = sum(one.parts * lines for one in _passes(lines, extent)[:-1])
+        return tuple(Scratch(size, dtype) for dtype in self._between if size)
+
+    def __call__(
+        self, *arguments: Any, device: Device | str | None = None, scratch: Sequence[DevicePtr[Any]] | None = None
+    ) -> Any:
         """Reduce the arrays to the array after them.
 
         arguments: the arrays, in the order of the parameters, and the result: of one element, or of one for each row
             (axis=1) or column (axis=0). DevicePtrs of an open region, or NumPy arrays; then the result may be left out.
         device: for NumPy arrays: as offload_args takes it.
+        scratch: pointers to the memory that `scratch(shape)` asks for, so that the call takes none.
 
-        Returns None, or the result as a NumPy array or number if it was left out. Raises ArgumentError.
+        Returns None, or the result as a NumPy array or number if it was left out. Raises ArgumentError, and
+        CaptureError if it needs memory in a capture.
         """
         count = len(self.parameters)
         given, result = arguments[:count], arguments[count:]
@@ -209,16 +232,18 @@ class Reduction:
             needed = f"{', '.join(self.parameters)} and the result"
             raise ArgumentError(f"{self.operation}: needs {count + 1} arguments, {needed}; got {len(arguments)}")
         if are_lent:
-            self._reduce(given, result[0], device)
+            self._reduce(given, result[0], scratch)
             return None
+        if scratch is not None:
+            raise ArgumentError(f"{self.operation}: scratch is for lent arrays; NumPy arrays need none: leave it out")
         arrays = [np.asarray(one) for one in given]
         lines, _ = self._shape(arrays)
         made = result[0] if result else np.empty(() if self.axis is None else lines, self.dtype)
         with offload_args(*map(In, arrays), Out(made.reshape(-1)), device=device) as pointers:
-            self._reduce(pointers[:-1], pointers[-1], device)
+            self._reduce(pointers[:-1], pointers[-1], None)
         return None if result else made[()]
 
-    def _reduce(self, arrays: Sequence[Any], result: Any, device: Device | str | None) -> None:
+    def _reduce(self, arrays: Sequence[Any], result: Any, scratch: Any) -> None:
         lines, extent = self._shape(arrays)
         needed = 1 if self.axis is None else lines
         if result.size != needed or result.dtype != self.dtype:
@@ -229,23 +254,40 @@ class Reduction:
         if not lines:
             return
         passes = _passes(lines, extent)
-        is_place = self.operation in _PLACES
-        scratch: list[Scratch] = []
+        memory = self._memory(scratch, sum(one.parts * lines for one in passes[:-1]), (*arrays, result))
+        given, begin = list(arrays), 0
         for one in passes[:-1]:
-            scratch.append(Scratch(one.parts * lines, self._value))
-            if is_place:
-                scratch.append(Scratch(one.parts * lines, np.int64))
+            end = begin + one.parts * lines
+            outputs = [pointer[begin:end] for pointer in memory]
+            self._launch(one, one is passes[0], False, given, outputs)
+            given, begin = outputs, end
         result = result if len(result.shape) == 1 else result.reshape(-1)
-        if not scratch:
-            self._launch(passes[0], True, True, arrays, [result])
-            return
-        with offload_args(*scratch, device=arrays[0].device) as pointers:
-            width, given = 1 + is_place, list(arrays)
-            for number, one in enumerate(passes):
-                is_last = one is passes[-1]
-                outputs = [result] if is_last else list(pointers[width * number : width * number + width])
-                self._launch(one, number == 0, is_last, given, outputs)
-                given = outputs
+        self._launch(passes[-1], len(passes) == 1, True, given, [result])
+
+    def _memory(self, scratch: Any, size: int, operands: Sequence[Any]) -> Sequence[Any]:
+        """Return pointers to so many elements of each kind that a launch leaves to the next one."""
+        if not size:
+            return ()
+        if scratch is None:
+            pointers = tuple(one for one in operands if isinstance(one, DevicePtr))
+            try:
+                return [_core.scratch(pointers, code_of(one), (size,), (one.itemsize,)) for one in self._between]
+            except CaptureError:
+                raise CaptureError(
+                    f"{self.operation}: a captured reduction of shape {operands[0].shape} takes no memory: lend "
+                    f"*reduction.scratch({operands[0].shape}) with the arrays, and pass its pointers as scratch="
+                ) from None
+        given = (scratch,) if isinstance(scratch, DevicePtr) else tuple(scratch)
+        if len(given) != len(self._between) or not all(
+            isinstance(one, DevicePtr) and one.ndim == 1 and one.size >= size and one.dtype == dtype
+            for one, dtype in zip(given, self._between, strict=True)
+        ):
+            listed = " and ".join(f"{size} elements of {dtype}" for dtype in self._between)
+            raise ArgumentError(
+                f"{self.operation}: scratch needs {listed}, as reduction.scratch({operands[0].shape}) asks for; got "
+                f"{', '.join(map(repr, given)) or 'nothing'}"
+            )
+        return given
 
     def _launch(self, one: _Pass, is_first: bool, is_last: bool, arrays: Sequence[Any], outputs: Sequence[Any]) -> None:
         numbers = (one.lines, one.extent, one.parts, one.step)
