@@ -1,31 +1,38 @@
-"""Measure the RAJA kernels on a GPU beside the same kernels in plain CUDA C, as README.md beside it says.
+"""Measure the RAJA kernels, in C++ and in Python, beside the same in plain CUDA C, as README.md beside it says.
 
 python benchmarks/raja.py [--device cuda:0] [--size N] [--rounds N]
+
+All results are compared with NumPy's. On a device that is no GPU, the kernels in Python are beside those in C++.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import shutil
-import statistics
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from raja_kernels import BLOCK, PARTS, SIGNATURES, compiled
+from raja_numpy import E_CUT, E_MIN, EOSVMAX, LOOPS, P_CUT, P_MIN, Q_CUT, REDUCTIONS, RHO0
 
 from offload_args import Device, DevicePtr, In, InOut, Scratch, offload_args
 
-GOAL = 1.02  # of the time of plain CUDA C
+PLAIN, OWN, PYTHON = "CUDA C", "C++", "Python"  # the ways to write a kernel
+GOALS = {OWN: 1.02, PYTHON: 1.03}  # of the time of plain CUDA C
 READ = "e_old delvc p_new p_old q_old work comp_half p_half bvc pbvc ql_old qq_old vnewc".split()
 SAMPLE = 100_000  # numbers of either end that are compared
 WRITTEN = "e_new q_new third".split()
 Launch = tuple[str, int, tuple[Any, ...]]  # the kernel, its blocks, its arguments
+Runs = Sequence[Any]  # functions without arguments, each of which makes a launch
 
 
 class Plain:
@@ -59,7 +66,7 @@ class Plain:
 
         return run
 
-    def seconds(self, runs: Sequence[Any], times: int, stream: int) -> float:
+    def seconds(self, runs: Runs, times: int, stream: int) -> float:
         """Return the time on the device of launches that are repeated."""
         on = ctypes.c_void_p(stream)
         code = self.library.plain_note(0, on)
@@ -69,6 +76,22 @@ class Plain:
         if code or self.library.plain_note(1, on) or (took := float(self.library.plain_seconds())) < 0:
             raise RuntimeError("the GPU's clock failed")
         return took / times
+
+
+class HostClock:
+    """The clock of a device that is no GPU."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def seconds(self, runs: Runs, times: int, stream: int) -> float:
+        """Return the time of launches that are repeated, and of the wait for them."""
+        start = time.perf_counter()
+        for _ in range(times):
+            for run in runs:
+                run()
+        self.device.synchronize()
+        return (time.perf_counter() - start) / times
 
 
 def rows(d: dict[str, Any], size: int, block: int = BLOCK) -> dict[str, list[Launch]]:
@@ -84,7 +107,6 @@ def rows(d: dict[str, Any], size: int, block: int = BLOCK) -> dict[str, list[Lau
     def energy(number: int, text: str, *numbers: float) -> Launch:
         return loop(f"energy{number}", *text.split(), *numbers)
 
-    rho0, e_cut, e_min, q_cut = 1.5, 0.03, -2.0, 0.2
     return {
         "Basic_DAXPY": [loop("daxpy", "e_new", "e_old", 1e-6)],
         "Basic_MULADDSUB": [loop("muladdsub", "e_new", "q_new", "third", "e_old", "work")],
@@ -102,15 +124,15 @@ def rows(d: dict[str, Any], size: int, block: int = BLOCK) -> dict[str, list[Lau
         ],
         "Apps_PRESSURE": [
             loop("pressure1", "q_new", "delvc", 2 / 3),
-            loop("pressure2", "e_new", "q_new", "e_old", "vnewc", 0.05, -0.3, 0.9),
+            loop("pressure2", "e_new", "q_new", "e_old", "vnewc", P_CUT, P_MIN, EOSVMAX),
         ],
         "Apps_ENERGY": [
             energy(1, "e_new e_old delvc p_old q_old work"),
-            energy(2, "q_new delvc comp_half pbvc e_new bvc p_half ql_old qq_old", rho0),
+            energy(2, "q_new delvc comp_half pbvc e_new bvc p_half ql_old qq_old", RHO0),
             energy(3, "e_new delvc p_old q_old p_half q_new"),
-            energy(4, "e_new work", e_cut, e_min),
-            energy(5, "e_new delvc pbvc vnewc bvc p_new ql_old qq_old p_old q_old p_half q_new", rho0, e_cut, e_min),
-            energy(6, "q_new delvc pbvc e_new vnewc bvc p_new ql_old qq_old", rho0, q_cut),
+            energy(4, "e_new work", E_CUT, E_MIN),
+            energy(5, "e_new delvc pbvc vnewc bvc p_new ql_old qq_old p_old q_old p_half q_new", RHO0, E_CUT, E_MIN),
+            energy(6, "q_new delvc pbvc e_new vnewc bvc p_new ql_old qq_old", RHO0, Q_CUT),
         ],
     }
 
@@ -125,35 +147,55 @@ def nbytes(launches: Sequence[Launch]) -> int:
     )
 
 
-def check_same(name: str, d: dict[str, Any], ours: Sequence[Any], plain: Sequence[Any]) -> None:
-    """Compare the beginnings and ends of all that both write, from the same values."""
-    outputs = [d[name] for name in (*WRITTEN, "part", "integer_part")]
-    results = []
-    for runs in (ours, plain):
+def check(name: str, d: dict[str, Any], arrays: Mapping[str, Any], ways: Mapping[str, Runs]) -> None:
+    """Compare what each way writes with NumPy: of vectors the beginnings and the ends."""
+    outputs = (*WRITTEN, "part", "integer_part")
+    for way, runs in ways.items():
         for output in outputs:
-            output.fill(1)
+            d[output].fill(1)
         for run in runs:
             run()
-        results.append([part.to_host() for output in outputs for part in (output[:SAMPLE], output[-SAMPLE:])])
-    for actual, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12, err_msg=name)
+        size = len(arrays["e_old"])
+        for part in (slice(None, SAMPLE), slice(-SAMPLE, None)):
+            if name in REDUCTIONS:
+                expected, tolerance = REDUCTIONS[name](arrays), 1e-15 * size
+            else:
+                expected = LOOPS[name]({one: array[part] for one, array in arrays.items()})
+                tolerance = 1e-12
+            for output in outputs:
+                np.testing.assert_allclose(
+                    d[output][part].to_host(), expected.get(output, 1), rtol=1e-12, atol=tolerance,
+                    err_msg=f"{name} in {way}: {output}",
+                )  # fmt: skip
 
 
-def measured(name: str, d: dict[str, Any], launches: Sequence[Launch], ours: Sequence[Any], plain: Sequence[Any],
-             clock: Plain, stream: int, rounds: int) -> str:  # fmt: skip
+def measured(name: str, launches: Sequence[Launch], ways: Mapping[str, Runs], clock: Plain | HostClock, stream: int,
+             rounds: int) -> str:  # fmt: skip
     """Return the table's row of one of the suite's kernels."""
-    check_same(name, d, ours, plain)
-    times = max(3, round(4e-3 / clock.seconds(plain, 3, stream)))
-    taken = []
+    base = next(reversed(ways))  # the others are compared with the last one
+    times = max(3, round(4e-3 / clock.seconds(ways[base], 3, stream)))
+    taken: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):
-        pair = (ours, plain) if number % 2 else (plain, ours)
-        both = [clock.seconds(runs, times, stream) for runs in pair]
-        taken.append(both if number % 2 else both[::-1])
-    first, second = np.median(taken[1:], axis=0)
-    ratio = statistics.median(time / other for time, other in taken[1:])
-    verdict = "met" if ratio <= GOAL else "missed"
-    rate = nbytes(launches) / first * 1e-9
-    return f"| {name} | {first * 1e6:.1f} | {second * 1e6:.1f} | {ratio:.3f} ({verdict}) | {rate:.0f} |"
+        for way in list(ways)[:: 1 if number % 2 else -1]:
+            taken[way].append(clock.seconds(ways[way], times, stream))
+    seconds = {way: np.array(of_way[1:]) for way, of_way in taken.items()}
+    cells = [f"{np.median(of_way) * 1e6:.1f}" for of_way in seconds.values()]
+    for way in list(ways)[:-1]:
+        ratio = float(np.median(seconds[way] / seconds[base]))
+        verdict = "" if base != PLAIN else " (met)" if ratio <= GOALS[way] else " (missed)"
+        cells.append(f"{ratio:.3f}{verdict}")
+    rate = nbytes(launches) / np.median(seconds[next(iter(ways))]) * 1e-9
+    return f"| {name} | {' | '.join(cells)} | {rate:.0f} |"
+
+
+def heading(ways: Sequence[str]) -> str:
+    """Return the head of the table."""
+    base = ways[-1]
+    cells = ["kernel", *(f"{way}, µs" for way in ways)]
+    for way in ways[:-1]:
+        cells.append(f"{way} over {base}" + (f" (at most {GOALS[way]})" if base == PLAIN else ""))
+    cells.append(f"{ways[0]}, GB/s")
+    return f"| {' | '.join(cells)} |\n|---{'|---:' * (len(cells) - 1)}|"
 
 
 def main() -> None:
@@ -163,7 +205,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=21)
     options = parser.parse_args()
     device, size = Device(options.device), options.size
-    kernels = compiled(device)
+    kernels = {OWN: compiled(device)}
+    if find_spec("numba") is not None:
+        from raja_python import KERNELS
+
+        kernels = {PYTHON: KERNELS, **kernels}
     random = np.random.default_rng(12)
     arrays = {name: random.uniform(-1, 1, size) for name in READ}
     arrays["comp_half"] += 2
@@ -175,18 +221,26 @@ def main() -> None:
         "integer_parts": Scratch((PARTS, 3), np.int32),
         "integer_part": Scratch(3, np.int32),
     }
+    is_gpu = device.backend not in ("host", "sim")
     print(f"{device.model}, vectors of {size} numbers, median of {options.rounds} rounds\n")
-    print("| kernel | µs | plain CUDA C, µs | ratio (at most 1.02) | GB/s |\n|---|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as folder:
-        clock = Plain(folder)
+    print(heading([*kernels, *[PLAIN] * is_gpu]))
+    with contextlib.ExitStack() as stack:
+        clock = Plain(stack.enter_context(tempfile.TemporaryDirectory())) if is_gpu else HostClock(device)
         region = offload_args(*map(In, arrays.values()), *others.values(), device=device)
-        with region as pointers:
-            d = dict(zip([*arrays, *others], pointers, strict=True))
-            stream = region.stream.handle
-            for name, launches in rows(d, size).items():
-                ours = [partial(kernels[kernel][grid, BLOCK], *arguments) for kernel, grid, arguments in launches]
-                plain = [clock.launcher(launch, stream) for launch in launches]
-                print(measured(name, d, launches, ours, plain, clock, stream, options.rounds), flush=True)
+        d = dict(zip([*arrays, *others], stack.enter_context(region), strict=True))
+        stream = region.stream.handle if is_gpu else 0
+        for name, launches in rows(d, size).items():
+            ways: dict[str, Runs] = {
+                way: [
+                    partial(of_way[kernel][grid, BLOCK], *(arguments if way == OWN else arguments[:-1]))
+                    for kernel, grid, arguments in launches
+                ]
+                for way, of_way in kernels.items()
+            }
+            if isinstance(clock, Plain):
+                ways[PLAIN] = [clock.launcher(launch, stream) for launch in launches]
+            check(name, d, arrays, ways)
+            print(measured(name, launches, ways, clock, stream, options.rounds), flush=True)
 
 
 if __name__ == "__main__":

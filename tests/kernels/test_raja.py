@@ -1,8 +1,9 @@
-"""Ten kernels of the RAJA Performance Suite (benchmarks/raja_kernels.py), compared with NumPy."""
+"""Ten kernels of the RAJA Performance Suite (benchmarks/raja_kernels.py, raja_python.py), compared with NumPy."""
 
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from helpers.arrays import Array
+from helpers.processes import output_of
 from offload_args import Device, Kernel, Scratch, offload, offload_args, trace
 
-RAJA = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "raja_kernels.py"))
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+RAJA, IN_NUMPY = (runpy.run_path(str(BENCHMARKS / name)) for name in ("raja_kernels.py", "raja_numpy.py"))
 N = 10_007  # no multiple of a block
 GRID, BLOCK = -(-N // RAJA["BLOCK"]), RAJA["BLOCK"]
 SIMPLE: dict[str, tuple[int, tuple[float, ...], Any]] = {  # inputs, numbers, and the outputs in NumPy
@@ -92,30 +95,7 @@ def test_pressure_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> N
 
 
 NAMES = "e_old delvc p_new p_old q_old work comp_half p_half bvc pbvc ql_old qq_old vnewc".split()
-RHO0, E_CUT, E_MIN, Q_CUT = 1.5, 0.03, -2.0, 0.2
-
-
-def energy_in_numpy(
-    e_old: Array, delvc: Array, p_new: Array, p_old: Array, q_old: Array, work: Array, comp_half: Array,
-    p_half: Array, bvc: Array, pbvc: Array, ql_old: Array, qq_old: Array, vnewc: Array,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Return e_new and q_new."""
-
-    def viscosity(e: Array, v: Array, p: Array) -> Array:
-        squared = (pbvc * e + v * v * bvc * p) / RHO0
-        return np.where(squared <= 0.1111111e-36, 0.3333333e-18, np.sqrt(np.abs(squared))) * ql_old + qq_old
-
-    def cut(e: Array) -> Array:
-        return np.maximum(np.where(abs(e) < E_CUT, 0, e), E_MIN)
-
-    e = e_old - 0.5 * delvc * (p_old + q_old) + 0.5 * work
-    q = np.where(delvc > 0, 0, viscosity(e, 1 / (1 + comp_half), p_half))
-    e = e + 0.5 * delvc * (3 * (p_old + q_old) - 4 * (p_half + q))
-    e = cut(e + 0.5 * work)
-    q_tilde = np.where(delvc > 0, 0, viscosity(e, vnewc, p_new))
-    e = cut(e - (7 * (p_old + q_old) - 8 * (p_half + q) + (p_new + q_tilde)) * delvc / 6)
-    last = viscosity(e, vnewc, p_new)
-    return e, np.where(delvc > 0, q, np.where(abs(last) < Q_CUT, 0, last))
+RHO0, E_CUT, E_MIN, Q_CUT = (IN_NUMPY[name] for name in ("RHO0", "E_CUT", "E_MIN", "Q_CUT"))
 
 
 def test_energy_moves_each_array_at_most_once_each_way_over_six_launches(
@@ -140,7 +120,7 @@ def test_energy_moves_each_array_at_most_once_each_way_over_six_launches(
             E_CUT, E_MIN)  # fmt: skip
         run(6, q, "delvc", "pbvc", e, "vnewc", "bvc", "p_new", "ql_old", "qq_old", RHO0, Q_CUT)
     after = Device(device).counters
-    expected_e, expected_q = energy_in_numpy(*inputs.values())
+    expected_e, expected_q = IN_NUMPY["energy"](inputs)
     close(e_new, expected_e)
     close(q_new, expected_q)
     assert np.count_nonzero(expected_e == 0) > 50 and np.count_nonzero(expected_q == 0) > 50
@@ -148,3 +128,11 @@ def test_energy_moves_each_array_at_most_once_each_way_over_six_launches(
     assert sorted(event.nbytes for event in recording.events if event.kind == "up") == [8 * N] * len(NAMES)
     assert sorted(event.nbytes for event in recording.events if event.kind == "down") == [8 * N] * 2
     assert after.copies_up - before.copies_up == len(NAMES) and after.copies_down - before.copies_down == 2
+
+
+@pytest.mark.slow
+def test_the_benchmark_compares_the_kernels_in_python_and_in_cpp_with_numpy() -> None:
+    options = ("--device", "host", "--size", str(N), "--rounds", "1")
+    table = output_of(sys.executable, BENCHMARKS / "raja.py", *options, folder=BENCHMARKS)
+    assert "| Python over C++ |" in table
+    assert len([line for line in table.splitlines() if line.startswith(("| Basic_", "| Stream_", "| Apps_"))]) == 10
