@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offload_args import DevicePtr, In, Out, Scratch, blas, call, offload_args
+from offload_args import DevicePtr, In, Out, Scratch, blas, call, kernel, kernels, launch, offload_args
 
 
 def regions_give_pointers(x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
@@ -23,6 +24,13 @@ def regions_give_pointers(x: NDArray[np.float32], y: NDArray[np.float32]) -> Non
     assert_type(dz, DevicePtr[np.float32])
     assert_type(dw, DevicePtr[Any])
     assert_type(region.close(), None)
+
+
+def a_decorator_makes_kernels_of_functions(function: Callable[..., None], dx: DevicePtr[Any]) -> None:
+    assert_type(kernel(function), kernels.PythonKernel)
+    assert_type(kernel(debug=True)(function), kernels.PythonKernel)
+    launch(kernel(function), dx)
+    kernel.function(function)
 
 
 class ByDLPack:

@@ -228,7 +228,7 @@ class PythonKernel(Kernel):
         )
 
 
-def kernel(
+def _kernel(
     function: Callable[..., Any] | None = None, /, *, debug: bool | None = None
 ) -> PythonKernel | Callable[[Callable[..., Any]], PythonKernel]:
     """Make a kernel of a typed function: compiled at its first launch on each kind of device, for any of them.
@@ -270,13 +270,15 @@ def _function(function: Callable[..., Any], /) -> Function:
 
 if TYPE_CHECKING:
 
-    class _Kernel(Protocol):  # for checkers of types: the function has a function
+    class _Decorator(Protocol):  # for checkers of types: the function has a function
         @overload
         def __call__(self, function: Callable[..., Any], /) -> PythonKernel: ...
         @overload
         def __call__(self, /, *, debug: bool | None = None) -> Callable[[Callable[..., Any]], PythonKernel]: ...
         def function(self, function: Callable[..., Any], /) -> Function: ...
 
-    kernel: _Kernel  # type: ignore[no-redef]
+    kernel: _Decorator
 else:
+    kernel = _kernel
+    kernel.__name__ = kernel.__qualname__ = "kernel"
     kernel.function = _function
