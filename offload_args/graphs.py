@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _core
+from ._operands import checking
 from .arguments import Scratch
 from .display import plural, shown, size_text
 from .errors import (
@@ -70,9 +71,9 @@ class Graph:
         """
         with self._lock:
             handle = self._usable("replay")
-            if contents:
-                self._write(contents)
             try:
+                if contents:
+                    self._write(handle, contents)
                 _core.chain_replay(handle)
             except StalePointerError as error:
                 raise StaleGraphError(f"Graph.replay: {str(error).partition(': ')[2]}") from None
@@ -154,17 +155,22 @@ class Graph:
             raise StaleGraphError(f"Graph.{what}: the graph has no calls: its capture has not ended, or failed")
         return self._handle
 
-    def _write(self, contents: dict[str, Any]) -> None:
+    def _write(self, handle: int, contents: dict[str, Any]) -> None:
         for name in contents:
             if name not in self._names:
                 known = ", ".join(self._names) or "none"
                 raise ArgumentError(f"Graph.replay: nothing was captured as {shown(name)}; known names: {known}")
         contents = {name: self._checked(name, value) for name, value in contents.items()}
+        _core.chain_check(handle)
         # A pointer is read before anything is written that it may point to: the first one first, and the others from
         # copies.
         values = {name: value for name, value in contents.items() if not isinstance(value, DevicePtr)}
         sources = {name: value for name, value in contents.items() if name not in values}
         sources = {name: value for name, value in sources.items() if value is not self._names[name]}
+        if len(values) + len(sources) > 1:  # the first one is checked as it is written
+            for name, value in (sources | values).items():
+                with checking():
+                    self._names[name].assign(value) if name in values else self._names[name].copy_from(value)
         self._copy(list(sources.items()))
         for name, value in values.items():
             self._names[name].assign(value)

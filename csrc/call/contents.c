@@ -3,6 +3,7 @@
 #include "base/trace.h"
 #include "call/call.h"
 #include "device/memory.h"
+#include "region/capture.h"
 #include "region/slot.h"
 #include "transfer/transfer_trace.h"
 
@@ -33,7 +34,8 @@ static bool on_host(const oa_slot *slot) {
   if (!mapping || mapping->kind != OA_MAPS_HOST || slot->out) return false;
   mapping->elsewhere =
       mapping->elsewhere && oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_elsewhere, mapping);
-  if (mapping->elsewhere) return false; /* a call checks which device has the newer bytes */
+  if (mapping->elsewhere) return false;           /* a call checks which device has the newer bytes */
+  if (oa_capture_concerns(mapping)) return false; /* captured calls may come before: a call refuses it */
   const oa_group *group = slot->group;
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }

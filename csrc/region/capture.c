@@ -136,6 +136,12 @@ static bool holds(const oa_region_state *region, const oa_mapping *mapping) {
   return false;
 }
 
+bool oa_capture_concerns(const oa_mapping *mapping) {
+  for (const oa_region_state *region = oa_region_youngest(); region; region = region->older)
+    if (region->capture && holds(region, mapping)) return true;
+  return false;
+}
+
 /* Returns whether work on the stream may touch the mapping: calls of the region, which lends some of it, go there, or a
  * captured call that may have used it was. */
 static bool concerns(const oa_region_state *region, const oa_stream *stream, const oa_mapping *mapping) {

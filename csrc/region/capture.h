@@ -64,6 +64,9 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
 /* Frees all that the capture owns but its stream. Without the lock. */
 void oa_capture_free(oa_capture *capture);
 
+/* Returns whether a region that lends some of the mapping is captured by the core. Under the lock. */
+bool oa_capture_concerns(const oa_mapping *mapping);
+
 /* Fails with OA_ERROR_CAPTURE if a program captures a stream that may touch the mapping: that of a region that lends
  * some of it, or one where a call used it. The work would be missing from the graph, and run before it. own: the stream
  * of the work, or NULL, does not count. If *own is not captured, it is made to run after the graphs that such streams

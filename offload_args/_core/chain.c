@@ -44,6 +44,17 @@ static PyObject *chain_replay(PyObject *Py_UNUSED(module), PyObject *number) {
   return raise_touch() < 0 ? NULL : answer(status);
 }
 
+/* (handle): raises what a replay would raise before it is made, but for arrays that contents may overwrite first */
+static PyObject *chain_check(PyObject *Py_UNUSED(module), PyObject *number) {
+  oa_chain *chain = handle_of(number);
+  if (PyErr_Occurred()) return NULL;
+  oa_only_check(1);
+  const int status = oa_chain_replay(chain);
+  const int checked = oa_only_check(0);
+  if (checked || status == OA_OK || status == OA_ERROR_INVALID) Py_RETURN_NONE;
+  return fail(status);
+}
+
 /* (handle, pointer, at_most) -> how often the calls ran. A signal is handled between two steps. */
 static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *number, *object;
@@ -110,13 +121,10 @@ static PyObject *chain_release(PyObject *Py_UNUSED(module), PyObject *number) {
 }
 
 static PyMethodDef chain_functions[] = {
-    {"chain_end", chain_end, METH_O, NULL},
-    {"chain_replay", chain_replay, METH_O, NULL},
-    {"chain_loop", chain_loop, METH_VARARGS, NULL},
-    {"chain_call", chain_call, METH_VARARGS, NULL},
-    {"chain_info", chain_info, METH_O, NULL},
-    {"chain_release", chain_release, METH_O, NULL},
-    {NULL, NULL, 0, NULL},
+    {"chain_end", chain_end, METH_O, NULL},         {"chain_check", chain_check, METH_O, NULL},
+    {"chain_replay", chain_replay, METH_O, NULL},   {"chain_loop", chain_loop, METH_VARARGS, NULL},
+    {"chain_call", chain_call, METH_VARARGS, NULL}, {"chain_info", chain_info, METH_O, NULL},
+    {"chain_release", chain_release, METH_O, NULL}, {NULL, NULL, 0, NULL},
 };
 
 int add_chain(PyObject *module) { return PyModule_AddFunctions(module, chain_functions); }

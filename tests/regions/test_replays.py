@@ -31,11 +31,13 @@ from offload_args import (
     update,
 )
 from offload_args.errors import (
+    AliasError,
     ArgumentError,
     ArgumentTypeError,
     CaptureError,
     DirectionError,
     DTypeError,
+    InvalidDataError,
     OffloadError,
     RegionError,
     StaleGraphError,
@@ -163,6 +165,19 @@ def test_what_a_graph_can_not_have_is_refused_at_its_line_and_the_capture_goes_o
     g.replay()
     region.close()
     assert np.array_equal(x, 6 * numbers(8))
+
+
+def test_an_array_is_not_read_on_the_host_while_calls_are_captured(device: str) -> None:
+    x, y = numbers(8), numbers(8)
+    region = offload_args(x, y, device=device)
+    with region as (dx, dy):
+        with region.capture() as g:
+            dx.fill(3.0)  # needs none of the host's bytes
+            for pointer in (dx, dy):
+                with pytest.raises(CaptureError):
+                    pointer.to_host()
+        g.replay()
+        assert (dx.to_host() == 3).all() and np.array_equal(dy.to_host(), y)
 
 
 def test_the_host_writes_an_array_after_the_capture(device: str) -> None:
@@ -367,6 +382,46 @@ def test_contents_of_an_array_lent_as_in_are_refused_before_any_is_written(devic
         with pytest.raises(DirectionError, match="b was lent as In"):
             g.replay(a=np.ones(4), b=np.ones(4))
     assert np.array_equal(a, numbers(4))
+
+
+def test_a_replay_that_is_refused_writes_no_contents(device: str) -> None:
+    x, y, z, new = numbers(4), numbers(4, seed=1), numbers(4, seed=2), np.full(4, 7.0)
+    outer, region = offload_args(y, device=device), offload_args(x, z, device=device)
+    (dy,) = outer.open()
+    with region as (dx, dz):
+        with region.capture(x=dx) as both:
+            blas.axpy(1.0, dy, dx)
+        with region.capture(x=dx, z=dz) as g:
+            blas.axpy(1.0, dz, dx)
+        outer.close()
+        with pytest.raises(StaleGraphError):
+            both.replay(x=new)
+        assert np.array_equal(dx.to_host(), numbers(4))
+        with offload_args(In(z), device="sim:1"), pytest.raises(DirectionError, match="sim:1"):
+            g.replay(x=new, z=new)
+        assert np.array_equal(dx.to_host(), numbers(4))
+        with pytest.raises(AliasError):
+            g.replay(z=dx, x=dx[:])
+        assert np.array_equal(dx.to_host(), numbers(4)) and np.array_equal(dz.to_host(), z)
+        g.replay(x=new)
+    assert np.array_equal(x, 7 + z)
+
+
+def test_a_replay_overwrites_contents_that_a_failure_left_undefined() -> None:
+    sim, x, y = testing.sim_device(), numbers(4), numbers(4)
+    region = offload_args(x, y, device=sim)
+    with region as (dx, dy):
+        with region.capture(x=dx) as g:
+            blas.axpy(1.0, dx, dy)
+        blas.scal(2.0, dx)
+        testing.fail_call(sim, 1)
+        with pytest.raises(OffloadError):
+            blas.scal(2.0, dx)
+        testing.fail_call(sim, 0)
+        with pytest.raises(InvalidDataError):
+            g.replay()
+        g.replay(x=y)
+    assert np.array_equal(y, 2 * numbers(4))
 
 
 def test_a_capture_that_is_dropped_ends(device: str) -> None:
