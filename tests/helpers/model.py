@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,12 @@ def whole(
 
 
 @cache
+def number(base: str, dtype: str) -> Part:
+    """Return the one element of a number that a graph has by name."""
+    return _part(base, np.zeros((), np.intp), dtype, False)
+
+
+@cache
 def view(part: Part, key: str) -> Part:
     """Return a view of a part, written as in Python: "[1:, ::2].T"; the same one each time.
 
@@ -126,7 +132,7 @@ def _new_part(base: str, index: NDArray[np.intp], dtype: str, read_only: bool) -
     steps = [int(index.take(1, axis).flat[0] - index.flat[0]) if n > 1 else 1 for axis, n in enumerate(index.shape)]
     lines = _lines(index.shape, steps)
     named = lines is not None and (lines.count == 1 or (index.ndim > 1 and 1 in steps))
-    return Part(base, index, elements, low, high, lines, not named or min(steps) < 0, dtype, read_only)
+    return Part(base, index, elements, low, high, lines, not named or min(steps, default=1) < 0, dtype, read_only)
 
 
 def _lines(shape: Sequence[int], steps: Sequence[int]) -> Lines | None:
@@ -299,6 +305,10 @@ class Operand:
     part: Part
     text: str
 
+    def is_very(self, other: Operand) -> bool:
+        """Tell whether the other one is the same object, not a slice of its own."""
+        return self.text == other.text and (self.text.count("[") == 1 or self.text.startswith("g"))
+
 
 Compute = Callable[..., tuple[tuple[Array, ...], object]]  # operands' values -> (those of written ones, result)
 
@@ -333,6 +343,39 @@ CONTENTS = Rules(dtypes=FLOATS | {"int32"})
 TO_HOST = Rules(dtypes=FLOATS | {"int32"}, stays=True)
 
 
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call of a routine, which a graph may capture."""
+
+    operands: tuple[tuple[Operand, int], ...]
+    compute: Compute
+    rules: Rules = BLAS
+    to_host: bool = False  # its result goes to the host
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A graph of captured calls of a region; calls: None while it has none to replay."""
+
+    region: int
+    names: dict[str, Operand]
+    calls: tuple[Call, ...] | None
+
+
+@dataclass(frozen=True)
+class Each:
+    """The errors of some calls, in order: of each, one of these came, or none."""
+
+    errors: tuple[frozenset[str], ...]
+
+    def __eq__(self, came: object) -> bool:
+        return isinstance(came, list) and all(
+            error in errors if errors else error is None for error, errors in zip(came, self.errors, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class World:
     """Host arrays, and the groups of them that are present on each device."""
 
@@ -341,6 +384,8 @@ class World:
         self.hosts: dict[str, Array] = {}  # in the order of their memory
         self.mappings: list[Mapping] = []
         self.regions: dict[int, Region] = {}  # that are open; of one thread, younger ones have higher numbers
+        self.chains: dict[str, Chain] = {}
+        self.captured: list[Group] = []  # while calls are captured: those that one of them overwrites
         self.thread = 0  # that makes the next step
 
     def make(self, base: Part, contents: Array) -> Outcome:
@@ -366,6 +411,7 @@ class World:
         for number, region in self.regions.items():
             pointers = [replace(p, mapping=mappings[p.mapping], group=groups[p.group]) for p in region.pointers]
             world.regions[number] = replace(region, pointers=pointers)
+        world.chains = self.chains.copy()
         return world
 
     def state(self) -> tuple[object, ...]:
@@ -374,6 +420,7 @@ class World:
             tuple(host.tobytes() for host in self.hosts.values()),
             tuple(mapping.state() for mapping in self.mappings),
             tuple((number, *region.state()) for number, region in self.regions.items()),
+            tuple((name, chain.calls) for name, chain in self.chains.items()),
         )
 
     def read_only(self, base: str) -> bool:
@@ -559,6 +606,8 @@ class World:
         covers = access == OVERWRITES and operand.part.elements == group.elements
         if access & OVERWRITES and not pointer.writes:
             yield "DirectionError"
+        if group in self.captured:
+            covers = True
         if group.invalid and not covers:
             yield "InvalidDataError"
         own = access == OVERWRITES and operand.part.elements == pointer.part.elements and group.goes_up
@@ -625,6 +674,196 @@ class World:
         self._bring_up(pointer)
         group.escaped |= pointer.writes
         return Outcome()
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    def capture(
+        self,
+        name: str,
+        number: int,
+        names: dict[str, Operand],
+        values: Sequence[float],
+        calls: Sequence[Call],
+    ) -> Outcome:
+        """Capture calls in a graph: they are checked, what they read is brought up, and nothing of them runs.
+
+        values: of the numbers, whose pointers become the last ones of the region.
+        """
+        world = self.copy()
+        world._make_numbers(number, names, values)
+        captured: list[Call] = []
+        errors = [world._capture(number, call, captured) for call in calls]
+        world.captured = []
+        world.chains[name] = Chain(number, names, tuple(captured))
+        self._become(world)
+        return Outcome(value=Each(tuple(errors)))
+
+    def capture_in_vain(self, name: str, number: int, names: dict[str, Operand], values: Sequence[float]) -> None:
+        """Make a graph that has no calls, as after a block that raised."""
+        self._make_numbers(number, names, values)
+        self.chains[name] = Chain(number, names, None)
+
+    def _make_numbers(self, number: int, names: dict[str, Operand], values: Sequence[float]) -> None:
+        region = self.regions[number]
+        for operand, value in zip(
+            [x for x in names.values() if x.part.base.startswith("number ")], values, strict=True
+        ):
+            group = Group([Lent(operand.part, True, True)], operand.part.elements, valid=True, written=True)
+            contents = np.full(1, value, np.result_type(operand.part.dtype, np.float64))
+            mapping = Mapping(region.device, operand.part.base, 0, 1, False, [group], contents, True, {number})
+            self.mappings.append(mapping)
+            region.pointers.append(Pointer(operand.part, mapping, group, True, False, False))
+
+    def _capture(self, number: int, call: Call, captured: list[Call]) -> frozenset[str]:
+        """Capture one call, or make it now if it has nothing to do with the region; return the errors it may raise."""
+        try:
+            pointers = self._check(call.operands, call.rules)
+        except Refused as refused:
+            return refused.errors | {"CaptureError"}
+        if max(operand.region for operand, _ in call.operands) != number:
+            if any(number in pointer.mapping.holders for pointer in pointers):
+                return frozenset({"CaptureError"})
+            self.call(call.operands, call.compute, call.rules)
+            return frozenset()
+        if call.to_host:
+            return frozenset({"CaptureError"})
+        for (operand, access), pointer in zip(call.operands, pointers, strict=True):
+            if _covers(operand, access, pointer):
+                self.captured.append(pointer.group)
+            elif pointer.group not in self.captured:
+                self._bring_up(pointer)
+        captured.append(call)
+        return frozenset()
+
+    def replay(self, name: str, contents: Sequence[tuple[str, Operand | Array]] = ()) -> Outcome:
+        """Write contents, and run the captured calls; if anything is refused, nothing is written."""
+        world = self.copy()
+        chain = world.chains[name]
+        errors = world._stale(chain)
+        for key, source in contents:
+            if key not in chain.names:
+                errors |= {"ArgumentError"}
+                continue
+            target, part = chain.names[key], source.part if isinstance(source, Operand) else None
+            if target.region not in world.regions:
+                errors |= {"StaleGraphError"}
+            elif not world.regions[target.region].pointers[target.argument].writes:
+                errors |= {"DirectionError"}
+            if (part.index.shape if part else source.shape) != target.part.index.shape:  # type: ignore[union-attr]
+                errors |= {"ArgumentError"}
+            if (part.dtype if part else source.dtype.name) != target.part.dtype:  # type: ignore[union-attr]
+                errors |= {"DTypeError"}
+        if errors:
+            raise Refused(*errors)
+        for write in world.writing(chain, contents):
+            write(world)
+        world._run(chain)
+        self._become(world)
+        return Outcome()
+
+    def _stale(self, chain: Chain) -> set[str]:
+        if chain.calls is None or chain.region not in self.regions:
+            return {"StaleGraphError"}
+        operands = [operand for call in chain.calls for operand, _ in call.operands]
+        dead = [operand for operand in operands if operand.region not in self.regions]
+        live = [operand.part for operand in operands if operand.region in self.regions]
+        if any(part.meets(operand.part) for operand in dead for part in live):
+            raise Unspecified  # another region of these calls lends some of it, too
+        return {"StaleGraphError"} if dead else set()
+
+    def writing(
+        self, chain: Chain, contents: Sequence[tuple[str, Operand | Array]]
+    ) -> list[Callable[[World], tuple[tuple[Operand, int], ...]]]:
+        """Return what writes the contents: one after the other, those of pointers first, as they were before."""
+        pairs = [(chain.names[key], source) for key, source in contents]
+        targets = [target.part for target, _ in pairs]
+        sources = [(t, s) for t, s in pairs if isinstance(s, Operand) and not t.is_very(s)]
+        if any(a.meets(b) for a, b in combinations(targets, 2)) or any(s.part.meets(t.part) for t, s in sources):
+            raise Unspecified
+        read = [self.call([(s, READS)], lambda x: ((), x.copy()), CONTENTS).value for _, s in sources]
+
+        def writer(target: Operand, source: Operand | None, value: object) -> Callable[[World], Any]:
+            operands = ((target, access_of_fill(self, target)), *([(source, READS)] if source else []))
+
+            def write(world: World) -> tuple[tuple[Operand, int], ...]:
+                world.call(operands, lambda *_: ((np.asarray(value),), None), CONTENTS)
+                return operands
+
+            return write
+
+        return [writer(t, s, v) for (t, s), v in zip(sources, read, strict=True)] + [
+            writer(t, None, s) for t, s in pairs if not isinstance(s, Operand)
+        ]
+
+    def _run(self, chain: Chain) -> None:
+        """Run captured calls as one call of all their groups."""
+        first: dict[Group, bool] = {}  # whether it is overwritten before it is read
+        writers: dict[Group, dict[int, Pointer]] = {}
+        for call in chain.calls or ():
+            for operand, access in call.operands:
+                pointer = self.regions[operand.region].pointers[operand.argument]
+                first.setdefault(pointer.group, _covers(operand, access, pointer))
+                pointers = writers.setdefault(pointer.group, {})
+                if access & OVERWRITES:
+                    pointers.setdefault(operand.region, pointer)
+        for call in chain.calls or ():
+            for operand, _ in call.operands:
+                pointer = self.regions[operand.region].pointers[operand.argument]
+                group, elsewhere = pointer.group, self._elsewhere(pointer.mapping)
+                if group.invalid and not first[group]:
+                    raise Refused("InvalidDataError")
+                if any(writers[group] or other.newer for other in elsewhere):
+                    raise Refused("DirectionError")
+                if not first[group]:
+                    self._bring_up(pointer)
+        for call in chain.calls or ():
+            places = [(self.regions[o.region].pointers[o.argument], o.part, a) for o, a in call.operands]
+            values = [pointer.mapping.contents[part.index] for pointer, part, _ in places]
+            if any(a & READS and np.isnan(value).any() for value, (_, _, a) in zip(values, places, strict=True)):
+                raise Unspecified
+            written, _ = call.compute(*values)
+            if any(np.abs(value).max() > LARGEST[call.operands[0][0].part.dtype] for value in written):
+                raise Unspecified
+            new = iter(written)
+            for pointer, part, access in places:
+                if access & OVERWRITES:
+                    pointer.mapping.contents[part.index] = next(new)
+        for group, regions in writers.items():
+            covers = first[group]
+            for number, pointer in regions.items():
+                self._mark_written(pointer, number, covers)
+                covers = False
+
+    def loop(self, number: int, calls: Sequence[Call], until: Operand, at_most: int) -> Outcome:
+        """Capture calls, and run them until they have made an element other than 0."""
+        world, captured = self.copy(), list[Call]()
+        if not at_most:
+            return Outcome(value=0)
+        for call in calls:
+            errors = world._capture(number, call, captured)
+            if errors:
+                world.captured = []
+                self._become(world)
+                raise Refused(*errors)
+        world.captured = []
+        chain, count = Chain(number, {}, tuple(captured)), 0
+        if world._stale(chain):
+            raise Unspecified
+        try:
+            while count < at_most:
+                world._run(chain)
+                count += 1
+                if np.any(world.call([(until, READS)], lambda x: ((), x), TO_HOST).value != 0):
+                    break
+        except Refused:
+            raise Unspecified from None
+        self._become(world)
+        return Outcome(value=count)
+
+    def _become(self, world: World) -> None:
+        thread = self.thread
+        self.__dict__.update(world.__dict__)
+        self.thread = thread
 
     # -- the host, while arrays are lent -----------------------------------------------------------------------------
 
@@ -770,6 +1009,22 @@ class World:
                 raise Unspecified  # its results were brought down or overwritten, but others wrote since
             return "spoil"
         return "come down" if last else "stay"
+
+
+def _covers(operand: Operand, access: int, pointer: Pointer) -> bool:
+    """Tell whether a call overwrites all of the operand's group."""
+    return access == OVERWRITES and operand.part.elements == pointer.group.elements
+
+
+def access_of_fill(world: World, x: Operand) -> int:
+    """Return how a call that writes every element of a pointer uses it.
+
+    An irregular slice counts with all the elements between.
+    """
+    if x.part.lines is None and x.region in world.regions:
+        whole = world.regions[x.region].pointers[x.argument].part
+        return OVERWRITES if whole.elements == x.part.elements else READS_AND_WRITES
+    return OVERWRITES
 
 
 def _hull(members: Sequence[Argument]) -> Part:

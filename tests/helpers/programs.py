@@ -29,6 +29,7 @@ from helpers.model import (
     SCAL,
     TO_HOST,
     Argument,
+    Call,
     Compute,
     Direction,
     End,
@@ -39,6 +40,7 @@ from helpers.model import (
     Rules,
     Unspecified,
     World,
+    access_of_fill,
     view,
     whole,
 )
@@ -51,7 +53,7 @@ from pytest import raises
 from offload_args import Device, In, InOut, Out, Scratch, blas, call, cblas, cublas, empty, offload_args, testing
 from offload_args import update
 from offload_args.errors import *
-from helpers.steps import add, at_once, held, in_flight, on_thread, raised, write_and_raise
+from helpers.steps import add, at_once, captured, held, in_flight, on_thread, raised, write_and_raise
 """
 BASES: Final = {
     "a": whole("a", (12,)),
@@ -91,7 +93,7 @@ class Step:
     stages: what changes a world, one after the other; each gets what came of the one before, and gives what came of
     both, or several worlds with that. touches: the device memory that it uses: device, part, whether it writes. views:
     base arrays of which it takes views. regions: those whose pointers a routine gets. frees: those that it may make
-    writable again. leaves: a region. fails: what may come instead when the driver refuses.
+    writable again. leaves: a region. fails: what may come instead when the driver refuses. made: a routine's call.
     """
 
     text: str
@@ -104,6 +106,7 @@ class Step:
     frees: frozenset[str] = frozenset()
     leaves: int | None = None
     fails: Callable[[World], list[tuple[World, Outcome]]] | None = None
+    made: Call | None = None
 
     def ends(self, world: World, thread: int = 0) -> Ends:
         """Return the outcomes that it may have on a thread: 1, 2, or 0 for the main one.
@@ -485,7 +488,8 @@ class Program:
         touches = [(regions[o.region].device, o.part, access > READS) for o, access in operands if o.region in regions]
         stages = (lambda world, _: world.call(operands, compute, rules),)
         numbers = frozenset(operand.region for operand, _ in operands)
-        return Step(text, stages, "call", touches=tuple(touches), regions=numbers, fails=fails)
+        made = Call(tuple(operands), compute, rules)
+        return Step(text, stages, "call", touches=tuple(touches), regions=numbers, fails=fails, made=made)
 
     def scaled(
         self,
@@ -499,7 +503,9 @@ class Program:
         texts = ", ".join(operand.text for operand, _ in operands)
         if isinstance(alpha, Operand):
             text = f"blas.{name}({alpha.text}, {texts})"
-            return self.routine(text, [*operands, (alpha, READS)], lambda *v: compute(v[-1][0], *v[:-1]), rules)
+            return self.routine(
+                text, [*operands, (alpha, READS)], lambda *v: compute(np.ravel(v[-1])[0], *v[:-1]), rules
+            )
         return self.routine(f"blas.{name}({alpha}, {texts})", operands, partial(compute, alpha), rules)
 
     def scal(self, alpha: float | Operand, x: Operand) -> Step:
@@ -547,7 +553,7 @@ class Program:
 
         def compute(A: Any, x: Any, y: Any, *elements: Any) -> tuple[tuple[Any], None]:
             left = iter(elements)
-            a, b = (next(left)[0] if number is None else number for number in numbers)
+            a, b = (np.ravel(next(left))[0] if number is None else number for number in numbers)
             Ax = a * product(A, x, largest / 8)
             return (Ax + b * y if numbers[1] != 0 else Ax,), None
 
@@ -617,19 +623,11 @@ class Program:
         value = self.fresh()
         values = np.full(x.part.index.shape, value)
         text = f"{x.text}.fill({self.number(value, x)})"
-        return self.routine(text, [(x, self.writes(x))], lambda _: ((values,), None), CONTENTS)
+        return self.routine(text, [(x, access_of_fill(self.world, x))], lambda _: ((values,), None), CONTENTS)
 
     def copy_from(self, x: Operand, y: Operand) -> Step:
-        operands = [(x, READS), (y, self.writes(y))]
+        operands = [(x, READS), (y, access_of_fill(self.world, y))]
         return self.routine(f"{y.text}.copy_from({x.text})", operands, lambda x, y: ((x,), None), CONTENTS)
-
-    def writes(self, x: Operand) -> int:
-        """Return how filling a pointer uses it: an irregular slice counts with all the elements between."""
-        regions = self.world.regions
-        if x.part.lines is None and x.region in regions:
-            whole = regions[x.region].pointers[x.argument].part
-            return OVERWRITES if whole.elements == x.part.elements else READS_AND_WRITES
-        return OVERWRITES
 
     def to_host(self, x: Operand) -> Step:
         text = f"{x.text}.to_host().ravel().tolist()"
@@ -706,9 +704,9 @@ class Program:
 
 
 @contextmanager
-def program_on(devices: tuple[str, str], bases: str) -> Iterator[Program]:
+def program_on(devices: tuple[str, str], bases: str, kind: type[Program] = Program) -> Iterator[Program]:
     """Give a program that has made its arrays; at the end of the block everything of it is gone."""
-    program = Program(devices)
+    program = kind(devices)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, category, *_: program.warned.append(category.__name__)

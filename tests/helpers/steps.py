@@ -17,6 +17,8 @@ from helpers.model import Outcome
 from helpers.processes import SLOWNESS
 from kernels.images import module_for
 from offload_args import Device, DevicePtr, In, Kernel, Module, Out, blas, offload_args, testing
+from offload_args.errors import OffloadError
+from offload_args.graphs import Capture
 
 HUNG_S: Final = 60 * SLOWNESS
 DELAY_US: Final = 3000  # of each operation of a simulated device, while steps are made at once or in flight
@@ -128,6 +130,20 @@ def vadd_on(device: Device) -> Kernel:
 def add(x: DevicePtr[np.float32], y: DevicePtr[np.float32], z: DevicePtr[np.float32]) -> None:
     """Launch a kernel that adds vectors."""
     vadd_on(x.device)[1, 64](x, y, z, x.size)
+
+
+def captured(names: dict[str, Any], name: str, capture: Capture, *calls: Callable[[], object]) -> list[str | None]:
+    """Capture calls in a graph, which gets that name before they are made; return the errors that they raised."""
+    errors: list[str | None] = []
+    with capture as names[name]:
+        for call in calls:
+            try:
+                call()
+            except OffloadError as error:
+                errors.append(type(error).__name__)
+            else:
+                errors.append(None)
+    return errors
 
 
 def write_and_raise(writing: AbstractContextManager[Any], key: str, value: float) -> None:
