@@ -371,10 +371,11 @@ static int warn_packed(const Region *self, const oa_array *array, const Held *he
                             "aligned memory on its way; lend an aligned copy, such as x.copy(), to avoid that",
                             position, (long long)oa_itemsize(array->dtype));
   if (array->packed)
-    return PyErr_WarnFormat(python.packed_warning, self->stacklevel,
-                            "offload_args: argument %zd is strided in a way that devices' libraries can't take: it is "
-                            "packed on its way; lend a contiguous array to avoid that",
-                            position);
+    return PyErr_WarnFormat(
+        python.packed_warning, self->stacklevel,
+        "offload_args: argument %zd has strides that a copy can't keep: it is packed on its way; to avoid "
+        "that, lend a contiguous array, or the whole array and slice its pointer, such as dx[::2]",
+        position);
   return 0;
 }
 

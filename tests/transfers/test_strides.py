@@ -37,6 +37,16 @@ def test_strided_vectors_are_read_and_written_right(device: str, part: slice) ->
     np.testing.assert_array_equal(base, expected)  # the gaps are canaries
 
 
+def test_the_warning_of_a_packed_array_names_a_way_without_packing(device: str) -> None:
+    base, y = ramp(12), np.zeros(6, np.float32)
+    with pytest.warns(PerformanceWarning, match=r"the whole array and slice its pointer, such as dx\[::2\]$"):
+        with offload_args(base[::2], device=device):
+            pass
+    with offload_args(base, y, device=device) as (dx, dy):  # what the warning says; it warns no more
+        blas.copy(dx[::2], dy)
+    np.testing.assert_array_equal(y, base[::2])
+
+
 @pytest.mark.promise("T25")
 @pytest.mark.parametrize("part", [np.s_[::2, ::2], np.s_[::-1, :], np.s_[:, ::-1], np.s_[::2, 1::3]])
 def test_strided_matrices_are_read_and_written_right(device: str, part: Any) -> None:
