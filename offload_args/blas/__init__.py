@@ -1,10 +1,10 @@
 """Portable BLAS on device pointers: it works out shapes, orders and dtypes, and calls the device's own library.
 
 Operands are DevicePtrs, in the order of BLAS's own arguments. Sizes, leading dimensions, increments and operations come
-from shapes and strides. C order, Fortran order and parts of either are accepted, and no matrix is repacked: one in C
-order is passed to the column-major library as its transpose. A layout that no call of the library can express raises an
-ArgumentError that names the remedy. The functions of the device's own BLAS run; `_vendors.py` has one adapter per
-library.
+from shapes and strides. C order, Fortran order and parts of either are accepted, and no call repacks a matrix: one in C
+order is passed to the column-major library as its transpose. Lending packs an array whose strides a copy can't keep.
+A layout that no call of the library can express raises an ArgumentError that names the remedy. The functions of the
+device's own BLAS run; `_vendors.py` has one adapter per library.
 
 A band matrix is LAPACK's and SciPy's `ab`, one diagonal a row: ab[ku + i - j, j] is A[i, j]. It is in Fortran order.
 A packed triangle is `ap`, a contiguous vector of its columns one after the other. With order="C" both are stored by
