@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from . import _core, libraries
-from .devices import Counters, Device, opened
+from .devices import Counters, Device, as_device, opened
 from .errors import ArgumentError
 
 __all__ = ["Moved", "backend_calls", "counting", "fail_call", "library", "no_mappings_left", "residency", "sim_device"]
@@ -35,17 +35,18 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
     return device
 
 
-def fail_call(device: Device, k: int) -> None:
+def fail_call(device: Device | str, k: int) -> None:
     """Make the k-th backend call of a simulated device from now fail, counted from 1; 0: none fails."""
+    number = as_device(device).number
     if not 0 <= k < 2**63:
         raise ArgumentError(f"fail_call: k needs 0 to {2**63 - 1}, got {k!r}")
-    capacity, delay_us = _settings.get(device.number, (0, 0))
-    _core.sim_configure(device.number, capacity, k, delay_us)
+    capacity, delay_us = _settings.get(number, (0, 0))
+    _core.sim_configure(number, capacity, k, delay_us)
 
 
-def backend_calls(device: Device) -> int:
+def backend_calls(device: Device | str) -> int:
     """Return how many backend calls a simulated device has received."""
-    return _core.sim_backend_calls(device.number)
+    return _core.sim_backend_calls(as_device(device).number)
 
 
 def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
@@ -109,10 +110,14 @@ class Moved:
 
 
 @contextmanager
-def counting(device: Device) -> Iterator[Moved]:
-    """Count a device's operations in a block: `with counting(device) as moved: ...; assert moved.copies_up == 2`."""
-    moved = Moved(device)
+def counting(device: Device | str) -> Iterator[Moved]:
+    """Count a device's operations in a block: `with counting(device) as moved: ...; assert moved.copies_up == 2`.
+
+    device: a Device or its name.
+    """
+    counted = as_device(device)
+    moved = Moved(counted)
     try:
         yield moved
     finally:
-        moved._after = device.counters
+        moved._after = counted.counters

@@ -10,7 +10,26 @@ import numpy as np
 import pytest
 
 from offload_args import Device, blas, offload_args, testing
-from offload_args.errors import ArgumentError, DeviceUnavailableError, OffloadError
+from offload_args.errors import ArgumentError, BackendError, DeviceUnavailableError, OffloadError
+
+
+def test_the_functions_of_testing_take_a_device_or_its_name() -> None:
+    sim = testing.sim_device()
+    for device in (sim, "sim:0"):
+        x = np.ones(4)
+        with testing.counting(device) as moved, offload_args(x, device=device) as (dx,):
+            blas.scal(2.0, dx)
+        assert (moved.copies_up, moved.copies_down) == (1, 1)
+        before = testing.backend_calls(device)
+        testing.fail_call(device, 1)
+        with pytest.raises(BackendError), offload_args(x, device=device) as (dx,):
+            blas.scal(2.0, dx)
+        assert testing.backend_calls(device) > before
+        testing.fail_call(device, 0)
+        np.testing.assert_array_equal(x, 2)
+    for wrong in ("simm", 3):
+        with pytest.raises(OffloadError, match="^Device: "):
+            testing.counting(wrong).__enter__()  # type: ignore[arg-type]
 
 
 def test_a_device_has_a_name_an_index_and_figures(device: str) -> None:
