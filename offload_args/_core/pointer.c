@@ -185,8 +185,12 @@ static PyObject *scratch(PyObject *Py_UNUSED(module), PyObject *arguments) {
     operands[i] = first->handle;
   }
   if (read_integers(shape, dims) < 0 || read_integers(strides, dims + 64) < 0) return NULL;
-  oa_array array = {
-      .shape = dims, .strides = dims + 64, .name = "a result", .ndim = ndim, .dtype = dtype, .direction = OA_SCRATCH};
+  oa_array array = {.shape = dims,
+                    .strides = dims + 64,
+                    .name = "a result or workspace",
+                    .ndim = ndim,
+                    .dtype = dtype,
+                    .direction = OA_SCRATCH};
   Py_BEGIN_ALLOW_THREADS status = oa_scratch(operands, count, &array);
   Py_END_ALLOW_THREADS if (status == OA_ERROR_MEMORY) { /* garbage may hold pointers and regions */
     PyObject *collected = PyObject_CallNoArgs(python.collect);

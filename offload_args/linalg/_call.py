@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -13,12 +15,12 @@ from ..arguments import In, Out
 from ..devices import as_device
 from ..display import shown
 from ..dtypes import c_strides, code_of, refuse_masked
-from ..errors import ArgumentError, DTypeError, HostPointerError, StalePointerError, WrongDeviceError
+from ..errors import ArgumentError, DTypeError, HostPointerError, OffloadError, StalePointerError, WrongDeviceError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -32,6 +34,9 @@ Operand: TypeAlias = Any
 Result: TypeAlias = Any
 
 _TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
+
+# An argument of a region that a call here has entered, as messages name it.
+_OWN_ARGUMENT: Final = re.compile(r"argument \d+ of the region at [^,]*linalg[/\\]_call\.py:\d+")
 
 
 class Spec(NamedTuple):
@@ -197,8 +202,29 @@ class Call:
 
     # -- the computation -------------------------------------------------------------------------------------
 
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Have errors of the memory and of the region in a block name the function and its operands."""
+        try:
+            yield
+        except OffloadError as error:
+            caller, separator, fault = str(error).partition(": ")
+            if not separator or caller not in ("DevicePtr", "offload_args"):
+                raise
+            if argument := re.match(r"argument (\d+)", fault):
+                operands, position = list(self._given), int(argument[1])
+                name = operands[position - 1] if position <= len(operands) else f"result {position - len(operands)}"
+                fault = name + fault[argument.end() :]
+            fault = _OWN_ARGUMENT.sub("an operand or result of linalg", fault)
+            error.args = (f"{self.name}: {fault}",)
+            raise
+
     def run(self, work: Callable[..., Any], *specs: Spec) -> tuple[list[Any], Any]:
         """Do the work with pointers to the operands and to the results. Return the results, and what it returns."""
+        with self.named():
+            return self._run(work, *specs)
+
+    def _run(self, work: Callable[..., Any], *specs: Spec) -> tuple[list[Any], Any]:
         if self.on_device:
             made = [
                 _core.scratch(tuple(self._arrays), code_of(spec.dtype), spec.shape, _strides(spec)) for spec in specs

@@ -280,7 +280,8 @@ def lstsq(
     (x, s), (rank, left) = call.run(work, *specs)
     squares = np.empty(0, call.real) if left is None else left
     if call.on_device:
-        residuals = new(x, squares.shape, call.real)
+        with call.named():
+            residuals = new(x, squares.shape, call.real)
         if left is not None and squares.size:
             residuals.assign(squares)
         return x, residuals, rank, s

@@ -13,6 +13,8 @@ from helpers.devices import open_or_skip
 from offload_args import Device, DevicePtr, In, Out, blas, linalg, offload_args, testing
 from offload_args.errors import (
     ArgumentError,
+    CaptureError,
+    DeviceMemoryError,
     DTypeError,
     HostPointerError,
     OffloadError,
@@ -141,6 +143,40 @@ def test_stacks_with_broadcast_operands(device: str, matrices: Matrices) -> None
         x, product = linalg.solve(dA, dB), linalg.matmul(dA, dB)
         assert matrices.near(x.to_host(), np.linalg.solve(A, B))
         assert matrices.near(product.to_host(), A @ B)
+
+
+def test_a_lack_of_memory_names_the_function_and_its_operands() -> None:
+    A, b = np.eye(100), np.ones((100, 100))  # of 80,000 bytes, which is no small array
+    with testing.residency("off"):
+        for capacity, words in (
+            (70_000, r"(a|b|result 1) \(80000 bytes"),  # in the order of addresses
+            (200_000, r"(a|b|result 1) \(80000 bytes"),
+            (250_000, r"a result or workspace \(80000 bytes\): .* 78\.1 KiB in an operand or result of linalg, "),
+        ):
+            sim = testing.sim_device(capacity=capacity)
+            with pytest.raises(DeviceMemoryError, match=rf"^linalg\.solve: {words}") as raised:
+                linalg.solve(A, b, device=sim)
+            assert "argument" not in str(raised.value)
+        sim = testing.sim_device(capacity=100_000)
+        with offload_args(A, device=sim) as (dA,):
+            blas.scal(2.0, dA[0])
+            for name in ("solve", "inv", "svd", "matmul", "lstsq"):
+                words = (
+                    rf"^linalg\.{name}: a result or workspace \(\d+ bytes\): sim:0: out .* in argument 1 of the region"
+                )
+                with pytest.raises(DeviceMemoryError, match=words):
+                    getattr(linalg, name)(*(dA,) * (1 if name in ("inv", "svd") else 2))
+        testing.sim_device()
+    assert (A[0] == 2 * np.eye(100)[0]).all()
+
+
+def test_a_function_is_named_that_a_capture_does_not_take(device: str) -> None:
+    A = np.eye(3)
+    region = offload_args(A, device=device)
+    with region as (dA,), region.capture():
+        for name in ("inv", "det", "qr", "cholesky"):
+            with pytest.raises(CaptureError, match=rf"^linalg\.{name}: the region is being captured .* lend a Scratch"):
+                getattr(linalg, name)(dA)
 
 
 CALLS: dict[str, Callable[..., Any]] = {
