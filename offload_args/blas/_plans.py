@@ -100,7 +100,7 @@ def planned(
             for name, how, of in chosen
         )
         builtin = builtin_of(
-            function,
+            _telling_of_scalars(function, order, operands),
             function.__name__,
             signature_of(function),
             function.__module__,
@@ -126,6 +126,49 @@ def planned(
         return builtin  # type: ignore[no-any-return]
 
     return made_of
+
+
+def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tuple[Any, ...]) -> Callable[P, R]:
+    """Return the function, whose TypeError for too few arguments names the scalars that were left out.
+
+    order: the names of its arguments. operands: what they are. Python would name the last of them.
+    """
+    scalars = {name for name, (kind, *_) in zip(order, operands, strict=True) if kind in (_WHAT[""], _WHAT["same"])}
+
+    def telling(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*arguments, **keywords)
+        except TypeError:
+            missing, given = _left_out([name for name in order if name not in keywords], arguments, scalars)
+            if not missing:
+                raise
+        overwrites = "beta" in missing and order[-2] == "beta"
+        got = f"a pointer of shape {given._shape}" if isinstance(given, DevicePtr) else f"a {type(given).__name__}"
+        standard = dict.fromkeys(missing, "1.0") | ({"beta": "0.0"} if overwrites else {})
+        form = ", ".join(standard.get(name, name) for name in order)
+        raise TypeError(
+            f"{function.__name__}() missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: "
+            f"{' and '.join(map(repr, missing))}, got {got} in place of {missing[0]}; write "
+            f"blas.{function.__name__}({form}){f', where 0.0 overwrites {order[-1]}' if overwrites else ''}"
+        )
+
+    return telling
+
+
+def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -> tuple[list[str], Any]:
+    """Return the scalars that arguments lack, and the array in the place of the first; no names for other faults."""
+    missing: list[str] = []
+    given, rest = None, list(arguments)
+    for name in names:
+        is_array = bool(rest) and (isinstance(rest[0], (list, tuple)) or getattr(rest[0], "_shape", ()) != ())
+        if name in scalars and is_array:
+            given = given if missing else rest[0]
+            missing.append(name)
+        elif not rest or is_array == (name in scalars):
+            return [], None
+        else:
+            rest.pop(0)
+    return ([], None) if rest else (missing, given)
 
 
 def signature_of(function: Callable[..., Any]) -> str:

@@ -50,13 +50,17 @@ def arranged(
     (A, (rows_a, columns_a, *a)), (B, (rows_b, columns_b, *b)), (C, (m, n, *c)) = operands
     m_a, k = (rows_a, columns_a) if trans_a == "N" else (columns_a, rows_a)
     k_b, n_b = (rows_b, columns_b) if trans_b == "N" else (columns_b, rows_b)
+    options = f'trans_a="{trans_a}" and trans_b="{trans_b}"'
+    if k_b == k and (m_a != m or n_b != n):
+        reason = f"for A of shape {A._shape}, B of shape {B._shape}, {options}"
+        raise misfit(f"blas.{name}", "C", C, (*C._shape[:-2], m_a, n_b), reason)
     if m_a != m:
         needed = (m, k) if trans_a == "N" else (k, m)
         reason = f'for C of shape {C._shape} and trans_a="{trans_a}"'
         raise misfit(f"blas.{name}", "A", A, (*A._shape[:-2], *needed), reason)
-    if k_b != k or n_b != n:
+    if k_b != k:
         needed = (k, n) if trans_b == "N" else (n, k)
-        reason = f'for C of shape {C._shape}, A of shape {A._shape}, trans_a="{trans_a}" and trans_b="{trans_b}"'
+        reason = f"for C of shape {C._shape}, A of shape {A._shape}, {options}"
         raise misfit(f"blas.{name}", "B", B, (*B._shape[:-2], *needed), reason)
     for t in (0, 1):
         op_a, lda = (enums.op[0][trans_a], a[t]) if a[t] else (enums.op[1][trans_a], a[1 - t])

@@ -28,6 +28,46 @@ def refusing(error: type[Exception], text: str) -> AbstractContextManager[Any]:
 
 Call = Callable[[Any, Any, Any], object]
 
+
+def test_a_scalar_that_was_left_out_is_named(device: str) -> None:
+    with offload_args(np.ones((3, 3)), np.ones(3), np.ones(3), device=device) as (dA, dx, dy):
+        of_A, of_y = r"got a pointer of shape \(3, 3\)", r"got a pointer of shape \(3,\)"
+        calls: list[tuple[Callable[[], object], str]] = [
+            (
+                lambda: blas.gemm(1.0, dA, dA, dA),  # type: ignore[call-arg]
+                rf"1 .*: 'beta', {of_A} in .*; write blas\.gemm\(alpha, A, B, 0\.0, C\), where 0\.0 overwrites C$",
+            ),
+            (lambda: blas.gemm(1.0, dA, dA, C=dA), "'beta'"),  # type: ignore[call-arg]
+            (
+                lambda: blas.gemm(1.0, dA, dA, dA, trans_a="T"),  # type: ignore[call-arg]
+                rf"'beta', {of_A} in place of beta",
+            ),
+            (
+                lambda: blas.gemv(1.0, dA, dx, dy),  # type: ignore[call-arg]
+                rf"'beta', {of_y} .*; write blas\.gemv\(alpha, A, x, 0\.0, y\), where 0\.0 overwrites y$",
+            ),
+            (
+                lambda: blas.gemm(dA, dA, dA),  # type: ignore[call-arg]
+                rf"2 .* arguments: 'alpha' and 'beta', {of_A} in .*; write blas\.gemm\(1\.0, A, B, 0\.0, C\)",
+            ),
+            (
+                lambda: blas.geam(1.0, dA, dA, dA),  # type: ignore[call-arg]
+                rf"'beta', {of_A} .*; write blas\.geam\(alpha, A, 1\.0, B, C\)$",
+            ),
+            (lambda: blas.axpy(dx, dy), rf"'alpha', {of_y}"),  # type: ignore[call-arg]
+            (lambda: blas.scal(dx), rf"'alpha', {of_y}"),  # type: ignore[call-arg]
+            (
+                lambda: blas.gemm_batched(1.0, [dA], [dA], [dA]),  # type: ignore[call-arg]
+                "'beta', got a list in place of beta",
+            ),
+            (lambda: blas.gemm(1.0, dA), r"^gemm\(\) missing 3 required"),  # type: ignore[call-arg]
+            (lambda: blas.gemm(1.0, dA, dA, 0.0), "'C'$"),  # type: ignore[call-arg]
+        ]
+        for call, words in calls:
+            with pytest.raises(TypeError, match=words):
+                call()
+
+
 # Calls on A (3, 5), x (5,) and y (3,), each with the text of its error.
 SHAPE_ERRORS: list[tuple[Call, str]] = [
     (lambda A, x, y: blas.gemv(1, A, y, 0, y), r"gemv: x has shape \(3,\), needs \(5,\) for A of shape \(3, 5\)"),
@@ -40,8 +80,21 @@ SHAPE_ERRORS: list[tuple[Call, str]] = [
     (lambda A, x, y: blas.nrm2(A), r"nrm2: x has shape \(3, 5\), needs 1 dimension"),
     (lambda A, x, y: blas.symv(1, A, x, 0, y), r"symv: A has shape \(3, 5\), needs \(3, 3\) as a square matrix"),
     (lambda A, x, y: blas.trsv(A[:, :3], x), r"trsv: x has shape \(5,\), needs \(3,\) for A of shape \(3, 3\)"),
-    (lambda A, x, y: blas.gemm(1, A, A, 0, A), r"gemm: A has shape|gemm: B has shape \(3, 5\), needs \(5, 5\)"),
-    (lambda A, x, y: blas.gemm(1, A, A.T, 0, A), r"gemm: B has shape \(5, 3\), needs \(5, 5\) for C of"),
+    (lambda A, x, y: blas.gemm(1, A, A, 0, A), r"gemm: B has shape \(3, 5\), needs \(5, 5\)"),
+    (
+        lambda A, x, y: blas.gemm(1, A, A[:, :3], 0, A),
+        r"gemm: A has shape \(3, 5\), needs \(3, 3\) for C of|gemm: B has",
+    ),
+    (
+        lambda A, x, y: blas.gemm(1, A.T, A, 0, A),
+        r"gemm: C has shape \(3, 5\), needs \(5, 5\) for A of shape \(5, 3\), B of shape \(3, 5\), trans_a=\"N\" and",
+    ),
+    (
+        lambda A, x, y: blas.gemm(1, A, A, 0, A, trans_b="T"),
+        r"gemm: C has shape \(3, 5\), needs \(3, 3\) for A of .*trans_b=\"T\"$",
+    ),
+    (lambda A, x, y: blas.gemm(1, A.T, A, 0, A[:, :3].T), r"gemm: C has shape \(3, 3\), needs \(5, 5\) for A of"),
+    (lambda A, x, y: blas.gemm(1, A, A.T, 0, A), r"gemm: C has shape \(3, 5\), needs \(3, 3\) for A of"),
     (lambda A, x, y: blas.symm(1, A, A, 0, A), r"symm: A has shape \(3, 5\), needs \(3, 3\) for C of"),
     (lambda A, x, y: blas.syrk(1, A, 0, A), r"syrk: C has shape \(3, 5\), needs \(3, 3\)"),
     (lambda A, x, y: blas.syrk(1, A, 0, A[:2, :2]), r"syrk: A has shape \(3, 5\), needs \(2, 5\) for C of"),
