@@ -638,9 +638,11 @@ def _instead_of(name: str) -> str:
     return f"use {remedy}, or to_host()"
 
 
-def _refuse(name: str, remedy: str) -> None:
+def _refuse(name: str, remedy: str, subject: str = "") -> None:
+    fault = subject or f"{name} needs the values on the host"
+
     def refusing(self: DevicePtr[Any], *arguments: object) -> NoReturn:
-        raise HostAccessError(f"DevicePtr: {name} needs the values on the host; {remedy}")
+        raise HostAccessError(f"DevicePtr: {fault}; {remedy}")
 
     refusing.__name__ = name
     refusing.__qualname__ = f"DevicePtr.{name}"
@@ -655,8 +657,19 @@ for _name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift a
             _refuse(f"__{_prefix}{_name}__", _instead_of(_name) + _further)
 for _name in "lt le gt ge neg pos abs invert round".split():
     _refuse(f"__{_name}__", _instead_of(_name))
-for _name in "len iter contains reversed".split():
-    _refuse(f"__{_name}__", "use shape and size, slices, or to_host()")
+_refuse("__len__", "use dx.shape[0], or dx.size", "len() is for values on the host")
+_refuse(
+    "__iter__",
+    "dA[i], of `for i in range(dA.shape[0])`, points to a row of a matrix, dx[i:i+1] to an element; to_host() has the "
+    "values that are there now",
+    "iteration needs the values on the host",
+)
+_refuse("__contains__", "use `in dx.to_host()`", "`in` needs the values on the host")
+_refuse(
+    "__reversed__",
+    "dx[::-1] points to them backwards, and to_host() has those that are there now",
+    "reversed() needs the values on the host",
+)
 for _name in "float int complex index bool trunc".split():
     _refuse(f"__{_name}__", "use to_host(), or leave the region and read the host array")
 _refuse("__delitem__", "slices point to some of the elements")

@@ -90,6 +90,21 @@ def test_every_use_on_the_host_is_refused_with_advice(device: str, name: str) ->
     assert moved.copies_up == 0
 
 
+def test_the_refusal_of_a_sequence_names_the_part_of_it_that_pointers_have() -> None:
+    with offload_args(np.ones((3, 4)), ramp(3), device="host") as (dA, dx):
+        for wrong, words in (
+            (lambda: [*dA], r"iteration needs the values .*; dA\[i\], of `for i in range\(dA\.shape\[0\]\)`, points "),
+            (lambda: len(dx), r"^DevicePtr: len\(\) is for values on the host; use dx\.shape\[0\], or dx\.size"),
+            (lambda: 1.0 in dx, r"^DevicePtr: `in` needs the values on the host; use `in dx\.to_host\(\)`$"),
+            (lambda: reversed(dx), r"reversed\(\) needs the values .*; dx\[::-1\] points to them backwards"),
+        ):
+            with pytest.raises(HostAccessError, match=words):
+                wrong()
+        assert [dA[i].shape for i in range(dA.shape[0])] == [(4,)] * 3
+        assert [dx[i : i + 1].shape for i in range(dx.shape[0])] == [(1,)] * 3
+        assert list(dx[::-1].to_host()) == [*ramp(3)[::-1]]
+
+
 def test_the_refusal_of_an_array_method_names_the_remedy() -> None:
     with offload_args(ramp(3), device="host") as (dx,):
         meant = {
