@@ -24,7 +24,7 @@ from .errors import (
     SizeOverflowError,
 )
 from .objects import LibraryObject, class_of
-from .pointers import DevicePtr, unpacked
+from .pointers import DevicePtr, listed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -289,7 +289,8 @@ def _check_pointer(row: _Row, value: object, fail: _Failure, otherwise: str = ""
     is_any = row.dtype == "any"
     needed = f"a DevicePtr{'' if is_any else f'[{row.dtype_name}]'}{otherwise}"
     if not isinstance(value, DevicePtr):
-        remedy = unpacked(row.name, value) or "lend a NumPy array first"
+        dtype = "dtype" if is_any else spelled(row.dtype_name)
+        remedy = unpacked(row.name, value) or listed(row.name, value, dtype) or "lend a NumPy array first"
         if isinstance(value, np.ndarray):
             remedy = f"lend it first: with offload_args({row.name}) as (d{row.name},)"
             if not is_any and value.dtype.name != row.dtype_name:

@@ -197,7 +197,9 @@ class Graph:
             needed = "a NumPy array or a DevicePtr" if pointer.shape else "a number or a DevicePtr"
             raise ArgumentTypeError(f"Graph.replay: {name} needs {needed}, got {type(value).__name__}")
         if not _core.query(pointer).writable:
-            raise DirectionError(f"Graph.replay: {name} was lent as In or is read-only; lend it as InOut")
+            raise DirectionError(
+                f"Graph.replay: {name} was lent as In or is read-only; lend it as InOut, or a copy of it"
+            )
         if value.shape != pointer.shape:
             raise ArgumentError(
                 f"Graph.replay: {name} needs shape {pointer.shape}, got {value.shape}; g.update(...) captures other "

@@ -534,6 +534,13 @@ def unpacked(name: str, value: object) -> str:
     return f"`as` gives a tuple, with a pointer for each array; unpack it: with offload_args(...) as ({names})"
 
 
+def listed(name: str, value: object, dtype: str = "dtype") -> str:
+    """Return the remedy for a list or tuple that was passed for an array; "" for any other value."""
+    if not isinstance(value, (list, tuple)):
+        return ""
+    return f"make it an array, {name} = np.asarray({name}, {dtype}), and pass that"
+
+
 def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return host values as an array of the dtype; only Python numbers that fit are converted."""
     if not isinstance(values, (bool, int, float, complex)):
@@ -547,7 +554,11 @@ def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
         return array
     rank = 0 if isinstance(values, bool) else 1 if isinstance(values, int) else 2 if isinstance(values, float) else 3
     if rank > _RANKS[dtype.kind]:
-        raise DTypeError(f"{subject} needs {dtype.name}, got {type(values).__name__} {values!r}")
+        part = "value.real" if isinstance(values, complex) else "value"
+        converted = {"b": f"bool({part})", "i": f"int({part})", "u": f"int({part})"}.get(dtype.kind, part)
+        raise DTypeError(
+            f"{subject} needs {dtype.name}, got {type(values).__name__} {values!r}; convert it first: {converted}"
+        )
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= values <= limits.max:  # type: ignore[operator]

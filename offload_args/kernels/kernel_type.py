@@ -13,7 +13,7 @@ from .. import _core
 from ..arguments import InOut
 from ..devices import Device, as_device, by_number
 from ..display import shown
-from ..dtypes import c_strides
+from ..dtypes import c_strides, spelled
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -322,7 +322,9 @@ class Kernel(_core.Kernel):
         assert dtype is not None
         what = f"{self.name}: {formal.name}"
         if isinstance(given, (DevicePtr, np.ndarray)):
-            raise DTypeError(f"{what} needs one {dtype} by value, got {kind(given)}")
+            raise DTypeError(
+                f"{what} needs one {dtype} by value, got {kind(given)}; pass a number, or declare an array"
+            )
         return np.array(filled(what, dtype, given), dtype).tobytes()
 
     def _pointer(self, i: int, given: object) -> NoReturn:
@@ -330,13 +332,19 @@ class Kernel(_core.Kernel):
         formal = self._formals[i]
         what = f"{self.name}: {formal.name} needs a device pointer to {formal.dtype or 'elements'}"
         if isinstance(given, DevicePtr):
-            raise DTypeError(f"{what}, got a pointer to {given.dtype}")
+            assert formal.dtype is not None  # one of no dtype takes all
+            wanted = spelled(formal.dtype.name)
+            remedy = f"lend an array of {wanted}"
+            if formal.access == _core.OA_READ:
+                remedy = f"lend a converted copy, such as x.astype({wanted})"
+            raise DTypeError(f"{what}, got a pointer to {given.dtype}; {remedy}")
         if isinstance(given, np.ndarray):
             raise HostPointerError(
                 f"{what}, got a host array: use offload({self.name}, ...), which lends its arrays, or lend them in a "
                 f"region: with offload_args(x, ...) as (dx, ...): {self.name}(dx, ...)"
             )
-        raise HostPointerError(f"{what}, got {kind(given)}; lend an array in a region")
+        remedy = "make it an array, np.asarray(x, dtype), and pass that" if isinstance(given, (list, tuple)) else ""
+        raise HostPointerError(f"{what}, got {kind(given)}; {remedy or 'lend an array in a region'}")
 
     def _strided(self, i: int, given: DevicePtr[Any]) -> NoReturn:
         """Refuse a pointer whose layout a kernel can't take."""

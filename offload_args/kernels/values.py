@@ -29,7 +29,7 @@ def filled(subject: str, dtype: np.dtype[Any], value: Any) -> Any:
         if isinstance(value, np.generic):
             value = value.item()
         if not isinstance(value, (bool, int, float, complex)):
-            raise DTypeError(f"{subject} needs one {dtype}, got {kind(value)}")
+            raise DTypeError(f"{subject} needs one {dtype}, got {kind(value)}; pass a number")
         return _values(subject, value, dtype)
     if isinstance(value, np.void) and value.dtype == dtype:
         return value

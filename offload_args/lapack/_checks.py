@@ -91,7 +91,9 @@ def need_solvable(name: str, A: DevicePtr, B: DevicePtr) -> None:
             f"{name}: B is on {B.device}, and A is on {A.device}; all pointers of a call must be on one device"
         )
     if not query(B).writable:
-        raise DirectionError(f"{name}: B needs to be writable, but was lent as In or is read-only; lend it as InOut")
+        raise DirectionError(
+            f"{name}: B needs to be writable, but was lent as In or is read-only; lend it as InOut, or a copy of it"
+        )
 
 
 def _undefine(written: dict[str, DevicePtr]) -> str:

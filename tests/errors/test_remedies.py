@@ -10,8 +10,15 @@ import pytest
 
 import offload_args as package
 from helpers.arrays import ramp
-from offload_args import HostAttributeError, In, Out, Scratch, blas, lapack, offload_args, testing
-from offload_args.errors import ArgumentError, ArgumentTypeError, DeviceMemoryError, DirectionError, HostAccessError
+from offload_args import HostAttributeError, In, Out, Scratch, blas, call, cblas, lapack, offload_args, testing
+from offload_args.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeviceMemoryError,
+    DirectionError,
+    HostAccessError,
+    HostPointerError,
+)
 
 
 def test_an_out_that_calls_write_by_parts_is_filled_first(device: str) -> None:
@@ -87,6 +94,29 @@ def test_a_lack_of_device_memory_names_the_largest_arrays_there_with_their_lines
     assert re.search(wanted, str(raised.value))
     assert (small[0], large[0]) == (2.0, 2.0)
     testing.sim_device()
+
+
+def test_a_list_is_made_an_array_first(device: str) -> None:
+    A, y = np.eye(2), np.zeros(2)
+    of_blas = r"x needs a DevicePtr, got list; make it an array, x = np\.asarray\(x, dtype\), and pass that"
+    with pytest.raises(HostPointerError, match=of_blas):
+        call(blas.gemv, 1.0, A, [1.0, 2.0], 0.0, y, device=device)
+    for values in ([1, 2], (1, 2)):
+        of_library = r"x needs .*, got a \w+; make it an array, x = np\.asarray\(x, np\.float64\), and pass that"
+        with pytest.raises(HostPointerError, match=of_library):
+            call(cblas.dscal, 2, 2.0, values, 1, device="host")
+    call(blas.gemv, 1.0, A, np.asarray([1, 2], np.float64), 0.0, y, device=device)
+    assert y.tolist() == [1, 2]
+
+
+def test_a_read_only_result_is_lent_as_a_writable_copy(device: str) -> None:
+    A, x, y = np.eye(2), np.ones(2), np.zeros(2)
+    y.flags.writeable = False
+    with pytest.raises(DirectionError, match=r"argument 3 was .* read-only; lend it as InOut, or a copy of it"):
+        call(blas.gemv, 1.0, A, x, 0.0, y, device=device)
+    result = y.copy()
+    call(blas.gemv, 1.0, A, x, 0.0, result, device=device)
+    assert result.tolist() == [1, 1] and y.tolist() == [0, 0]
 
 
 def test_a_single_number_is_passed_as_a_vector_or_matrix_of_one(device: str) -> None:

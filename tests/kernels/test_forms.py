@@ -384,7 +384,11 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[[Any, Any], Any]]] = {
         r"twice: argument 1 needs a device pointer to float32, got a host array: use offload\(twice, \.\.\.\)",
         lambda k, dx: k(np.ones(8, F), 8),
     ),
-    "a list": (errors.HostPointerError, "twice: argument 1 .* got list", lambda k, dx: k([1.0], 1)),
+    "a list": (
+        errors.HostPointerError,
+        "twice: argument 1 .* got list; make it an array, np.asarray",
+        lambda k, dx: k([1.0], 1),
+    ),
     "too few": (errors.ArgumentTypeError, r"twice: needs 2 arguments \(InOut.*\), got 1", lambda k, dx: k(dx)),
     "none": (errors.ArgumentTypeError, "twice: needs 2 arguments .*, got 0", lambda k, dx: k()),
     "a keyword": (TypeError, "launch.* unexpected keyword argument 'n'", lambda k, dx: k(dx, N, n=3)),
@@ -396,8 +400,33 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[[Any, Any], Any]]] = {
     "no kernel": (TypeError, r"launch\(\) missing 1 .* 'kernel'", lambda k, dx: launch()),  # type: ignore[call-arg]
     "an array by value": (
         errors.DTypeError,
-        "argument 2 needs one int32 by value, got an array of int32",
+        "argument 2 needs one int32 by value, got an array of int32; pass a number, or declare an array",
         lambda k, dx: offload(k, dx, np.ones(1, Count)),
+    ),
+    "a pointer by value": (
+        errors.DTypeError,
+        "argument 2 needs one int32 by value, got a pointer to float32; pass a number, or declare an array",
+        lambda k, dx: k(dx, dx),
+    ),
+    "an array of another dtype": (
+        errors.DTypeError,
+        r"argument 1 needs a device pointer to float32, got a pointer to int64; lend an array of np\.float32$",
+        lambda k, dx: offload(k, np.ones(8, np.int64), 8),
+    ),
+    "text by value": (
+        errors.DTypeError,
+        "argument 2 needs one int32, got str '8'; pass a number$",
+        lambda k, dx: k(dx, "8"),
+    ),
+    "half a number": (
+        errors.DTypeError,
+        r"argument 2 needs int32, got float 1\.5; convert it first: int\(value\)$",
+        lambda k, dx: k(dx, 1.5),
+    ),
+    "a complex number": (
+        errors.DTypeError,
+        r"argument 2 needs int32, got complex 2j; convert it first: int\(value\.real\)$",
+        lambda k, dx: k(dx, 2j),
     ),
 }
 

@@ -48,6 +48,18 @@ def test_a_partition_of_rows_and_columns_takes_matrices_of_both_orders(running_d
     np.testing.assert_array_equal(y, x * 10 + np.arange(7))
 
 
+def test_a_dtype_that_does_not_suit_is_told_with_the_conversion() -> None:
+    made, total = elementwise("y = x", x=In[np.float32], y=Out[np.float32]), reduce("sum", x=np.float32)
+    x, y = np.ones(4), np.zeros(4, np.float32)
+    words = r"argument 1 \(x\) .* got a pointer to float64; lend a converted copy, such as x\.astype\(np\.float32\)$"
+    with pytest.raises(errors.DTypeError, match=words):
+        offload(made, x, y, device="host")
+    with pytest.raises(errors.ArgumentError, match=r"x needs dtype float32, got float64; .* x\.astype\(np\.float32\)$"):
+        total(x, device="host")
+    offload(made, x.astype(np.float32), y, device="host")
+    assert (y == 1).all() and total(x.astype(np.float32), device="host") == 4
+
+
 def test_arrays_of_a_formula_have_one_shape() -> None:
     made = elementwise("y = x", x=In[np.float32], y=Out[np.float32])
     with pytest.raises(errors.ArgumentError, match=r"argument 1 \(x\) needs the shape of argument 2 \(y\)"):

@@ -163,7 +163,7 @@ def test_the_tuple_of_a_region_passed_for_its_pointer_names_the_way_to_unpack_it
                 wrong()
     with offload_args(x, y, device=device) as both, pytest.raises(HostPointerError, match=r"as \(dx, \.\.\.\)$"):
         blas.nrm2(both)  # type: ignore[arg-type]
-    with pytest.raises(HostPointerError, match=r"got tuple; lend it first"):
+    with pytest.raises(HostPointerError, match=r"got tuple; make it an array"):
         blas.nrm2((1.0, 2.0))  # type: ignore[arg-type]
 
 

@@ -20,7 +20,7 @@ from ... import _core
 from ..._core import launch
 from ...arguments import In, Out, Scratch
 from ...devices import Device
-from ...dtypes import code_of
+from ...dtypes import code_of, spelled
 from ...errors import ArgumentError, CaptureError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
@@ -180,7 +180,10 @@ class Reduction:
         for other, array in zip(self.parameters, arrays, strict=True):
             what = f"{self.operation}: {other}"
             if array.dtype != self.parameters[other]:
-                raise ArgumentError(f"{what} needs dtype {self.parameters[other]}, got {array.dtype}")
+                wanted = self.parameters[other]
+                raise ArgumentError(
+                    f"{what} needs dtype {wanted}, got {array.dtype}; pass {other}.astype({spelled(wanted.name)})"
+                )
             if array.shape != first.shape:
                 raise ArgumentError(f"{what} needs the shape of {name}, {first.shape}, got {array.shape}")
             if self.axis is None and not _is_in_c_order(array):
