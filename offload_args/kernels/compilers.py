@@ -198,11 +198,11 @@ def _check_text(subject: str, text: object, errors: str = "strict") -> None:
         raise ArgumentTypeError(f"Kernel.compile: {subject} needs a string, got {shown(text)}")
     try:
         text.encode(errors=errors)
-        at, why = text.find("\0"), "the end of a string in C"
+        at, reason = text.find("\0"), "the end of a string in C"
     except UnicodeEncodeError as error:
-        at, why = error.start, "half of a character; decode it anew"
+        at, reason = error.start, "half of a character; decode it anew"
     if at >= 0:
-        raise ArgumentError(f"Kernel.compile: {subject} has {text[at]!r} at index {at}, {why}")
+        raise ArgumentError(f"Kernel.compile: {subject} has {text[at]!r} at index {at}, {reason}")
 
 
 def program_of(source: str, name: str, options: Sequence[str]) -> Program:
@@ -213,8 +213,8 @@ def program_of(source: str, name: str, options: Sequence[str]) -> Program:
         raise ArgumentTypeError(f"Kernel.compile: options needs a list of strings, got {shown(options)}")
     for i, option in enumerate(options):
         _check_text(f"options[{i}]", option, "surrogateescape")  # names of files have any bytes
-        if why := next((why for pattern, why in _WRONG_OPTIONS.items() if pattern.fullmatch(option)), ""):
-            raise ArgumentError(f"Kernel.compile: options[{i}] is {option!r}, {why}; leave it out")
+        if reason := next((reason for pattern, reason in _WRONG_OPTIONS.items() if pattern.fullmatch(option)), ""):
+            raise ArgumentError(f"Kernel.compile: options[{i}] is {option!r}, {reason}; leave it out")
     is_plain = re.fullmatch(r"\w*", name) is not None
     return Program(name, source, tuple(options), () if is_plain else (name,))
 

@@ -74,8 +74,8 @@ def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, argument
     checked: takes the arguments, which are known to fit, and a record. Raises ExtentError for the first access out of
     bounds.
     """
-    device = next(one.device for one in arguments if isinstance(one, DevicePtr))
-    sizes = [_span(one) if isinstance(one, DevicePtr) else 0 for one in arguments]
+    device = next(argument.device for argument in arguments if isinstance(argument, DevicePtr))
+    sizes = [_span(argument) if isinstance(argument, DevicePtr) else 0 for argument in arguments]
     record = np.concatenate([np.zeros(_RECORD.itemsize, np.uint8), np.array(sizes, np.int64).view(np.uint8)])
     launch = _core.launcher_of(launcher, checked)
     if device.is_gpu:
@@ -87,33 +87,33 @@ def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, argument
         except BaseException:
             _lost.append(record)  # the kernel may run yet: the wait for it may be what failed
             raise
-    found = record[: _RECORD.itemsize].view(_RECORD)[0]
-    if found["found"] and found["argument"] == _EXCEPTION:
-        raise BackendError(_thrown(checked.name, found))
-    if found["found"] and found["argument"] == _ASSERTION:
-        raise AssertionError(_asserted(checked.name, found))
-    if found["found"]:
-        raise ExtentError(_text(checked, found))
+    header = record[: _RECORD.itemsize].view(_RECORD)[0]
+    if header["found"] and header["argument"] == _EXCEPTION:
+        raise BackendError(_thrown(checked.name, header))
+    if header["found"] and header["argument"] == _ASSERTION:
+        raise AssertionError(_asserted(checked.name, header))
+    if header["found"]:
+        raise ExtentError(_text(checked, header))
 
 
-def _asserted(name: str, found: Any) -> str:
-    thread, block = (tuple(map(int, found[what])) for what in ("thread", "block"))
-    return f"{name}: thread {thread} of block {block}: the assert in line {int(found['index'])} does not hold"
+def _asserted(name: str, header: Any) -> str:
+    thread, block = (tuple(map(int, header[key])) for key in ("thread", "block"))
+    return f"{name}: thread {thread} of block {block}: the assert in line {int(header['index'])} does not hold"
 
 
-def _thrown(name: str, found: Any) -> str:
-    thread, block = (tuple(map(int, found[what])) for what in ("thread", "block"))
-    text = bytes(found["sink"]).partition(b"\0")[0].decode(errors="replace")
+def _thrown(name: str, header: Any) -> str:
+    thread, block = (tuple(map(int, header[key])) for key in ("thread", "block"))
+    text = bytes(header["sink"]).partition(b"\0")[0].decode(errors="replace")
     return f"{name}: thread {thread} of block {block} threw a C++ exception: {text}"
 
 
-def _text(kernel: Any, found: Any) -> str:
-    thread, block = (tuple(map(int, found[what])) for what in ("thread", "block"))
-    argument, index, size = int(found["argument"]), int(found["index"]), int(found["size"])
-    what = kernel._named_in_messages(argument)
-    if found["in_slice"]:
-        what = f"a slice of {what}"
+def _text(kernel: Any, header: Any) -> str:
+    thread, block = (tuple(map(int, header[key])) for key in ("thread", "block"))
+    argument, index, size = int(header["argument"]), int(header["index"]), int(header["size"])
+    subject = kernel._named_in_messages(argument)
+    if header["in_slice"]:
+        subject = f"a slice of {subject}"
     return (
-        f"{kernel.name}: thread {thread} of block {block} reads or writes element {index} of {what}, which has {size}: "
-        "check the index before"
+        f"{kernel.name}: thread {thread} of block {block} reads or writes element {index} of {subject}, which has "
+        f"{size}: check the index before"
     )

@@ -25,7 +25,7 @@ _OF_BLOCK: Final = frozenset({"oa__size", "oa__extent", "oa__box"})
 class Refuse(Protocol):
     """Raise KernelError with a line."""
 
-    def __call__(self, node: ast.AST, what: str, remedy: str) -> NoReturn: ...
+    def __call__(self, node: ast.AST, construct: str, remedy: str) -> NoReturn: ...
 
 
 def is_barrier(node: ast.AST) -> bool:
@@ -49,8 +49,8 @@ class _Reader:
 
     def assign(self, target: ast.expr, of_thread: bool) -> None:
         if of_thread:
-            self.of_thread |= {one.id for one in ast.walk(target)
-                               if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}  # fmt: skip
+            self.of_thread |= {node.id for node in ast.walk(target)
+                               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
 
     def block(self, body: Sequence[ast.stmt], cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
         """Read statements. cause: by which only some threads come here; None: all do.
@@ -58,8 +58,8 @@ class _Reader:
         Return the ways in which only some threads leave, each with its cause.
         """
         leaving: dict[type[ast.stmt], ast.stmt] = {}
-        for one in body:
-            left = self.statement(one, cause)
+        for statement in body:
+            left = self.statement(statement, cause)
             leaving = {**left, **leaving}
             cause = cause or next(iter(left.values()), None)
         return leaving
@@ -74,8 +74,8 @@ class _Reader:
                         "differ between threads",
                     )  # fmt: skip
             case ast.Assign():
-                for given in node.targets:
-                    for target, value in matched(given, node.value):
+                for pattern in node.targets:
+                    for target, value in matched(pattern, node.value):
                         self.assign(target, cause is not None or self.differs(value))
             case ast.If():
                 inner = cause or (node if self.differs(node.test) else None)
@@ -90,9 +90,9 @@ class _Reader:
         inner = cause or (node if self.differs(node.iter if isinstance(node, ast.For) else node.test) else None)
         if isinstance(node, ast.For):
             self.assign(node.target, inner is not None)
-        was, self.refuses = self.refuses, False
+        refuses, self.refuses = self.refuses, False
         left = self.block(node.body, inner)  # who leaves the loop misses the barriers before, too, in later rounds
-        self.refuses = was
+        self.refuses = refuses
         for kind in (ast.Return, ast.Break):
             inner = inner or left.get(kind)
         left = self.block(node.body, inner)
@@ -104,7 +104,7 @@ def check_barriers(body: Sequence[ast.stmt], written: frozenset[str], refuse: Re
 
     body: of a rewritten kernel. written: the names of arrays whose elements change. refuse: raises the error.
     """
-    if not any(is_barrier(one) for statement in body for one in ast.walk(statement)):
+    if not any(is_barrier(node) for statement in body for node in ast.walk(statement)):
         return
     reader = _Reader(written, refuse)
     known = -1

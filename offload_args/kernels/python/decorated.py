@@ -39,20 +39,20 @@ _said: Final[list[str]] = []  # versions that were warned of
 def _versions() -> tuple[str, str]:
     """Return the versions of numba and llvmlite. Raises LibraryError if they are not installed."""
     try:
-        found = importlib.metadata.version("numba"), importlib.metadata.version("llvmlite")
+        versions = importlib.metadata.version("numba"), importlib.metadata.version("llvmlite")
     except importlib.metadata.PackageNotFoundError:
         raise LibraryError(
             "kernels in Python need numba, which is not installed: pip install 'offload-args[kernels]', or "
             "pip install '.[kernels]' in a checkout"
         ) from None
-    if found[0].rpartition(".")[0] not in _TRIED and found[0] not in _said:
-        _said.append(found[0])
+    if versions[0].rpartition(".")[0] not in _TRIED and versions[0] not in _said:
+        _said.append(versions[0])
         warnings.warn(
-            f"offload_args: kernels in Python were tried with numba {', '.join(_TRIED)}, not with {found[0]}",
+            f"offload_args: kernels in Python were tried with numba {', '.join(_TRIED)}, not with {versions[0]}",
             OffloadWarning,
             stacklevel=2,
         )
-    return found
+    return versions
 
 
 @cache
@@ -113,8 +113,10 @@ class PythonSource(Loaded):
 
     def _bytes(self, target: Target, symbol: str) -> bytes:
         written = self._written
-        arrays = [repr((one.number, str(one.dtype), one.partition, one.rank)) for one in written.arrays.values()]
-        declared = [str(one) for one in written.declared]
+        arrays = [
+            repr((array.number, str(array.dtype), array.partition, array.rank)) for array in written.arrays.values()
+        ]
+        declared = [str(parameter) for parameter in written.declared]
         machine = processor() if target.backend not in VENDORS else ""
         key = key_of(
             _FORMAT, *_versions(), sys.version, _own_code(), *target, machine, str(self._checked), symbol,
@@ -125,9 +127,9 @@ class PythonSource(Loaded):
             return kept[64:]
         from .emit import compile_kernel  # imports numba
 
-        made = compile_kernel(written, target, self._checked, symbol)
-        store(key, key_of(made).encode() + made)
-        return made
+        code = compile_kernel(written, target, self._checked, symbol)
+        store(key, key_of(code).encode() + code)
+        return code
 
 
 class PythonKernel(Kernel):
@@ -154,28 +156,28 @@ class PythonKernel(Kernel):
 
     @classmethod
     def _of(cls, written: Written, debug: bool | None) -> Self:
-        shapes = tuple(Shape(one.number, one.rank, one.like, one.ordered) for one in written.arrays.values())
+        shapes = tuple(Shape(array.number, array.rank, array.like, array.ordered) for array in written.arrays.values())
         plain, checked = PythonSource(written, False), PythonSource(written, True)
-        made = cls._named(plain, written, written.declared, shapes)
+        instance = cls._named(plain, written, written.declared, shapes)
         if debug is not False:  # on the CPU the record's address is passed, on GPUs the record
             with_record = [
                 cls._named(checked, written, (*written.declared, last), shapes) for last in (np.uint64, InOut[np.uint8])
             ]
-            made._checked, made._always_checked = (with_record[0], with_record[1]), bool(debug)
-        return made
+            instance._checked, instance._always_checked = (with_record[0], with_record[1]), bool(debug)
+        return instance
 
     @classmethod
     def _named(
         cls, source: PythonSource, written: Written, signature: tuple[Any, ...], shapes: tuple[Shape, ...]
     ) -> Self:
-        made = cls(source, written.name, signature, None, shapes)
-        named = zip(made._formals, written.parameters, strict=False)
+        instance = cls(source, written.name, signature, None, shapes)
+        named = zip(instance._formals, written.parameters, strict=False)
         names = [f"{formal.name} ({parameter})" for formal, parameter in named]
-        made._formals = tuple(
-            replace(formal, name=name) for formal, name in zip(made._formals, [*names, "the record"], strict=False)
+        instance._formals = tuple(
+            replace(formal, name=name) for formal, name in zip(instance._formals, [*names, "the record"], strict=False)
         )
-        made._written, made._source, made._shapes = written, source, shapes
-        return made
+        instance._written, instance._source, instance._shapes = written, source, shapes
+        return instance
 
     def save(self, path: str | os.PathLike[str], *, target: str | None = None) -> None:
         """Write the module to a file, from which Module.load reads it: PTX, an HSACO or a shared object.
@@ -191,37 +193,37 @@ class PythonKernel(Kernel):
             file.write(data)
 
     def _named_in_messages(self, argument: int) -> str:
-        for one in self._written.shared.values():
-            if one.number == argument:
-                return f"the shared array {one.name}"
+        for array in self._written.shared.values():
+            if array.number == argument:
+                return f"the shared array {array.name}"
         return super()._named_in_messages(argument)
 
     def _unshaped(self, arguments: tuple[Any, ...]) -> NoReturn:
         """Refuse arrays whose shapes the kernel does not take."""
         counted: list[tuple[str, Any]] = []
         for argument, rank, like, ordered in self._shapes:
-            name, given = self._formals[argument].name, arguments[argument]
-            what = f"{self.name}: {name}"
+            name, array = self._formals[argument].name, arguments[argument]
+            subject = f"{self.name}: {name}"
             parameter = self._written.parameters[argument]
-            if rank == 2 and len(given.shape) != 2:
+            if rank == 2 and len(array.shape) != 2:
                 raise ArgumentError(
-                    f"{what} needs a matrix, as the kernel uses {parameter}[i, j]; got shape {given.shape}: lend it as "
-                    "x.reshape(rows, columns)"
+                    f"{subject} needs a matrix, as the kernel uses {parameter}[i, j]; got shape {array.shape}: lend it "
+                    "as x.reshape(rows, columns)"
                 )
-            if like >= 0 and given.shape != arguments[like].shape:
+            if like >= 0 and array.shape != arguments[like].shape:
                 other = self._formals[like].name
                 raise ArgumentError(
-                    f"{what} needs the shape of {other}, whose mine() gives its indices: {arguments[like].shape}; got "
-                    f"{given.shape}"
+                    f"{subject} needs the shape of {other}, whose mine() gives its indices: {arguments[like].shape}; "
+                    f"got {array.shape}"
                 )
-            if like >= 0 and ordered and rank == 2 and _is_turned(given) != _is_turned(arguments[like]):
+            if like >= 0 and ordered and rank == 2 and _is_turned(array) != _is_turned(arguments[like]):
                 raise ArgumentError(
-                    f"{what} needs the order of {self._formals[like].name}, C or Fortran, as the kernel stores to one "
-                    "of them by the indices of both: pass arrays of the same order"
+                    f"{subject} needs the order of {self._formals[like].name}, C or Fortran, as the kernel stores to "
+                    "one of them by the indices of both: pass arrays of the same order"
                 )
-            if rank != 2 and len(given.shape) != 1:
-                counted.append((name, given))
-        listed = ", ".join(f"{name} of shape {one.shape} and strides {one.strides}" for name, one in counted)
+            if rank != 2 and len(array.shape) != 1:
+                counted.append((name, array))
+        listed = ", ".join(f"{name} of shape {item.shape} and strides {item.strides}" for name, item in counted)
         raise ArgumentError(
             f"{self.name}: the kernel counts elements in the order of memory, which has to be one order without gaps "
             f"for all its arrays; got {listed}: pass contiguous arrays of the same order"
@@ -257,7 +259,7 @@ def _kernel(
 
     names = dict(sys._getframe(1).f_locals)
     if function is None:
-        return lambda given: PythonKernel._of(read_kernel(given, names), debug)
+        return lambda decorated: PythonKernel._of(read_kernel(decorated, names), debug)
     return PythonKernel._of(read_kernel(function, names), debug)
 
 

@@ -142,9 +142,9 @@ class Code:
             return value
         return Symbol(self, ir.Constant(_F64 if like is None else like.raw.type, value))
 
-    def native(self, name: str, *given: Any) -> Symbol:
+    def native(self, name: str, *operands: Any) -> Symbol:
         """Call a function that every target has as an instruction, or correctly rounded."""
-        raw = [self.symbol(one).raw for one in given]
+        raw = [self.symbol(operand).raw for operand in operands]
         kind = ir.FunctionType(_F64, [_F64] * len(raw))
         return Symbol(self, self.builder.call(self.builder.module.declare_intrinsic(f"llvm.{name}", [_F64], kind), raw))
 
@@ -159,9 +159,9 @@ class Code:
     def where(self, test: Symbol, yes: Any, no: Any) -> Symbol:
         if _is_left_out(yes) and _is_left_out(no):
             return self.nothing
-        like = next((one for one in (yes, no) if isinstance(one, Symbol) and one.raw is not None), None)
-        chosen = [0.0 if _is_left_out(one) else one for one in (yes, no)]
-        return Symbol(self, self.builder.select(test.raw, *(self.symbol(one, like).raw for one in chosen)))
+        like = next((choice for choice in (yes, no) if isinstance(choice, Symbol) and choice.raw is not None), None)
+        chosen = [0.0 if _is_left_out(choice) else choice for choice in (yes, no)]
+        return Symbol(self, self.builder.select(test.raw, *(self.symbol(choice, like).raw for choice in chosen)))
 
     def bits(self, x: Symbol) -> Symbol:
         return Symbol(self, self.builder.bitcast(x.raw, _I64))
@@ -185,8 +185,8 @@ class Code:
     def polynomial(self, name: str, x: Symbol) -> Symbol:
         coefficients = POLYNOMIALS[name][self.short]
         total = self.symbol(coefficients[-1])
-        for one in reversed(coefficients[:-1]):
-            total = self.fma(total, x, one)
+        for coefficient in reversed(coefficients[:-1]):
+            total = self.fma(total, x, coefficient)
         return total
 
     def at_most(self, x: Symbol, most: float) -> Symbol:
@@ -522,7 +522,7 @@ def cos(c: Code, x: Symbol) -> Symbol:
 
 def tan(c: Code, x: Symbol) -> Symbol:
     i, r, low = _reduced(c, x)
-    sine, cosine = (c.ordered_sum(*one) for one in _both(c, r, low))
+    sine, cosine = (c.ordered_sum(*parts) for parts in _both(c, r, low))
     odd = (i & 1).equals(1)
     above, above_low = (c.where(odd, -a, b) for a, b in zip(cosine, sine, strict=True))
     below, below_low = (c.where(odd, a, b) for a, b in zip(sine, cosine, strict=True))
@@ -652,7 +652,7 @@ def erfc(c: Code, x: Symbol) -> Symbol:
 
 #: Each function by its name in rules.py, with the number of its arguments.
 ELEMENTARY: Final[dict[str, tuple[Callable[..., Symbol], int]]] = {
-    **{f"oa__{one.__name__}": (one, 1) for one in (
+    **{f"oa__{recipe.__name__}": (recipe, 1) for recipe in (
         exp, exp2, expm1, log, log1p, log2, log10, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, cbrt, erf, erfc,
     )},
     "oa__pow": (power, 2), "oa__atan2": (atan2, 2), "oa__hypot": (hypot, 2),
@@ -671,7 +671,7 @@ def function_of(module: Any, name: str, kind: Any) -> Any:
     builder = ir.IRBuilder(function.append_basic_block())
     short = kind == _F32
     code = Code(builder, short)
-    given = [Symbol(code, builder.fpext(one, _F64) if short else one) for one in function.args]
-    value = recipe(code, *given).raw
+    arguments = [Symbol(code, builder.fpext(argument, _F64) if short else argument) for argument in function.args]
+    value = recipe(code, *arguments).raw
     builder.ret(builder.fptrunc(value, _F32) if short else value)
     return function

@@ -113,30 +113,30 @@ def _flags() -> Any:
     return flags
 
 
-def _python(written: Written, made: dict[int, Any]) -> Any:
+def _python(written: Written, inlined: dict[int, Any]) -> Any:
     """Return the function of a rewritten tree."""
     names: dict[str, Any] = {**rules.RULES, **written.constants}
     for name, function in written.functions.items():
-        names[name] = _inlined(function, made)
+        names[name] = _inlined(function, inlined)
     code = compile(ast.Module([written.tree], []), written.file, "exec")
     exec(code, names)
     return names[written.tree.name]
 
 
-def _inlined(function: Function, made: dict[int, Any]) -> Any:
+def _inlined(function: Function, inlined: dict[int, Any]) -> Any:
     """Return a function of kernels that numba writes into the code of its callers."""
-    if id(function) not in made:
-        made[id(function)] = numba.njit(_python(function.written, made), inline="always", error_model="numpy")
-    return made[id(function)]
+    if id(function) not in inlined:
+        inlined[id(function)] = numba.njit(_python(function.written, inlined), inline="always", error_model="numpy")
+    return inlined[id(function)]
 
 
 def _said(error: errors.NumbaError, written: Written) -> KernelError:
     """Return numba's refusal in the words of this package."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error.args[0] if error.args else error))
     line = getattr(getattr(error, "loc", None), "line", None)
-    if found := re.findall(r'File "[^"]*", line (\d+)', text):
-        line = int(found[-1])
-    head = next((one.strip() for one in text.splitlines() if one.strip() and "Failed in" not in one), "")
+    if lines := re.findall(r'File "[^"]*", line (\d+)', text):
+        line = int(lines[-1])
+    head = next((row.strip() for row in text.splitlines() if row.strip() and "Failed in" not in row), "")
     if undefined := re.search(
         r"No implementation of function .*?\((.*?)\) found for signature:\s*>>> (.*)", text, re.S
     ):
@@ -147,22 +147,22 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
     if refused := re.search(r"oa__: (.*)", text):
         head = refused[1].strip()
     if unified := re.search(r"Cannot unify (.*?) and (.*?) for '(\w+)", text):
-        one, other = (re.sub(r"Literal\[int\]\(\S*\)", "int64", text) for text in (unified[1], unified[2]))
-        head = f"{unified[3].split('.')[0]} is {one} and {other}: give it one type, as by np.float32(...)"
+        first, other = (re.sub(r"Literal\[int\]\(\S*\)", "int64", text) for text in (unified[1], unified[2]))
+        head = f"{unified[3].split('.')[0]} is {first} and {other}: give it one type, as by np.float32(...)"
     head = re.sub(r"Array\(([\w]+), .*?\)", r"array of \1", head)
     return KernelError(f"{written.file}:{line or written.line}: {written.name}: {head or text.strip()[:300]}")
 
 
 def _types_of(written: Written, is_gpu: bool, checked: bool) -> tuple[Any, ...]:
-    found: list[Any] = [HereType(is_gpu)]
+    kinds: list[Any] = [HereType(is_gpu)]
     for name, declared in zip(written.parameters, written.declared, strict=True):
         array = written.arrays.get(name)
         if array is not None:
-            found.append(ArrayType(array.dtype, array.number, array.rank, array.partition, checked))
+            kinds.append(ArrayType(array.dtype, array.number, array.rank, array.partition, checked))
         else:
-            found.append(rules.value_type(np.dtype(declared)))
-    found += [ArrayType(one.dtype, one.number, one.rank, None, checked) for one in written.shared.values()]
-    return tuple(found)
+            kinds.append(rules.value_type(np.dtype(declared)))
+    kinds += [ArrayType(shared.dtype, shared.number, shared.rank, None, checked) for shared in written.shared.values()]
+    return tuple(kinds)
 
 
 def _lower(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, Any, str]:
@@ -232,8 +232,11 @@ class _Entry:
             return builder.bitcast(place, model.get_value_type())
         return model.load_from_data_pointer(builder, builder.bitcast(place, model.get_data_type().as_pointer()))
 
-    def call(self, here: dict[str, Any], given: Sequence[Any], shapes: Sequence[Any], step: str) -> Any:
-        """Call the function; return its status. given: the address of each array's first element, and the values."""
+    def call(self, here: dict[str, Any], operands: Sequence[Any], shapes: Sequence[Any], step: str) -> Any:
+        """Call the function; return its status.
+
+        operands: the address of each array's first element, and the values.
+        """
         builder, context = self.builder, self.context
         proxy = cgutils.create_struct_proxy(self.kinds[0])(context, builder)
         for name in HERE:
@@ -241,11 +244,11 @@ class _Entry:
         arguments = [proxy._getvalue()]
         for i, kind in enumerate(self.passed):
             if not isinstance(kind, ArrayType):
-                arguments.append(given[i])
+                arguments.append(operands[i])
                 continue
             array = cgutils.create_struct_proxy(kind)(context, builder)
-            array.data = builder.bitcast(given[i], context.get_value_type(types.CPointer(kind.stored)))
-            at = 4 * next(k for k, one in enumerate(self.arrays) if one.number == i)
+            array.data = builder.bitcast(operands[i], context.get_value_type(types.CPointer(kind.stored)))
+            at = 4 * next(k for k, candidate in enumerate(self.arrays) if candidate.number == i)
             array.rows, array.columns, array.down, array.across = shapes[at : at + 4]
             if kind.rank == 2 and step == "across":
                 array.across = number(1)
@@ -259,22 +262,22 @@ class _Entry:
 
     def shared_arrays(self, here: dict[str, Any]) -> list[Any]:
         """Return the arrays of the block, in its memory: here["own"], or the launch's, here["shared"]."""
-        builder, made = self.builder, []
+        builder, arrays = self.builder, []
         shared = self.written.shared.values()
-        for one, kind in zip(shared, self.kinds[1 + len(self.passed) :], strict=True):
+        for declared, kind in zip(shared, self.kinds[1 + len(self.passed) :], strict=True):
             array = cgutils.create_struct_proxy(kind)(self.context, builder)
-            if one.shape is None:
+            if declared.shape is None:
                 data = here["shared"]
-                shape = (builder.udiv(here["shared_bytes"], number(one.dtype.itemsize)), number(1))
+                shape = (builder.udiv(here["shared_bytes"], number(declared.dtype.itemsize)), number(1))
             else:
-                data = builder.gep(here["own"], [number(one.offset)])
-                shape = number(one.shape[0]), number(one.shape[1] if one.rank == 2 else 1)
+                data = builder.gep(here["own"], [number(declared.offset)])
+                shape = number(declared.shape[0]), number(declared.shape[1] if declared.rank == 2 else 1)
             array.data = builder.bitcast(data, self.context.get_value_type(types.CPointer(kind.stored)))
             array.rows, array.columns = shape
             array.down, array.across = array.columns, number(1)
             array.watch = here["watch"]
-            made.append(array._getvalue())
-        return made
+            arrays.append(array._getvalue())
+        return arrays
 
     def by_steps(self, shapes: Sequence[Any], run: Callable[[str], object]) -> None:
         """Write the code for each way in which the steps are known, and choose."""
@@ -311,10 +314,10 @@ class _Entry:
         if self.checked:
             builder = self.builder
             words = builder.bitcast(here["watch"], WORD.as_pointer())
-            for k, what in enumerate(("block", "thread")):
+            for k, unit in enumerate(("block", "thread")):
                 for j, axis in enumerate("xyz"):
                     at = builder.gep(words, [number(2 + 3 * k + j)])
-                    builder.store(builder.trunc(here[f"{what}_{axis}"], WORD), at)
+                    builder.store(builder.trunc(here[f"{unit}_{axis}"], WORD), at)
 
     # -- the CPU -------------------------------------------------------------------------------------------------------
 
@@ -342,12 +345,12 @@ class _Entry:
         def pointer() -> Any:
             return builder.load(builder.bitcast(argument(8, True), cgutils.voidptr_t.as_pointer()))
 
-        given: list[Any] = []
+        operands: list[Any] = []
         for kind, declared in zip(self.passed, self.written.declared, strict=True):
             if isinstance(kind, ArrayType):
-                given.append(pointer())
+                operands.append(pointer())
             else:
-                given.append(self.value(kind, declared, argument(np.dtype(declared).itemsize)))
+                operands.append(self.value(kind, declared, argument(np.dtype(declared).itemsize)))
         record = None
         if self.checked:
             record = builder.load(builder.bitcast(argument(8), cgutils.voidptr_t.as_pointer()))
@@ -360,14 +363,14 @@ class _Entry:
             place = builder.alloca(ir.ArrayType(ir.IntType(8), max(self.written.shared_bytes, 1)))
             place.align = _FRAME_ALIGNMENT
             here["own"] = builder.bitcast(place, cgutils.voidptr_t)
-            self.by_steps(shapes, lambda step: self.block_by_block(here, first, last, given, shapes, step, record))
+            self.by_steps(shapes, lambda step: self.block_by_block(here, first, last, operands, shapes, step, record))
         else:
             here["watch"] = self.watch(record)
-            self.by_steps(shapes, lambda step: self.over_blocks(here, first, last, given, shapes, step))
+            self.by_steps(shapes, lambda step: self.over_blocks(here, first, last, operands, shapes, step))
         builder.ret_void()
         table = ir.Constant(ir.ArrayType(WORD, len(entries) + 1), [len(entries), *entries])
-        made = ir.GlobalVariable(self.module, table.type, f"oa_parameters_{self.symbol}")
-        made.initializer, made.global_constant = table, True
+        variable = ir.GlobalVariable(self.module, table.type, f"oa_parameters_{self.symbol}")
+        variable.initializer, variable.global_constant = table, True
 
     def bound(self, shapes: Sequence[Any], end: Any) -> Any:
         """Return the least number of threads along x that own an element in each array divided by them."""
@@ -386,7 +389,7 @@ class _Entry:
         return number(0) if least is None else rules.smaller(builder, least, end)
 
     def over_blocks(
-        self, here: dict[str, Any], first: Any, last: Any, given: Sequence[Any], shapes: Sequence[Any], step: str
+        self, here: dict[str, Any], first: Any, last: Any, operands: Sequence[Any], shapes: Sequence[Any], step: str
     ) -> None:
         builder = self.builder
         here = dict(here)
@@ -411,7 +414,7 @@ class _Entry:
             here["index_z"] = builder.add(builder.mul(here["block_z"], threads[2]), z)
             start = begin
             for below in (1, 0):
-                if below and not any(type(one.partition).__name__.startswith("Linear") for one in self.arrays):
+                if below and not any(type(array.partition).__name__.startswith("Linear") for array in self.arrays):
                     continue
                 stop = split if below else end
                 with _loop(builder, start, stop) as x:
@@ -420,14 +423,14 @@ class _Entry:
                     here["block_x"] = builder.udiv(x, threads[0])
                     here["thread_x"] = builder.urem(x, threads[0])
                     self.note_thread(here)
-                    self.call(here, given, shapes, step)
+                    self.call(here, operands, shapes, step)
                 start = builder.select(rules.less(builder, start, stop), stop, start)
         builder.store(builder.add(now, count), place)
         builder.branch(head)
         builder.position_at_end(after)
 
     def block_by_block(
-        self, here: dict[str, Any], first: Any, last: Any, given: Sequence[Any], shapes: Sequence[Any], step: str,
+        self, here: dict[str, Any], first: Any, last: Any, operands: Sequence[Any], shapes: Sequence[Any], step: str,
         record: Any,
     ) -> None:  # fmt: skip
         """Run blocks one after the other, the threads of each in turn from barrier to barrier.
@@ -438,16 +441,21 @@ class _Entry:
         threads = [here[f"threads_{axis}"] for axis in "xyz"]
         count = builder.mul(builder.mul(*threads[:2]), threads[2])
         names, values = list(here), list(here.values())
-        numbers = [f"{what}_{axis}" for axis in "xyz" for what in ("block", "thread", "index")]
-        more = [*given, *shapes, *([record] if record is not None else [])]
-        kinds = [cgutils.voidptr_t, *(one.type for one in values), *[I64] * len(numbers), *(one.type for one in more)]
+        numbers = [f"{unit}_{axis}" for axis in "xyz" for unit in ("block", "thread", "index")]
+        more = [*operands, *shapes, *([record] if record is not None else [])]
+        kinds = [
+            cgutils.voidptr_t,
+            *(value.type for value in values),
+            *[I64] * len(numbers),
+            *(value.type for value in more),
+        ]
         thread = ir.Function(self.module, ir.FunctionType(cgutils.voidptr_t, kinds), f"{_THREAD}{step}")
         thread.linkage = "internal"
-        self.thread(thread, [*names, *numbers], len(given), len(shapes), step)
+        self.thread(thread, [*names, *numbers], len(operands), len(shapes), step)
         nothing = [ir.Constant(kind, ir.Undefined) for kind in kinds[1:]]
-        asked = builder.ptrtoint(builder.call(thread, [ir.Constant(kinds[0], None), *nothing]), I64)
+        frame_bytes = builder.ptrtoint(builder.call(thread, [ir.Constant(kinds[0], None), *nothing]), I64)
         bits = number(-_FRAME_ALIGNMENT)
-        nbytes = builder.and_(builder.add(asked, number(_FRAME_ALIGNMENT - 1)), bits)
+        nbytes = builder.and_(builder.add(frame_bytes, number(_FRAME_ALIGNMENT - 1)), bits)
         memory = builder.call(
             self.function("malloc", cgutils.voidptr_t, I64),
             [builder.add(builder.mul(nbytes, count), number(_FRAME_ALIGNMENT))],
@@ -464,9 +472,9 @@ class _Entry:
                 with _loop(builder, number(0), threads[0]) as x:
                     frame = builder.load(place)
                     along = [
-                        one
+                        index
                         for axis, own in enumerate((x, y, z))
-                        for one in (block[axis], own, builder.add(builder.mul(block[axis], threads[axis]), own))
+                        for index in (block[axis], own, builder.add(builder.mul(block[axis], threads[axis]), own))
                     ]
                     builder.call(thread, [frame, *values, *along, *more])
                     builder.store(builder.gep(frame, [nbytes]), place)
@@ -493,7 +501,7 @@ class _Entry:
     def function(self, name: str, result: Any, *kinds: Any) -> Any:
         return cgutils.get_or_insert_function(self.module, ir.FunctionType(result, kinds), name)
 
-    def thread(self, thread: Any, names: Sequence[str], given: int, shapes: int, step: str) -> None:
+    def thread(self, thread: Any, names: Sequence[str], operands: int, shapes: int, step: str) -> None:
         """Write the function that begins a thread in a frame. Without a frame it returns the bytes of one."""
         before = self.builder
         frame, *arguments = thread.args
@@ -512,7 +520,7 @@ class _Entry:
         here["below"] = ir.Constant(I1, 0)
         here["watch"] = self.watch(rest[-1])
         self.note_thread(here)
-        status = self.call(here, rest[:given], rest[given : given + shapes], step)
+        status = self.call(here, rest[:operands], rest[operands : operands + shapes], step)
         with builder.if_then(builder.icmp_unsigned("!=", status, ir.Constant(WORD, rules.WAITS))):
             suspend = self.function("llvm.coro.suspend", ir.IntType(8), TOKEN, I1)
             builder.call(suspend, [NO_TOKEN, ir.Constant(I1, 1)])
@@ -543,16 +551,16 @@ class _Entry:
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), parameters), self.symbol)
         function.calling_convention = "ptx_kernel" if backend == "cuda" else "amdgpu_kernel"
         self.builder = builder = ir.IRBuilder(function.append_basic_block())
-        given: list[Any] = []
+        operands: list[Any] = []
         arguments = iter(function.args)
         for kind, declared in zip(self.passed, self.written.declared, strict=True):
             argument = next(arguments)
             if isinstance(kind, ArrayType):
-                given.append(builder.addrspacecast(argument, cgutils.voidptr_t))
+                operands.append(builder.addrspacecast(argument, cgutils.voidptr_t))
             else:
                 place = cgutils.alloca_once(builder, argument.type)
                 builder.store(argument, place)
-                given.append(self.value(kind, declared, place))
+                operands.append(self.value(kind, declared, place))
         record = builder.addrspacecast(next(arguments), cgutils.voidptr_t) if self.checked else None
         shapes = list(arguments)
         here = self.on_nvidia() if backend == "cuda" else self.on_amd()
@@ -563,7 +571,7 @@ class _Entry:
         self.add_shared(here, backend)
         here["watch"] = self.watch(record)
         self.note_thread(here)
-        self.by_steps(shapes, lambda step: self.call(here, given, shapes, step))
+        self.by_steps(shapes, lambda step: self.call(here, operands, shapes, step))
         builder.ret_void()
 
     def add_shared(self, here: dict[str, Any], backend: str) -> None:
@@ -574,7 +582,7 @@ class _Entry:
             own = ir.GlobalVariable(self.module, kind, "oa_own_memory", 3)
             own.initializer, own.linkage, own.align = ir.Constant(kind, ir.Undefined), "internal", 16
             here["own"] = builder.addrspacecast(own, cgutils.voidptr_t)
-        if any(one.shape is None for one in written.shared.values()):
+        if any(array.shape is None for array in written.shared.values()):
             shared = ir.GlobalVariable(self.module, ir.ArrayType(ir.IntType(8), 0), "oa_shared_memory", 3)
             shared.linkage, shared.align = "external", 16
             here["shared"] = builder.addrspacecast(shared, cgutils.voidptr_t)
@@ -691,13 +699,15 @@ _NATIVE: Final = re.compile(r"llvm\.(?!(exp|log|sin|cos|tan|pow|sincos)\b)")
 
 def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
     """Refuse a kernel that needs a function which the target lacks, as a last resort: the line is not known here."""
-    where = f"{written.file}:{written.line}: {written.name}"
+    location = f"{written.file}:{written.line}: {written.name}"
     if is_gpu and "= frem " in str(module):
-        raise KernelError(f"{where}: % and // of floating-point numbers: GPUs have no exact ones; use np.floor(x / y)")
+        raise KernelError(
+            f"{location}: % and // of floating-point numbers: GPUs have no exact ones; use np.floor(x / y)"
+        )
     for function in module.functions:
         is_of_c = not is_gpu and re.fullmatch(r"[a-z]+\d*f?|__\w+", function.name)
         if function.is_declaration and not _NATIVE.match(function.name) and not is_of_c:
-            raise KernelError(f"{where}: it needs {function.name}, which kernels do not have")
+            raise KernelError(f"{location}: it needs {function.name}, which kernels do not have")
 
 
 def compile_kernel(written: Written, target: Target, checked: bool, symbol: str) -> bytes:
@@ -720,8 +730,8 @@ def compile_kernel(written: Written, target: Target, checked: bool, symbol: str)
         module.link_in(llvm.parse_assembly(_BARRIERS[target.backend if is_gpu else ""]))
     machine = _machine(target, written.name)
     text = _for_target(str(module), target, machine)
-    made = _optimized(text, machine, exported, target.backend == "hip")
-    _check_calls(made, written, is_gpu)
+    optimized = _optimized(text, machine, exported, target.backend == "hip")
+    _check_calls(optimized, written, is_gpu)
     if target.backend == "cuda":
-        return bytes(machine.emit_assembly(made), "ascii")
-    return link(written.name, machine.emit_object(made))
+        return bytes(machine.emit_assembly(optimized), "ascii")
+    return link(written.name, machine.emit_object(optimized))

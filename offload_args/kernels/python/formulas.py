@@ -96,16 +96,16 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
 
     frame = sys._getframe(1)
     written = {
-        key: one if one.partition is not None else one.by(Linear1D())
-        for key, one in parameters.items()
-        if isinstance(one, Parameter) and one.direction in (Out, InOut)
+        key: parameter if parameter.partition is not None else parameter.by(Linear1D())
+        for key, parameter in parameters.items()
+        if isinstance(parameter, Parameter) and parameter.direction in (Out, InOut)
     }
     if not written:
         raise SignatureError(f"elementwise: {formula!r} needs an array that it writes: y=Out[np.float32]")
     owner = next(iter(written))
     by_pairs = type(written[owner].partition).__name__ in _BY_PAIRS
     index = "i, j" if by_pairs else "i"
-    arrays = {key: index for key, one in parameters.items() if isinstance(one, Parameter)}
+    arrays = {key: index for key, parameter in parameters.items() if isinstance(parameter, Parameter)}
     for key in parameters:
         if key in ("i", "j"):
             raise SignatureError(f"elementwise: the parameter {key}: it is an index of the element: use another name")
@@ -125,9 +125,9 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
     names = {**known_names(), **frame.f_globals, **frame.f_locals}
     function = made_of("\n".join([*lines, ""]), f"<elementwise {formula!r}>", names)
     function.__annotations__ = {**parameters, **written}
-    made = read_kernel(function, {})
-    number = made.arrays[owner].number
-    for one in made.arrays.values():
-        if one.number != number and one.like < 0:
-            one.like = number
-    return PythonKernel._of(made, False)  # all indices are in bounds
+    rewritten = read_kernel(function, {})
+    number = rewritten.arrays[owner].number
+    for array in rewritten.arrays.values():
+        if array.number != number and array.like < 0:
+            array.like = number
+    return PythonKernel._of(rewritten, False)  # all indices are in bounds

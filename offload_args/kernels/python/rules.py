@@ -27,7 +27,7 @@ types: Any = numba_types  # a module that checkers of types read in part
 I64: Final = ir.IntType(64)
 I1: Final = ir.IntType(1)
 HERE: Final = (
-    *(f"{what}_{axis}" for what in ("index", "thread", "block", "threads", "blocks") for axis in "xyz"),
+    *(f"{prefix}_{axis}" for prefix in ("index", "thread", "block", "threads", "blocks") for axis in "xyz"),
     "below", "on_cpu", "watch",
 )  # fmt: skip
 ARRAY: Final = ("data", "rows", "columns", "down", "across", "watch")
@@ -190,8 +190,8 @@ class WeakModel(models.ProxyModel):
 
 
 @lower_cast(WeakType, types.Any)
-def _(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> Any:
-    return context.cast(builder, value, given.native, getattr(wanted, "native", wanted))
+def _(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+    return context.cast(builder, value, source.native, getattr(target, "native", target))
 
 
 @intrinsic(prefer_literal=True)
@@ -227,12 +227,12 @@ def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
 
     weak: 1 if a is, 2 if b is, 3 if both are.
     """
-    natives = [types.unliteral(getattr(one, "native", one)) for one in (a, b)]
-    if not all(isinstance(one, (types.Number, types.Boolean)) for one in natives):
+    natives = [types.unliteral(getattr(operand, "native", operand)) for operand in (a, b)]
+    if not all(isinstance(native, (types.Number, types.Boolean)) for native in natives):
         return None, None
     if not isinstance(weak, types.IntegerLiteral):  # numba tries types without values, too
         return None, None
-    weakly = [isinstance(one, WeakType) or bool(weak.literal_value & 1 << i) for i, one in enumerate((a, b))]
+    weakly = [isinstance(operand, WeakType) or bool(weak.literal_value & 1 << i) for i, operand in enumerate((a, b))]
     return natives, combined(natives[0], weakly[0], natives[1], weakly[1])
 
 
@@ -245,8 +245,8 @@ def _combine(operation: Any) -> Any:
         chosen = typing.resolve_function_type(operation, (kind, kind) if kind is not None else tuple(natives), {})
 
         def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            values = [context.cast(builder, value, given, wanted)
-                      for value, given, wanted in zip(args, sig.args, chosen.args, strict=False)]  # fmt: skip
+            values = [context.cast(builder, value, source, target)
+                      for value, source, target in zip(args, sig.args, chosen.args, strict=False)]  # fmt: skip
             return context.get_function(operation, chosen)(builder, values)
 
         return None if chosen is None else (chosen.return_type(a, b, weak), make)
@@ -272,8 +272,8 @@ def _choose(operation: Any) -> Any:
 
         def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             first, second = (context.cast(builder, args[i], sig.args[i], kind) for i in (0, 1))
-            values = [context.cast(builder, value, kind, wanted)
-                      for value, wanted in zip((second, first), chosen.args, strict=True)]  # fmt: skip
+            values = [context.cast(builder, value, kind, target)
+                      for value, target in zip((second, first), chosen.args, strict=True)]  # fmt: skip
             return builder.select(context.get_function(operation, chosen)(builder, values), second, first)
 
         return (kind(a, b, weak), make) if chosen else None
@@ -300,11 +300,11 @@ def number(value: int) -> ir.Constant:
 @lower_builtin("getiter", RunType)
 def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     run = cgutils.create_struct_proxy(RUN)(context, builder, args[0])
-    made = cgutils.create_struct_proxy(RUN_ITERATOR)(context, builder)
+    iterator = cgutils.create_struct_proxy(RUN_ITERATOR)(context, builder)
     place = cgutils.alloca_once(builder, I64)
     builder.store(run.first, place)
-    made.place, made.end, made.step = place, run.end, run.step
-    return made._getvalue()
+    iterator.place, iterator.end, iterator.step = place, run.end, run.step
+    return iterator._getvalue()
 
 
 @lower_builtin("iternext", RunIterator)
@@ -321,22 +321,22 @@ def _(context: Any, builder: Any, sig: Any, args: Any, result: Any) -> None:
 
 @lower_builtin("getiter", OneType)
 def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    one = cgutils.create_struct_proxy(ONE)(context, builder, args[0])
-    made = cgutils.create_struct_proxy(ONE_ITERATOR)(context, builder)
+    single = cgutils.create_struct_proxy(ONE)(context, builder, args[0])
+    iterator = cgutils.create_struct_proxy(ONE_ITERATOR)(context, builder)
     left = cgutils.alloca_once(builder, I1)
-    builder.store(one.mine, left)
-    made.left, made.at = builder.bitcast(left, made.left.type), one.at
-    return made._getvalue()
+    builder.store(single.mine, left)
+    iterator.left, iterator.at = builder.bitcast(left, iterator.left.type), single.at
+    return iterator._getvalue()
 
 
 @lower_builtin("iternext", OneIterator)
 @iternext_impl(RefType.UNTRACKED)
 def _(context: Any, builder: Any, sig: Any, args: Any, result: Any) -> None:
-    one = cgutils.create_struct_proxy(ONE_ITERATOR)(context, builder, args[0])
-    left = builder.bitcast(one.left, I1.as_pointer())
+    iterator = cgutils.create_struct_proxy(ONE_ITERATOR)(context, builder, args[0])
+    left = builder.bitcast(iterator.left, I1.as_pointer())
     mine = builder.load(left)
     result.set_valid(mine)
-    result.yield_(one.at)
+    result.yield_(iterator.at)
     builder.store(ir.Constant(I1, 0), left)
 
 
@@ -451,8 +451,8 @@ def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 @intrinsic(prefer_literal=True)
 def oa__size(typing: Any, array: Any) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one = array_of(context, builder, sig.args[0], args[0])
-        return builder.mul(one.rows, one.columns) if sig.args[0].rank == 2 else one.rows
+        proxy = array_of(context, builder, sig.args[0], args[0])
+        return builder.mul(proxy.rows, proxy.columns) if sig.args[0].rank == 2 else proxy.rows
 
     return (types.int64(array), make) if isinstance(array, ArrayType) else None
 
@@ -460,8 +460,8 @@ def oa__size(typing: Any, array: Any) -> Any:
 @intrinsic(prefer_literal=True)
 def oa__extent(typing: Any, array: Any, axis: Any) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one = array_of(context, builder, sig.args[0], args[0])
-        return one.rows if axis.literal_value == 0 else one.columns
+        proxy = array_of(context, builder, sig.args[0], args[0])
+        return proxy.rows if axis.literal_value == 0 else proxy.columns
 
     known = isinstance(array, ArrayType) and isinstance(axis, types.IntegerLiteral)
     return (types.int64(array, axis), make) if known else None
@@ -475,8 +475,8 @@ class Length(AbstractTemplate):
 
 @lower_builtin(len, ArrayType)
 def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    one = array_of(context, builder, sig.args[0], args[0])
-    return builder.mul(one.rows, one.columns) if sig.args[0].rank == 2 else one.rows
+    proxy = array_of(context, builder, sig.args[0], args[0])
+    return builder.mul(proxy.rows, proxy.columns) if sig.args[0].rank == 2 else proxy.rows
 
 
 # -- the thread --------------------------------------------------------------------------------------------------------
@@ -486,11 +486,11 @@ def here_of(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
 
 
-def _by_axis(what: str) -> Any:
+def _by_axis(prefix: str) -> Any:
     @intrinsic(prefer_literal=True)
     def rule(typing: Any, here: Any, axis: Any) -> Any:
         def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            return getattr(here_of(context, builder, sig, args), f"{what}_{'xyz'[axis.literal_value]}")
+            return getattr(here_of(context, builder, sig, args), f"{prefix}_{'xyz'[axis.literal_value]}")
 
         return types.int64(here, axis), make
 
@@ -507,8 +507,8 @@ oa__here_blocks = _by_axis("blocks")
 @intrinsic(prefer_literal=True)
 def oa__here_size(typing: Any, here: Any, axis: Any) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one, along = here_of(context, builder, sig, args), "xyz"[axis.literal_value]
-        return builder.mul(getattr(one, f"blocks_{along}"), getattr(one, f"threads_{along}"))
+        thread, along = here_of(context, builder, sig, args), "xyz"[axis.literal_value]
+        return builder.mul(getattr(thread, f"blocks_{along}"), getattr(thread, f"threads_{along}"))
 
     return types.int64(here, axis), make
 
@@ -529,15 +529,15 @@ def oa__here_thread(typing: Any, here: Any) -> Any:
 @intrinsic(prefer_literal=True)
 def oa__assert(typing: Any, here: Any, test: Any, line: Any) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one = here_of(context, builder, sig, args)
+        thread = here_of(context, builder, sig, args)
         failed = builder.and_(
             builder.not_(context.cast(builder, args[1], sig.args[1], types.boolean)),
-            builder.icmp_unsigned("!=", one.watch, ir.Constant(one.watch.type, None)),
+            builder.icmp_unsigned("!=", thread.watch, ir.Constant(thread.watch.type, None)),
         )
         with builder.if_then(failed, likely=False):
             kind_of = ir.FunctionType(cgutils.voidptr_t, [cgutils.voidptr_t, I64, I64, I64])
             report = cgutils.get_or_insert_function(builder.module, kind_of, "oa_report")
-            builder.call(report, [one.watch, number(-3), number(line.literal_value), number(0)])
+            builder.call(report, [thread.watch, number(-3), number(line.literal_value), number(0)])
         return context.get_dummy_value()
 
     return types.none(here, test, line), make
@@ -571,10 +571,10 @@ def on_x(builder: Any, here: Any) -> Any:
 
 
 def all_of(builder: Any, *conditions: Any) -> Any:
-    made = conditions[0]
-    for one in conditions[1:]:
-        made = builder.and_(made, one)
-    return made
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = builder.and_(result, condition)
+    return result
 
 
 def less(builder: Any, a: Any, b: Any) -> Any:
@@ -586,16 +586,16 @@ def smaller(builder: Any, a: Any, b: Any) -> Any:
 
 
 def run_of(context: Any, builder: Any, first: Any, end: Any, step: Any) -> Any:
-    made = cgutils.create_struct_proxy(RUN)(context, builder)
-    made.first, made.end, made.step = first, end, step
-    return made._getvalue()
+    run = cgutils.create_struct_proxy(RUN)(context, builder)
+    run.first, run.end, run.step = first, end, step
+    return run._getvalue()
 
 
 def one_of(context: Any, builder: Any, at: Any, mine: Any) -> Any:
     """Return one number, or none."""
-    made = cgutils.create_struct_proxy(ONE)(context, builder)
-    made.at, made.mine = at, mine
-    return made._getvalue()
+    single = cgutils.create_struct_proxy(ONE)(context, builder)
+    single.at, single.mine = at, mine
+    return single._getvalue()
 
 
 def before(builder: Any, here: Any, end: Any) -> Any:
@@ -622,17 +622,17 @@ def share(context: Any, builder: Any, is_gpu: bool, first: Any, end: Any, thread
 @intrinsic(prefer_literal=True)
 def oa__run(typing: Any, here: Any, array: Any) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
+        thread, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
         match type(sig.args[1].partition).__name__:
             case "Linear1D":
-                mine = all_of(builder, before(builder, one, y.rows), on_x(builder, one))
-                return one_of(context, builder, one.index_x, mine)
+                mine = all_of(builder, before(builder, thread, y.rows), on_x(builder, thread))
+                return one_of(context, builder, thread.index_x, mine)
             case "GridStride1D":
-                end = builder.select(on_x(builder, one), y.rows, number(0))
-                threads = builder.mul(one.blocks_x, one.threads_x)
-                return share(context, builder, sig.args[0].is_gpu, number(0), end, one.index_x, threads)
-        at = one.block_x
-        others = builder.or_(thread_in_block(builder, one), builder.or_(one.block_y, one.block_z))
+                end = builder.select(on_x(builder, thread), y.rows, number(0))
+                threads = builder.mul(thread.blocks_x, thread.threads_x)
+                return share(context, builder, sig.args[0].is_gpu, number(0), end, thread.index_x, threads)
+        at = thread.block_x
+        others = builder.or_(thread_in_block(builder, thread), builder.or_(thread.block_y, thread.block_z))
         first = builder.icmp_unsigned("==", others, number(0))
         return one_of(context, builder, at, all_of(builder, less(builder, at, y.rows), first))
 
@@ -670,8 +670,8 @@ def oa__box(typing: Any, here: Any, array: Any) -> Any:
     four = types.UniTuple(types.int64, 4)
 
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
-        row, column, height, width = box_of(builder, one, y, sig.args[1].partition)
+        thread, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
+        row, column, height, width = box_of(builder, thread, y, sig.args[1].partition)
         _, _, turned = lines_of(builder, y)
         pairs = ((row, column), (column, row), (height, width), (width, height))
         return context.make_tuple(builder, four, [builder.select(turned, b, a) for a, b in pairs])
@@ -682,20 +682,22 @@ def oa__box(typing: Any, here: Any, array: Any) -> Any:
 @intrinsic(prefer_literal=True)
 def oa__rows(typing: Any, here: Any, array: Any) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
+        thread, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
         rows, _, _ = lines_of(builder, y)
         partition = sig.args[1].partition
         match type(partition).__name__:
             case "Linear2D":
-                first = builder.icmp_unsigned("==", one.index_z, number(0))
-                return one_of(context, builder, one.index_y, all_of(builder, less(builder, one.index_y, rows), first))
+                first = builder.icmp_unsigned("==", thread.index_z, number(0))
+                return one_of(
+                    context, builder, thread.index_y, all_of(builder, less(builder, thread.index_y, rows), first)
+                )
             case "Rows":
-                mine = all_of(builder, less(builder, one.index_x, rows), on_x(builder, one))
-                return one_of(context, builder, one.index_x, mine)
-        row, _, height, _ = box_of(builder, one, y, partition)
-        mine = builder.icmp_unsigned("==", one.thread_z, number(0))
+                mine = all_of(builder, less(builder, thread.index_x, rows), on_x(builder, thread))
+                return one_of(context, builder, thread.index_x, mine)
+        row, _, height, _ = box_of(builder, thread, y, partition)
+        mine = builder.icmp_unsigned("==", thread.thread_z, number(0))
         end = builder.select(mine, builder.add(row, height), row)
-        return share(context, builder, sig.args[0].is_gpu, row, end, one.thread_y, one.threads_y)
+        return share(context, builder, sig.args[0].is_gpu, row, end, thread.thread_y, thread.threads_y)
 
     kind = ONE if type(array.partition).__name__ in ("Linear2D", "Rows") else RUN
     return kind(here, array), make
@@ -704,17 +706,17 @@ def oa__rows(typing: Any, here: Any, array: Any) -> Any:
 @intrinsic(prefer_literal=True)
 def oa__columns(typing: Any, here: Any, array: Any) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
+        thread, y = here_of(context, builder, sig, args), array_of(context, builder, sig.args[1], args[1])
         _, columns, _ = lines_of(builder, y)
         partition = sig.args[1].partition
         match type(partition).__name__:
             case "Linear2D":
-                return one_of(context, builder, one.index_x, before(builder, one, columns))
+                return one_of(context, builder, thread.index_x, before(builder, thread, columns))
             case "Rows":
                 return run_of(context, builder, number(0), columns, number(1))
-        _, column, _, width = box_of(builder, one, y, partition)
+        _, column, _, width = box_of(builder, thread, y, partition)
         end = builder.add(column, width)
-        return share(context, builder, sig.args[0].is_gpu, column, end, one.thread_x, one.threads_x)
+        return share(context, builder, sig.args[0].is_gpu, column, end, thread.thread_x, thread.threads_x)
 
     kind = ONE if type(array.partition).__name__ in ("Linear2D",) else RUN
     return kind(here, array), make
@@ -742,8 +744,8 @@ def _atomic(step: str) -> Any:
     def rule(typing: Any, array: Any, index: Any, value: Any) -> Any:
         def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             kind = sig.args[0]
-            one = array_of(context, builder, kind, args[0])
-            place = place_of(context, builder, kind, one, args[1], True)
+            proxy = array_of(context, builder, kind, args[0])
+            place = place_of(context, builder, kind, proxy, args[1], True)
             dtype = kind.element
             if dtype.kind == "f":
                 names = {"add": "fadd", "min": "fmin", "max": "fmax"}
@@ -768,9 +770,9 @@ oa__add, oa__min, oa__max = map(_atomic, ("add", "min", "max"))
 
 def _rule(name: str, count: int, result: Any) -> Any:
     """Return a rule of a number or of two, which errors call by its name."""
-    made = (lambda typing, a, b: result(a, b)) if count == 2 else (lambda typing, a: result(a))
-    made.__name__ = name
-    return intrinsic(made)
+    rule = (lambda typing, a, b: result(a, b)) if count == 2 else (lambda typing, a: result(a))
+    rule.__name__ = name
+    return intrinsic(rule)
 
 
 def _of_target(name: str, count: int = 1) -> Any:
@@ -779,10 +781,10 @@ def _of_target(name: str, count: int = 1) -> Any:
         function = builder.module.declare_intrinsic(f"llvm.{name}", [kind], ir.FunctionType(kind, [kind] * count))
         return builder.call(function, args)
 
-    def result(*given: Any) -> Any:
-        if not all(isinstance(one, (types.Float, types.Integer, types.Boolean)) for one in given):
+    def result(*arguments: Any) -> Any:
+        if not all(isinstance(argument, (types.Float, types.Integer, types.Boolean)) for argument in arguments):
             return None
-        kind = types.float32 if all(one == types.float32 for one in given) else types.float64
+        kind = types.float32 if all(argument == types.float32 for argument in arguments) else types.float64
         return signature(kind, *[kind] * count), make
 
     return _rule(name, count, result)
@@ -807,12 +809,12 @@ def _elementary(name: str, count: int, takes_integers: bool = True) -> Any:
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.call(elementary.function_of(builder.module, name, args[0].type), args)
 
-    def result(*given: Any) -> Any:
-        if not all(isinstance(one, (types.Float, types.Integer, types.Boolean)) for one in given):
+    def result(*arguments: Any) -> Any:
+        if not all(isinstance(argument, (types.Float, types.Integer, types.Boolean)) for argument in arguments):
             return None
-        if not takes_integers and not any(isinstance(one, types.Float) for one in given):
+        if not takes_integers and not any(isinstance(argument, types.Float) for argument in arguments):
             raise errors.TypingError(_POWER_OF_INTEGERS)
-        kind = types.float32 if all(one == types.float32 for one in given) else types.float64
+        kind = types.float32 if all(argument == types.float32 for argument in arguments) else types.float64
         return signature(kind, *[kind] * count), make
 
     return _rule(name, count, result)

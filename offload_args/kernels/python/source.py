@@ -161,8 +161,8 @@ class Written:
     def identity(self) -> str:
         """Return a text that differs where the code would: the tree, its constants and the functions that it calls."""
         values = [f"{name}={type(value).__name__}:{value!r}" for name, value in sorted(self.constants.items())]
-        called = [f"{name}={one.written.identity()}" for name, one in sorted(self.functions.items())]
-        shared = [f"{one.name}: {one.dtype} {one.shape} {one.offset}" for one in self.shared.values()]
+        called = [f"{name}={function.written.identity()}" for name, function in sorted(self.functions.items())]
+        shared = [f"{array.name}: {array.dtype} {array.shape} {array.offset}" for array in self.shared.values()]
         return "\n".join([ast.dump(self.tree), *values, *called, *shared])
 
 
@@ -193,13 +193,13 @@ class _Reader:
         self.function, self.original = function, tree
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
         self.cells = {name: cell.cell_contents for name, cell in cells.items() if _is_filled(cell)}
-        given = tree.args
-        names = tuple(one.arg for one in given.args)
+        signature = tree.args
+        names = tuple(parameter.arg for parameter in signature.args)
         self.written = Written(function.__name__, file, line, tree, names)
-        if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults:
+        if signature.vararg or signature.kwarg or signature.kwonlyargs or signature.posonlyargs or signature.defaults:
             self.refuse(tree, "its parameters", "give it plain ones, without defaults, * and **")
         self.locals = set(names) | {
-            one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+            node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         for name in sorted(self.locals):
             if name.startswith("oa__"):
@@ -217,9 +217,9 @@ class _Reader:
     def array_named(self, name: str) -> Array | None:
         return self.arrays.get(name) or self.written.shared.get(name)
 
-    def refuse(self, node: ast.AST, what: str, remedy: str) -> NoReturn:
+    def refuse(self, node: ast.AST, construct: str, remedy: str) -> NoReturn:
         line = getattr(node, "lineno", self.written.line)
-        raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {what}: {remedy}")
+        raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {construct}: {remedy}")
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -252,8 +252,8 @@ class _Reader:
         return ast.copy_location(ast.Name(known[0] if known else name, ast.Load()), node)
 
     def call(self, node: ast.AST, function: str, *arguments: ast.expr) -> ast.Call:
-        made = ast.Call(ast.Name(function, ast.Load()), list(arguments), [])
-        return ast.fix_missing_locations(ast.copy_location(made, node))
+        call = ast.Call(ast.Name(function, ast.Load()), list(arguments), [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
 
     def here(self, node: ast.AST) -> ast.expr:
         if not self.written.declared:
@@ -286,8 +286,8 @@ class _Reader:
             (target.id, value)
             for node in ast.walk(self.original)
             if isinstance(node, ast.Assign)
-            for given in node.targets
-            for target, value in matched(given, node.value)
+            for pattern in node.targets
+            for target, value in matched(pattern, node.value)
             if isinstance(target, ast.Name)
         ]
         for _ in pairs:  # one more name of a chain each time
@@ -328,8 +328,8 @@ class _Reader:
             weak = self.weakness(node.body, node.orelse)
             body, other = self.expression(node.body), self.expression(node.orelse)
             if weak in (_LEFT, _RIGHT):
-                body, other = (self.call(one, "oa__weak", one) if weak == flag else one
-                               for one, flag in ((body, _LEFT), (other, _RIGHT)))  # fmt: skip
+                body, other = (self.call(branch, "oa__weak", branch) if weak == flag else branch
+                               for branch, flag in ((body, _LEFT), (other, _RIGHT)))  # fmt: skip
             return ast.copy_location(ast.IfExp(self.expression(node.test), body, other), node)
         if isinstance(node, _EXPRESSIONS):
             for name, value in ast.iter_fields(node):
@@ -351,19 +351,19 @@ class _Reader:
         """Return comparisons, each of the right type; in a chain a value is computed for each of its neighbours."""
         items = [node.left, *node.comparators]
         weak = [self.weakness(*items[i : i + 2]) for i in range(len(node.ops))]
-        read = [self.expression(one) for one in items]
+        read = [self.expression(item) for item in items]
         is_chain = len(node.ops) > 1
-        steps = any(getattr(one, "id", "") in _ATOMICS.values() for item in read for one in ast.walk(item))
-        if not any(one in (_LEFT, _RIGHT) for one in weak) or (is_chain and steps):
+        steps = any(getattr(child, "id", "") in _ATOMICS.values() for item in read for child in ast.walk(item))
+        if not any(flag in (_LEFT, _RIGHT) for flag in weak) or (is_chain and steps):
             return ast.copy_location(ast.Compare(read[0], node.ops, read[1:]), node)
-        made: list[ast.expr] = []
+        comparisons: list[ast.expr] = []
         for i, operation in enumerate(node.ops):
             left, right = copy.deepcopy(read[i]), copy.deepcopy(read[i + 1])
             if weak[i] in (_LEFT, _RIGHT) and type(operation) in _OPERATIONS:
-                made.append(self.combined(node, type(operation), left, right, weak[i]))
+                comparisons.append(self.combined(node, type(operation), left, right, weak[i]))
             else:
-                made.append(ast.copy_location(ast.Compare(left, [operation], [right]), node))
-        return made[0] if not is_chain else ast.copy_location(ast.BoolOp(ast.And(), made), node)
+                comparisons.append(ast.copy_location(ast.Compare(left, [operation], [right]), node))
+        return comparisons[0] if not is_chain else ast.copy_location(ast.BoolOp(ast.And(), comparisons), node)
 
     def joined(self, target: ast.expr, value: ast.expr) -> ast.expr:
         """Return a value that takes the type of the others that its variable gets. It is as the user wrote it."""
@@ -426,7 +426,7 @@ class _Reader:
                 self.refuse(node, ast.unparse(node), "an array has shape[0], and a matrix shape[1], too")
             self.note_rank(node, array_of_shape.id, 2 if axis == "1" else 0)
             return self.extent(node, array_of_shape, int(axis))
-        if any(isinstance(one, ast.Slice) for one in ast.walk(index)):
+        if any(isinstance(child, ast.Slice) for child in ast.walk(index)):
             self.refuse(node, ast.unparse(node), "there are no slices in kernels: write the loop over the elements")
         if not isinstance(base, ast.Name):
             return ast.copy_location(ast.Subscript(self.expression(base), self.expression(index), node.ctx), node)
@@ -453,29 +453,29 @@ class _Reader:
 
     def check_owned(self, node: ast.Subscript, array: Array, verb: str) -> None:
         """Refuse an element of a written array that a loop over mine() did not give."""
-        what = f"{ast.unparse(node)} is {verb}"
+        construct = f"{ast.unparse(node)} is {verb}"
         if array.direction is In:
-            self.refuse(node, what, f"{array.name} is In: declare Out or InOut with a partition")
+            self.refuse(node, construct, f"{array.name} is In: declare Out or InOut with a partition")
         if array.partition is None:
             self.refuse(
-                node, what, f"declare {array.name} with the partition that divides it, such as .by(Linear1D()), or use "
-                "atomic_add, atomic_min, atomic_max"
+                node, construct, f"declare {array.name} with the partition that divides it, such as .by(Linear1D()), "
+                "or use atomic_add, atomic_min, atomic_max"
             )  # fmt: skip
         index = node.slice
         items = index.elts if isinstance(index, ast.Tuple) else [index]
-        key = tuple(one.id if isinstance(one, ast.Name) else "" for one in items)
+        key = tuple(item.id if isinstance(item, ast.Name) else "" for item in items)
         owner = self.owned.get(key)
         if owner is None:
             target = "i" if array.by_elements else "i, j"
             remedy = f"for {target} in {array.name}.mine(): {array.name}[{target}] = ..."
             if verb == "read":
                 remedy += "; to read others, pass the array as In, too, and write to another one"
-            self.refuse(node, f"{what}, and this thread need not own that element", remedy)
+            self.refuse(node, f"{construct}, and this thread need not own that element", remedy)
         array.owners.add(owner.name)
         if owner is not array:
             if owner.partition != array.partition:
                 self.refuse(
-                    node, f"{what} by an index of {owner.name}.mine()",
+                    node, f"{construct} by an index of {owner.name}.mine()",
                     f"{array.name} is divided by {array.partition}, {owner.name} by {owner.partition}: "
                     f"loop over {array.name}.mine(), or declare the same partition",
                 )  # fmt: skip
@@ -486,7 +486,7 @@ class _Reader:
 
     def root_of(self, array: Array) -> Array:
         """Return the array whose shape an array has to have: itself, or one that has to have no other's."""
-        by_number = {one.number: one for one in self.arrays.values()}
+        by_number = {other.number: other for other in self.arrays.values()}
         while array.like >= 0:
             array = by_number[array.like]
         return array
@@ -503,7 +503,7 @@ class _Reader:
         return name
 
     def called(self, node: ast.Call) -> ast.expr:
-        if node.keywords or any(isinstance(one, ast.Starred) for one in node.args):
+        if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
             self.refuse(node, ast.unparse(node), "pass the arguments one by one, without names and *")
         function = self.value_of(node.func)
         if function is _MISSING and isinstance(node.func, ast.Attribute) and node.func.attr == "box":
@@ -530,7 +530,7 @@ class _Reader:
             return self.of_kernels(node, function)
         if function in (min, max) and len(node.args) > 1:
             return self.least(node, function.__name__)
-        arguments = [self.expression(one) for one in node.args]
+        arguments = [self.expression(argument) for argument in node.args]
         try:
             if function in words.WORDS:
                 return self.word(node, words.WORDS[function], arguments)
@@ -551,8 +551,8 @@ class _Reader:
                 self.refuse(
                     node, ast.unparse(node), "kernels compute with integers, float32, float64 and complex numbers"
                 )
-            made = ast.Call(self.constant(node.func, function), arguments, [])
-            return ast.copy_location(made, node)
+            conversion = ast.Call(self.constant(node.func, function), arguments, [])
+            return ast.copy_location(conversion, node)
         name = getattr(function, "__name__", shown(function))
         missing = REMEDIES.get(function) if callable(function) else None
         module = getattr(function, "__module__", "") or ""
@@ -566,12 +566,13 @@ class _Reader:
         """Return min or max of several, one after the other, each pair of the right type."""
         if name in self.locals:
             self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")
-        weak = [self.weak.of(one) for one in node.args]
-        made, is_weak = self.expression(node.args[0]), weak[0]
-        for one, other in zip(node.args[1:], weak[1:], strict=True):
+        weak = [self.weak.of(item) for item in node.args]
+        value, is_weak = self.expression(node.args[0]), weak[0]
+        for item, other in zip(node.args[1:], weak[1:], strict=True):
             flags = ast.Constant((_LEFT if is_weak else 0) | (_RIGHT if other else 0))
-            made, is_weak = self.call(node, f"oa__binary_{name}", made, self.expression(one), flags), is_weak and other
-        return made
+            value = self.call(node, f"oa__binary_{name}", value, self.expression(item), flags)
+            is_weak = is_weak and other
+        return value
 
     is_iterated = False  # the expression that is read is that of a for loop
 
@@ -582,18 +583,18 @@ class _Reader:
         if len(node.args) != len(written.parameters):
             self.refuse(node, ast.unparse(node), f"{written.name} takes {len(written.parameters)} arguments")
         arguments: list[ast.expr] = []
-        for parameter, one in zip(written.parameters, node.args, strict=True):
-            array = self.array_named(one.id) if isinstance(one, ast.Name) else None
-            if isinstance(one, ast.Name) and array is not None:
+        for parameter, argument in zip(written.parameters, node.args, strict=True):
+            array = self.array_named(argument.id) if isinstance(argument, ast.Name) else None
+            if isinstance(argument, ast.Name) and array is not None:
                 if array.direction is not In and not isinstance(array, SharedArray):
-                    self.refuse(node, f"{one.id} is passed to {written.name}", "only arrays that are In are passed to "
-                                "functions: pass the element")  # fmt: skip
-                self.note_rank(node, one.id, written.ranks.get(parameter, 0))
-                arguments.append(one)
+                    self.refuse(node, f"{argument.id} is passed to {written.name}", "only arrays that are In are "
+                                "passed to functions: pass the element")  # fmt: skip
+                self.note_rank(node, argument.id, written.ranks.get(parameter, 0))
+                arguments.append(argument)
             else:
-                if isinstance(one, ast.Name) and self.parameters_of(one.id):
-                    self.note_rank(node, one.id, written.ranks.get(parameter, 0))
-                arguments.append(self.expression(one))
+                if isinstance(argument, ast.Name) and self.parameters_of(argument.id):
+                    self.note_rank(node, argument.id, written.ranks.get(parameter, 0))
+                arguments.append(self.expression(argument))
         return self.call(node, self.function_name(function), *arguments)
 
     def box(self, node: ast.Call, base: ast.expr) -> ast.expr:
@@ -615,25 +616,27 @@ class _Reader:
         return self.call(node, f"oa__{name}", self.here(node), ast.Constant(axis))
 
     def atomic(self, node: ast.Call, function: Any) -> ast.expr:
-        what = ast.unparse(node)
+        construct = ast.unparse(node)
         base = node.args[0] if len(node.args) == 3 else None
         array = self.array_named(base.id) if isinstance(base, ast.Name) else None
         if not isinstance(base, ast.Name) or array is None:
-            self.refuse(node, what, f"write {function.__name__}(array, i, value), with an array among the parameters")
+            self.refuse(
+                node, construct, f"write {function.__name__}(array, i, value), with an array among the parameters"
+            )
         if array.direction is not InOut or array.partition is not None:
-            self.refuse(node, what, f"{array.name} has to be InOut[{array.dtype}], with no partition: any thread "
+            self.refuse(node, construct, f"{array.name} has to be InOut[{array.dtype}], with no partition: any thread "
                         "changes its elements")  # fmt: skip
         if array.dtype.kind not in "iuf" or array.dtype.itemsize < 4:
-            self.refuse(node, what, f"{array.name} has elements of {array.dtype}; there are steps for integers and "
-                        "floating-point numbers of 4 and 8 bytes")  # fmt: skip
+            self.refuse(node, construct, f"{array.name} has elements of {array.dtype}; there are steps for integers "
+                        "and floating-point numbers of 4 and 8 bytes")  # fmt: skip
         self.note_rank(node, array.name, self.rank_of(node.args[1]))
         return self.call(node, _ATOMICS[function], base, self.expression(node.args[1]), self.expression(node.args[2]))
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        made = [one for statement in body for one in self.statement(statement)]
-        return made or [ast.Pass(lineno=body[0].lineno, col_offset=0)]
+        statements = [rewritten for statement in body for rewritten in self.statement(statement)]
+        return statements or [ast.Pass(lineno=body[0].lineno, col_offset=0)]
 
     def statement(self, node: ast.stmt) -> Iterator[ast.stmt]:
         match node:
@@ -657,8 +660,8 @@ class _Reader:
                     self.refuse(node, ast.unparse(node), "assign a value")
                 value = self.joined(node.target, node.value)
                 self.target(node.target)
-                made = ast.Assign([node.target], value)
-                yield ast.copy_location(made, node)
+                assignment = ast.Assign([node.target], value)
+                yield ast.copy_location(assignment, node)
                 return
             case ast.AugAssign():
                 yield from self.augmented(node)
@@ -688,9 +691,9 @@ class _Reader:
                 node.value = self.expression(node.value) if node.value is not None else None
             case ast.Assert():
                 made_test = self.expression(node.test)
-                where = ast.Constant(node.lineno)
+                line = ast.Constant(node.lineno)
                 if self.written.declared:
-                    call = self.call(node, "oa__assert", self.here(node), made_test, where)
+                    call = self.call(node, "oa__assert", self.here(node), made_test, line)
                     yield ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
                 return
             case _:
@@ -701,8 +704,8 @@ class _Reader:
     def target(self, node: ast.expr) -> None:
         """Check the target of an assignment, and rewrite its indices."""
         if isinstance(node, ast.Tuple):
-            for one in node.elts:
-                self.target(one)
+            for element in node.elts:
+                self.target(element)
         elif isinstance(node, ast.Subscript):
             array = self.array_named(node.value.id) if isinstance(node.value, ast.Name) else None
             if array is None:
@@ -733,8 +736,8 @@ class _Reader:
             self.refuse(node, f"{ast.unparse(target)} is read", f"{array.name} is Out: declare InOut")
         value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # the same, to be read
         self.target(target)
-        for one in ast.walk(value):
-            ast.copy_location(one, target)
+        for child in ast.walk(value):
+            ast.copy_location(child, target)
         combined = ast.copy_location(ast.BinOp(value, node.op, node.value), node)
         yield ast.copy_location(ast.Assign([target], self.joined(target, combined)), node)
 
@@ -768,7 +771,7 @@ class _Reader:
             self.refuse(node, ast.unparse(called), f"{array.name} has no partition: {remedy}")
         target = node.target
         items = target.elts if isinstance(target, ast.Tuple) else [target]
-        names = tuple(one.id for one in items if isinstance(one, ast.Name))
+        names = tuple(item.id for item in items if isinstance(item, ast.Name))
         most = 1 if array.by_elements else 2
         if len(names) != len(items) or len(names) not in (1, most) or len(set(names)) != len(names):
             self.refuse(node, f"for {ast.unparse(target)} in {array.name}.mine()", f"{array.partition} gives "
@@ -784,8 +787,8 @@ class _Reader:
         del self.owned[names]
         base = ast.Name(array.name, ast.Load())
         if most == 1:
-            made = ast.For(target, self.call(node, "oa__run", self.here(node), base), body, [])
-            return ast.fix_missing_locations(ast.copy_location(made, node))
+            loop = ast.For(target, self.call(node, "oa__run", self.here(node), base), body, [])
+            return ast.fix_missing_locations(ast.copy_location(loop, node))
         self.fresh += 1
         row, column = f"oa__row_{self.fresh}", f"oa__column_{self.fresh}"
         places = (ast.Name(row, ast.Load()), ast.Name(column, ast.Load()))
@@ -794,8 +797,8 @@ class _Reader:
         inner = ast.For(ast.Name(column, ast.Store()), columns, [element, *body], [])
         rows = self.call(node, "oa__rows", self.here(node), base)
         outer = ast.For(ast.Name(row, ast.Store()), rows, [inner], [])
-        for one in (outer, inner, element):
-            ast.copy_location(one, node)
+        for statement in (outer, inner, element):
+            ast.copy_location(statement, node)
         return ast.fix_missing_locations(outer)
 
     def barrier(self, node: ast.stmt, called: ast.Call) -> ast.stmt:
@@ -804,15 +807,15 @@ class _Reader:
         if not self.written.declared:
             self.refuse(node, "barrier()", "only a kernel has barriers: write it there, before or after the call")
         self.written.has_barriers = True
-        made = ast.Expr(self.call(node, "oa__barrier", self.here(called)))
-        return ast.fix_missing_locations(ast.copy_location(made, node))
+        statement = ast.Expr(self.call(node, "oa__barrier", self.here(called)))
+        return ast.fix_missing_locations(ast.copy_location(statement, node))
 
     # -- memory of blocks ----------------------------------------------------------------------------------------------
 
     def evaluated(self, node: ast.expr) -> Any:
         """Return the value of an expression that is the same for each launch."""
-        for one in ast.walk(node):
-            if isinstance(one, ast.Name) and one.id in self.locals:
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name) and child.id in self.locals:
                 self.refuse(node, ast.unparse(node), "the memory of a block has one size, known when the kernel is "
                             "made: use numbers, or a parameter of type Shared[dtype]")  # fmt: skip
         try:
@@ -821,37 +824,37 @@ class _Reader:
             self.refuse(node, ast.unparse(node), f"it can't be evaluated: {error}")
 
     def declare_shared(self, node: ast.Assign, name: ast.expr, called: ast.Call) -> None:
-        what = ast.unparse(node)
-        given = [*called.args, *(one.value for one in called.keywords if one.arg in ("shape", "dtype"))]
-        if len(given) != 2 or len(called.args) + len(called.keywords) != 2 or not isinstance(name, ast.Name):
-            self.refuse(node, what, "write name = shared(shape, dtype)")
+        construct = ast.unparse(node)
+        arguments = [*called.args, *(keyword.value for keyword in called.keywords if keyword.arg in ("shape", "dtype"))]
+        if len(arguments) != 2 or len(called.args) + len(called.keywords) != 2 or not isinstance(name, ast.Name):
+            self.refuse(node, construct, "write name = shared(shape, dtype)")
         if not self.written.declared:
-            self.refuse(node, what, "only a kernel declares shared memory: pass the array as an argument")
-        if [one.arg for one in called.keywords] == ["dtype", "shape"]:
-            given.reverse()
-        shape = self.evaluated(given[0])
+            self.refuse(node, construct, "only a kernel declares shared memory: pass the array as an argument")
+        if [keyword.arg for keyword in called.keywords] == ["dtype", "shape"]:
+            arguments.reverse()
+        shape = self.evaluated(arguments[0])
         sizes = shape if isinstance(shape, tuple) else (shape,)
-        if not all(isinstance(one, (int, np.integer)) and one > 0 for one in sizes) or len(sizes) not in (1, 2):
-            self.refuse(node, what, f"the shape has one or two numbers, 1 or more; got {shown(shape)}")
-        if sum(getattr(one, "id", "") == name.id and isinstance(getattr(one, "ctx", None), ast.Store)
-               for one in ast.walk(self.original)) > 1:  # fmt: skip
+        if not all(isinstance(size, (int, np.integer)) and size > 0 for size in sizes) or len(sizes) not in (1, 2):
+            self.refuse(node, construct, f"the shape has one or two numbers, 1 or more; got {shown(shape)}")
+        if sum(getattr(child, "id", "") == name.id and isinstance(getattr(child, "ctx", None), ast.Store)
+               for child in ast.walk(self.original)) > 1:  # fmt: skip
             self.refuse(node, f"{name.id} is assigned twice", "a shared array is one all through the kernel")
-        dtype = self.evaluated(given[1])
+        dtype = self.evaluated(arguments[1])
         try:
             dtype = np.dtype(dtype)
         except TypeError:
-            self.refuse(node, what, f"needs the dtype of its elements, got {shown(dtype)}")
-        self.check_dtype(node, what, dtype)
+            self.refuse(node, construct, f"needs the dtype of its elements, got {shown(dtype)}")
+        self.check_dtype(node, construct, dtype)
         offset = -(-self.written.shared_bytes // _SHARED_ALIGNMENT) * _SHARED_ALIGNMENT
         self.written.shared_bytes = offset + math.prod(map(int, sizes)) * dtype.itemsize
         if self.written.shared_bytes > _MOST_SHARED:
-            self.refuse(node, what, f"the shared arrays of a kernel have {self.written.shared_bytes} bytes, and may "
-                        f"have {_MOST_SHARED}: for more, declare a parameter of type Shared[dtype]")  # fmt: skip
+            self.refuse(node, construct, f"the shared arrays of a kernel have {self.written.shared_bytes} bytes, and "
+                        f"may have {_MOST_SHARED}: for more, declare a parameter of type Shared[dtype]")  # fmt: skip
         self.add_shared(name.id, dtype, tuple(map(int, sizes)), offset)
 
-    def check_dtype(self, node: ast.AST, what: str, dtype: np.dtype[Any]) -> None:
+    def check_dtype(self, node: ast.AST, construct: str, dtype: np.dtype[Any]) -> None:
         if dtype.names is not None or code_of(dtype) < 0:
-            self.refuse(node, what, f"there are no elements of {dtype} in kernels")
+            self.refuse(node, construct, f"there are no elements of {dtype} in kernels")
 
     def add_shared(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...] | None, offset: int = 0) -> None:
         number = FIRST_SHARED - len(self.written.shared)
@@ -873,16 +876,16 @@ class _Reader:
     def finish(self, *first: str) -> Written:
         tree = self.original
         statements = self.without_shared(tree.body)
-        given = set(self.written.parameters) | set(self.written.shared)
-        arrays = set(self.arrays) | set(self.written.shared) if self.written.declared else given
-        self.weak = Weakness(tree, self.locals - given, given, arrays, self.value_of)
+        parameters = set(self.written.parameters) | set(self.written.shared)
+        arrays = set(self.arrays) | set(self.written.shared) if self.written.declared else parameters
+        self.weak = Weakness(tree, self.locals - parameters, parameters, arrays, self.value_of)
         names = [ast.arg(name) for name in (*first, *self.written.parameters, *self.written.shared)]
         body = self.block(statements)
-        changing = {one.name for one in self.arrays.values() if one.direction is not In} | set(self.written.shared)
-        check_barriers(body, frozenset(changing), self.refuse)
-        made = ast.FunctionDef(tree.name, ast.arguments([], names, None, [], [], None, []), body, [], None, None)
-        setattr(made, "type_params", [])  # noqa: B010  Python 3.12 has to have it, and 3.11 does not know it
-        self.written.tree = ast.fix_missing_locations(ast.copy_location(made, tree))
+        changing = {array.name for array in self.arrays.values() if array.direction is not In}
+        check_barriers(body, frozenset(changing | set(self.written.shared)), self.refuse)
+        rewritten = ast.FunctionDef(tree.name, ast.arguments([], names, None, [], [], None, []), body, [], None, None)
+        setattr(rewritten, "type_params", [])  # noqa: B010  Python 3.12 has to have it, and 3.11 does not know it
+        self.written.tree = ast.fix_missing_locations(ast.copy_location(rewritten, tree))
         return self.written
 
 
@@ -904,7 +907,7 @@ def _names_in(value: ast.expr) -> Iterator[str]:
 
 
 def _is_tuple_of_numbers(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(one, (numbers.Number, np.generic)) for one in value)
+    return isinstance(value, tuple) and all(isinstance(item, (numbers.Number, np.generic)) for item in value)
 
 
 def _is_small_power(node: ast.expr) -> bool:
@@ -965,7 +968,7 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
         if isinstance(declared, Parameter):
             written.arrays[name] = Array(name, i, declared.direction, declared.dtype, declared.partition)
     reader.finish("oa__here")
-    mixed = {id(reader.root_of(one)) for one in written.arrays.values() if len(one.owners) > 1}
+    mixed = {id(reader.root_of(array)) for array in written.arrays.values() if len(array.owners) > 1}
     for array in written.arrays.values():
         array.ordered = id(reader.root_of(array)) in mixed
     for array in written.arrays.values():
@@ -976,12 +979,12 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
 
 
 def _add_functions() -> None:
-    one = {name: Function(getattr(functions, name)) for name in functions.__all__}
-    CALLS.update({math.floor: one["floor"], math.ceil: one["ceil"], math.trunc: one["trunc"]})
+    by_name = {name: Function(getattr(functions, name)) for name in functions.__all__}
+    CALLS.update({math.floor: by_name["floor"], math.ceil: by_name["ceil"], math.trunc: by_name["trunc"]})
     for name in ("isnan", "isinf", "isfinite"):
-        CALLS[getattr(math, name)] = CALLS[getattr(np, name)] = one[name]
-    CALLS.update({np.minimum: one["minimum"], np.maximum: one["maximum"]})
-    CALLS.update({np.fmin: one["fmin"], np.fmax: one["fmax"], np.square: one["square"]})
+        CALLS[getattr(math, name)] = CALLS[getattr(np, name)] = by_name[name]
+    CALLS.update({np.minimum: by_name["minimum"], np.maximum: by_name["maximum"]})
+    CALLS.update({np.fmin: by_name["fmin"], np.fmax: by_name["fmax"], np.square: by_name["square"]})
 
 
 _add_functions()

@@ -11,7 +11,7 @@ __all__ = ["matched"]
 def matched(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Give each target of an assignment with its value."""
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        for one, given in zip(target.elts, value.elts, strict=True):
-            yield from matched(one, given)
+        for element, element_value in zip(target.elts, value.elts, strict=True):
+            yield from matched(element, element_value)
     else:
         yield target, value

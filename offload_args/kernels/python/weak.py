@@ -50,7 +50,7 @@ class Weakness:
 
     def assignments(self, tree: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
         """Return the variables with what is assigned to them; None: whole numbers of a loop."""
-        found: list[tuple[str, ast.expr | None]] = []
+        assigned: list[tuple[str, ast.expr | None]] = []
         pairs: list[tuple[ast.expr, ast.expr]]
         for node in ast.walk(tree):
             match node:
@@ -61,19 +61,19 @@ class Weakness:
                 case ast.AnnAssign() if node.value is not None:
                     pairs = [(node.target, node.value)]
                 case ast.For(iter=ast.Tuple() as items):
-                    pairs = [(node.target, one) for one in items.elts]
+                    pairs = [(node.target, item) for item in items.elts]
                 case ast.For():
-                    found += [(one.id, None) for one in ast.walk(node.target) if isinstance(one, ast.Name)]
+                    assigned += [(child.id, None) for child in ast.walk(node.target) if isinstance(child, ast.Name)]
                     continue
                 case _:
                     continue
             for target, value in pairs:
                 is_box = isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "box"
                 is_shape = isinstance(value, ast.Attribute) and value.attr == "shape"
-                for one in ast.walk(target):
-                    if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-                        found.append((one.id, None if is_box or is_shape else value))
-        return found
+                for child in ast.walk(target):
+                    if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                        assigned.append((child.id, None if is_box or is_shape else value))
+        return assigned
 
     def of(self, node: ast.expr) -> bool:
         """Tell whether an expression is weak."""
@@ -105,5 +105,5 @@ class Weakness:
                 return True
             case ast.Subscript(value=ast.Name() as base) if base.id not in self.variables:
                 values = self.value_of(base)
-                return isinstance(values, tuple) and all(type(one) in (int, float, complex) for one in values)
+                return isinstance(values, tuple) and all(type(item) in (int, float, complex) for item in values)
         return False
