@@ -5,7 +5,7 @@
 One core: the kernel's function is called in a loop of C, without a launch. All cores: through launches, for both. A
 figure is the time of the kernel over that of the plain loop: each the best of rounds that alternate.
 
-On some CPUs of Intel a short loop takes up to 1.6 times as long if its last branch lies across 32 bytes of code, which
+On some CPUs of Intel a short loop takes up to 1.6 times as long if its last branch crosses 32 bytes of code, which
 is chance: --placed has the assembler of x86-64 place the branches of both.
 """
 

@@ -364,7 +364,7 @@ class GivenPlace(Given):
         return "int64_t "
 
     def in_words(self) -> str:
-        return f"{self.name}: how many bytes behind the start of {self.inside} it is"
+        return f"{self.name}: how many bytes after the start of {self.inside} it is"
 
 
 @dataclass(frozen=True, kw_only=True)

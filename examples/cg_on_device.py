@@ -12,7 +12,7 @@ import numpy as np
 from offload_args import Device, In, Kernel, Out, blas, launch, offload_args
 
 # %%
-# The divisions are kernels of two threads. Of the sums, 0 is the residual's length, 1 is p w, 2 the new length. On the
+# The divisions are kernels of two threads. Sum 0 is the residual's length, 1 is p w, 2 the new length. On the
 # CPU kernels are checked and waited for, and a captured call waits for nothing: hence ``debug=False``.
 
 SOURCE = """

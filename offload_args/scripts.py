@@ -140,7 +140,7 @@ def _open(name: str | None, calibrated: bool) -> tuple[int, tuple[float, ...] | 
 
 
 def _apply() -> None:
-    """Have the core follow the innermost that is on, or stop. Under the lock."""
+    """Have the core follow the innermost context that is on; stop it if none is. The caller has the lock."""
     global _server
     if not _active:
         _core.accelerate_stop()
@@ -453,7 +453,7 @@ class Accelerated:
 
     @property
     def report(self) -> Report:
-        """The fates of the calls so far, on all threads; of what ended, until then."""
+        """The fates of the calls so far, on all threads; after the end, of the calls until then."""
         with _lock:
             return self._ended if self._ended is not None else self._read()
 

@@ -1,4 +1,4 @@
-"""Checks that each file uses only what lies below it, in C and in Python.
+"""Checks that each file uses only the files below it, in C and in Python.
 
     python scripts/check_floors.py
 

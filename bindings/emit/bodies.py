@@ -186,7 +186,7 @@ class Body:
             self.add(f"  if (!({to_c(requirement, self.library.constants)})) return {failure};")
 
     def leading_dimensions(self) -> None:
-        """Raise the leading dimension of what has one column to its rows: it says nothing, but vendors look at it."""
+        """Raise the leading dimension of a matrix of one column to its rows: it has no effect, but vendors check it."""
         extents = [extent for array in self.function.arrays for extent in array.extents]
         for extent in [*extents, *(host_array.extent for host_array in self.host_arrays)]:
             if extent.kind not in ("matrix", "band", "band_triangle"):

@@ -1,8 +1,9 @@
 """Writes the hooks that stand in for BLAS in other modules, as csrc/accelerate puts them there.
 
-A routine has four forms of hooks: CBLAS and Fortran's names, with integers of 32 and of 64 bits. Of each there are some
-that differ in their original alone. A hook compares sizes first; what is large enough it hands over by columns, with
-the extents that the roles file gives each array. The table of all hooks has those of LAPACK, too (lapack_hooks.py).
+A routine has four forms of hooks: CBLAS and Fortran's names, with integers of 32 and of 64 bits. Each form has several
+hooks, which differ in their original alone. A hook compares sizes first. It hands a call that is large enough over by
+columns, with the extents that the roles file gives each array. The table of all hooks has those of LAPACK, too
+(lapack_hooks.py).
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _by_columns(hooked: _Hooked) -> list[str]:
             kind = "int" if left.startswith("trans") else "void *" if left in ("A", "x") else "int64_t"
             kind += "" if kind.endswith("*") else " "
             lines += [f"{kind}{left}_ = a.{left};", f"a.{left} = a.{right};", f"a.{right} = {left}_;"]
-        elif left == "trans":  # the transpose of A A^T is A^T A of A's transpose, which is how the memory lies
+        elif left == "trans":  # the transpose of A A^T is A^T A of A's transpose, which is the order of the memory
             other = 113 if hooked.is_hermitian else 112
             back = f"a.trans == {other}" + (" || a.trans == 113" if hooked.name[0] in "sd" else "")
             lines += [f"a.trans = a.trans == 111 ? {other} : {back} ? 111 : 0;"]

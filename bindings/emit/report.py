@@ -16,7 +16,7 @@ def report(libraries: Iterable[Library]) -> str:
         lines += [f"## {library.title} ({library.header}, {library.version})", ""]
         lines.append(f"{len(library.functions) + len(library.twins)} of its functions")
         if wide:
-            lines[-1] += f", {wide} of them with their form for 64-bit sizes behind the same name"
+            lines[-1] += f", {wide} of them with their form for 64-bit sizes under the same name"
         lines[-1] += f"; the header declares {library.api_count} in all."
         if library.twins:
             names = " ".join(library.twins)

@@ -208,8 +208,8 @@ static bool begin_sample(place *p) {
   return p->sample != NULL;
 }
 
-/* Looks whether the program leaves an array unchanged, once it would pay to keep it: a sample splits the huge pages in
- * which it lies, which makes the program's own accesses slower. Returns whether that was so often enough. */
+/* Looks whether the program leaves an array unchanged, once it would pay to keep it: a sample splits its huge pages,
+ * which makes the program's own accesses slower. Returns whether that was so often enough. */
 static bool is_steady(place *p) {
   if (!p->sample) {
     if (!begin_sample(p)) strike(p, UNWATCHED_STRIKES);

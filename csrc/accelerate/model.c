@@ -86,7 +86,7 @@ void oa_model_learn(const oa_program_call *call, bool on_device, double seconds)
     seen->device_calls++;
     return;
   }
-  /* BLAS starts its threads in the first call. Of the others the fastest counts most: a busy machine is not a slow
+  /* BLAS starts its threads in the first call. The fastest of the others counts most: a busy machine is not a slow
    * one. */
   const double each = seconds / greater(call->operations, 1);
   if (seen->host_calls < 2 || each < seen->host)

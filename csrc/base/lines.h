@@ -47,7 +47,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
 typedef struct oa_pieces {
   int64_t width, count, pitch[2]; /* the lines of every piece, with a pitch on each side */
   int64_t at[2];                  /* start of the next piece, from the lowest byte of each side */
-  int64_t pieces, left;           /* number of pieces in all, and of those that are left */
+  int64_t pieces, left;           /* number of pieces in all, and of pieces left */
   int axes;                       /* axes that are not part of a piece */
   struct oa_axis {
     int64_t size, step[2], index;

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Finds the operand of the youngest region, to whose device all of them belong. */
+/* Finds the operand of the youngest region. All operands have to be on one device. */
 static int find_youngest(const char *function, const oa_any *const *operands, int count, const oa_any **youngest) {
   const oa_device *device = NULL;
   uint64_t serial = 0;

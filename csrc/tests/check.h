@@ -62,7 +62,7 @@ extern char tested_backend[];
 /* The file of the module sample_kernels.c, as the device loads it. */
 const char *sample_kernels(int device);
 
-/* Where this process reaches memory of a device that lies in its own, or of a double of a GPU. */
+/* Returns the address at which this process reaches memory of host, sim or a double of a GPU. */
 void *reachable(uint64_t address);
 
 static inline int failures(void) { return atomic_load(&check_failures) != 0; }

@@ -348,7 +348,7 @@ static void own_call(input *in) {
   if (how % 4 == 1 && oa_end(&call, 0) == OA_OK) abort(); /* it has ended */
 }
 
-/* A call of the program's own whose operand is a list of pointers; some of its lists lie. */
+/* A call of the program's own whose operand is a list of pointers; some of its lists are wrong. */
 static void own_lists(input *in) {
   const void *at[4];
   for (int i = 0; i < 4; i++) at[i] = handle(in);

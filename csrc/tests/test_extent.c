@@ -17,7 +17,7 @@ typedef struct sample {
   oa_extent extent;
   int64_t start;
   char touched[MEMORY];
-  int64_t end; /* behind the last */
+  int64_t end; /* after the last */
 } sample;
 
 static void touch(sample *s, int64_t at) {

@@ -95,7 +95,7 @@ static void a_report_names_the_array_that_was_touched_when_its_region_has_ended(
   leave(region);
   region = lend_as("y", &array);
   CHECK_OK(fill(array.handle, 1));
-  sem_post(&lent_again); /* what it reads then is y, so that it reports again */
+  sem_post(&lent_again); /* then it reads y, so that it reports again */
   sem_wait(&reported);
   CHECK(strncmp(text, "x at here on ", 13) == 0);
   sem_post(&lent_again);

@@ -1,4 +1,4 @@
-/* The metadata of AMD's code objects: read as it was written, and of damaged files nothing is read outside of them. */
+/* The metadata of AMD's code objects: it is read as it was written, and no read leaves a damaged file. */
 #define _GNU_SOURCE /* memmem */
 #include "check.h"
 #include "kernel/hsaco.h"

@@ -105,7 +105,7 @@ static void an_unchanged_matrix_stays_until_the_end(void) {
   CHECK(mmap(A, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == A);
   for (int i = 0; i < 4; i++) CHECK(is_true(A, x));
   munmap(A, BYTES);
-  double *B = matrix_new(2); /* what was unmapped is found, and goes */
+  double *B = matrix_new(2); /* an unmapped array is found, and goes */
   for (int i = 0; i < 400; i++) CHECK(is_true(B, x));
   CHECK(kept() == (oa_pages_work() ? 1 : 0));
   CHECK_OK(oa_accelerate_stop());

@@ -1,5 +1,5 @@
-/* 16-bit floats: every one of them comes back, and what lies between two of them goes to the nearer, or to the even.
- * Numbers of the dtype that an argument says: what it does not hold is refused. */
+/* 16-bit floats: each of them comes back, and a number between two of them goes to the nearer, or to the even.
+ * Numbers of the dtype that an argument says: a number that the dtype does not hold is refused. */
 #include "base/number.h"
 #include "body/descriptor.h"
 #include "check.h"

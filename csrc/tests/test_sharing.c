@@ -579,7 +579,7 @@ static void *run_update_of(void *data) {
   return NULL;
 }
 
-/* The stacks, and so the numbers, of three threads lie at equal distances. */
+/* The stacks of three threads are at equal distances, and so their numbers, too. */
 static void calls_of_two_threads_are_not_taken_for_those_of_the_one_between_them(void) {
   enum { STACK = 1 << 20 };
   float x[4] = {1, 1, 1, 1};

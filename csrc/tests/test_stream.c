@@ -1,4 +1,4 @@
-/* Streams of the caller's own, and memory that is freed behind busy streams, on sim. */
+/* Streams of the caller's own, and memory that is freed while streams are busy, on sim. */
 #include "library/library.h"
 #include "one_device.h"
 

@@ -3,7 +3,7 @@
  * The core puts events into one queue of 32,768, and a reader takes them out, oldest first:
  *
  *   oa_trace_set(OA_TRACE_ON);                        from now on events are queued
- *   one_region(x, y, 10, sizeof *x, 7);               ENTER (tag 7), ACCESS, two UP, DOWN, LEAVE, and what lies between
+ *   one_region(x, y, 10, sizeof *x, 7);               ENTER (tag 7), ACCESS, two UP, DOWN, LEAVE, and events between
  *   oa_trace_set(0);                                  no more events; those in the queue stay
  *   read_all();                                       takes them into events[0 .. event_count)
  *   nth(OA_TRACE_UP, 1)->nbytes                       of the second copy up: 80

@@ -140,7 +140,7 @@ static void batches_of_everything(void *stream) {
   for (int i = 0; i < count; i++) free(a[i].buffer);
 }
 
-/* The backend calls that it takes to bring neighbours up which lie in so many (1 or 2) allocations, and down again. */
+/* Returns how many backend calls bring neighbours in one or two allocations up and down again. */
 static int64_t calls_for_neighbours(void *stream, int allocations) {
   enum { COUNT = 5 };
   int64_t calls = 0;

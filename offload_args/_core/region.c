@@ -550,7 +550,7 @@ static void add_text(PyObject *body, const char *text) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* Returns whether the exception may be that of a system call that got guarded memory: of those, the kernel answers
+/* Returns whether the exception may be from a system call that got guarded memory: the kernel answers such a call with
  * EFAULT, and no fault is seen. ndarray.tofile keeps no errno. */
 static int is_bad_address(PyObject *body) {
   if (!PyErr_GivenExceptionMatches(body, PyExc_OSError)) return 0;
@@ -563,8 +563,7 @@ static int is_bad_address(PyObject *body) {
   return found;
 }
 
-/* Returns 1 if the exception tells no person anything, so that its notes are not read either: the end of a cancelled
- * task, or of the program. */
+/* Returns 1 if nobody reads the exception's message or notes: it ends a cancelled task, or the program. */
 static int is_silent(PyObject *body) {
   return !PyErr_GivenExceptionMatches(body, PyExc_Exception) &&
          !PyErr_GivenExceptionMatches(body, PyExc_KeyboardInterrupt);

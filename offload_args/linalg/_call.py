@@ -149,7 +149,7 @@ class Call:
         return _TYPES[double + 2 * is_complex]
 
     def need_inexact(self) -> None:
-        """Raise DTypeError for integers, of which no library of BLAS has products."""
+        """Raise DTypeError for integers: no library of BLAS multiplies them."""
         for operand, array in zip(self._given, self._arrays, strict=True):
             if array.dtype.kind in "biu":
                 raise DTypeError(

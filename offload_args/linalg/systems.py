@@ -226,7 +226,7 @@ def _sign_and_log(name: str, a: DevicePtr) -> tuple[NDArray[Any], NDArray[Any]]:
     factors = new(a, a._shape, a.dtype, "F" if facts.ld_f else "C")
     arrange(factors, a)
     pivots, infos = factor(name, factors)
-    # Of a stack all comes down, by one copy.
+    # The factors of a stack come down whole, by one copy.
     values = factors.to_host().diagonal(axis1=-2, axis2=-1) if batch else diagonal(factors).to_host()
     values = values.astype("D" if values.dtype.kind == "c" else "d")
     swaps = np.count_nonzero(pivots.to_host() != np.arange(1, n + 1), axis=-1)

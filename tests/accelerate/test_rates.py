@@ -1,4 +1,4 @@
-"""What a machine is measured for, how often, and when a device is opened at all."""
+"""The measurements of a machine, how often they are made, and when a device is opened at all."""
 
 from __future__ import annotations
 

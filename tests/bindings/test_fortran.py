@@ -1,4 +1,4 @@
-"""offload_args.f90, the generated module of Fortran: its structs lie as those of C, and it has every function."""
+"""offload_args.f90, the generated module of Fortran: its structs have the layout of C, and it has every function."""
 
 from __future__ import annotations
 

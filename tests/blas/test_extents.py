@@ -47,7 +47,7 @@ def vector(n: int, inc: int) -> list[int]:
 
 
 class Draw(NamedTuple):
-    """One call: A and v lie in one memory, w elsewhere."""
+    """One call: A and v share one memory, w is elsewhere."""
 
     A: Places
     v: list[int]

@@ -101,7 +101,7 @@ def test_the_library_alone_names_every_place_where_it_looked_for_a_blas(program:
     run("gcc", "-o", tmp_path / "open", source, *cflags(), library, f"-Wl,-rpath,{tmp_path}")
     said = run(tmp_path / "open")
     assert "libopenblas.so.0" in said or said.startswith("lib")
-    assert "/offload_args" not in said  # nothing lies beside it
+    assert "/offload_args" not in said  # nothing is beside it
 
 
 def test_pkg_config_names_the_headers_and_the_library(tmp_path: Path) -> None:

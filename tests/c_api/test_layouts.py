@@ -1,4 +1,4 @@
-"""The structs and constants of the C API lie where programs that were compiled earlier look for them.
+"""The structs and constants of the C API are where programs that were compiled earlier look for them.
 
 layouts.txt has them as they are in the minor version that it names. After a step of the version,
 `python tests/c_api/test_layouts.py` writes it anew.

@@ -202,7 +202,7 @@ static number element(const void *from, const object *l, int transposed, int64_t
                                 : get(from, (int)l->at[0], at);
   return transposed == 2 ? conj(value) : value;
 }
-/* Puts an element of a result, of which the imaginary parts may lie apart. */
+/* Puts an element of a result, whose imaginary parts may be apart. */
 static void leave(void *to, const object *l, int64_t at, number value) {
   put(to, (int)l->at[0] - (l->at[7] ? 4 : 0), at, l->at[7] ? creal(value) : value);
   if (l->at[7]) put((char *)to + l->at[7], (int)l->at[0] - 4, at, cimag(value));
@@ -225,7 +225,7 @@ static double gelu_slope(double x) {
   const double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
-/* The part of the epilogue behind the bias. */
+/* The part of the epilogue after the bias. */
 static number pass(const object *desc, const object *d, number value, int64_t batch, int64_t i, int64_t j) {
   const int64_t e = desc->at[7], stride = desc->at[13], bit = batch * stride + j * desc->at[12] + i;
   unsigned char *aux = (unsigned char *)(uintptr_t)desc->at[11];
@@ -336,7 +336,7 @@ def main() -> None:
                 f"int cublasLt{stem}GetAttribute(const object *o, unsigned attribute, void *value, size_t nbytes,"
             ]
             lines += ["    size_t *written) {", f"  return ask(o, {sizes}, attribute, value, nbytes, written);", "}"]
-    # Of the functions that no test computes with, there is the name.
+    # Functions that no test computes with have a name and no code.
     defined = "\n".join(lines)
     for name in library.api["functions"]:
         if f"{name}(" not in defined:

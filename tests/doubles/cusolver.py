@@ -92,7 +92,7 @@ int cusolverDnXsyevjSetMaxSweeps(params p, int most) {
 static const char trans_of[] = "NTC";
 """
 
-# Of each dtype: T, R, the functions of Q and of eigenvalues; what is in {} is replaced.
+# Each dtype has T, R and the names of its functions of Q and of eigenvalues, which replace the words in {}.
 ROUTINES = """
 int scipy_LAPACKE_{t}potrf_work(int, char, int, {T} *, int);
 int scipy_LAPACKE_{t}potri_work(int, char, int, {T} *, int);
@@ -232,7 +232,7 @@ int cusolverDn{U}gesvd(handle h, signed char jobu, signed char jobvt, int m, int
   return SUCCESS;
 }
 
-/* Of the 64-bit interface, and exchanges of rows. */
+/* The 64-bit interface, and exchanges of rows. */
 int scipy_LAPACKE_{t}{sy}evr(int, char, char, char, int, {T} *, int, {R}, {R}, int, int, {R}, int *, {R} *, {T} *, int,
                              int *);
 int scipy_LAPACKE_{t}stedc(int, char, int, {R} *, {R} *, {T} *, int);

@@ -476,8 +476,8 @@ hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer) { ANSWER(cuDev
 hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc *access, size_t count) {
   ANSWER(cuMemPoolSetAccess(pool, (const struct pool_access *)access, count));
 }
-/* Plain memory, too, is read or written later: HIP pins it. Of the default kind, HIP 5.7 adds the offset of a pinned
- * address twice: it is refused here. */
+/* Plain memory, too, is read or written later: HIP pins it. With the default kind, HIP 5.7 adds the offset of a pinned
+ * address twice: the kind is refused here. */
 hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t lines,
                             hipMemcpyKind kind, hipStream_t stream) {
   const size_t behind = lines ? lines - 1 : 0;

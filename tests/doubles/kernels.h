@@ -64,7 +64,7 @@ int cuModuleUnload(gpu_module module) {
   return drop(module, current()->number) < 0 ? 400 : SUCCESS;
 }
 
-/* Reads the parameters between the brackets behind the kernel's name. */
+/* Reads the parameters in the brackets after the kernel's name. */
 static void read_parameters(struct function *f, const char *text) {
   const char *end = text + strcspn(text, ")");
   size_t at = 0;

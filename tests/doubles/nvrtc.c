@@ -45,7 +45,7 @@ int nvrtcCreateProgram(program **made, const char *source, const char *name, int
   return mkdtemp(p->folder) ? SUCCESS : INVALID_INPUT;
 }
 
-/* Returns a file of the program's folder, with a zero byte behind it. */
+/* Returns a file of the program's folder, with a zero byte after it. */
 static char *file_of(const program *p, const char *name, size_t *nbytes) {
   char path[96];
   struct stat status;

@@ -375,7 +375,7 @@ def batch(name: str, function: dict[str, Any]) -> str:
     )
 
 
-# Of these the older versions fetch results in the null stream.
+# The older versions fetch the results of these in the null stream.
 FETCHED_IN_NULL_STREAM = ("nrm2", "asum", "amax", "amin")
 
 

@@ -20,7 +20,7 @@ def ramp(*shape: int, dtype: Any = np.float32, order: Any = "C") -> Array:
 
 
 def behind(x: Array) -> Array:
-    """Return the elements of a contiguous array as they lie in the host's memory, also where it may not be touched."""
+    """Return the elements of a contiguous array in the order of the host's memory, also where it may not be touched."""
     if os.environ.get("OFFLOAD_ARGS_GUARD") != "1":
         return x.ravel(order="K")
     with open("/proc/self/mem", "rb", 0) as memory:

@@ -5,7 +5,7 @@ of every host array and what is present on each device. Its methods are the step
 an `Outcome`; or it raises `Refused` with the exceptions of which one must come, and then nothing has changed; or it
 raises `Unspecified` before it changes anything, where the documents promise nothing: a test must not go there.
 
-Elements are numbered as they lie in the memory of their base array. A set of them is an int with a bit for each.
+Elements are numbered in the order of the memory of their base array. A set of them is an int with a bit for each.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Lines:
-    """`count` runs of `width` elements, `pitch` apart: an array that a device holds as it lies on the host."""
+    """`count` runs of `width` elements, `pitch` apart: an array that a device holds in the layout of the host."""
 
     width: int
     pitch: int
@@ -594,7 +594,7 @@ class World:
                         raise Unspecified  # their increments may differ; some libraries' axpy can't
                     continue
                 if pointers[i].mapping.packed and not first.elements & other.elements:
-                    raise Unspecified  # they lie otherwise on the device
+                    raise Unspecified  # their layout on the device differs
                 if overlap(first, other):
                     errors.add("AliasError")
         if errors:

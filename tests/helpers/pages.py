@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: the word behind the fence, the words that follow, and the text."""
+    """A fenced block: the word after the fence, the words that follow, and the text."""
 
     language: str
     words: tuple[str, ...]
@@ -44,7 +44,7 @@ def programs(text: str) -> dict[tuple[str, ...], str]:
 
 
 def promised(code: str) -> list[str]:
-    """Return the text of the comments behind `print`, and of those alone on the lines that follow."""
+    """Return the text of the comments after `print`, and of those alone on the lines that follow."""
     lines: list[str] = []
     printing = False
     for line in code.splitlines():

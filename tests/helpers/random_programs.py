@@ -258,7 +258,7 @@ class Program:
         return (V * w) @ V.conj().T
 
     def factor_in_place(self) -> None:
-        """Factor the buffer where it lies, or a part of it, and solve with the factors.
+        """Factor the buffer in place, or a part of it, and solve with the factors.
 
         No matrix of whole numbers is overwritten: the last bits of LAPACK's results differ between devices.
         """
@@ -331,7 +331,7 @@ class Program:
 
 
 class Outcome:
-    """What a program noted: step by step, and of LAPACK."""
+    """The notes of a program: of each step, and of LAPACK."""
 
     def __init__(self, seed: int, fail: Fail = never) -> None:
         program = Program(seed, fail)

@@ -105,7 +105,7 @@ def matrix(values: Array, order: str = "F", layout: int = 0) -> Operand:
 
 
 def batch(values: Array, order: str = "F", layout: int = 0, inc: int = 0) -> tuple[Operand, int, int]:
-    """Several matrices behind each other in one array that is as short as may be; with inc, vectors as one column each.
+    """Several matrices one after the other in the shortest array that holds them; with inc, vectors as one column each.
 
     layout 0: gaps within and between them; 1: between them only; 2: no gaps. Returns the operand, the leading dimension
     and the stride.

@@ -43,7 +43,7 @@ KERNELS: Kernels = {
 
 
 def elf(machine: int, abi_version: int, flags: int, sections: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """Return an ELF file of (name, type, contents). The names of symbols are in the section behind them."""
+    """Return an ELF file of (name, type, contents). The names of symbols are in the section after them."""
     names = b"\0" + b"".join(name.encode() + b"\0" for name, _, _ in sections) + b".shstrtab\0"
     body, rows, at = b"", [bytes(64)], 1
     for name, kind, contents in (*sections, (".shstrtab", 3, names)):
@@ -92,7 +92,7 @@ def packed(value: object) -> bytes:
 
 
 def _head(number: int, short: int, below: int, long: int) -> bytes:
-    """Return a number or a length: in one byte, or behind the first of the bytes for 1, 2, 4 (and 8) bytes of it.
+    """Return a number or a length: in one byte, or in 1, 2, 4 (or 8) bytes after the byte that says so.
 
     Lists and maps have no form of 1 byte: their `long` is the byte before that of 2.
     """

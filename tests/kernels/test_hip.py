@@ -1,4 +1,4 @@
-"""Modules on AMD GPUs: which are refused and why, where arguments lie, and limits of launches."""
+"""Modules on AMD GPUs: which are refused and why, where arguments are, and limits of launches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hip(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def double(hip: str) -> str:
-    """The same, where it is the double: of what is known of it alone, and of images that have no code."""
+    """The same if it is the double, for tests of facts that it alone has, and of images without code."""
     if not Device(hip).model.startswith("double"):
         pytest.skip("device unavailable: no double of HIP")
     return hip

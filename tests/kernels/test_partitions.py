@@ -91,7 +91,7 @@ def check_owners(
     columns: int,
     gap: int,
 ) -> None:
-    """Count the owners of each element of a matrix with gaps between its rows, and look at what lies around it."""
+    """Count the owners of each element of a matrix with gaps between its rows, and look at the memory around it."""
     if partition in LINES:
         rows, gap = 1, 3
     counted = np.zeros((rows + 1, columns + gap), np.int32)
@@ -204,7 +204,7 @@ OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
   });
 }
 OA_BLOCK_KERNEL(plus, oa::In<float> from, oa::Out<float> to, int rows, int columns) {
-  OA_SHARED float tile[10][10];  // of 8 x 8, and what lies around
+  OA_SHARED float tile[10][10];  // of 8 x 8, and a border
   const oa::Tiles<8, 8> tiles(rows, columns);
   const auto box = tiles.box(here);
   here.phase([&](const oa::Here &here) {

@@ -26,7 +26,7 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {  # of the arrays that each driver r
     "ormqr": [(6, 4), (4,), (6, 2)], "posv": [(4, 4), (4, 2)], "potrf": [(4, 4)], "potrs": [(4, 4), (4, 2)],
     "trtrs": [(4, 4), (4, 2)],
 }  # fmt: skip
-# Of those that iterate, what NumPy finds in its place.
+# Functions that iterate, each with the function of NumPy that has the same result.
 ITERATIVE: dict[str, Callable[[Any], Any]] = {
     "gesvd": lambda A: np.linalg.svd(A, compute_uv=False),
     "gesvd of values": lambda A: np.linalg.svd(A, compute_uv=False),

@@ -37,7 +37,7 @@ def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
 
 
 def placed(array: Any, order: str) -> Any:
-    """Return an array that lies by rows ("C") or columns ("F"), or so with gaps between these ("C+", "F+")."""
+    """Return an array by rows ("C") or by columns ("F"), or with gaps between these ("C+", "F+")."""
     if "F" in order:
         return placed(array.swapaxes(-1, -2), order.replace("F", "C")).swapaxes(-1, -2)
     gap = 16 if "+" in order else 0

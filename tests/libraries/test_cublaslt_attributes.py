@@ -43,7 +43,7 @@ def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 1) -> Any:
 
 
 def spread(mode: str, scales: Any, lines: int, k: int) -> Any:
-    """Return the scale of each element of a matrix that lies by rows, from what its mode says of 640 columns."""
+    """Return the scale of each element of a matrix by rows, as its mode gives it for 640 columns."""
     if mode == "SCALAR_32F":
         return np.broadcast_to(scales, (lines, k))
     if mode == "OUTER_VEC_32F":
@@ -54,7 +54,7 @@ def spread(mode: str, scales: Any, lines: int, k: int) -> Any:
 
 
 def scaled(modes: tuple[str, str]) -> tuple[Any, list[Any]]:
-    """Return a descriptor whose A lies by rows, with modes of scales, and the layouts of A, B and D."""
+    """Return a descriptor whose A is stored by rows, with modes of scales, and the layouts of A, B and D."""
     desc = cublaslt.matmul_desc_create(cublaslt.COMPUTE_32F, cublaslt.CUDA_R_32F)
     desc.transa = cublaslt.OP_T
     for letter, mode in zip("ab", modes, strict=True):
@@ -133,7 +133,7 @@ def test_an_unknown_mode_of_scales_is_refused(gpu: str) -> None:
 
 
 def planar(dtype: Any, rows: int, columns: int, gap: int = 0) -> Any:
-    """Return the layout of a matrix by columns whose imaginary parts lie `gap` elements behind the real ones."""
+    """Return the layout of a matrix by columns whose imaginary parts are `gap` elements after the real ones."""
     code = cublaslt.CUDA_C_16F if dtype == np.float16 else cublaslt.CUDA_C_32F
     layout = cublaslt.matrix_layout_create(code, rows, columns, rows)
     layout.plane_offset = (rows * columns + gap) * np.dtype(dtype).itemsize

@@ -1,4 +1,4 @@
-"""The places where ROCm's libraries lie: old and new trees, packages of Python; never the working directory."""
+"""The places where ROCm's libraries are: old and new trees, packages of Python; never the working directory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The examples of README and of the site run as they stand there, and print the text beside them.
 
-The blocks of a page are one program, from top to bottom. `needs=cuda:0,cupy` behind the fence names what a block needs:
-it runs, with those before and after that need no more, where that is. A comment behind a `print` is its output.
+The blocks of a page are one program, from top to bottom. `needs=cuda:0,cupy` after the fence names what a block needs:
+it runs, with those before and after that need no more, where that is. A comment after a `print` is its output.
 """
 
 from __future__ import annotations

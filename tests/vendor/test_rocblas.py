@@ -244,7 +244,8 @@ def test_gemm_ex_is_numpys_product_in_the_dtypes_that_arguments_say(
     np.testing.assert_array_equal(D.swapaxes(1, 2), 2 * a.astype(wide) @ b.astype(wide) + 3 * c.astype(wide))
 
 
-# Of the operand, the result and the computation; since rocBLAS 5.2 and 5.3. Lent arrays of bfloat16 need ml_dtypes.
+# The dtypes of the operand, the result and the computation. rocBLAS has them since 5.2 and 5.3. Lent arrays of
+# bfloat16 need ml_dtypes.
 RANK_K = [("syrk_ex", *dtypes) for dtypes in (("f2", "f2", "f4"), ("f2", "f4", "f4"), ("bfloat16", "f4", "f4"))]
 RANK_K += [("herk_ex", "c8", "c8", "c16"), ("herk_ex", "c8", "c16", "c16")]
 

@@ -91,7 +91,7 @@ class _Reader:
         if isinstance(node, ast.For):
             self.assign(node.target, inner is not None)
         refuses, self.refuses = self.refuses, False
-        left = self.block(node.body, inner)  # who leaves the loop misses the barriers before, too, in later rounds
+        left = self.block(node.body, inner)  # leavers miss the barriers before, too, in later rounds
         self.refuses = refuses
         for kind in (ast.Return, ast.Break):
             inner = inner or left.get(kind)

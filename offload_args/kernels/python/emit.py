@@ -1,8 +1,8 @@
 """Machine code of kernels in Python: numba types and lowers the function, and an entry of the target calls it.
 
 Importing this imports numba. The entry makes the arrays and `here` of its arguments: on GPUs of the hardware's own
-numbers, on the CPU in loops over threads and blocks, as kernel.h runs them. A kernel of matrices has its code twice (on
-the CPU three times): for rows whose elements lie side by side, (for columns that do,) and for any.
+numbers, on the CPU in loops over threads and blocks, as kernel.h runs them. A kernel of matrices has its code twice:
+for rows whose elements are side by side, and for any. On the CPU it has a third code, for such columns.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class _Entry:
         return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]
 
     def value(self, kind: Any, declared: Any, place: Any) -> Any:
-        """Return the value that lies at an address."""
+        """Return the value at an address."""
         builder, dtype = self.builder, np.dtype(declared)
         if rules.is_small_float(dtype):
             stored = ArrayType(dtype, 0, 1, None, False)
@@ -435,7 +435,7 @@ class _Entry:
     ) -> None:  # fmt: skip
         """Run blocks one after the other, the threads of each in turn from barrier to barrier.
 
-        A thread is a coroutine of LLVM. What it knows between barriers lies in a frame of its own.
+        A thread is a coroutine of LLVM. A frame of its own keeps its values between barriers.
         """
         builder = self.builder
         threads = [here[f"threads_{axis}"] for axis in "xyz"]

@@ -1,4 +1,4 @@
-"""Functions of kernels that are kernels' functions themselves: the same code, and the same bits, everywhere."""
+"""Functions of kernels that are written as kernels' functions: the same code, and the same bits, everywhere."""
 
 from __future__ import annotations
 

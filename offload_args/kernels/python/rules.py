@@ -286,7 +286,7 @@ oa__binary_min, oa__binary_max = map(_choose, (operator.lt, operator.gt))
 
 @intrinsic
 def oa__floating(typing: Any, value: Any) -> Any:
-    """Return a number that is no whole one. Refuse others, as NumPy does."""
+    """Return a number that is not an integer. Refuse integers, as NumPy does."""
     native = types.unliteral(getattr(value, "native", value))
     if isinstance(native, (types.Integer, types.Boolean)):
         raise errors.TypingError(f"oa__: {native} to a negative power: write 1 / x, or np.float64(x) ** -1")
@@ -641,7 +641,7 @@ def oa__run(typing: Any, here: Any, array: Any) -> Any:
 
 
 def lines_of(builder: Any, y: Any) -> tuple[Any, Any, Any]:
-    """Return the rows and columns of a matrix as they lie in memory, and whether it has Fortran order."""
+    """Return the numbers of lines in memory and of elements in each, and whether the matrix has Fortran order."""
     turned = less(builder, y.down, y.across)
     return builder.select(turned, y.columns, y.rows), builder.select(turned, y.rows, y.columns), turned
 

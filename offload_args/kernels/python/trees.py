@@ -1,4 +1,4 @@
-"""What the readers of kernels' trees share."""
+"""The function that the readers of kernels' trees share."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def seen(q: Any, k: Any, v: Any, causal: Any = False, lengths: Any = None, scale
         page[..., keys:] = -np.inf
         if causal:
             page[..., columns > rows + (keys - queries if causal == "bottom-right" else 0)] = -np.inf
-    with np.errstate(invalid="ignore"):  # rows behind the lengths, of which the results have no meaning
+    with np.errstate(invalid="ignore"):  # the results of rows after the lengths have no meaning
         return softmax(scores) @ v
 
 

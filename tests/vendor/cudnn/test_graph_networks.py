@@ -26,7 +26,7 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(np.float32), np.dtype(np.float16), BFLOAT16]
 CLOSE = {np.dtype(np.float32): 2e-5, np.dtype(np.float16): 4e-3, BFLOAT16: 3e-2}
 
-# Edges from 5 nodes to 4, of which the second has none. They are grouped by the node that they lead to.
+# Edges from 5 nodes to 4; the second of the 4 has none. They are grouped by the node that they lead to.
 OFFSETS, SOURCES = np.array([0, 2, 2, 6, 7]), np.array([0, 3, 1, 0, 4, 1, 2])
 NODES, TARGETS, EDGES = 5, 4, len(SOURCES)
 TARGET_OF = np.repeat(np.arange(TARGETS), np.diff(OFFSETS))
