@@ -58,14 +58,14 @@ def _takes(element: Any, dtype: str) -> bool:
     return element.cname in _C_TYPES[dtype]
 
 
-def _check(subject: str, pointer: _core.Pointer, wanted: Any) -> None:
-    """Raise the error of a DevicePtr that can't be an argument of the C type `wanted`."""
+def _check(subject: str, pointer: _core.Pointer, c_type: Any) -> None:
+    """Raise the error of a DevicePtr that can't be an argument of the type `c_type`."""
     dtype = DTYPE_NAMES[pointer._dtype_code]
-    needed = f"{subject} needs {wanted.cname}, got a DevicePtr[{dtype}]"
-    if wanted.kind != "pointer":
+    needed = f"{subject} needs {c_type.cname}, got a DevicePtr[{dtype}]"
+    if c_type.kind != "pointer":
         raise HostPointerError(f"{needed}; it is on the device")
-    own = _own_type(wanted.item)
-    fits = own in ("any", _core.DTYPES[pointer._dtype_code][1]) if own else _takes(wanted.item, dtype)
+    own = _own_type(c_type.item)
+    fits = own in ("any", _core.DTYPES[pointer._dtype_code][1]) if own else _takes(c_type.item, dtype)
     if not fits:
         raise DTypeError(f"{needed}; lend an array of its dtype")
 
@@ -76,8 +76,8 @@ def _own_type(element: Any) -> str:
     return name.removeprefix("oa_") if element.kind == "struct" and name.startswith("oa_") else ""
 
 
-def _converted(pointer: _core.Pointer, wanted: Any) -> Any:
-    return FFI.cast(wanted, _core.handle(pointer) if _own_type(wanted.item) else pointer.address)
+def _converted(pointer: _core.Pointer, c_type: Any) -> Any:
+    return FFI.cast(c_type, _core.handle(pointer) if _own_type(c_type.item) else pointer.address)
 
 
 def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> list[Any]:
@@ -86,15 +86,15 @@ def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> lis
     That is the pointer's address, or its handle where a type of the core is wanted. Nothing moves before all DevicePtrs
     are known to fit.
     """
-    wanted: list[Any] = []
+    c_types: list[Any] = []
     for index, value in enumerate(arguments):
         c_type = None
         if isinstance(value, _core.Pointer):  # beyond the types: of a variadic function, or one too many
             c_type = types[index] if index < len(types) else FFI.typeof(_pointer_type(value))
             _check(f"{title}: argument {index + 1}", value, c_type)
-        wanted.append(c_type)
+        c_types.append(c_type)
     return [
-        value if c_type is None else _converted(value, c_type) for value, c_type in zip(arguments, wanted, strict=True)
+        value if c_type is None else _converted(value, c_type) for value, c_type in zip(arguments, c_types, strict=True)
     ]
 
 
@@ -105,13 +105,13 @@ def _pointer_type(pointer: _core.Pointer) -> str:
 def cdata(pointer: _core.Pointer, ffi: Any, c_type: str | None) -> Any:
     """Return a DevicePtr as a pointer of cffi's: DevicePtr.cdata has the details."""
     try:
-        wanted = ffi.typeof(c_type or _pointer_type(pointer))
+        target = ffi.typeof(c_type or _pointer_type(pointer))
     except AttributeError:
         raise ArgumentTypeError(
             f"DevicePtr.cdata: ffi needs an object of cffi's, such as cffi.FFI(), got {type(ffi).__name__}"
         ) from None
-    _check("DevicePtr.cdata: c_type", pointer, wanted)
-    return _converted(pointer, wanted)
+    _check("DevicePtr.cdata: c_type", pointer, target)
+    return _converted(pointer, target)
 
 
 class _Status:

@@ -209,11 +209,11 @@ def preference(*, workspace: int = _WORKSPACE, alignment: int = 256) -> MatmulPr
 
     alignment: bytes; lent arrays start at multiples of 256, slices of them may not. Other preferences are attributes.
     """
-    wanted: MatmulPreference = _service("matmul_preference_create")()
-    wanted.max_workspace_bytes = workspace
+    result: MatmulPreference = _service("matmul_preference_create")()
+    result.max_workspace_bytes = workspace
     for letter in "abcd":
-        setattr(wanted, f"min_alignment_{letter}_bytes", alignment)
-    return wanted
+        setattr(result, f"min_alignment_{letter}_bytes", alignment)
+    return result
 
 
 def heuristics(
@@ -236,8 +236,8 @@ def heuristics(
     if count < 1:
         raise ArgumentError(f"cublaslt.heuristics: count needs to be at least 1, got {count}")
     results = np.zeros((count, _RESULT), np.uint8)
-    wanted = preference if preference is not None else globals()["preference"]()
-    written = _service("matmul_algo_get_heuristic")(_handle(number), desc, a, b, c, d, wanted, count, results)
+    preferred = preference if preference is not None else globals()["preference"]()
+    written = _service("matmul_algo_get_heuristic")(_handle(number), desc, a, b, c, d, preferred, count, results)
     return [_algo(result) for result in results[:written]]
 
 
@@ -308,9 +308,9 @@ class Matmul:
         self._make_layouts(a, b, d, c)
         self._make_epilogue(d, bias_dtype)
         at = A.device if device is None and isinstance(A, DevicePtr) else device
-        wanted = preference(workspace=workspace, alignment=alignment)
+        preferred = preference(workspace=workspace, alignment=alignment)
         if algo is None:
-            algorithms = heuristics(self.desc, *self._layouts, preference=wanted, count=1, device=at)
+            algorithms = heuristics(self.desc, *self._layouts, preference=preferred, count=1, device=at)
             if not algorithms:
                 raise LibraryError(f"{subject}: cuBLASLt has no algorithm for this product")
             algo = algorithms[0]

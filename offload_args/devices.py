@@ -22,7 +22,9 @@ __all__ = ["Counters", "Device", "Memory", "Residency"]
 _MAX_SIZE = 2**63 - 1
 _MAX_DIMENSIONS = 64
 _BACKENDS: Final = _core.backends()
-_HOST: Final = next(one.name for one in _BACKENDS if not one.flags & (_core.OA_DEVICE_GPU | _core.OA_DEVICE_SIMULATED))
+_HOST: Final = next(
+    backend.name for backend in _BACKENDS if not backend.flags & (_core.OA_DEVICE_GPU | _core.OA_DEVICE_SIMULATED)
+)
 
 
 class Memory(NamedTuple):
@@ -246,7 +248,11 @@ def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
     """List the backends of GPUs in the order of preference: all, or those whose memory DLPack gives that type."""
-    return [one.name for one in _BACKENDS if one.flags & _core.OA_DEVICE_GPU and dlpack_type in (None, one.dlpack_type)]
+    return [
+        backend.name
+        for backend in _BACKENDS
+        if backend.flags & _core.OA_DEVICE_GPU and dlpack_type in (None, backend.dlpack_type)
+    ]
 
 
 def gpu_backend(dlpack_type: int | None = None) -> str | None:
@@ -255,7 +261,10 @@ def gpu_backend(dlpack_type: int | None = None) -> str | None:
     dlpack_type: the type that DLPack gives its memory, if that is known; None is returned if no backend has it.
     """
     backends = _gpu_backends(dlpack_type)
-    return next((one for one in backends if len(backends) == 1 or _core.device_count(one)), next(iter(backends), None))
+    return next(
+        (backend for backend in backends if len(backends) == 1 or _core.device_count(backend)),
+        next(iter(backends), None),
+    )
 
 
 def opened() -> tuple[Device, ...]:

@@ -92,16 +92,16 @@ def _refuse(value: Any, dtype: int, device: int) -> NoReturn:
         raise ArgumentError(
             f"offload_args: an extension asks for a DevicePtr of dtype {dtype}, which is not an oa_dtype"
         )
-    wanted = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
+    needed = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
     # isinstance alone believes what an object says of itself
     if not issubclass(type(value), _core.Pointer) or not isinstance(value, _core.Pointer):
         raise HostPointerError(
-            f"offload_args: an argument needs a {wanted}, got {type(value).__name__}; lend the array in a region first"
+            f"offload_args: an argument needs a {needed}, got {type(value).__name__}; lend the array in a region first"
         )
     own = DTYPE_NAMES[value._dtype_code]
     if dtype not in (_core.OA_ANY, value._dtype_code):
         raise DTypeError(
-            f"offload_args: an argument needs a {wanted}, got a DevicePtr[{own}]; lend an array of its dtype"
+            f"offload_args: an argument needs a {needed}, got a DevicePtr[{own}]; lend an array of its dtype"
         )
     raise WrongDeviceError(
         f"offload_args: an argument is on {by_number(value._device)}, needs to be on {by_number(device)}; "

@@ -126,8 +126,8 @@ class Plan:
         self.is_new = False
         self._read(text)
 
-    def _wrong(self, why: str) -> ArgumentError:
-        return ArgumentError(f"plan: {self.path} {why}; delete it, or name another file")
+    def _wrong(self, fault: str) -> ArgumentError:
+        return ArgumentError(f"plan: {self.path} {fault}; delete it, or name another file")
 
     def _read(self, text: bytes) -> None:
         try:

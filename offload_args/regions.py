@@ -101,10 +101,10 @@ class Update:
             array = array.base
         if _core.is_lent(self._array):
             # A view can become writeable only after its base.
-            for one in reversed(chain):
-                if not one.flags.writeable:
-                    one.setflags(write=True)
-                    self._opened.append(one)
+            for view in reversed(chain):
+                if not view.flags.writeable:
+                    view.setflags(write=True)
+                    self._opened.append(view)
         self._writings.append(writing)
         return self._array
 
@@ -415,15 +415,16 @@ def _place(entered: tuple[CodeType, int] | None) -> str:
 def _largest(text: str) -> str:
     """Return the end of a message: the largest arrays in the memory of the device that a text says is full."""
     device = text.partition(": out of device memory")[0].rpartition(" ")[2]
-    held: dict[int, tuple[int, str]] = {}  # by the lent object, which an inner region may share
+    arrays: dict[int, tuple[int, str]] = {}  # by the lent object, which an inner region may share
     for region in open_regions():
         for position, (argument, pointer) in enumerate(
             zip(region._arguments, region._pointers() or (), strict=False), 1
         ):
             if pointer.device.name == device and not {"dead", "borrowed"} & {*pointer._state().split(", ")}:
                 lent = getattr(argument, "array", argument)
-                held[id(lent)] = (pointer.nbytes, f"in argument {position} of the region at {_place(region._place())}")
-    largest = sorted(held.values(), key=lambda one: -one[0])[:3]
+                place = f"in argument {position} of the region at {_place(region._place())}"
+                arrays[id(lent)] = pointer.nbytes, place
+    largest = sorted(arrays.values(), key=lambda entry: -entry[0])[:3]
     return "; the largest there: " * bool(largest) + ", ".join(f"{size_text(n)} {name}" for n, name in largest)
 
 

@@ -56,7 +56,7 @@ def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> 
                     ends.pop()()
                 except Exception as error:  # Python goes on as well
                     say("".join(traceback.format_exception(error)).rstrip("\n"), sys.stderr)
-            while others := [one for one in threading.enumerate() if one is not me and not one.daemon]:
+            while others := [thread for thread in threading.enumerate() if thread is not me and not thread.daemon]:
                 others[0].join()  # as Python itself does at its end
         except KeyboardInterrupt:
             status = 1

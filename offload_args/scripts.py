@@ -155,7 +155,8 @@ def _apply() -> None:
         PATIENCE,
     )  # fmt: skip
     plan = top._plan.decisions.values() if top._plan is not None else ()
-    _core.accelerate_plan([(one.routine, _number_of_place(one.place), *one[2:5], 1 if one.goes else 2) for one in plan])
+    rows = [(row.routine, _number_of_place(row.place), *row[2:5], 1 if row.goes else 2) for row in plan]
+    _core.accelerate_plan(rows)
     if _server is None:
         _server = threading.Thread(target=_serve, name="offload_args accelerate", daemon=True)
         _server.start()
@@ -266,9 +267,9 @@ class Report:
         return json.dumps(self.as_dict(), indent=2)
 
     def _lines(self) -> list[str]:
-        where = f" to {self.device}" if self.device else ""
+        target = f" to {self.device}" if self.device else ""
         lines = [
-            f"{self.calls} {plural('call', self.calls)} of BLAS and LAPACK, {self.gone} went{where}; "
+            f"{self.calls} {plural('call', self.calls)} of BLAS and LAPACK, {self.gone} went{target}; "
             f"{self.small} small ones did not count"
         ]
         if self.gone:
@@ -281,14 +282,14 @@ class Report:
         header = ("line", "routine", "size", "calls", "went", "CPU", "device", "moved", "spared", "saved", "why not")
         rows = []
         for row in self.rows:
-            size = " x ".join(str(one) for one in (row.m, row.n, row.k) if one)
-            why = ", ".join(f"{count} {reason}" for reason, count in row.refused.items())
+            size = " x ".join(str(extent) for extent in (row.m, row.n, row.k) if extent)
+            refusals = ", ".join(f"{count} {reason}" for reason, count in row.refused.items())
             moved = size_text(row.bytes_up + row.bytes_down) if row.gone else ""
             spared = size_text(row.bytes_spared) if row.bytes_spared else ""
-            times = (time_text(one) if one > 0 else "" for one in (row.host_seconds, row.device_seconds))
+            times = (time_text(seconds) if seconds > 0 else "" for seconds in (row.host_seconds, row.device_seconds))
             saved = time_text(row.saved) if row.saved > 0 else f"({time_text(row.missed)})" if row.missed > 0 else ""
             rows.append(
-                (row.place, row.routine, size, str(row.calls), str(row.gone), *times, moved, spared, saved, why)
+                (row.place, row.routine, size, str(row.calls), str(row.gone), *times, moved, spared, saved, refusals)
             )
         return header, rows
 
@@ -393,8 +394,8 @@ class Accelerated:
                 return
             self._ended = self._read()
             if self._plan is not None and self._planned == 1:
-                for one in self.decisions():
-                    self._plan.add(one)
+                for decision in self.decisions():
+                    self._plan.add(decision)
             was_last = _active and _active[-1] is self
             was_on = self in _active  # not in a forked child, whose parent writes the plan
             if was_on:
@@ -406,7 +407,7 @@ class Accelerated:
 
     def _write_plan(self) -> None:
         if self._plan is not None:
-            self._plan.write(next((one for one in Device._opened.values() if one.name == self._device), None))
+            self._plan.write(next((device for device in Device._opened.values() if device.name == self._device), None))
 
     def add_decisions(self, decisions: Sequence[Decision]) -> None:
         """Add to the plan what child processes decided, if the run adds anything.
@@ -415,8 +416,8 @@ class Accelerated:
         """
         if self._plan is None or self._planned != 1 or not decisions:
             return
-        for one in decisions:
-            self._plan.add(one)
+        for decision in decisions:
+            self._plan.add(decision)
         self._write_plan()
 
     def decisions(self) -> Iterator[Decision]:
@@ -444,9 +445,9 @@ class Accelerated:
         for site, (routine, m, n, k), counts in self._grown(now):
             calls, gone, refused, up, down, spared, host, device, predicted, missed = counts
             place = str(_sites[site]) if 0 <= site < len(_sites) else ""
-            why = {reason: count for reason, count in zip(_REASONS, refused, strict=True) if count}
+            reasons = {reason: count for reason, count in zip(_REASONS, refused, strict=True) if count}
             rows.append(
-                Row(routine, place, m, n, k, calls, gone, why, up, down, spared, host, device, predicted - device,
+                Row(routine, place, m, n, k, calls, gone, reasons, up, down, spared, host, device, predicted - device,
                     missed)
             )  # fmt: skip
         return Report(rows, small - self._small_before, self._device, self._note, self._failure, self._lapack)

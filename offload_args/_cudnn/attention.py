@@ -70,9 +70,9 @@ def _places(graph: Operations, scores: Tensor) -> tuple[Tensor, Tensor]:
     return row, column
 
 
-def _chosen(graph: Operations, scores: Tensor, seen: Tensor) -> Tensor:
+def _chosen(graph: Operations, scores: Tensor, mask: Tensor) -> Tensor:
     """Add a choice: the score if the mask allows it, else a score that the softmax ignores."""
-    return graph._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, graph._number(-math.inf, scores), where=seen)
+    return graph._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, graph._number(-math.inf, scores), where=mask)
 
 
 def _within(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...]) -> Tensor:

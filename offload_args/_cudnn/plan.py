@@ -69,8 +69,10 @@ class Plan:
     def __call__(self, *pointers: DevicePtr[Any]) -> None:
         """Execute the plan. Raises the errors of any call of a library's function."""
         if len(pointers) != self._arrays or not all(isinstance(pointer, DevicePtr) for pointer in pointers):
-            got = ", ".join(map(shown, pointers))
-            raise ArgumentTypeError(f"cudnn.Plan: needs {self._arrays} DevicePtrs, inputs and then outputs, got {got}")
+            listed = ", ".join(map(shown, pointers))
+            raise ArgumentTypeError(
+                f"cudnn.Plan: needs {self._arrays} DevicePtrs, inputs and then outputs, got {listed}"
+            )
         _core.graph_run("cudnn.Plan", "cudnn", _NAMES, self._plan, self._tensors, pointers, self.workspace)
 
     def __repr__(self) -> str:
@@ -181,9 +183,9 @@ def _arguments(graph: Operations, outputs: dict[int, Tensor]) -> tuple[tuple[Any
 
 def _said() -> list[str]:
     """Return cuDNN's reasons since this was last called: the first one for each engine."""
-    said = np.zeros(_MOST_TEXT, np.uint8)
-    service("get_last_error_string")(said, said.nbytes)
-    text = said.tobytes().partition(b"\0")[0].decode(errors="replace").strip("\n ")
+    buffer = np.zeros(_MOST_TEXT, np.uint8)
+    service("get_last_error_string")(buffer, buffer.nbytes)
+    text = buffer.tobytes().partition(b"\0")[0].decode(errors="replace").strip("\n ")
     firsts = [match[1] for part in text.split("\n\n") if (match := re.search(r"Reason: (.*)", part))]
     return firsts or text.splitlines()[:1]
 

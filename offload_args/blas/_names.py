@@ -25,6 +25,8 @@ def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -
 def note_names(error: OffloadError, callers: dict[str, str]) -> None:
     """Note on an error of a library's function the caller's names of its operands."""
     words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
-    text = ", and ".join(f"its {theirs} is {ours}" for theirs, ours in callers.items() if theirs in words)
+    text = ", and ".join(
+        f"its {library_name} is {caller_name}" for library_name, caller_name in callers.items() if library_name in words
+    )
     if text:
         error.add_note(f"The library's operands have other names here: {text}.")

@@ -114,9 +114,9 @@ def _rank_k(
     call, _, enums = entry
     hermitian = enums.conjugates and (routine is HERK or routine is HER2K)
     if enums.conjugates and trans == ("T" if hermitian else "C"):
-        meant, other = ("C", "syrk and syr2k have") if hermitian else ("T", "herk and her2k have")
+        valid, other = ("C", "syrk and syr2k have") if hermitian else ("T", "herk and her2k have")
         raise ArgumentError(
-            f'blas.{routine.name}: trans must be "N" or "{meant}" for {C.dtype}, got "{trans}"; {other} "{trans}"'
+            f'blas.{routine.name}: trans must be "N" or "{valid}" for {C.dtype}, got "{trans}"; {other} "{trans}"'
         )
     n_a, k = sizes[0][:2] if trans == "N" else sizes[0][1::-1]
     if columns != n or n_a != n or sizes[-1][:2] != sizes[0][:2]:

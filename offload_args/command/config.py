@@ -30,15 +30,15 @@ def run(options: argparse.Namespace) -> int:
     from .. import embedding
 
     places = {name: getattr(embedding, f"get_{name}")() for name in PLACES}
-    asked = [place for name, place in places.items() if getattr(options, name)]
+    requested = [place for name, place in places.items() if getattr(options, name)]
     if options.fortran:
-        asked.append(embedding.get_fortran_module())
-    if len(asked) == 1 and not (options.cflags or options.libs):
-        print(asked[0])  # as it is, for "$(...)"
+        requested.append(embedding.get_fortran_module())
+    if len(requested) == 1 and not (options.cflags or options.libs):
+        print(requested[0])  # as it is, for "$(...)"
         return 0
     words = embedding.cflags() if options.cflags else []
     words += embedding.libs() if options.libs else []
-    words += asked
+    words += requested
     if words:
         print(shlex.join(words))
     else:

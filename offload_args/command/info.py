@@ -80,8 +80,8 @@ def collect() -> dict[str, Any]:
     except OffloadError as error:
         facts["devices"] = [_device(Device.host())]
         facts["devices_error"] = str(error)
-    there = {device["name"].partition(":")[0] for device in facts["devices"]}
-    facts["absent"] = {backend: _absent(backend) for backend in ("cuda", "hip") if backend not in there}
+    present = {device["name"].partition(":")[0] for device in facts["devices"]}
+    facts["absent"] = {backend: _absent(backend) for backend in ("cuda", "hip") if backend not in present}
     facts["simulated"] = _device(Device("sim:0"))
     facts["libraries"] = [_library(name) for name in libraries.NAMES]
     facts["compilers"] = [_compiler(vendor) for vendor in VENDORS.values()]
@@ -137,8 +137,8 @@ def lines(facts: dict[str, Any], verbose: bool) -> Iterator[str]:
     yield f"device {simulated['name']}: {_device_line(simulated, verbose)}; never the default"
     if "devices_error" in facts:
         yield f"devices: {facts['devices_error']}"
-    for backend, why in facts["absent"].items():
-        yield f"no device {backend}: {why if verbose else why.partition(' (')[0]}"
+    for backend, reason in facts["absent"].items():
+        yield f"no device {backend}: {reason if verbose else reason.partition(' (')[0]}"
     yield from (f"library {_library_line(library, verbose)}" for library in facts["libraries"])
     yield from (f"compiler {_compiler_line(compiler, verbose)}" for compiler in facts["compilers"])
     if not verbose:

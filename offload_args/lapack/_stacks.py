@@ -68,10 +68,10 @@ def stacked(*operands: str, writes: tuple[str, ...] = ()) -> Callable[[F], F]:
             if not isinstance(A, DevicePtr) or len(A._shape) < 3:
                 function(*arguments, **options)
                 return
-            given = dict(zip(("A", *operands), arguments, strict=False))
-            given |= {name: options.pop(name) for name in ("A", *operands) if name in options}
-            del given["A"]
-            _run(f"lapack.{function.__name__}", function, A, given, writes, options)
+            pointers = dict(zip(("A", *operands), arguments, strict=False))
+            pointers |= {name: options.pop(name) for name in ("A", *operands) if name in options}
+            del pointers["A"]
+            _run(f"lapack.{function.__name__}", function, A, pointers, writes, options)
 
         return cast("F", call)
 
@@ -82,12 +82,12 @@ def _run(
     name: str,
     function: Callable[..., None],
     A: DevicePtr,
-    given: dict[str, DevicePtr | None],
+    pointers: dict[str, DevicePtr | None],
     writes: tuple[str, ...],
     options: dict[str, Any],
 ) -> None:
     batch = A._shape[:-2]
-    for operand, pointer in given.items():
+    for operand, pointer in pointers.items():
         if pointer is None:
             continue
         need_pointer(name, operand, pointer)
@@ -97,12 +97,12 @@ def _run(
                 f"stack A of shape {A._shape}"
             )
     for operand in writes:
-        written = given.get(operand)
+        written = pointers.get(operand)
         if written is not None and 0 not in written._shape:
             written.fill(0)  # each call writes a part, which an Out does not take
     info, first = np.zeros(batch, np.int32), ""
     for index in np.ndindex(*batch):
-        parts = {operand: None if pointer is None else pointer[index] for operand, pointer in given.items()}
+        parts = {operand: None if pointer is None else pointer[index] for operand, pointer in pointers.items()}
         try:
             with _inside():
                 function(A[index], *parts.values(), **options)
@@ -113,13 +113,13 @@ def _run(
         _refuse(name, info, first)
 
 
-def _refuse(name: str, info: NDArray[np.int32], why: str) -> None:
+def _refuse(name: str, info: NDArray[np.int32], reason: str) -> None:
     failed = [tuple(map(int, index)) for index in np.argwhere(info)]
     names = [f"A[{', '.join(map(str, index))}]" for index in failed]
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     count = math.prod(info.shape)
     raise StackError(
-        f"{name}: of {count} matrices {len(names)} failed: {listed}; {names[0]}: {why}; the others are done: `info` of "
-        f"this error has LAPACK's for each",
+        f"{name}: of {count} matrices {len(names)} failed: {listed}; {names[0]}: {reason}; the others are done: `info` "
+        f"of this error has LAPACK's for each",
         info,
     )

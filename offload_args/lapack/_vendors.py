@@ -114,8 +114,10 @@ class _LAPACKE(_Vendor):
         scratches = [Scratch((size,), dtype) for size, dtype in work]
         with offload_args(*scratches, device=A.device) as pointers:
             pairs = zip(pointers, work, strict=True)
-            given = [part for at, (one, (size, _)) in enumerate(pairs) for part in (one, size)[: 1 + (at < sized)]]
-            return self.call(name, A, *arguments, *given)
+            workspaces = [
+                part for at, (pointer, (size, _)) in enumerate(pairs) for part in (pointer, size)[: 1 + (at < sized)]
+            ]
+            return self.call(name, A, *arguments, *workspaces)
 
     def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         return self.with_work(f"{t}geqrf", A, (m, n, A, lda, tau), (n * _BLOCK, A.dtype))
@@ -140,7 +142,7 @@ class _LAPACKE(_Vendor):
         return self.with_work(f"{t}heevd", A, arguments, work, reals, integers)
 
     def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
-        arguments = *(self.value(self.jobz, one) for one in jobs), m, n, A, lda, *rest
+        arguments = *(self.value(self.jobz, job) for job in jobs), m, n, A, lda, *rest
         less = min(m, n)
         work = [(less * less + 8 * less + (m + n) * (_BLOCK + 1), A.dtype)]
         if t in "cz":
@@ -163,7 +165,7 @@ class _CuSOLVER(_Vendor):
 
     def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
         # Work of other packages may be on a stream that this call does not wait for: they have the address.
-        if any(isinstance(one, DevicePtr) and _core.query(one).escaped for one in arguments):
+        if any(isinstance(argument, DevicePtr) and _core.query(argument).escaped for argument in arguments):
             _core.device_synchronize(A._device)
         info = np.empty(1, np.int32)
         with offload_args(Out(info), device=A.device) as (dinfo,):
@@ -185,7 +187,7 @@ class _CuSOLVER(_Vendor):
         return self.call(f"{t}{'sy' if t in 'sd' else 'he'}evd", A, *chosen, n, A, lda, w)
 
     def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
-        return self.call(f"{t}gesvd", A, *(self.value(self.jobs, one) for one in jobs), m, n, A, lda, *rest)
+        return self.call(f"{t}gesvd", A, *(self.value(self.jobs, job) for job in jobs), m, n, A, lda, *rest)
 
 
 _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuSOLVER, _LAPACKE)
@@ -196,9 +198,9 @@ def vendor_of(name: str, pointer: DevicePtr) -> _Vendor:
 
     Raises LibraryError if there is none.
     """
-    found = adapter_of(_VENDORS, pointer._device)
-    if found is not None:
-        return found
+    adapter = adapter_of(_VENDORS, pointer._device)
+    if adapter is not None:
+        return adapter
     info = by_number(pointer._device)._info
     later = "rocSOLVER comes later" if info.backend == "hip" else "no library of this build has it"
     raise LibraryError(f'{name}: there is no LAPACK on {info.name}: {later}; open the region with device="host"')

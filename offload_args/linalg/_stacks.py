@@ -64,9 +64,9 @@ def _parts(pointer: DevicePtr, inner: int, batch: tuple[int, ...] | None) -> lis
         return [pointer._view(0, shape, strides)] * math.prod(batch)
     ahead = len(batch) - len(outer)
     steps = [0] * ahead + [0 if extent == 1 else step for extent, step in zip(outer, pointer._strides, strict=False)]
-    made: dict[int, DevicePtr] = {}
+    views: dict[int, DevicePtr] = {}
     return [
-        made[offset] if offset in made else made.setdefault(offset, pointer._view(offset, shape, strides))
+        views[offset] if offset in views else views.setdefault(offset, pointer._view(offset, shape, strides))
         for offset in _offsets(batch, steps)
     ]
 
@@ -120,8 +120,8 @@ def arrange(target: DevicePtr, source: DevicePtr) -> None:
     if target._strides[-2:] == source._strides[-2:] or 1 in target._shape[-2:]:
         target.copy_from(source)
         return
-    to, given = Matrix(*geometry(matrices(target)[0])), Matrix(*geometry(matrices(source)[0]))
-    if (to.ld_f and given.ld_f) or (to.ld_c and given.ld_c):
+    to, origin = Matrix(*geometry(matrices(target)[0])), Matrix(*geometry(matrices(source)[0]))
+    if (to.ld_f and origin.ld_f) or (to.ld_c and origin.ld_c):
         target.copy_from(source)
         return
     for part, from_part in zip(matrices(target), matrices(source), strict=True):
@@ -169,17 +169,17 @@ def clear_triangle(pointer: DevicePtr, keep: str) -> None:
         lower[i, :i].fill(0)
 
 
-def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Sequence[int], why: str) -> None:
-    """Raise LinAlgError, which names the matrices whose info is not 0. why: may have {info}, that of the first."""
+def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Sequence[int], reason: str) -> None:
+    """Raise LinAlgError, which names the matrices whose info is not 0. reason: may have {info}, that of the first."""
     wrong = [i for i, info in enumerate(infos) if info]
     if not wrong:
         return
     if not batch:
-        raise np.linalg.LinAlgError(f"{name}: {operand} {why.format(info=infos[wrong[0]])}")
+        raise np.linalg.LinAlgError(f"{name}: {operand} {reason.format(info=infos[wrong[0]])}")
     names = [f"{operand}[{', '.join(map(str, np.unravel_index(i, batch)))}]" for i in wrong[:4]]
     more = f", and {len(wrong) - 4} more" if len(wrong) > 4 else ""
     raise np.linalg.LinAlgError(
-        f"{name}: {names[0]} {why.format(info=infos[wrong[0]])}"
+        f"{name}: {names[0]} {reason.format(info=infos[wrong[0]])}"
         + (f"; so it is with {', '.join(names[1:])}{more}" if len(wrong) > 1 else "")
     )
 

@@ -101,11 +101,11 @@ def _triangle(name: str, UPLO: str) -> str:
 
 def _eigenvalues(name: str, a: DevicePtr, w: DevicePtr, v: DevicePtr, uplo: str, jobz: str) -> None:
     """Set w to the eigenvalues, and v, which is first a copy of a, to the eigenvectors if jobz is "V"."""
-    vendor, t, given = vendor_of(name, a), letter(a), stored(name, "a", a)
+    vendor, t, facts_a = vendor_of(name, a), letter(a), stored(name, "a", a)
     if 0 in a._shape:
         return
     source = a
-    if t in "sd" and not given.ld_f and jobz == "V":  # A is its transpose: no element moves to another place
+    if t in "sd" and not facts_a.ld_f and jobz == "V":  # A is its transpose: no element moves to another place
         source, uplo = _turned(a), {"U": "L", "L": "U"}[uplo]
     arrange(v, source)
     facts = stored(name, "a", v)

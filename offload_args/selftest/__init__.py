@@ -98,6 +98,6 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
         reasons: dict[tuple[str, str], list[str]] = {}
         for entry in report[kind]:
             reasons.setdefault((entry["group"], entry["why"]), []).append(entry["check"])
-        for (group, why), names in reasons.items():
+        for (group, reason), names in reasons.items():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            yield f"{'FAILED' if kind == 'failures' else 'not run':<13}{group}: {names[0]}{more}: {why}"
+            yield f"{'FAILED' if kind == 'failures' else 'not run':<13}{group}: {names[0]}{more}: {reason}"

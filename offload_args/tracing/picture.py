@@ -148,9 +148,9 @@ def _rows(events: Sequence[Event]) -> Iterator[tuple[str, str, list[Event]]]:
     devices = sorted({event.device for event in events})
     for device in devices:
         for name, kinds, colour in _ROWS:
-            these = [event for event in events if event.device == device and event.kind in kinds]
-            if these:
-                yield f"{name} on {device}" if len(devices) > 1 else name, colour, these
+            chosen = [event for event in events if event.device == device and event.kind in kinds]
+            if chosen:
+                yield f"{name} on {device}" if len(devices) > 1 else name, colour, chosen
 
 
 def _blocks(events: Sequence[Event], axis: _Axis) -> list[_Block]:
@@ -164,16 +164,16 @@ def _blocks(events: Sequence[Event], axis: _Axis) -> list[_Block]:
             blocks.append(_single(event))
         else:
             bins.setdefault((event.begun - axis.begun) * _BINS // axis.span, []).append(event)
-    for number, these in bins.items():
-        if len(these) == 1:
-            blocks.append(_single(these[0]))
+    for number, members in bins.items():
+        if len(members) == 1:
+            blocks.append(_single(members[0]))
             continue
         end = axis.begun + (number + 1) * axis.span // _BINS
-        most = ", ".join(name for name, _ in Counter(event.name or event.kind for event in these).most_common(3))
-        tip = f"{len(these):,} events: {most}, ... ({time_text(sum(event.seconds for event in these))})"
-        ended = max(min(max(event.ended for event in these), end), these[0].begun)
-        failed = any(event.failed for event in these)
-        blocks.append(_Block(these[0].begun, ended, f"{len(these):,} x", tip, failed, len(these)))
+        most = ", ".join(name for name, _ in Counter(event.name or event.kind for event in members).most_common(3))
+        tip = f"{len(members):,} events: {most}, ... ({time_text(sum(event.seconds for event in members))})"
+        ended = max(min(max(event.ended for event in members), end), members[0].begun)
+        failed = any(event.failed for event in members)
+        blocks.append(_Block(members[0].begun, ended, f"{len(members):,} x", tip, failed, len(members)))
     return sorted(blocks, key=lambda block: (block.begun, -block.ended))
 
 

@@ -213,14 +213,14 @@ class Summary:
                 continue
             took = f"{time_text(seconds)}{rate_text(nbytes, seconds)}"
             lines.append(f"{direction:5} {count} {plural('copy', count)}, {size_text(nbytes)}, {took}")
-            these = _lines(self.copies, direction)
-            for copies in these[:10]:
+            listed = _lines(self.copies, direction)
+            for copies in listed[:10]:
                 unchanged = f", unchanged {copies.unchanged}" if copies.unchanged else ""
                 at = f"  {copies.place}" if copies.place else ""
                 on = f" on {copies.device}" if len(self.devices) > 1 else ""
                 lines.append(f"      {copies.name}{on}: {copies.copies}, {copies.took}{unchanged}{at}")
-            if len(these) > 10:
-                lines.append(f"      and {len(these) - 10} more")
+            if len(listed) > 10:
+                lines.append(f"      and {len(listed) - 10} more")
         lines.append(f"wait  {self.waits} {plural('time', self.waits)}, {time_text(self.seconds_waiting)}")
         for name, count, seconds in self._calls():
             lines.append(f"call  {name}: {count} x, {time_text(seconds)} with what it brought up")
@@ -234,8 +234,8 @@ class Summary:
 
 
 def _sum(events: Iterable[Event], kind: str) -> tuple[int, int, float]:
-    these = [event for event in events if event.kind == kind]
-    return len(these), sum(event.nbytes for event in these), sum(event.seconds for event in these)
+    chosen = [event for event in events if event.kind == kind]
+    return len(chosen), sum(event.nbytes for event in chosen), sum(event.seconds for event in chosen)
 
 
 def _functions(events: Iterable[Event]) -> dict[str, tuple[int, float]]:
@@ -403,15 +403,15 @@ def _advise_on_grids(events: Iterable[Event]) -> list[Advice]:
         if event.multiprocessors:
             launches.setdefault((event.name, event.device, event.places[:1]), []).append(event)
     advice = []
-    for (name, device, places), these in launches.items():
-        few = [event.blocks for event in these if 2 * event.blocks < event.multiprocessors]
-        if 2 * len(few) <= len(these):
+    for (name, device, places), group in launches.items():
+        few = [event.blocks for event in group if 2 * event.blocks < event.multiprocessors]
+        if 2 * len(few) <= len(group):
             continue
         blocks = f"{min(few)}" if min(few) == max(few) else f"{min(few)} to {max(few)}"
-        count = these[0].multiprocessors
+        count = group[0].multiprocessors
         advice.append(
             Advice(
-                f"{name} was launched {len(these)} {plural('time', len(these))}, {len(few)} of them with a grid of "
+                f"{name} was launched {len(group)} {plural('time', len(group))}, {len(few)} of them with a grid of "
                 f"{blocks} {plural('block', max(few))}: most of the {count} multiprocessors of {device} had no block; "
                 f"launch {count} blocks or more, of fewer threads if need be",
                 places[0].file if places else "",

@@ -62,17 +62,17 @@ def _chrome(events: Iterable[Event], begun: int, threads: Mapping[int, str]) -> 
     process = os.getpid()
     yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": "offload_args"}}
     names = {thread.native_id: thread.name for thread in threading.enumerate()} | dict(threads)
-    seen: dict[tuple[int, int], int] = {}
+    lanes: dict[tuple[int, int], int] = {}
     extra = itertools.count(1 << 30)  # above the system's thread numbers
     for thread, lane, event in _lanes(events):
-        if (thread, lane) not in seen:
-            seen[thread, lane] = next(extra) if lane else thread
+        if (thread, lane) not in lanes:
+            lanes[thread, lane] = next(extra) if lane else thread
             name = names.get(thread) or f"thread {thread}"
             yield {
                 "ph": "M",
                 "name": "thread_name",
                 "pid": process,
-                "tid": seen[thread, lane],
+                "tid": lanes[thread, lane],
                 "args": {"name": f"{name} (overlapping)" if lane else name},
             }
         yield {
@@ -80,7 +80,7 @@ def _chrome(events: Iterable[Event], begun: int, threads: Mapping[int, str]) -> 
             "name": _label(event),
             "cat": event.kind,
             "pid": process,
-            "tid": seen[thread, lane],
+            "tid": lanes[thread, lane],
             "ts": (event.begun - begun) / 1000,
             "dur": (event.ended - event.begun) / 1000,
             "args": _details(event),
