@@ -195,14 +195,14 @@ static bool can_make(const oa_program_call *call) {
 
 /* Returns whether the call goes; otherwise call->reason is the reason. Under the lock. */
 static bool decide(oa_program_call *call, oa_known *known, int others) {
-  const bool asked = !options.families || options.families >> call->routine->family & 1;
+  const bool is_selected = !options.families || options.families >> call->routine->family & 1;
   const double margin = options.margin;
   oa_model_predict(call);
   bool pays = margin == 0 ||
               (!is_thin(call) && call->predicted_device * margin < call->predicted_host && !oa_model_needs_host(call));
   const bool crowd = others > LARGE_CROWD || (others >= CROWD && call->predicted_host < CROWDED_SECONDS);
   call->reason = OA_REFUSED_ASKED;
-  if (!asked) return false;
+  if (!is_selected) return false;
   const bool bought = !(crowd && margin > 0) && buys(call, known, pays);
   if (options.only_count) return false;
   if (options.planned) {
@@ -235,12 +235,12 @@ static bool decide(oa_program_call *call, oa_known *known, int others) {
 }
 
 /* Lends the operands, makes the call and brings its result down. */
-static int go(const void *arguments, oa_program_make make, oa_array *arrays, const oa_known *known, int where) {
+static int go(const void *arguments, oa_program_make make, oa_array *arrays, const oa_known *known, int target) {
   oa_any *pointers[MOST_OPERANDS];
   oa_region *region;
   for (int i = 0; i < known->count; i++)
     if (known->arrays[i].keep) arrays[i].flags |= OA_RESIDENT | OA_TRACKED;
-  OA_TRY(oa_region_enter(where, &OA_SIZED(oa_region_options, .single_use = 1), arrays, known->count, &region));
+  OA_TRY(oa_region_enter(target, &OA_SIZED(oa_region_options, .single_use = 1), arrays, known->count, &region));
   int status = OA_OK;
   for (int i = 0; i < known->count; i++) {
     pointers[i] = arrays[i].handle;
@@ -267,12 +267,12 @@ typedef struct wanted {
 } wanted;
 
 static int go_as(const wanted *how, lent *lent, const oa_known *known, const oa_program_operand *operands, int count,
-                 int where) {
+                 int target) {
   int flags[MOST_OPERANDS] = {0};
-  if (how->make) return go(how->arguments, how->make, lent->arrays, known, where);
+  if (how->make) return go(how->arguments, how->make, lent->arrays, known, target);
   for (int i = 0; i < known->count; i++)
     if (known->arrays[i].keep) flags[lent->places[i]] = OA_RESIDENT | OA_TRACKED;
-  return how->lend(how->lent, operands, flags, count, where);
+  return how->lend(how->lent, operands, flags, count, target);
 }
 
 static bool attempt(oa_program_call *call, const wanted *how, const oa_program_operand *operands, int count) {
@@ -292,12 +292,12 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   oa_known known = {.count = 0};
   oa_record_lock();
   oa_record_begin(call, options.sites, options.planned, options.patience);
-  const int where = device;
+  const int target = device;
   const bool eager = options.margin == 0;
   oa_record_unlock();
   if (valid) {
     describe(&lent, call, operands, count);
-    oa_known_look(&known, lent.arrays, lent.count, where, maker_of(call), eager);
+    oa_known_look(&known, lent.arrays, lent.count, target, maker_of(call), eager);
   }
   oa_known_lock();
   if (valid) {
@@ -306,7 +306,7 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   }
   oa_record_lock();
   bool goes = valid && decide(call, &known, others);
-  if (goes && where != device) { /* another device was chosen meanwhile */
+  if (goes && target != device) { /* another device was chosen meanwhile */
     call->reason = OA_REFUSED_WAITING;
     goes = false;
   }
@@ -315,7 +315,7 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   oa_record_unlock();
   if (!goes) return false;
   const int64_t begun = now_ns();
-  const int status = go_as(how, &lent, &known, operands, count, where);
+  const int status = go_as(how, &lent, &known, operands, count, target);
   const double seconds = (double)(now_ns() - begun) * 1e-9;
   oa_known_lock();
   oa_known_end(&known, !status);

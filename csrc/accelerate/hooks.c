@@ -68,14 +68,14 @@ const oa_hooked *oa_hook_routine(const char *base) {
  * isamax of n = -2^32 + 2 elements finds the second element if n has 32 bits, and none if it has 64. */
 static int has_wide_integers(void *handle, const char *name) {
   static const float x[2] = {1, 2};
-  const int64_t n = -((int64_t)1 << 32) + 2, one = 1;
+  const int64_t n = -((int64_t)1 << 32) + 2, unit = 1;
   const bool scipys = strncmp(name, "scipy_", 6) == 0;
   union {
     void *address;
     int (*by_address)(const int64_t *, const float *, const int64_t *);
     size_t (*by_value)(int64_t, const float *, int64_t);
   } found;
-  if ((found.address = dlsym(handle, scipys ? "scipy_isamax_" : "isamax_"))) return found.by_address(&n, x, &one) == 0;
+  if ((found.address = dlsym(handle, scipys ? "scipy_isamax_" : "isamax_"))) return found.by_address(&n, x, &unit) == 0;
   if ((found.address = dlsym(handle, scipys ? "scipy_cblas_isamax" : "cblas_isamax")))
     return (int)found.by_value(n, x, 1) != 1;
   return -1;
@@ -101,10 +101,10 @@ static void *take_variant(const oa_hooked *routine, int interface, int wide, voi
   _Atomic(void *) *originals = routine->originals[interface][wide];
   if (!originals) return NULL; /* LAPACK has Fortran's names alone */
   for (int i = 0; i < OA_HOOK_VARIANTS; i++) {
-    void *here = atomic_load(&originals[i]);
-    if (!here && atomic_compare_exchange_strong(&originals[i], &here, original))
+    void *symbol = atomic_load(&originals[i]);
+    if (!symbol && atomic_compare_exchange_strong(&originals[i], &symbol, original))
       return routine->hooks[interface][wide][i];
-    if (here == original) return routine->hooks[interface][wide][i];
+    if (symbol == original) return routine->hooks[interface][wide][i];
   }
   return NULL;
 }

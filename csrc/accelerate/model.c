@@ -57,11 +57,11 @@ static bool is_spared(const oa_program_call *call) { return call->bytes_spared >
 static double greater(double a, double b) { return a > b ? a : b; }
 
 void oa_model_predict(oa_program_call *call) {
-  const cell *seen = cells_of(call), *sent = &seen[is_spared(call)];
+  const cell *cells = cells_of(call), *sent = &cells[is_spared(call)];
   const int rate = rate_of(call->routine->dtype);
   const double bytes = call->bytes_up + call->bytes_down + call->bytes_spared;
   call->predicted_host = greater(call->operations / (now.host[rate] * call->host_share), bytes / now.host_memory);
-  if (seen->host_calls) call->predicted_host = seen->host * call->operations;
+  if (cells->host_calls) call->predicted_host = cells->host * call->operations;
   call->predicted_device = now.call + call->bytes_up / now.up + call->bytes_down / now.down + call->steps +
                            greater(call->operations / (now.device[rate] * call->device_share), bytes / DEVICE_MEMORY);
   if (sent->device_calls > 1) call->predicted_device *= sent->device;
@@ -74,28 +74,28 @@ bool oa_model_needs_host(const oa_program_call *call) {
 double oa_model_up(void) { return now.up; }
 
 void oa_model_learn(const oa_program_call *call, bool on_device, double seconds) {
-  cell *seen = cells_of(call);
+  cell *cells = cells_of(call);
   const int rate = rate_of(call->routine->dtype);
   if (on_device) {
-    seen += is_spared(call);
+    cells += is_spared(call);
     /* The first call loads kernels and pins memory. */
-    const double before = seen->device_calls > 1 ? seen->device : 1;
+    const double before = cells->device_calls > 1 ? cells->device : 1;
     const double ratio = seconds / (call->predicted_device / before);
-    if (seen->device_calls == 1) seen->device = ratio;
-    if (seen->device_calls > 1) seen->device += (ratio - seen->device) / 4;
-    seen->device_calls++;
+    if (cells->device_calls == 1) cells->device = ratio;
+    if (cells->device_calls > 1) cells->device += (ratio - cells->device) / 4;
+    cells->device_calls++;
     return;
   }
   /* BLAS starts its threads in the first call. The fastest of the others counts most: a busy machine is not a slow
    * one. */
   const double each = seconds / greater(call->operations, 1);
-  if (seen->host_calls < 2 || each < seen->host)
-    seen->host = each;
+  if (cells->host_calls < 2 || each < cells->host)
+    cells->host = each;
   else
-    seen->host += (each - seen->host) / 8;
-  seen->host_calls++;
+    cells->host += (each - cells->host) / 8;
+  cells->host_calls++;
   if (!call->is_lapack && call->operations / seconds > now.host[rate]) now.host[rate] = call->operations / seconds;
   /* Calls that once seemed slow on the device are tried again later. */
   for (int i = 0; i < 2; i++)
-    if (seen[i].device_calls > 1 && seen[i].device > 1) seen[i].device += (1 - seen[i].device) / 64;
+    if (cells[i].device_calls > 1 && cells[i].device > 1) cells[i].device += (1 - cells[i].device) / 64;
 }

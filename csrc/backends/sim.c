@@ -432,10 +432,10 @@ static void wait_for_all(struct sim *sim) {
 }
 
 /* Finds a stream that stream_create made; a caller's own stream may be any address. */
-static int find_stream(oa_device *device, const char *operation, void *pointer, struct stream **found) {
+static int find_stream(oa_device *device, const char *operation, void *pointer, struct stream **result) {
   for (struct stream *stream = streams_of(device->state); stream; stream = stream->next) {
     if (stream == pointer) {
-      *found = stream;
+      *result = stream;
       return OA_OK;
     }
   }

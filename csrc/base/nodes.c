@@ -26,10 +26,10 @@ int oa_node_of_pci(const char *name) {
 void oa_node_prefer(int node, oa_node_policy *before) {
   *before = (oa_node_policy){.changed = false};
   if (node < 0 || node >= NODES) return;
-  unsigned long wanted[sizeof before->nodes / sizeof before->nodes[0]] = {0};
-  wanted[node / WORD] = 1UL << (node % WORD);
+  unsigned long mask[sizeof before->nodes / sizeof before->nodes[0]] = {0};
+  mask[node / WORD] = 1UL << (node % WORD);
   if (syscall(SYS_get_mempolicy, &before->mode, before->nodes, (unsigned long)NODES, NULL, 0UL)) return;
-  before->changed = syscall(SYS_set_mempolicy, PREFERRED, wanted, (unsigned long)NODES) == 0;
+  before->changed = syscall(SYS_set_mempolicy, PREFERRED, mask, (unsigned long)NODES) == 0;
 }
 
 void oa_node_restore(const oa_node_policy *before) {

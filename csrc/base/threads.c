@@ -136,12 +136,12 @@ void oa_threads_run(const void *owner, void (*run)(void *), void *data, int part
   t.next = tasks;
   tasks = &t;
   atomic_fetch_add(&posts, 1);
-  const int room = room_of(owner), wanted = t.wanted < room ? t.wanted : room;
-  for (int missing = wanted - idle - looking; missing > 0 && started < atomic_load(&most); missing--) {
+  const int room = room_of(owner), count = t.wanted < room ? t.wanted : room;
+  for (int missing = count - idle - looking; missing > 0 && started < atomic_load(&most); missing--) {
     if (oa_start_thread(work, NULL)) break; /* fewer threads then do the work */
     started++;
   }
-  const int asked = wanted - looking, sleeping = asked < idle ? asked : idle;
+  const int woken = count - looking, sleeping = woken < idle ? woken : idle;
   pthread_mutex_unlock(&mutex);
   wake(sleeping);
   run(data);

@@ -39,14 +39,14 @@ static void push(const oa_trace_event *event) {
   uint64_t position = atomic_load_explicit(&next_written, memory_order_relaxed);
   if (!ring) return;
   for (;;) {
-    cell *mine = &ring[position % CELLS];
-    const uint64_t turn = atomic_load_explicit(&mine->turn, memory_order_acquire);
+    cell *place = &ring[position % CELLS];
+    const uint64_t turn = atomic_load_explicit(&place->turn, memory_order_acquire);
     if (turn == position) {
       if (!atomic_compare_exchange_weak_explicit(&next_written, &position, position + 1, memory_order_relaxed,
                                                  memory_order_relaxed))
         continue;
-      mine->event = *event;
-      atomic_store_explicit(&mine->turn, position + 1, memory_order_release);
+      place->event = *event;
+      atomic_store_explicit(&place->turn, position + 1, memory_order_release);
       return;
     }
     if (turn < position) { /* its event of the last round is not read yet */
@@ -62,14 +62,14 @@ static bool pop(oa_trace_event *event) {
   uint64_t position = atomic_load_explicit(&next_read, memory_order_relaxed);
   if (!ring) return false;
   for (;;) {
-    cell *mine = &ring[position % CELLS];
-    const uint64_t turn = atomic_load_explicit(&mine->turn, memory_order_acquire);
+    cell *place = &ring[position % CELLS];
+    const uint64_t turn = atomic_load_explicit(&place->turn, memory_order_acquire);
     if (turn == position + 1) {
       if (!atomic_compare_exchange_weak_explicit(&next_read, &position, position + 1, memory_order_relaxed,
                                                  memory_order_relaxed))
         continue;
-      *event = mine->event;
-      atomic_store_explicit(&mine->turn, position + CELLS, memory_order_release);
+      *event = place->event;
+      atomic_store_explicit(&place->turn, position + CELLS, memory_order_release);
       return true;
     }
     if (turn < position + 1) return false;

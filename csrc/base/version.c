@@ -36,13 +36,13 @@ static int note_file(struct dl_phdr_info *info, size_t size, void *data) {
 
 /* Returns whether the file has, or is linked with, another copy of the library that is in use; *its: where that copy
  * is. A copy that can't be asked may be in use. */
-static bool is_used_copy(const char *name, Dl_info *its) {
+static bool is_used_copy(const char *name, Dl_info *info) {
   void *file = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
   if (!file) return false;
   Dl_info own;
   const void *lends = dlsym(file, "oa_region_enter");
   int (*asked)(void) = (int (*)(void))dlsym(file, "oa_in_use");
-  const bool other = lends && dladdr(lends, its) && dladdr(&in_use, &own) && its->dli_fbase != own.dli_fbase;
+  const bool other = lends && dladdr(lends, info) && dladdr(&in_use, &own) && info->dli_fbase != own.dli_fbase;
   const bool used = other && (!asked || asked());
   dlclose(file);
   return used;

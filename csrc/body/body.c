@@ -9,15 +9,15 @@ int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value)
 }
 
 int oa_fail_requirement(const oa_routine *routine, const char *comparison, const char *names, const int64_t *sizes) {
-  char got[256] = "";
-  for (size_t used = 0; *names && used < sizeof got;) {
+  char list[256] = "";
+  for (size_t used = 0; *names && used < sizeof list;) {
     const int length = (int)strcspn(names, " ");
     const char *before = !used ? "" : names[length] ? ", " : " and ";
     used +=
-        (size_t)snprintf(got + used, sizeof got - used, "%s%.*s = %lld", before, length, names, (long long)*sizes++);
+        (size_t)snprintf(list + used, sizeof list - used, "%s%.*s = %lld", before, length, names, (long long)*sizes++);
     names += length + (names[length] == ' ');
   }
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: needs %s, got %s", routine->function, comparison, got);
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: needs %s, got %s", routine->function, comparison, list);
 }
 
 /* Returns the index of the first size in a list that does not fit 32 bits, and sets *value to it; -1: all fit. */
@@ -301,12 +301,12 @@ int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, i
                    "arrays, and without lists and results",
                    routine->function);
   if (times < 0) return oa_fail_negative(routine, "times", times);
-  oa_repeat asked = {.routine = routine, .times = times, .strides = strides};
-  for (int i = 0; i < arrays && *names; i++) asked.names[i][0] = *names++;
-  for (int i = 0; i < arrays && lists; i++) asked.lists[i] = (oa_pointer_list){.at = lists[i], .count = times};
+  oa_repeat repeat = {.routine = routine, .times = times, .strides = strides};
+  for (int i = 0; i < arrays && *names; i++) repeat.names[i][0] = *names++;
+  for (int i = 0; i < arrays && lists; i++) repeat.lists[i] = (oa_pointer_list){.at = lists[i], .count = times};
   oa_library library = *routine->library;
   oa_routine repeated = *routine;
-  library.repeat = &asked;
+  library.repeat = &repeat;
   repeated.library = &library;
   return repeated.run(&repeated, values, device);
 }

@@ -371,8 +371,8 @@ static bool is_f8(int dtype) { return dtype == OA_F8E4M3 || dtype == OA_F8E5M2; 
 
 /* Returns the dtype of the bias: the descriptor's, or the library's default. */
 static int bias_dtype(product *p) {
-  const int said = (int)product_value(p, BIAS_DATA_TYPE, 4);
-  if (said >= 0) return oa_dtype_of_code(p->codes, said);
+  const int declared = (int)product_value(p, BIAS_DATA_TYPE, 4);
+  if (declared >= 0) return oa_dtype_of_code(p->codes, declared);
   if (p->d.dtype == OA_I8) return p->scale;
   if (!is_f8(p->a.dtype) || !(is_f8(p->d.dtype) || p->d.dtype == OA_F32)) return p->d.dtype;
   return p->c.dtype == OA_F16 ? OA_F16 : OA_BF16;
@@ -398,7 +398,7 @@ static void add_bias(product *p, const char *name, const void *pointer) {
 static int add_aux(product *p, const char *name, const void *pointer) {
   const bool writes = p->epilogue & (RELU | GELU), is_mask = p->epilogue & (RELU | DRELU);
   const int64_t ld = product_value(p, EPILOGUE_AUX_LD, 8), to = is_mask ? 128 : 8;
-  const int said = (int)product_value(p, EPILOGUE_AUX_DATA_TYPE, 4);
+  const int declared = (int)product_value(p, EPILOGUE_AUX_DATA_TYPE, 4);
   if (p->d.order != ORDER_COL)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: Ddesc needs ORDER_COL for an epilogue with %s", p->routine->function, name);
   if (ld % to || ld < p->d.rows)
@@ -407,7 +407,8 @@ static int add_aux(product *p, const char *name, const void *pointer) {
   const int access = !writes ? OA_READ : ld == p->d.rows ? OA_OVERWRITE : OA_READ_WRITE;
   if (!is_mask) {
     const oa_extent extent = OA_MATRIX(p->d.rows, p->d.columns, ld, "rows", "cols", "epilogue_aux_ld");
-    add(p, name, pointer, writes ? OA_OVERWRITE : OA_READ, said < 0 ? p->d.dtype : oa_dtype_of_code(p->codes, said),
+    add(p, name, pointer, writes ? OA_OVERWRITE : OA_READ,
+        declared < 0 ? p->d.dtype : oa_dtype_of_code(p->codes, declared),
         repeated(p, extent, EPILOGUE_AUX_BATCH_STRIDE), "computeDesc");
     return OA_OK;
   }

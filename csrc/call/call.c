@@ -46,15 +46,15 @@ static void unhold(oa_call *call) {
 }
 
 /* Puts a caller's handle into that pointer mode. call->saved_mode: its former mode, -1 if it stays. */
-static int use_mode(oa_call *call, int wanted) {
+static int use_mode(oa_call *call, int pointer_mode) {
   const oa_library *library = call->library;
   int mode = -1;
   if (library->set_pointer_mode < 0) return OA_OK;
   if (library->get_pointer_mode >= 0) {
     const int status = oa_library_get_mode(library, call->handle, &mode);
-    if (status || mode == wanted) return status;
+    if (status || mode == pointer_mode) return status;
   }
-  const int status = oa_library_set_mode(library, call->handle, wanted);
+  const int status = oa_library_set_mode(library, call->handle, pointer_mode);
   if (!status) call->saved_mode = mode;
   return status;
 }

@@ -52,11 +52,11 @@ static struct oa_spares *spares_of(oa_device *device) {
 
 /* Takes piece i out of the pool. Under its mutex. */
 static spare take_spare(oa_device *device, struct oa_spares *spares, int i) {
-  const spare taken = spares->at[i];
+  const spare block = spares->at[i];
   spares->count--;
-  memmove(&spares->at[i], &spares->at[i + 1], (size_t)(spares->count - i) * sizeof taken);
-  atomic_fetch_sub(&device->spare_bytes, (int64_t)taken.nbytes);
-  return taken;
+  memmove(&spares->at[i], &spares->at[i + 1], (size_t)(spares->count - i) * sizeof block);
+  atomic_fetch_sub(&device->spare_bytes, (int64_t)block.nbytes);
+  return block;
 }
 
 /* Returns the sheet that has the address, or a sheet of 0 bytes; gone: also removes it from the list. */

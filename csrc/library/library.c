@@ -88,8 +88,8 @@ static void ask_version(int kind, void *function, char *text, size_t size) {
   int parts[3] = {0};
   switch (kind) {
     case OA_VERSION_TEXT: {
-      const char *said = ((const char *(*)(void))function)();
-      if (said) snprintf(text, size, "%s", said);
+      const char *answer = ((const char *(*)(void))function)();
+      if (answer) snprintf(text, size, "%s", answer);
       break;
     }
     case OA_VERSION_BUFFER:

@@ -208,12 +208,12 @@ static void start(void) {
 
 /* Makes sure that faults come here first: other code may have set a handler since. */
 static bool take_faults(void) {
-  struct sigaction now, ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+  struct sigaction now, handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
   if (sigaction(SIGSEGV, NULL, &now)) return false;
   if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault) return true;
   before = now;
-  sigemptyset(&ours.sa_mask);
-  return sigaction(SIGSEGV, &ours, NULL) == 0;
+  sigemptyset(&handler.sa_mask);
+  return sigaction(SIGSEGV, &handler, NULL) == 0;
 }
 
 int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *place) {

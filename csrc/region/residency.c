@@ -289,22 +289,22 @@ static bool can_stay(const oa_mapping *mapping) {
 
 void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool is_new) {
   const int now = atomic_load_explicit(&mode, memory_order_relaxed);
-  const bool asked = array->flags & OA_RESIDENT;
+  const bool is_resident = array->flags & OA_RESIDENT;
   const bool candidate =
       now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->views[0].goes_up;
-  if (now == OA_RESIDENCY_OFF || mapping->resident || !(asked || candidate || entry_count) || !can_stay(mapping))
+  if (now == OA_RESIDENCY_OFF || mapping->resident || !(is_resident || candidate || entry_count) || !can_stay(mapping))
     return;
   if (!is_new && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or has none yet */
   const oa_lines lines = mapping->views[0].lines;
   oa_resident *entry = find(mapping->device, mapping->at.low, mapping->at.high, lines);
-  if (!entry && !asked && !candidate) return;
+  if (!entry && !is_resident && !candidate) return;
   if (!entry && !(entry = make_entry(mapping->device, mapping->at.low, mapping->at.high, lines, array))) return;
   if (entry->mapping || entry->peering || (entry->address && !is_new)) return; /* its memory is still in use */
   change_owner(entry, array);
   const bool tracked = array->flags & OA_TRACKED;
   if (tracked ? !entry->wanted : candidate) entry->tracked = tracked;
-  entry->keeps = asked && tracked && mapping->views[0].writes;
-  if (asked) {
+  entry->keeps = is_resident && tracked && mapping->views[0].writes;
+  if (is_resident) {
     entry->dropped = false;
     if (!tracked || !entry->wanted) entry->automatic = tracked;
     want(entry);

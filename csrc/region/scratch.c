@@ -72,8 +72,8 @@ static int allocate(oa_slot *slot) {
   uint64_t address = 0;
   enum oa_zeros zeros = OA_ZEROS_NONE;
   int status = OA_OK;
-  bool taken = oa_device_take(device, stream->native, (size_t)mapping->nbytes, &address, &zeros);
-  if (!taken) {
+  bool is_pooled = oa_device_take(device, stream->native, (size_t)mapping->nbytes, &address, &zeros);
+  if (!is_pooled) {
     oa_slot_hold(slot, NULL); /* the region can't end meanwhile */
     oa_unlock();
     status = oa_device_allocate(device, stream->native, (size_t)mapping->nbytes, &address);
@@ -84,7 +84,7 @@ static int allocate(oa_slot *slot) {
   if (status) return status;
   mapping->address = address;
   mapping->zeros = zeros != OA_ZEROS_NONE;
-  if ((taken && zeros != OA_ZEROS_ORDERED) || device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
+  if ((is_pooled && zeros != OA_ZEROS_ORDERED) || device->backend->flags & OA_SYNCHRONOUS) return OA_OK;
   status = oa_stream_advance(stream);
   return status ? status : oa_uses_add(&mapping->uses, stream, true);
 }

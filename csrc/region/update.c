@@ -52,13 +52,13 @@ static oa_present_table writings;
 /* Returns the items with room for another one; NULL with the text set. */
 static void *grown(void *items, int count, int *capacity, size_t size) {
   if (count < *capacity) return items;
-  const int wanted = *capacity ? 2 * *capacity : 8;
-  void *more = realloc(items, (size_t)wanted * size);
+  const int room = *capacity ? 2 * *capacity : 8;
+  void *more = realloc(items, (size_t)room * size);
   if (!more) {
     oa_fail(OA_ERROR_MEMORY, "update: no host memory");
     return NULL;
   }
-  *capacity = wanted;
+  *capacity = room;
   return more;
 }
 

@@ -14,19 +14,19 @@
 
 static atomic_int check_failures;
 
-static inline int check(int holds, const char *file, int line, const char *what) {
+static inline int check(int holds, const char *file, int line, const char *expression) {
   if (!holds) {
     atomic_fetch_add(&check_failures, 1);
-    fprintf(stderr, "%s:%d: failed: %s\n  last error: %s\n", file, line, what, oa_last_error());
+    fprintf(stderr, "%s:%d: failed: %s\n  last error: %s\n", file, line, expression, oa_last_error());
   }
   return holds;
 }
 
-static inline int check_status(int status, int expected, const char *file, int line, const char *what) {
+static inline int check_status(int status, int expected, const char *file, int line, const char *expression) {
   if (status != expected) {
     atomic_fetch_add(&check_failures, 1);
-    fprintf(stderr, "%s:%d: %s\n  returned %s, not %s; last error: %s\n", file, line, what, oa_status_name(status),
-            oa_status_name(expected), oa_last_error());
+    fprintf(stderr, "%s:%d: %s\n  returned %s, not %s; last error: %s\n", file, line, expression,
+            oa_status_name(status), oa_status_name(expected), oa_last_error());
   }
   return status == expected;
 }
@@ -36,12 +36,12 @@ static inline int check_status(int status, int expected, const char *file, int l
 __attribute__((weak)) const char *as_tested(const char *text);
 
 static inline int check_fails(int status, int expected, const char *words, const char *file, int line,
-                              const char *what) {
-  int right = check_status(status, expected, file, line, what);
+                              const char *expression) {
+  int right = check_status(status, expected, file, line, expression);
   if (as_tested) words = as_tested(words);
   if (right && !strstr(oa_last_error(), words)) {
     atomic_fetch_add(&check_failures, 1);
-    fprintf(stderr, "%s:%d: %s\n  the text should have \"%s\"; last error: %s\n", file, line, what, words,
+    fprintf(stderr, "%s:%d: %s\n  the text should have \"%s\"; last error: %s\n", file, line, expression, words,
             oa_last_error());
     right = 0;
   }

@@ -119,16 +119,16 @@ static void enter(input *in) {
   }
   oa_region_options options = OA_SIZED(oa_region_options, .single_use = byte(in) % 2);
   if (byte(in) > 250) options.size = byte(in);
-  oa_region *made;
-  if (oa_region_enter(device(in), &options, arrays, count, &made)) return;
+  oa_region *region;
+  if (oa_region_enter(device(in), &options, arrays, count, &region)) return;
   if (region_count == REGIONS) {
-    oa_region_finish(made, OA_DISCARD, NULL);
-    oa_region_wait(made);
+    oa_region_finish(region, OA_DISCARD, NULL);
+    oa_region_wait(region);
     return;
   }
   for (int i = 0; i < count; i++) keep(arrays[i].handle);
   finished[region_count] = false;
-  regions[region_count++] = made;
+  regions[region_count++] = region;
 }
 
 static void end_region(input *in) {

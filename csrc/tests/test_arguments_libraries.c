@@ -119,13 +119,13 @@ static void library_symbol(void) {
 }
 
 static void routines(void) {
-  const oa_routine *found;
+  const oa_routine *routine;
   int count;
-  REFUSES(OA_ERROR_ARGUMENT, oa_library_routines("no such library", &found, &count));
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_routines("no such library", &routine, &count));
   REFUSES(OA_ERROR_ARGUMENT, oa_library_routines("plain", NULL, &count));
-  REFUSES(OA_ERROR_ARGUMENT, oa_library_routines("plain", &found, NULL));
-  CHECK_OK(oa_library_routines("plain", &found, &count));
-  CHECK(!found && !count);
+  REFUSES(OA_ERROR_ARGUMENT, oa_library_routines("plain", &routine, NULL));
+  CHECK_OK(oa_library_routines("plain", &routine, &count));
+  CHECK(!routine && !count);
 }
 
 static void routine_dtypes(void) {
@@ -149,10 +149,10 @@ static void routine_dtypes(void) {
 }
 
 static void routine_find(void) {
-  const char *const given[][2] = {{NULL, "gemv"}, {"no such library", "gemv"}, {"plain", NULL}, {"plain", "gemv"}};
+  const char *const names[][2] = {{NULL, "gemv"}, {"no such library", "gemv"}, {"plain", NULL}, {"plain", "gemv"}};
   for (int i = 0; i < 4; i++) {
     oa_fail_null("none", "yet");
-    CHECK(!oa_routine_find(given[i][0], given[i][1]) && strstr(oa_last_error(), function));
+    CHECK(!oa_routine_find(names[i][0], names[i][1]) && strstr(oa_last_error(), function));
   }
 }
 

@@ -83,7 +83,7 @@ static void kernel(writer *w, const char *name, int uniform) {
 
 /* Returns an HSACO of two kernels: the header, a note, and a table of one section. */
 static writer hsaco(const char *target) {
-  writer metadata = {.nbytes = 0}, made = {.nbytes = 0};
+  writer metadata = {.nbytes = 0}, file = {.nbytes = 0};
   byte(&metadata, 0x82);
   text(&metadata, "amdhsa.target");
   text(&metadata, target);
@@ -99,13 +99,13 @@ static writer hsaco(const char *target) {
                              .e_shentsize = sizeof(Elf64_Shdr),
                              .e_shnum = 1};
   const Elf64_Shdr section = {.sh_type = SHT_NOTE, .sh_offset = sizeof header, .sh_size = behind - sizeof header};
-  put(&made, &header, sizeof header);
-  put(&made, note, sizeof note);
-  put(&made, "AMDGPU\0", 8);
-  put(&made, metadata.bytes, metadata.nbytes);
-  made.nbytes = behind;
-  put(&made, &section, sizeof section);
-  return made;
+  put(&file, &header, sizeof header);
+  put(&file, note, sizeof note);
+  put(&file, "AMDGPU\0", 8);
+  put(&file, metadata.bytes, metadata.nbytes);
+  file.nbytes = behind;
+  put(&file, &section, sizeof section);
+  return file;
 }
 
 /* Returns a bundle of that for two processors, after an entry for the host. */
@@ -114,61 +114,61 @@ static writer bundle(void) {
                                       "hipv4-amdgcn-amd-amdhsa--gfx1100"};
   const writer images[] = {
       {.nbytes = 0}, hsaco("amdgcn-amd-amdhsa--gfx90a:xnack-"), hsaco("amdgcn-amd-amdhsa--gfx1100")};
-  writer made = {.nbytes = 0};
+  writer file = {.nbytes = 0};
   uint64_t at = 512;
-  put(&made, "__CLANG_OFFLOAD_BUNDLE__", 24);
-  put(&made, &(uint64_t){3}, 8);
+  put(&file, "__CLANG_OFFLOAD_BUNDLE__", 24);
+  put(&file, &(uint64_t){3}, 8);
   for (int i = 0; i < 3; i++) {
     const uint64_t row[] = {at, images[i].nbytes, strlen(names[i])};
-    put(&made, row, sizeof row);
-    put(&made, names[i], row[2]);
-    memcpy(made.bytes + at, images[i].bytes, images[i].nbytes);
+    put(&file, row, sizeof row);
+    put(&file, names[i], row[2]);
+    memcpy(file.bytes + at, images[i].bytes, images[i].nbytes);
     at += images[i].nbytes;
   }
-  made.nbytes = at;
-  return made;
+  file.nbytes = at;
+  return file;
 }
 
 /* -- tests -------------------------------------------------------------------------------------------------------- */
 
 static void what_was_written_is_read(void) {
-  const writer made = hsaco("amdgcn-amd-amdhsa--gfx90a:xnack-");
+  const writer file = hsaco("amdgcn-amd-amdhsa--gfx90a:xnack-");
   char processors[64];
   oa_bytes object, metadata;
-  oa_hsaco_kernel found;
+  oa_hsaco_kernel facts;
   oa_hsaco_parameter parameter;
-  CHECK_OK(oa_image_check("made", made.bytes, made.nbytes, 0));
-  CHECK(oa_hsaco_find(made.bytes, made.nbytes, "gfx1100", &object) && object.nbytes == made.nbytes);
+  CHECK_OK(oa_image_check("made", file.bytes, file.nbytes, 0));
+  CHECK(oa_hsaco_find(file.bytes, file.nbytes, "gfx1100", &object) && object.nbytes == file.nbytes);
   CHECK(oa_hsaco_metadata(object, &metadata));
-  CHECK(!oa_hsaco_find_kernel(metadata, "vad", &found) && !oa_hsaco_find_kernel(metadata, "", &found));
-  CHECK(oa_hsaco_find_kernel(metadata, "a_kernel_with_a_name_of_more_than_31_bytes", &found) && !found.uniform_blocks);
-  CHECK(oa_hsaco_find_kernel(metadata, "vadd", &found) && found.uniform_blocks);
-  CHECK(found.argument_bytes == 272 && found.shared_bytes == 1000 && found.most_threads == 256);
-  CHECK(found.vector_registers == 12 && found.scalar_registers == 20);
-  CHECK(oa_hsaco_find_parameter(&found, 0, &parameter) && parameter.offset == 0 && parameter.nbytes == 8);
+  CHECK(!oa_hsaco_find_kernel(metadata, "vad", &facts) && !oa_hsaco_find_kernel(metadata, "", &facts));
+  CHECK(oa_hsaco_find_kernel(metadata, "a_kernel_with_a_name_of_more_than_31_bytes", &facts) && !facts.uniform_blocks);
+  CHECK(oa_hsaco_find_kernel(metadata, "vadd", &facts) && facts.uniform_blocks);
+  CHECK(facts.argument_bytes == 272 && facts.shared_bytes == 1000 && facts.most_threads == 256);
+  CHECK(facts.vector_registers == 12 && facts.scalar_registers == 20);
+  CHECK(oa_hsaco_find_parameter(&facts, 0, &parameter) && parameter.offset == 0 && parameter.nbytes == 8);
   CHECK(parameter.kind == OA_STATED_POINTER);
-  CHECK(oa_hsaco_find_parameter(&found, 1, &parameter) && parameter.offset == 8 && parameter.nbytes == 4);
+  CHECK(oa_hsaco_find_parameter(&facts, 1, &parameter) && parameter.offset == 8 && parameter.nbytes == 4);
   CHECK(parameter.kind == OA_STATED_VALUE);
-  CHECK(oa_hsaco_find_parameter(&found, 2, &parameter) && parameter.nbytes == 0); /* the hidden one does not count */
-  oa_hsaco_targets(made.bytes, made.nbytes, processors, sizeof processors);
+  CHECK(oa_hsaco_find_parameter(&facts, 2, &parameter) && parameter.nbytes == 0); /* the hidden one does not count */
+  oa_hsaco_targets(file.bytes, file.nbytes, processors, sizeof processors);
   CHECK(strcmp(processors, "gfx90a:xnack-") == 0);
-  CHECK(oa_hsaco_version((oa_bytes){made.bytes, made.nbytes}) == 2 && !oa_hsaco_version((oa_bytes){made.bytes, 30}));
+  CHECK(oa_hsaco_version((oa_bytes){file.bytes, file.nbytes}) == 2 && !oa_hsaco_version((oa_bytes){file.bytes, 30}));
 }
 
 static void a_bundle_has_an_entry_for_each_processor(void) {
-  const writer made = bundle();
+  const writer file = bundle();
   char processors[64];
   oa_bytes first, second, none;
-  CHECK_OK(oa_image_check("made", made.bytes, made.nbytes, 0));
-  CHECK(oa_hsaco_find(made.bytes, made.nbytes, "gfx90a:sramecc+:xnack-", &first));
-  CHECK(!oa_hsaco_find(made.bytes, made.nbytes, "gfx90a:sramecc+:xnack+", &none));
-  CHECK(!oa_hsaco_find(made.bytes, made.nbytes, "gfx90a", &none));
-  CHECK(oa_hsaco_find(made.bytes, made.nbytes, "gfx1100", &second) && second.at > first.at);
-  CHECK(!oa_hsaco_find(made.bytes, made.nbytes, "gfx90", &none) && !oa_hsaco_find(made.bytes, made.nbytes, "", &none));
+  CHECK_OK(oa_image_check("made", file.bytes, file.nbytes, 0));
+  CHECK(oa_hsaco_find(file.bytes, file.nbytes, "gfx90a:sramecc+:xnack-", &first));
+  CHECK(!oa_hsaco_find(file.bytes, file.nbytes, "gfx90a:sramecc+:xnack+", &none));
+  CHECK(!oa_hsaco_find(file.bytes, file.nbytes, "gfx90a", &none));
+  CHECK(oa_hsaco_find(file.bytes, file.nbytes, "gfx1100", &second) && second.at > first.at);
+  CHECK(!oa_hsaco_find(file.bytes, file.nbytes, "gfx90", &none) && !oa_hsaco_find(file.bytes, file.nbytes, "", &none));
   CHECK(oa_hsaco_metadata(first, &none) && oa_hsaco_metadata(second, &none));
-  oa_hsaco_targets(made.bytes, made.nbytes, processors, sizeof processors);
+  oa_hsaco_targets(file.bytes, file.nbytes, processors, sizeof processors);
   CHECK(strcmp(processors, "gfx90a:xnack-, gfx1100") == 0);
-  CHECK_FAILS(oa_image_check("made", made.bytes, made.nbytes - 1, 0), OA_ERROR_MODULE, "damaged");
+  CHECK_FAILS(oa_image_check("made", file.bytes, file.nbytes - 1, 0), OA_ERROR_MODULE, "damaged");
 }
 
 static int suits(const char *code, const char *device) {
@@ -190,11 +190,11 @@ typedef struct {
   int stops_at; /* the kernel that ends the reading */
 } visits;
 
-static int note(visits *got, const char *format, ...) {
-  const size_t length = strlen(got->text);
+static int note(visits *record, const char *format, ...) {
+  const size_t length = strlen(record->text);
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(got->text + length, sizeof got->text - length, format, arguments);
+  vsnprintf(record->text + length, sizeof record->text - length, format, arguments);
   va_end(arguments);
   return 0;
 }
@@ -204,9 +204,9 @@ static int note_object(void *context, size_t at, size_t nbytes, const char *targ
 }
 
 static int note_kernel(void *context, const char *name, int64_t shared_bytes, int64_t registers, int64_t most_threads) {
-  visits *got = context;
-  note(got, "%s %d %d %d ", name, (int)shared_bytes, (int)registers, (int)most_threads);
-  return got->stops_at && --got->stops_at == 0 ? 99 : 0;
+  visits *record = context;
+  note(record, "%s %d %d %d ", name, (int)shared_bytes, (int)registers, (int)most_threads);
+  return record->stops_at && --record->stops_at == 0 ? 99 : 0;
 }
 
 static int note_parameter(void *context, int64_t offset, int64_t nbytes, int kind) {
@@ -214,9 +214,9 @@ static int note_parameter(void *context, int64_t offset, int64_t nbytes, int kin
   return note(context, "%d+%d %s ", (int)offset, (int)nbytes, kinds[kind]);
 }
 
-static int visit(const void *image, size_t nbytes, visits *got) {
-  *got->text = 0;
-  return oa_hsaco_read("made", image, nbytes, &(oa_hsaco_visitor){got, note_object, note_kernel, note_parameter});
+static int visit(const void *image, size_t nbytes, visits *record) {
+  *record->text = 0;
+  return oa_hsaco_read("made", image, nbytes, &(oa_hsaco_visitor){record, note_object, note_kernel, note_parameter});
 }
 
 #define TWO_KERNELS                         \
@@ -224,26 +224,26 @@ static int visit(const void *image, size_t nbytes, visits *got) {
   "a_kernel_with_a_name_of_more_than_31_bytes 1000 12 256 0+8 pointer 8+4 value "
 
 static void a_program_receives_what_each_object_states(void) {
-  const writer made = hsaco("amdgcn-amd-amdhsa--gfx90a:xnack-"), both = bundle();
-  visits got = {"", 0};
-  CHECK_OK(visit(made.bytes, made.nbytes, &got));
-  CHECK(strcmp(got.text, "gfx90a:xnack-: " TWO_KERNELS) == 0);
-  CHECK_OK(visit(both.bytes, both.nbytes, &got));
-  CHECK(strcmp(got.text, "gfx90a:xnack-: " TWO_KERNELS "gfx1100: " TWO_KERNELS) == 0);
-  got.stops_at = 2;
-  CHECK(visit(both.bytes, both.nbytes, &got) == 99 && !strstr(got.text, "gfx1100"));
-  CHECK_FAILS(oa_hsaco_read("made", made.bytes, made.nbytes, NULL), OA_ERROR_ARGUMENT, "visitor");
+  const writer file = hsaco("amdgcn-amd-amdhsa--gfx90a:xnack-"), both = bundle();
+  visits record = {"", 0};
+  CHECK_OK(visit(file.bytes, file.nbytes, &record));
+  CHECK(strcmp(record.text, "gfx90a:xnack-: " TWO_KERNELS) == 0);
+  CHECK_OK(visit(both.bytes, both.nbytes, &record));
+  CHECK(strcmp(record.text, "gfx90a:xnack-: " TWO_KERNELS "gfx1100: " TWO_KERNELS) == 0);
+  record.stops_at = 2;
+  CHECK(visit(both.bytes, both.nbytes, &record) == 99 && !strstr(record.text, "gfx1100"));
+  CHECK_FAILS(oa_hsaco_read("made", file.bytes, file.nbytes, NULL), OA_ERROR_ARGUMENT, "visitor");
   CHECK_FAILS(visit("\x7f"
                     "ELF",
-                    4, &got),
+                    4, &record),
               OA_ERROR_MODULE, "made: needs an HSACO");
 }
 
 /* Changes the bytes that follow a text, which it has once. */
-static writer changed(writer made, const char *text, const char *bytes, size_t nbytes) {
-  unsigned char *at = memmem(made.bytes, made.nbytes, text, strlen(text));
+static writer changed(writer file, const char *text, const char *bytes, size_t nbytes) {
+  unsigned char *at = memmem(file.bytes, file.nbytes, text, strlen(text));
   if (CHECK(at)) memcpy(at + strlen(text), bytes, nbytes);
-  return made;
+  return file;
 }
 
 static void an_hsaco_that_lacks_a_fact_is_refused(void) {
@@ -268,47 +268,47 @@ static void an_hsaco_that_lacks_a_fact_is_refused(void) {
       {"AMDGPU", "\0\0\xc1", 3, "its metadata is not one map"},
       {"AMDGP", "P", 1, "has no metadata, or is damaged; compile it"},
   };
-  visits got = {"", 0};
+  visits record = {"", 0};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const writer made = changed(good, cases[i].text, cases[i].bytes, cases[i].nbytes);
-    CHECK_FAILS(visit(made.bytes, made.nbytes, &got), OA_ERROR_MODULE, cases[i].words);
+    const writer file = changed(good, cases[i].text, cases[i].bytes, cases[i].nbytes);
+    CHECK_FAILS(visit(file.bytes, file.nbytes, &record), OA_ERROR_MODULE, cases[i].words);
   }
 }
 
 static void entries_of_a_bundle_that_share_bytes_are_refused(void) {
-  writer made = bundle();
+  writer file = bundle();
   uint64_t rows[3] = {0};
-  visits got = {"", 0};
+  visits record = {"", 0};
   const size_t first = 24 + 8 + 24 + strlen("host-x86_64-unknown-linux--");
   const size_t second = first + 24 + strlen("hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-");
-  memcpy(rows, made.bytes + first, sizeof rows);
-  rows[1] = made.nbytes - rows[0]; /* the first is all of both */
-  memcpy(made.bytes + first, rows, 2 * sizeof *rows);
-  memcpy(made.bytes + second, rows, 2 * sizeof *rows);
-  CHECK_FAILS(visit(made.bytes, made.nbytes, &got), OA_ERROR_MODULE, "its entries are longer than its");
-  made = bundle();
-  memset(made.bytes + first + 8, 0, 8);
-  memset(made.bytes + second + 8, 0, 8);
-  CHECK_FAILS(visit(made.bytes, made.nbytes, &got), OA_ERROR_MODULE, "the bundle has no code for AMD GPUs");
+  memcpy(rows, file.bytes + first, sizeof rows);
+  rows[1] = file.nbytes - rows[0]; /* the first is all of both */
+  memcpy(file.bytes + first, rows, 2 * sizeof *rows);
+  memcpy(file.bytes + second, rows, 2 * sizeof *rows);
+  CHECK_FAILS(visit(file.bytes, file.nbytes, &record), OA_ERROR_MODULE, "its entries are longer than its");
+  file = bundle();
+  memset(file.bytes + first + 8, 0, 8);
+  memset(file.bytes + second + 8, 0, 8);
+  CHECK_FAILS(visit(file.bytes, file.nbytes, &record), OA_ERROR_MODULE, "the bundle has no code for AMD GPUs");
 }
 
 /* Reads all that there is; the sanitizers say if it reads too much. */
 static int read_all(const unsigned char *bytes, size_t nbytes) {
   char processors[32];
   oa_bytes object, metadata, list;
-  oa_hsaco_kernel found;
+  oa_hsaco_kernel facts;
   oa_hsaco_parameter parameter;
-  visits got = {"", 0};
+  visits record = {"", 0};
   uint64_t left = UINT64_MAX;
   int count = 0;
-  visit(bytes, nbytes, &got);
+  visit(bytes, nbytes, &record);
   oa_image_check("damaged", bytes, nbytes, 0);
   oa_hsaco_targets(bytes, nbytes, processors, sizeof processors);
   if (!oa_hsaco_find(bytes, nbytes, "gfx90a:xnack-", &object) || !oa_hsaco_metadata(object, &metadata)) return 0;
-  oa_hsaco_find_kernel(metadata, "vadd", &found);
+  oa_hsaco_find_kernel(metadata, "vadd", &facts);
   if (!oa_hsaco_kernels(metadata, &list)) return 0;
-  while (oa_hsaco_next(&list, &left, &found))
-    for (int i = 0; i < 9 && oa_hsaco_find_parameter(&found, i, &parameter) && parameter.nbytes; i++) count++;
+  while (oa_hsaco_next(&list, &left, &facts))
+    for (int i = 0; i < 9 && oa_hsaco_find_parameter(&facts, i, &parameter) && parameter.nbytes; i++) count++;
   return count;
 }
 

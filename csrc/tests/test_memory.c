@@ -297,12 +297,12 @@ static void a_block_waits_for_all_that_use_it(void) {
   unsigned char x[64], y[64] = {0}, z[64];
   memset(x, 7, sizeof x);
   memset(z, 9, sizeof z);
-  oa_array one, other, target, next;
-  oa_region *first = lend(&one, x, OA_IN, 1), *second = lend(&other, x, OA_IN, 0),
+  oa_array part, other, target, next;
+  oa_region *first = lend(&part, x, OA_IN, 1), *second = lend(&other, x, OA_IN, 0),
             *third = lend(&target, y, OA_INOUT, 0);
-  late_copy(NULL, one.handle, 40000);
+  late_copy(NULL, part.handle, 40000);
   late_copy(NULL, other.handle, 40000);
-  late_copy(target.handle, one.handle, 300000);
+  late_copy(target.handle, part.handle, 300000);
   CHECK_OK(oa_region_finish(first, OA_COMMIT, NULL));
   CHECK_OK(oa_region_finish(second, OA_COMMIT, NULL));
   pthread_t threads[2];
@@ -316,8 +316,8 @@ static void a_block_waits_for_all_that_use_it(void) {
   CHECK(y[0] == 7);
 }
 
-static int is_capturing(oa_device *ours, void *stream, int *capturing) {
-  (void)ours, (void)stream;
+static int is_capturing(oa_device *device, void *stream, int *capturing) {
+  (void)device, (void)stream;
   *capturing = 1;
   return OA_OK;
 }

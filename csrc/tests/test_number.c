@@ -23,12 +23,12 @@ static double beyond(const format *f) {
 
 static void every_one(const format *f, uint16_t sign) {
   for (int bits = 0; bits < f->infinity; bits++) {
-    const double here = f->to((uint16_t)(sign | bits));
+    const double value = f->to((uint16_t)(sign | bits));
     const double next = bits + 1 < f->infinity ? f->to((uint16_t)(sign | (bits + 1))) : sign ? -beyond(f) : beyond(f);
-    const double middle = here + (next - here) / 2;
-    CHECK(f->from(here) == (sign | bits));
+    const double middle = value + (next - value) / 2;
+    CHECK(f->from(value) == (sign | bits));
     CHECK(f->from(middle) == (sign | (bits + (bits & 1))));
-    CHECK(f->from(nextafter(middle, here)) == (sign | bits));
+    CHECK(f->from(nextafter(middle, value)) == (sign | bits));
     CHECK(f->from(nextafter(middle, next)) == (sign | (bits + 1)));
   }
 }
@@ -50,10 +50,10 @@ static void not_finite(const format *f) {
 }
 
 static void zeros(void) {
-  static const unsigned char nothing[16], half[] = {0, 0x80}, eighth[] = {0x80}, one[16] = {1};
+  static const unsigned char nothing[16], half[] = {0, 0x80}, eighth[] = {0x80}, unit[16] = {1};
   for (int dtype = OA_ANY + 1; dtype < OA_DTYPE_COUNT; dtype++) {
     CHECK(oa_number_is_zero(nothing, dtype));
-    CHECK(!oa_number_is_zero(one, dtype));
+    CHECK(!oa_number_is_zero(unit, dtype));
   }
   const float minus[2] = {-0.0f, 0.0f};
   const double wide[2] = {0.0, -0.0};

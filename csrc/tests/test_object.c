@@ -14,10 +14,10 @@ typedef struct thing {
 } thing;
 static atomic_int live, answer;
 
-static int make_thing(void **made) {
+static int make_thing(void **object) {
   if (answer) return answer;
   thing *t = calloc(1, sizeof *t);
-  *made = t;
+  *object = t;
   live++;
   return 0;
 }

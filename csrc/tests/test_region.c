@@ -218,17 +218,17 @@ static void an_out_that_no_call_wrote_is_left_alone(void) {
 
 static void *many_regions(void *data) {
   const float *shared = data;
-  float mine[64];
+  float own[64];
   int64_t n = 64;
-  for (int i = 0; i < 64; i++) mine[i] = 0;
+  for (int i = 0; i < 64; i++) own[i] = 0;
   for (int i = 0; i < 300; i++) {
-    oa_array arrays[] = {vector((float *)shared, &n, OA_IN), vector(mine, &n, OA_BY_USE)};
+    oa_array arrays[] = {vector((float *)shared, &n, OA_IN), vector(own, &n, OA_BY_USE)};
     oa_region *region;
     CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
     CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 64, 0));
     leave(region);
   }
-  for (int i = 0; i < 64; i++) CHECK(mine[i] == 300 * shared[i]);
+  for (int i = 0; i < 64; i++) CHECK(own[i] == 300 * shared[i]);
   return NULL;
 }
 

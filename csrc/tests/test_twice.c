@@ -27,9 +27,9 @@ static oa_any *whole;     /* its pointer */
 
 static void *new_region(void) {
   oa_array lent = array;
-  oa_region *made = NULL;
-  CHECK_OK(oa_region_enter(device, NULL, &lent, 1, &made));
-  return made;
+  oa_region *region = NULL;
+  CHECK_OK(oa_region_enter(device, NULL, &lent, 1, &region));
+  return region;
 }
 static int end_region(void *region) {
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
@@ -37,51 +37,51 @@ static int end_region(void *region) {
 }
 
 static void *new_slice(void) {
-  oa_any *made = NULL;
-  CHECK_OK(oa_pointer_view(whole, 4, 1, (int64_t[]){3}, strides, &made));
-  return made;
+  oa_any *pointer = NULL;
+  CHECK_OK(oa_pointer_view(whole, 4, 1, (int64_t[]){3}, strides, &pointer));
+  return pointer;
 }
 static int end_slice(void *pointer) { return oa_pointer_release(pointer); }
 
 static void *new_scalar(void) {
   const float two = 2;
-  oa_any *made = NULL;
-  CHECK_OK(oa_stage(whole, &two, OA_F32, &made));
-  return made;
+  oa_any *pointer = NULL;
+  CHECK_OK(oa_stage(whole, &two, OA_F32, &pointer));
+  return pointer;
 }
 
 static void *new_export(void) {
   uint64_t address;
-  void *made = NULL;
-  CHECK_OK(oa_export(whole, &address, &made));
-  return made;
+  void *memory = NULL;
+  CHECK_OK(oa_export(whole, &address, &memory));
+  return memory;
 }
 static int end_export(void *keep) { return oa_export_release(keep); }
 
 static void *new_writing(void) {
-  oa_writing *made = NULL;
-  CHECK_OK(oa_update_begin(&array, device, &made));
-  return made;
+  oa_writing *writing = NULL;
+  CHECK_OK(oa_update_begin(&array, device, &writing));
+  return writing;
 }
 static int end_writing(void *writing) { return oa_update_end(writing); }
 
 static void *new_module(void) {
   static unsigned char image[1 << 20];
-  oa_module *made = NULL;
+  oa_module *module = NULL;
   FILE *file = fopen(sample_kernels(device), "rb");
   const size_t nbytes = CHECK(file) ? fread(image, 1, sizeof image, file) : 0;
   if (file) fclose(file);
-  CHECK_OK(oa_module_load(device, "sample", image, nbytes, &made));
-  return made;
+  CHECK_OK(oa_module_load(device, "sample", image, nbytes, &module));
+  return module;
 }
 static int end_module(void *module) { return oa_module_unload(module); }
 
 static const oa_parameter parameters[] = {{"x", OA_READ_WRITE, OA_F32, 8, 0}, {"a", 0, OA_F32, 4, 8}};
 static oa_module *module_of_kernel;
 static void *new_kernel(void) {
-  oa_kernel *made = NULL;
-  CHECK_OK(oa_kernel_get(module_of_kernel = new_module(), "scale", parameters, 2, &made));
-  return made;
+  oa_kernel *kernel = NULL;
+  CHECK_OK(oa_kernel_get(module_of_kernel = new_module(), "scale", parameters, 2, &kernel));
+  return kernel;
 }
 static int end_kernel(void *kernel) {
   (void)kernel; /* it ends with its module */
@@ -97,11 +97,11 @@ static int end_pinned(void *memory) { return oa_pinned_free(device, memory, 4096
 
 static oa_region *region_of_chain;
 static void *new_chain(void) {
-  oa_chain *made = NULL;
+  oa_chain *chain = NULL;
   region_of_chain = new_region();
-  CHECK_OK(oa_chain_begin(region_of_chain, &made));
-  CHECK_OK(oa_chain_end(made));
-  return made;
+  CHECK_OK(oa_chain_begin(region_of_chain, &chain));
+  CHECK_OK(oa_chain_end(chain));
+  return chain;
 }
 static int end_chain(void *chain) {
   const int status = oa_chain_release(chain);
@@ -128,8 +128,8 @@ static int stream_of(void *region) {
   return oa_region_stream(region, &stream);
 }
 static int view(void *pointer) {
-  oa_any *made;
-  return oa_pointer_view(pointer, 0, 1, (int64_t[]){1}, strides, &made);
+  oa_any *part;
+  return oa_pointer_view(pointer, 0, 1, (int64_t[]){1}, strides, &part);
 }
 static int query(void *pointer) {
   oa_pointer_info info = OA_SIZED(oa_pointer_info);
@@ -140,13 +140,13 @@ static int layout_of(void *pointer) {
   return oa_pointer_get_layout(pointer, &layout);
 }
 static int address(void *pointer) {
-  uint64_t found;
-  return oa_address(pointer, &found);
+  uint64_t value;
+  return oa_address(pointer, &value);
 }
 static int export(void *pointer) {
-  uint64_t found;
+  uint64_t value;
   void *keep;
-  return oa_export(pointer, &found, &keep);
+  return oa_export(pointer, &value, &keep);
 }
 static int assign(void *pointer) { return oa_pointer_assign(pointer, host, 1, (int64_t[]){1}, strides); }
 static int invalidate(void *pointer) { return oa_pointer_invalidate(pointer); }
@@ -158,26 +158,26 @@ static int read_to_host(void *pointer) {
   return oa_pointer_read(pointer, values, 1, (int64_t[]){1}, strides);
 }
 static int stage(void *pointer) {
-  const float one = 1;
-  oa_any *made;
-  return oa_stage(pointer, &one, OA_F32, &made);
+  const float unit = 1;
+  oa_any *staged;
+  return oa_stage(pointer, &unit, OA_F32, &staged);
 }
 static int call_with(void *pointer) {
   oa_operand x = {.name = "x", .pointer = pointer, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(1)};
-  oa_call made = oa_call_of("twice.with", NULL, &x, 1);
-  return oa_begin(&made);
+  oa_call call = oa_call_of("twice.with", NULL, &x, 1);
+  return oa_begin(&call);
 }
 static int call_with_list(void *pointer) {
   const void *at[] = {pointer};
   oa_pointer_list list = {.at = at, .count = 1};
   oa_operand x = {.name = "x", .pointer = &list, .access = OA_READ, .dtype = OA_F32};
   x.extent = oa_listed(OA_ELEMENTS(1), 1, "batch");
-  oa_call made = oa_call_of("twice.list", NULL, &x, 1);
-  return oa_begin_lists(&made);
+  oa_call call = oa_call_of("twice.list", NULL, &x, 1);
+  return oa_begin_lists(&call);
 }
 static int kernel_of(void *module) {
-  oa_kernel *made;
-  return oa_kernel_get(module, "scale", parameters, 2, &made);
+  oa_kernel *kernel;
+  return oa_kernel_get(module, "scale", parameters, 2, &kernel);
 }
 static int kernel_info(void *kernel) {
   oa_kernel_info info = OA_SIZED(oa_kernel_info);
@@ -186,15 +186,15 @@ static int kernel_info(void *kernel) {
 static int launch(void *kernel) {
   const float a = 2;
   const void *arguments[] = {whole, &a};
-  oa_launch one = OA_SIZED(oa_launch, .grid = {1, 1, 1}, .block = {12, 1, 1});
-  return oa_kernel_launch(kernel, &one, arguments, 2);
+  oa_launch options = OA_SIZED(oa_launch, .grid = {1, 1, 1}, .block = {12, 1, 1});
+  return oa_kernel_launch(kernel, &options, arguments, 2);
 }
 static int launch_with(void *pointer) {
   const float a = 2;
   const void *arguments[] = {pointer, &a};
-  oa_launch one = OA_SIZED(oa_launch, .grid = {1, 1, 1}, .block = {12, 1, 1});
+  oa_launch options = OA_SIZED(oa_launch, .grid = {1, 1, 1}, .block = {12, 1, 1});
   oa_kernel *kernel = new_kernel();
-  const int status = oa_kernel_launch(kernel, &one, arguments, 2);
+  const int status = oa_kernel_launch(kernel, &options, arguments, 2);
   return end_kernel(kernel) ? OA_OK : status;
 }
 static int find_variable(void *module) {
@@ -209,8 +209,8 @@ static int use_with(void *pointer) {
   return end_module(module) ? OA_OK : status;
 }
 static int begin_chain(void *region) {
-  oa_chain *made;
-  return oa_chain_begin(region, &made);
+  oa_chain *chain;
+  return oa_chain_begin(region, &chain);
 }
 static int end_capture(void *chain) { return oa_chain_end(chain); }
 static int replay(void *chain) { return oa_chain_replay(chain); }
@@ -247,8 +247,8 @@ static const subject subjects[] = {
 };
 
 /* To end a region, a slice or a module twice does not fail: code that cleans up does so. */
-static int may_succeed(function one) {
-  return one == finish || one == wait_for || one == end_slice || one == end_module;
+static int may_succeed(function tried) {
+  return tried == finish || tried == wait_for || tried == end_slice || tried == end_module;
 }
 
 static void check_ended(const subject *it, int i, void *ended) {
@@ -300,11 +300,11 @@ static void texts_name_the_right_thing(void) {
   CHECK_FAILS(call_with(slice), OA_ERROR_STALE, "twice.with: x is a view that was released");
   void *within = new_slice();
   oa_operand x = {.name = "x", .pointer = within, .access = OA_READ, .dtype = OA_F32, .extent = OA_ELEMENTS(1)};
-  oa_call made = oa_call_of("twice.within", NULL, &x, 1);
-  CHECK_OK(oa_begin(&made));
+  oa_call call = oa_call_of("twice.within", NULL, &x, 1);
+  CHECK_OK(oa_begin(&call));
   CHECK_OK(oa_pointer_release(within));
   CHECK_FAILS(query(within), OA_ERROR_STALE, "pointer was released");
-  CHECK_OK(oa_end(&made, 0));
+  CHECK_OK(oa_end(&call, 0));
   CHECK_OK(end_region(region));
   oa_array lent = array;
   CHECK_OK(oa_region_enter(device, NULL, &lent, 1, &region));
@@ -322,14 +322,14 @@ static void texts_name_the_right_thing(void) {
   CHECK(!strstr(oa_last_error(), "null"));
   x = (oa_operand){.name = "x", .pointer = whole, .access = OA_READ, .dtype = OA_F32};
   x.extent = oa_strided(OA_ELEMENTS(2), 3, -2, "batch", "stridex");
-  made = oa_call_of("twice.strided", NULL, &x, 1);
-  CHECK_FAILS(oa_begin(&made), OA_ERROR_ARGUMENT, "stridex needs to be at least 0, got -2 (the stride from one x to");
+  call = oa_call_of("twice.strided", NULL, &x, 1);
+  CHECK_FAILS(oa_begin(&call), OA_ERROR_ARGUMENT, "stridex needs to be at least 0, got -2 (the stride from one x to");
 }
 
 static void options_that_mean_nothing_are_refused(void) {
   const int junk[] = {-1, 2, 7, 0x55555555};
   for (size_t i = 0; i < sizeof junk / sizeof *junk; i++) {
-    oa_region *made;
+    oa_region *region;
     oa_array lent = array;
     oa_region_options options[] = {
         OA_SIZED(oa_region_options, .guard = junk[i]), OA_SIZED(oa_region_options, .has_stream = junk[i]),
@@ -337,7 +337,7 @@ static void options_that_mean_nothing_are_refused(void) {
     const char *const named[] = {"->guard needs 0 or 1,", "->has_stream needs 0 or 1,",
                                  "->has_wait_stream needs 0 or 1,", "->single_use needs 0 or 1,"};
     for (int j = 0; j < 4; j++)
-      CHECK_FAILS(oa_region_enter(device, &options[j], &lent, 1, &made), OA_ERROR_ARGUMENT, named[j]);
+      CHECK_FAILS(oa_region_enter(device, &options[j], &lent, 1, &region), OA_ERROR_ARGUMENT, named[j]);
     oa_launch launches[] = {OA_SIZED(oa_launch, .has_stream = junk[i]), OA_SIZED(oa_launch, .is_unsafe = junk[i]),
                             OA_SIZED(oa_launch, .cooperative = junk[i]), OA_SIZED(oa_launch, .waits = junk[i])};
     const float a = 2;

@@ -55,7 +55,7 @@ static void *run(void *data) {
 /* Runs the actors at once. Returns how many were refused. */
 static int refused(actor *actors, int count) {
   pthread_barrier_t barrier;
-  int found = 0;
+  int matches = 0;
   CHECK(pthread_barrier_init(&barrier, NULL, (unsigned)count) == 0);
   for (int i = 0; i < count; i++) {
     actors[i].all_are_open = &barrier;
@@ -63,10 +63,10 @@ static int refused(actor *actors, int count) {
   }
   for (int i = 0; i < count; i++) {
     CHECK(pthread_join(actors[i].thread, NULL) == 0);
-    found += actors[i].status != OA_OK;
+    matches += actors[i].status != OA_OK;
   }
   pthread_barrier_destroy(&barrier);
-  return found;
+  return matches;
 }
 
 /* Each of so many threads has a call open on an array of its own, and waits for the next one's. */
@@ -275,8 +275,8 @@ static void *run_one_call(void *array) {
 }
 
 static void *run_begin(void *data) {
-  void **given = data;
-  CHECK_OK(begin(given[0], given[1], given[2], OA_READ));
+  void **arguments = data;
+  CHECK_OK(begin(arguments[0], arguments[1], arguments[2], OA_READ));
   return NULL;
 }
 
@@ -294,8 +294,8 @@ static void threads_that_have_ended_leave_nothing_behind_but_their_open_calls(vo
   }
   oa_call call;
   oa_operand p;
-  void *given[] = {&call, &p, &array};
-  CHECK(!pthread_create(&thread, NULL, run_begin, given) && !pthread_join(thread, NULL));
+  void *arguments[] = {&call, &p, &array};
+  CHECK(!pthread_create(&thread, NULL, run_begin, arguments) && !pthread_join(thread, NULL));
   CHECK(!pthread_create(&thread, NULL, run_one_call, &array) && !pthread_join(thread, &caller));
   CHECK(caller != first);
   CHECK_OK(oa_end(&call, 0)); /* on another thread than it began */

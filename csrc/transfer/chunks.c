@@ -261,14 +261,14 @@ static void work_here(void *data) {
   int64_t number;
   while (!stopped(b) && next_number(b, b->chunks, &number)) {
     const oa_section p = chunk_at(b, number);
-    void *there = (void *)(uintptr_t)oa_section_address(&p);
+    void *memory = (void *)(uintptr_t)oa_section_address(&p);
     int status = OA_OK;
     if (!p.move->irregular)
       status = copy_regular(b, &p);
     else if (b->up)
-      oa_section_fill(&p, there);
+      oa_section_fill(&p, memory);
     else
-      oa_section_drain(&p, there);
+      oa_section_drain(&p, memory);
     if (status)
       note_failure(b, status, b->up);
     else
@@ -296,10 +296,10 @@ static void cut(oa_batch *b, int64_t chunk_bytes) {
  * time. */
 static int64_t chunk_of(int64_t bytes) {
   enum { CHUNKS = 4, GRAIN = 4096 };
-  const int64_t wanted = (bytes / CHUNKS + GRAIN - 1) / GRAIN * GRAIN;
-  return wanted < oa_tuning.chunk_least  ? oa_tuning.chunk_least
-         : wanted > oa_tuning.chunk_most ? oa_tuning.chunk_most
-                                         : wanted;
+  const int64_t size = (bytes / CHUNKS + GRAIN - 1) / GRAIN * GRAIN;
+  return size < oa_tuning.chunk_least  ? oa_tuning.chunk_least
+         : size > oa_tuning.chunk_most ? oa_tuning.chunk_most
+                                       : size;
 }
 
 /* Returns how many threads fill or drain; past: stores to chunks bypass the caches. A few threads then fill whole lines
@@ -313,12 +313,12 @@ static int64_t threads_for(const oa_batch *b, bool past) {
 
 void oa_chunks_work_off(oa_batch *b, int64_t bytes) {
   const bool alone = bytes < oa_tuning.alone_most;
-  const bool here = b->device->backend->flags & OA_SYNCHRONOUS;
+  const bool is_synchronous = b->device->backend->flags & OA_SYNCHRONOUS;
   const bool fits = bytes >= oa_tuning.past_least && bytes <= oa_tuning.past_most;
   b->past = b->up ? fits : bytes > oa_tuning.past_most;
-  const int64_t threads = alone ? 1 : threads_for(b, b->up && b->past && !here);
+  const int64_t threads = alone ? 1 : threads_for(b, b->up && b->past && !is_synchronous);
   cut(b, alone ? oa_tuning.chunk_most : chunk_of(bytes));
-  if (here) {
+  if (is_synchronous) {
     oa_threads_run(b->device, work_here, b, bytes < oa_tuning.split_least ? 1 : (int)least(threads, b->chunks));
     return;
   }

@@ -40,14 +40,14 @@ static void sort(oa_move *moves, int count) {
 static void copy_in_place(oa_move *move, bool up) {
   const oa_section p = oa_section_whole(move);
   const oa_lines *l = &move->lines;
-  void *there = (void *)(uintptr_t)move->address;
-  void *to = up ? there : move->host, *from = up ? move->host : there;
+  void *memory = (void *)(uintptr_t)move->address;
+  void *to = up ? memory : move->host, *from = up ? move->host : memory;
   if (!move->irregular)
     oa_copy_lines(to, (size_t)l->pitch, from, (size_t)l->pitch, (size_t)l->width, (size_t)l->count);
   else if (up)
-    oa_section_fill(&p, there);
+    oa_section_fill(&p, memory);
   else
-    oa_section_drain(&p, there);
+    oa_section_drain(&p, memory);
 }
 
 static bool is_pinned(oa_device *device, const oa_move *move) {
