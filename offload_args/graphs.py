@@ -67,7 +67,7 @@ class Graph:
         is one step: no replay on another thread comes between them and the calls.
 
         Raises StaleGraphError if the region, or that of one of the arrays, has ended; ArgumentError for an unknown name
-        or another shape, DTypeError for another dtype; and what `DevicePtr.assign` raises.
+        or another shape, DTypeError for another dtype, and the errors of `DevicePtr.assign`.
         """
         with self._lock:
             handle = self._usable("replay")

@@ -333,7 +333,7 @@ class offload_args(_core.Region["_Pointers_co"]):
         steps.
 
         Raises CaptureError at a call in the body that can't be captured, ArgumentTypeError if until points to more than
-        one element, RegionError if the region is not open; and what `Graph.replay` raises.
+        one element, RegionError if the region is not open, and the errors of `Graph.replay`.
         """
         from .graphs import loop
 

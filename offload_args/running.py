@@ -1,4 +1,4 @@
-"""Running a script to its end, as Python itself would, for commands that say something after it."""
+"""Running a script to its end, as Python itself would, for commands that print a report after it."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def faults(library: Library) -> list[str]:
 
 
 def emit(libraries: list[Library], out: Path) -> None:
-    """Write everything the build needs under `out`; raises RolesError for what can't be written."""
+    """Write everything the build needs under `out`; raises RolesError for a record that can't be written."""
     wrong = [fault for library in libraries for fault in faults(library)]
     if wrong:
         raise RolesError(wrong)

@@ -256,7 +256,7 @@ class Body:
             if extent.leaves_out_the_diagonal:
                 unit = to_c(arguments.pop(), constants)
                 # cuBLAS reads a matrix of order 1 all the same, and an empty array has no address that it could read.
-                # So nothing is left out of what is all diagonal, but its values have no effect.
+                # So no element of a matrix that is all diagonal is left out, but its values have no effect.
                 others = [f"{to_c(arguments[0], constants)} > 1"]
                 if extent.kind == "band_triangle":
                     others.append(f"{to_c(arguments[1], constants)} > 0")
@@ -603,7 +603,7 @@ class Body:
     # -- on the CPU: called later, in stream order
 
     def tried(self, parameter: Parameter) -> str:
-        """Return the letter of what oa_stride_unit passes for a parameter."""
+        """Return the letter of the type that oa_stride_unit passes for a parameter."""
         extents = [extent for array in self.function.arrays for extent in array.extents]
         counts = {ast.unparse(extent.batch[1]) for extent in extents if extent.batch}
         match parameter:

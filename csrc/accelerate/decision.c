@@ -76,7 +76,7 @@ static int note_lent(oa_present *element, void *data) {
 }
 
 /* Returns whether a region lends some of an operand that is written. Such a call is the CPU's: the region's own memory
- * on the device would have its result, or what is left of it where it breaks off, and the host's array would not. */
+ * on the device would have its result, or a part where it breaks off, and the host's array would not. */
 static bool is_lent(const oa_program_call *call, const oa_program_operand *operands, int count) {
   int lent = 0;
   oa_lock();

@@ -16,7 +16,7 @@ typedef struct work {
 
 struct oa_recording {
   atomic_int users;
-  pthread_mutex_t mutex; /* of what follows, while work is added */
+  pthread_mutex_t mutex; /* guards the fields that follow, while work is added */
   work *first, **last;
   size_t most; /* bytes of arguments */
 };

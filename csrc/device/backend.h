@@ -93,7 +93,7 @@ typedef struct oa_backend {
    * the former mode. OA_RELAXED: only a capture of the stream or event itself does. -1 leaves the mode unchanged, and
    * is returned if there are no such modes. NULL: there are no captures. */
   int (*capture_mode)(int mode);
-  /* Graphs. NULL: there are none. From graph_begin on, what goes to the stream is not done, but recorded. A backend
+  /* Graphs. NULL: there are none. From graph_begin on, work in the stream is not done, but recorded. A backend
    * whose streams are NULL sets *stream to what stands for it until graph_end, which sets it back. */
   int (*graph_begin)(oa_device *device, void **stream);
   /* Ends the recording, whatever it returns. *graph: NULL after a failure. */

@@ -53,7 +53,7 @@ _LESS_EXACT: Final = {
     cudnn.NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
     cudnn.NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
 }
-_MOST_TEXT: Final = 4096  # bytes of what cuDNN says
+_MOST_TEXT: Final = 4096  # bytes of cuDNN's message
 _ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # of measuring an engine: at most so many calls, and so many seconds, a round
 
 

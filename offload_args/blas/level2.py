@@ -293,7 +293,7 @@ def trsv(A: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag:
 
 
 def _triangle_update(routine: Routine, alpha: Scalar, A: DevicePtr, uplo: str, *vectors: DevicePtr) -> None:
-    """Add alpha x x^T, or alpha (x y^T + y x^T), or what is so for a Hermitian A."""
+    """Add alpha x x^T, or alpha (x y^T + y x^T), or the Hermitian counterpart of these."""
     entry, *sizes, (n, columns, ld, ld_rows) = routine.read((*vectors, A), uplo)
     call, by_rows, enums = entry
     if columns != n:

@@ -130,7 +130,7 @@ def _rank_k(
             continue
         operands_and_leads = list(zip(operands, leads, strict=True))
         op = enums.op[t][trans]
-        if hermitian and t:  # of what is computed, conj(C), the operands are A^T and B^T
+        if hermitian and t:  # the operands of conj(C), which is computed, are A^T and B^T
             op, operands_and_leads = enums.op[0]["C" if trans == "N" else "N"], operands_and_leads[::-1]
             call = call if len(operands_and_leads) == 1 else partial(named, call, {"A": "B", "B": "A"})
         call(

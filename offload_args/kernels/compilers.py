@@ -30,7 +30,7 @@ __all__ = ["VENDORS", "Program", "Target", "compiled", "include", "named_target"
 # Without contraction, results equal NumPy's, also on processors that multiply and add in one step.
 _HOST_OPTIONS: Final = ("-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC")
 _GPU_OPTIONS: Final = ("--std=c++17",)
-# Options by which a compiler makes something else than a module, or writes it elsewhere; with what the package does.
+# Options by which a compiler makes something else than a module, or writes it elsewhere, each with the reason.
 _WRONG_OPTIONS: Final = {
     re.compile(r"-(?:E|S|c|fsyntax-only|###|-help|-version)"): "by which no module is made",
     re.compile(r"-M.*"): "by which headers are listed, as the package does already",
@@ -144,7 +144,7 @@ def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | N
     with tempfile.TemporaryDirectory(prefix="offload_args") as folder:
         library, rule = os.path.join(folder, "kernel.so"), os.path.join(folder, "kernel.d")
         options = (*_HOST_OPTIONS, f"-I{include()}", *program.options)
-        # Options follow the source, as libraries among them are searched for what stands before them.
+        # Options follow the source, because a library among them is searched only for symbols of files before it.
         switches = [
             *_HOST_OPTIONS,
             f"-I{include()}",

@@ -308,7 +308,7 @@ def _least_squares(
     if rank and nrhs:
         c, inverses = new(a, (rank, nrhs), a.dtype, order), new(a, (rank,), a.dtype)
         inverses.assign((1 / values[:rank]).astype(a.dtype))
-        for _ in range(2):  # the second time for what rounding left
+        for _ in range(2):  # the second time corrects errors of rounding
             gemm(1.0, U[:, :rank], left, 0.0, c, trans_a="C")
             dgmm(c, inverses, c)
             gemm(1.0, VT[:rank], c, 1.0, x, trans_a="C")

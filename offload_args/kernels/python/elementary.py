@@ -334,7 +334,7 @@ def _tail(c: Code, f: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def _of_positive(c: Code, x: Symbol, value: Symbol) -> Symbol:
-    """Return the value, or what a logarithm of x is where x is not positive or not finite."""
+    """Return the value, or the logarithm of x where x is not positive or not finite."""
     at_end = c.where(x.equals(0.0), -math.inf, c.where(x.equals(math.inf), math.inf, math.nan))
     return c.where((x > 0.0) & (x < math.inf), value, at_end)
 

@@ -575,7 +575,7 @@ class _Entry:
         builder.ret_void()
 
     def add_shared(self, here: dict[str, Any], backend: str) -> None:
-        """Add the memory of the block: what the kernel declares, and what the launch asked for."""
+        """Add the memory of the block: the kernel's own arrays, and the bytes that the launch asked for."""
         builder, written = self.builder, self.written
         if written.shared_bytes:
             kind = ir.ArrayType(ir.IntType(8), written.shared_bytes)

@@ -122,7 +122,7 @@ def _read(name: str, data: bytes) -> tuple[list[_Part], list[_Symbol], tuple[int
 
 
 def _tables(symbols: list[_Symbol], machine: int) -> list[_Part]:
-    """Return the sections of the loader, but for what depends on addresses: symbols, names, hashes."""
+    """Return the loader's sections of symbols, names and hashes, as yet without addresses."""
     strings = bytearray(b"\0")
     for symbol in symbols:
         strings += symbol.name.encode() + b"\0"
@@ -324,5 +324,5 @@ class _Linker:
 
 
 def link(name: str, data: bytes) -> bytes:
-    """Return the shared object, or the HSACO, of an object file. Raises ModuleError for what it can't link."""
+    """Return the shared object, or the HSACO, of an object file. Raises ModuleError if it can't link the file."""
     return _Linker(name, data).link()

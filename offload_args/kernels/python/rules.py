@@ -163,7 +163,7 @@ class OneIteratorModel(models.StructModel):
 
 
 class WeakType(types.Type):
-    """A number that takes the type of what it is joined with, in a variable or by if and else."""
+    """A number that takes the type of the value that it is joined with, in a variable or by if and else."""
 
     def __init__(self, native: Any) -> None:
         self.native = native
@@ -196,7 +196,7 @@ def _(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def oa__weak(typing: Any, value: Any) -> Any:
-    """Return a number whose type is that of what it is joined with."""
+    """Return a number that takes the type of the value that it is joined with."""
     native = types.unliteral(value)
     kind = WEAK.get(native, native)
 

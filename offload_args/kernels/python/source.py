@@ -93,7 +93,7 @@ class Function:
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         self._written: Written | None = None
-        self.is_read = False  #: now; a function that is read while it is read calls itself
+        self.is_read = False  #: while its source is read; a function that is met meanwhile calls itself
 
     @property
     def written(self) -> Written:

@@ -1,4 +1,4 @@
-"""Numbers that take the type of what they are combined with, as Python's do in NumPy 2.
+"""Numbers that take the type of the value that they are combined with, as Python's do in NumPy 2.
 
 A number is weak if it is written in the kernel, or comes from outside as an int, a float or a complex of Python; so
 are indices, sizes and the numbers of `here`, what int, float and math.floor return, and what is computed of such. A
@@ -49,7 +49,7 @@ class Weakness:
         self.mixed = weakly & {name for name, value in assigned if not (value is None or self.of(value))}
 
     def assignments(self, tree: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
-        """Return the variables with what is assigned to them; None: whole numbers of a loop."""
+        """Return the variables with the values assigned to them; None: whole numbers of a loop."""
         assigned: list[tuple[str, ast.expr | None]] = []
         pairs: list[tuple[ast.expr, ast.expr]]
         for node in ast.walk(tree):
