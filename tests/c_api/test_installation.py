@@ -138,7 +138,7 @@ def test_the_library_of_a_wheel_is_loaded_by_its_path_or_by_its_name_with_the_ve
     assert f"INPUT({library.name})" in named and "get_library()" in named
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path: Path) -> None:
     build, prefix = tmp_path / "build", tmp_path / "prefix"
     fast = "-DCMAKE_C_FLAGS_RELEASE=-O0"  # to compile

@@ -119,7 +119,7 @@ def test_a_backend_is_one_file_and_one_line(copy: Copy) -> None:
     assert run(program) == "5 5 3 4\n"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_function_is_one_entry_of_the_roles_file(copy: Copy) -> None:
     roles = copy.folder / "bindings/roles/cblas.toml"
     bound = re.search(r"^\[family\.axpby\].*?(?=^\[family\.axpyc\])", roles.read_text(), re.DOTALL | re.MULTILINE)
