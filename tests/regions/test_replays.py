@@ -660,9 +660,11 @@ def test_graphs_leave_the_memory_as_it_was(device: str, count: int) -> None:
 
         for _ in range(5):
             capture()
+        opened.trim()  # how many blocks copies pin depends on the device's speed
         before = opened.counters
         for _ in range(count):
             capture()
+        opened.trim()
         after = opened.counters
         assert after.memory_used == before.memory_used and after.mappings == before.mappings
         assert after.pinned_bytes == before.pinned_bytes
