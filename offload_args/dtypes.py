@@ -40,6 +40,8 @@ def code_of(dtype: np.dtype[Any]) -> int:
 
 def spelled(name: str) -> str:
     """Return a dtype's name in a program: "np.float32", or "ml_dtypes.bfloat16" where NumPy lacks it."""
+    if name == "bool":
+        return "np.bool_"  # NumPy 1.26 has no other name for it
     return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
 
 

@@ -28,7 +28,7 @@ from .pointers import DevicePtr, _values
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
 __all__ = ["Capture", "Graph", "Node"]
@@ -40,6 +40,15 @@ class Node(NamedTuple):
     function: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+
+
+@contextlib.contextmanager
+def _stale_as_a_graph() -> Iterator[None]:
+    """Raise StaleGraphError where a captured pointer is stale."""
+    try:
+        yield
+    except StalePointerError as error:
+        raise StaleGraphError(f"Graph.replay: {str(error).partition(': ')[2]}") from None
 
 
 class Graph:
@@ -71,12 +80,10 @@ class Graph:
         """
         with self._lock:
             handle = self._usable("replay")
-            try:
-                if contents:
-                    self._write(handle, contents)
+            if contents:
+                self._write(handle, contents)
+            with _stale_as_a_graph():
                 _core.chain_replay(handle)
-            except StalePointerError as error:
-                raise StaleGraphError(f"Graph.replay: {str(error).partition(': ')[2]}") from None
 
     def update(self, **names: Any) -> Capture:
         """Capture other calls in place of these, such as after a change of shape: `with g.update(x=dx): ...`.
@@ -161,16 +168,19 @@ class Graph:
                 known = ", ".join(self._names) or "none"
                 raise ArgumentError(f"Graph.replay: nothing was captured as {shown(name)}; known names: {known}")
         contents = {name: self._checked(name, value) for name, value in contents.items()}
-        _core.chain_check(handle)
+        with _stale_as_a_graph():
+            is_defined = _core.chain_check(handle)
+        if not is_defined and all("undefined" not in self._names[name]._state() for name in contents):
+            return  # no content defines it: the replay is refused
+        for target in (self._names[name] for name in contents if len(contents) > 1):
+            if _core.query(target).valid:  # else an earlier content may define it
+                with checking():
+                    target.fill(0)
         # A pointer is read before anything is written that it may point to: the first one first, and the others from
         # copies.
         values = {name: value for name, value in contents.items() if not isinstance(value, DevicePtr)}
         sources = {name: value for name, value in contents.items() if name not in values}
         sources = {name: value for name, value in sources.items() if value is not self._names[name]}
-        if len(values) + len(sources) > 1:  # the first one is checked as it is written
-            for name, value in (sources | values).items():
-                with checking():
-                    self._names[name].assign(value) if name in values else self._names[name].copy_from(value)
         self._copy(list(sources.items()))
         for name, value in values.items():
             self._names[name].assign(value)

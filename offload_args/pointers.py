@@ -538,7 +538,7 @@ def listed(name: str, value: object, dtype: str = "dtype") -> str:
     """Return the remedy for a list or tuple that was passed for an array; "" for any other value."""
     if not isinstance(value, (list, tuple)):
         return ""
-    return f"make it an array, {name} = np.asarray({name}, {dtype}), and pass that"
+    return f"make it an array, {name} = np.asarray({name}, {dtype}), and lend that"
 
 
 def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -39,7 +39,7 @@ typedef struct oa_uses {
 
 /* Takes a stream from the device's pool that no program captures, or makes one. */
 int oa_stream_take(oa_device *device, oa_stream **stream);
-/* Takes a stream in which nothing but captures was ever recorded: HIP 7 ends a capture when the program asks about an
+/* Takes a stream in which nothing but captures was ever recorded: HIP 7 ends a capture when anything asks about an
  * event that was recorded in its stream before. */
 int oa_stream_take_for_capture(oa_device *device, oa_stream **stream);
 /* Returns a stream to its pool. */

@@ -44,14 +44,20 @@ static PyObject *chain_replay(PyObject *Py_UNUSED(module), PyObject *number) {
   return raise_touch() < 0 ? NULL : answer(status);
 }
 
-/* (handle): raises what a replay would raise before it is made, but for arrays that contents may overwrite first */
+/* (handle) -> False if an array is undefined that the calls read; raises what else a replay would raise before it is
+ * made. */
 static PyObject *chain_check(PyObject *Py_UNUSED(module), PyObject *number) {
   oa_chain *chain = handle_of(number);
+  int status, checked;
   if (PyErr_Occurred()) return NULL;
+  Py_BEGIN_ALLOW_THREADS;
   oa_only_check(1);
-  const int status = oa_chain_replay(chain);
-  const int checked = oa_only_check(0);
-  if (checked || status == OA_OK || status == OA_ERROR_INVALID) Py_RETURN_NONE;
+  status = oa_chain_replay(chain);
+  checked = oa_only_check(0);
+  Py_END_ALLOW_THREADS;
+  if (raise_touch() < 0) return NULL;
+  if (checked || status == OA_OK) Py_RETURN_TRUE;
+  if (status == OA_ERROR_INVALID) Py_RETURN_FALSE;
   return fail(status);
 }
 

@@ -343,7 +343,7 @@ class Kernel(_core.Kernel):
                 f"{what}, got a host array: use offload({self.name}, ...), which lends its arrays, or lend them in a "
                 f"region: with offload_args(x, ...) as (dx, ...): {self.name}(dx, ...)"
             )
-        remedy = "make it an array, np.asarray(x, dtype), and pass that" if isinstance(given, (list, tuple)) else ""
+        remedy = "make it an array, np.asarray(x, dtype), and lend that" if isinstance(given, (list, tuple)) else ""
         raise HostPointerError(f"{what}, got {kind(given)}; {remedy or 'lend an array in a region'}")
 
     def _strided(self, i: int, given: DevicePtr[Any]) -> NoReturn:

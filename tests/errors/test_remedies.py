@@ -98,11 +98,11 @@ def test_a_lack_of_device_memory_names_the_largest_arrays_there_with_their_lines
 
 def test_a_list_is_made_an_array_first(device: str) -> None:
     A, y = np.eye(2), np.zeros(2)
-    of_blas = r"x needs a DevicePtr, got list; make it an array, x = np\.asarray\(x, dtype\), and pass that"
+    of_blas = r"x needs a DevicePtr, got list; make it an array, x = np\.asarray\(x, dtype\), and lend that"
     with pytest.raises(HostPointerError, match=of_blas):
         call(blas.gemv, 1.0, A, [1.0, 2.0], 0.0, y, device=device)
     for values in ([1, 2], (1, 2)):
-        of_library = r"x needs .*, got a \w+; make it an array, x = np\.asarray\(x, np\.float64\), and pass that"
+        of_library = r"x needs .*, got a \w+; make it an array, x = np\.asarray\(x, np\.float64\), and lend that"
         with pytest.raises(HostPointerError, match=of_library):
             call(cblas.dscal, 2, 2.0, values, 1, device="host")
     call(blas.gemv, 1.0, A, np.asarray([1, 2], np.float64), 0.0, y, device=device)
