@@ -177,16 +177,20 @@ int oa_chain_end(oa_chain *handle) {
 
 /* -- replaying ----------------------------------------------------------------------------------------------------- */
 
+static int fail_stale(const char *function) {
+  return oa_fail(OA_ERROR_STALE,
+                 "%s: the region of an array that the captured calls use has ended; capture the calls again", function);
+}
+
 /* Makes an operand of each group. Returns OA_OK, or OA_ERROR_STALE. Under the lock. */
 static int declare(const char *function, const chain *c, oa_operand *operands) {
+  int status;
+  for (int i = 0; i < c->capture.root_count; i++)
+    if (!oa_slot_of(c->capture.roots[i].root, OA_SLOT_POINTER, &status)) return fail_stale(function);
   for (int i = 0; i < c->capture.count; i++) {
     const oa_captured *g = &c->capture.groups[i];
-    int status;
     const oa_slot *slot = oa_slot_of(g->root, OA_SLOT_POINTER, &status);
-    if (!slot || !slot->mapping || slot->mapping->address != g->address)
-      return oa_fail(OA_ERROR_STALE,
-                     "%s: the region of an array that the captured calls use has ended; capture the calls again",
-                     function);
+    if (!slot || !slot->mapping || slot->mapping->address != g->address) return fail_stale(function);
     operands[i] = (oa_operand){.name = slot->mapping->views[slot->view].name,
                                .pointer = g->root,
                                .access = !g->writes ? OA_READ
@@ -196,6 +200,16 @@ static int declare(const char *function, const chain *c, oa_operand *operands) {
                                .extent = {.kind = OA_EXTENT_ALL}};
   }
   return OA_OK;
+}
+
+/* Marks all of the regions' own pointers by which the calls write, as oa_end marks those of the operands. Under the
+ * lock. */
+static void mark_writers(const chain *c) {
+  for (int i = 0; i < c->capture.root_count; i++) {
+    int status;
+    oa_slot *slot = c->capture.roots[i].writes ? oa_slot_of(c->capture.roots[i].root, OA_SLOT_POINTER, &status) : NULL;
+    if (slot) slot->wrote = true;
+  }
 }
 
 /* Replays a chain that this thread uses. Called with the lock, which is free when it returns. */
@@ -229,6 +243,7 @@ static int replay(const char *function, chain *c) {
     else
       status = ended;
     oa_lock();
+    mark_writers(c);
     c->was_foreign |= is_foreign;
     if (!is_foreign) {
       c->last = stream;

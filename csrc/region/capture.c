@@ -61,6 +61,20 @@ static oa_captured *entry_of(oa_capture *capture, const oa_slot *slot, bool over
   return c;
 }
 
+/* Notes the region's own pointer of an operand. */
+static void note_root(oa_capture *capture, const oa_slot *slot, bool writes) {
+  const void *root = oa_slot_handle(oa_slot_root(slot));
+  oa_captured_root *r = capture->roots, *end = r + capture->root_count;
+  while (r < end && r->root != root) r++;
+  if (r == end) {
+    r = room(capture, &capture->roots, capture->root_count, &capture->root_capacity, sizeof *r);
+    if (!r) return;
+    *r = (oa_captured_root){.root = root};
+    capture->root_count++;
+  }
+  r->writes |= writes;
+}
+
 void oa_capture_note_call(oa_capture *capture, const char *function) {
   oa_captured_call *c = room(capture, &capture->calls, capture->call_count, &capture->call_capacity, sizeof *c);
   if (!c) return;
@@ -74,6 +88,7 @@ void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool r
   oa_captured *c = entry_of(capture, slot, overwrites);
   oa_captured_use *use = room(capture, &capture->uses, capture->use_count, &capture->use_capacity, sizeof *use);
   if (capture->failed) return;
+  if (!c->owns) note_root(capture, slot, writes);
   if (!c->owns && (!c->root || (writes && !c->writes))) c->root = oa_slot_handle(oa_slot_root(slot));
   c->writes |= writes;
   *use = (oa_captured_use){(int)(c - capture->groups), reads, writes};
@@ -126,6 +141,7 @@ void oa_capture_free(oa_capture *capture) {
   }
   oa_unlock();
   free(capture->groups);
+  free(capture->roots);
   free(capture->calls);
   free(capture->uses);
 }

@@ -18,6 +18,12 @@ typedef struct oa_captured {
   bool writes;
 } oa_captured;
 
+/* A region's own pointer by which captured calls use a group. */
+typedef struct oa_captured_root {
+  const void *root; /* its handle */
+  bool writes;
+} oa_captured_root;
+
 /* A captured call, and one of its uses of a group. */
 typedef struct oa_captured_call {
   char function[48];
@@ -41,6 +47,8 @@ typedef struct oa_capture {
   oa_stream *stream; /* the stream that is captured */
   oa_captured *groups;
   int count, capacity;
+  oa_captured_root *roots; /* all of the regions' own pointers, also where groups are the same */
+  int root_count, root_capacity;
   oa_captured_values *values;
   int64_t nbytes; /* of the values */
   oa_captured_call *calls;

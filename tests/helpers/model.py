@@ -755,30 +755,43 @@ class World:
                 errors |= {"DTypeError"}
         if errors:
             raise Refused(*errors)
+        if any(chain.names[a].part.meets(chain.names[b].part) for (a, _), (b, _) in combinations(contents, 2)):
+            raise Unspecified
+        for key, source in contents:
+            same = isinstance(source, Operand) and source.is_very(chain.names[key])  # it stays as it is
+            sources = [(source, READS)] if isinstance(source, Operand) and not same else []
+            try:
+                world._check([(chain.names[key], access_of_fill(world, chain.names[key])), *sources], CONTENTS)
+            except Refused as refused:
+                if same:
+                    raise Unspecified from None
+                errors |= refused.errors
+        if errors:  # of the captured calls one may come first
+            raise Refused(*errors, "DirectionError")
         for write in world.writing(chain, contents):
             write(world)
-        world._run(chain)
+        try:
+            world._run(chain)
+        except Refused as refused:
+            if contents and "InvalidDataError" in refused.errors:
+                raise Unspecified from None  # contents may be written before that is found out
+            raise
         self._become(world)
         return Outcome()
 
     def _stale(self, chain: Chain) -> set[str]:
         if chain.calls is None or chain.region not in self.regions:
             return {"StaleGraphError"}
-        operands = [operand for call in chain.calls for operand, _ in call.operands]
-        dead = [operand for operand in operands if operand.region not in self.regions]
-        live = [operand.part for operand in operands if operand.region in self.regions]
-        if any(part.meets(operand.part) for operand in dead for part in live):
-            raise Unspecified  # another region of these calls lends some of it, too
-        return {"StaleGraphError"} if dead else set()
+        regions = {operand.region for call in chain.calls for operand, _ in call.operands}
+        return {"StaleGraphError"} if regions - set(self.regions) else set()
 
     def writing(
         self, chain: Chain, contents: Sequence[tuple[str, Operand | Array]]
     ) -> list[Callable[[World], tuple[tuple[Operand, int], ...]]]:
         """Return what writes the contents: one after the other, those of pointers first, as they were before."""
         pairs = [(chain.names[key], source) for key, source in contents]
-        targets = [target.part for target, _ in pairs]
         sources = [(t, s) for t, s in pairs if isinstance(s, Operand) and not t.is_very(s)]
-        if any(a.meets(b) for a, b in combinations(targets, 2)) or any(s.part.meets(t.part) for t, s in sources):
+        if any(s.part.meets(t.part) for t, s in sources):
             raise Unspecified
         read = [self.call([(s, READS)], lambda x: ((), x.copy()), CONTENTS).value for _, s in sources]
 

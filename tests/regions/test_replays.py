@@ -248,6 +248,34 @@ def test_a_graph_whose_region_has_ended_is_stale(device: str) -> None:
     assert np.array_equal(x, 2 * numbers(8))
 
 
+def test_each_region_of_an_array_that_two_lend_has_to_be_open(device: str) -> None:
+    x = numbers(8)
+    outer, region = offload_args(x, device=device), offload_args(x[4:], device=device)
+    (dx,) = outer.open()
+    with region as (last,):
+        with region.capture() as g:
+            blas.axpy(1.0, dx[:4], last)
+        g.replay()
+        outer.close()
+        with pytest.raises(StaleGraphError, match="the region of an array that the captured calls use has ended"):
+            g.replay()
+    assert np.array_equal(x[4:], numbers(8)[:4] + numbers(8)[4:])
+
+
+def test_a_region_that_raises_discards_what_a_replay_wrote_by_its_pointer(device: str) -> None:
+    x = numbers(8)
+    outer, region = offload_args(x, device=device), offload_args(x[:6], device=device)
+    (dx,) = outer.open()
+    with pytest.raises(KeyError), region as (first,):
+        with region.capture() as g:
+            blas.swap(dx[:2], first[2:4])
+        g.replay()
+        raise KeyError
+    with pytest.raises(InvalidDataError):  # as after the calls themselves
+        outer.close()
+    assert np.array_equal(x, numbers(8))
+
+
 @pytest.mark.parametrize(
     ("contents", "error"),
     [
