@@ -225,7 +225,7 @@ class Graph:
             _core.chain_release(handle)
 
     def __del__(self) -> None:
-        if self._handle is not None:  # the interpreter may have gone so far that the module is gone
+        with contextlib.suppress(Exception):  # nothing is lost but the driver's memory; the module may be gone
             self._release()
 
     def __repr__(self) -> str:
@@ -303,7 +303,8 @@ class Capture:
     def __del__(self) -> None:
         handle: int | None = getattr(self, "_handle", None)
         if handle is not None:  # the block was never left
-            _core.chain_release(handle)
+            with contextlib.suppress(Exception):  # as for a Graph
+                _core.chain_release(handle)
 
 
 def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:

@@ -744,6 +744,27 @@ def test_graphs_that_are_dropped_leave_nothing(device: str) -> None:
     assert np.array_equal(x, numbers(64))
 
 
+def test_a_graph_that_is_dropped_while_the_driver_fails_says_nothing() -> None:
+    """Nothing is lost, and Python would print the failure amid other work."""
+    sim = testing.sim_device()
+    x = numbers(64)
+    region = offload_args(x, device=sim)
+    with region as (dx,):
+        for k in range(1, 5):
+            with region.capture() as g:
+                blas.scal(-1.0, dx)
+            g.replay()
+            testing.fail_call(sim, k)
+            del g
+            testing.fail_call(sim, 0)
+            block = region.capture()
+            block.__enter__()
+            testing.fail_call(sim, k)
+            del block  # it is never left
+            testing.fail_call(sim, 0)
+    assert np.array_equal(x, numbers(64))
+
+
 def test_the_trace_shows_replays(device: str) -> None:
     x = numbers(8)
     region = offload_args(x, device=device)
