@@ -91,7 +91,7 @@ class Graph:
         names: as `offload_args.capture` takes them. The old calls and scalars go when the block begins.
         """
         if self._region is None:
-            raise RegionError("Graph.update: the graph was never captured; make it by region.capture()")
+            raise RegionError("Graph.update: no capture of the graph has begun; make it by region.capture()")
         return Capture(self._region, names, self)
 
     @property
@@ -279,7 +279,7 @@ class Capture:
             graph._names = {}
             scalars = {name: _staged(self._region, name, value) for name, value in self._names.items()}
             self._handle = self._region._capture()
-            graph._names = scalars
+            graph._names, graph._region = scalars, self._region
         return graph
 
     def __exit__(
@@ -298,7 +298,6 @@ class Capture:
             self._graph._handle = handle
         finally:
             self._handle = None
-        self._graph._region = self._region
 
     def __del__(self) -> None:
         handle: int | None = getattr(self, "_handle", None)

@@ -54,7 +54,7 @@ def test_a_dtype_that_does_not_suit_is_told_with_the_conversion() -> None:
     words = r"argument 1 \(x\) .* got a pointer to float64; lend a converted copy, such as x\.astype\(np\.float32\)$"
     with pytest.raises(errors.DTypeError, match=words):
         offload(made, x, y, device="host")
-    with pytest.raises(errors.ArgumentError, match=r"x needs dtype float32, got float64; .* x\.astype\(np\.float32\)$"):
+    with pytest.raises(errors.DTypeError, match=r"x needs dtype float32, got float64; .* x\.astype\(np\.float32\)$"):
         total(x, device="host")
     offload(made, x.astype(np.float32), y, device="host")
     assert (y == 1).all() and total(x.astype(np.float32), device="host") == 4
@@ -201,12 +201,14 @@ def test_a_reduction_that_is_none_is_refused(operation, options, words) -> None:
 def test_arrays_that_a_reduction_does_not_take_are_named() -> None:
     total, rows = reduce("sum", x=np.float32), reduce("sum", axis=1, A=np.float32)
     x = np.zeros((4, 6), np.float32)
-    for made, arguments, words in [
-        (total, [x.astype(float)], "sum: x needs dtype float32, got float64"),
-        (total, [x[:, :3]], "sum: x needs elements in C order without gaps, got shape (4, 3)"),
-        (rows, [x[0]], "sum: A needs a matrix for axis=1, got shape (6,)"),
-        (rows, [x, np.zeros(3, np.float32)], "sum: the result needs 4 elements of float32, got 3 of float32"),
-        (rows, [], "sum: needs 2 arguments, A and the result; got 0"),
+    argument, dtype = errors.ArgumentError, errors.DTypeError
+    for made, arguments, error, words in [
+        (total, [x.astype(float)], dtype, "sum: x needs dtype float32, got float64"),
+        (total, [x[:, :3]], argument, "sum: x needs elements in C order without gaps, got shape (4, 3)"),
+        (rows, [x[0]], argument, "sum: A needs a matrix for axis=1, got shape (6,)"),
+        (rows, [x, np.zeros(3, np.float32)], argument, "sum: the result needs 4 elements of float32, got 3 of float32"),
+        (rows, [x, np.zeros(4)], dtype, "sum: the result needs 4 elements of float32, got 4 of float64"),
+        (rows, [], argument, "sum: needs 2 arguments, A and the result; got 0"),
     ]:
-        with pytest.raises(errors.ArgumentError, match=re.escape(words)):
+        with pytest.raises(error, match=re.escape(words)):
             made(*arguments, device="host")

@@ -205,7 +205,10 @@ def test_a_block_that_raises_leaves_no_graph_and_the_region_goes_on(device: str)
         with pytest.raises(StaleGraphError, match="no calls"):
             g.replay()
         blas.scal(5.0, dx)
-    assert np.array_equal(x, 5 * numbers(8))
+        with g.update():
+            blas.scal(2.0, dx)
+        g.replay()
+    assert np.array_equal(x, 10 * numbers(8))
 
 
 def test_update_captures_other_calls_in_place_of_these(device: str) -> None:

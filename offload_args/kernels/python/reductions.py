@@ -21,7 +21,7 @@ from ..._core import launch
 from ...arguments import In, Out, Scratch
 from ...devices import Device
 from ...dtypes import code_of, spelled
-from ...errors import ArgumentError, CaptureError, SignatureError
+from ...errors import ArgumentError, CaptureError, DTypeError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
 from ..partitions import Linear1D
@@ -174,14 +174,14 @@ class Reduction:
     # -- launches ------------------------------------------------------------------------------------------------------
 
     def _shape(self, arrays: Sequence[Any]) -> tuple[int, int]:
-        """Return the number of lines and their extent. Raises ArgumentError for arrays that do not suit."""
+        """Return the number of lines and their extent. Raises ArgumentError or DTypeError for arrays that do not suit."""
         name, first = next(iter(self.parameters)), arrays[0]
         extents = self._extents(first.shape)
         for other, array in zip(self.parameters, arrays, strict=True):
             what = f"{self.operation}: {other}"
             if array.dtype != self.parameters[other]:
                 wanted = self.parameters[other]
-                raise ArgumentError(
+                raise DTypeError(
                     f"{what} needs dtype {wanted}, got {array.dtype}; pass {other}.astype({spelled(wanted.name)})"
                 )
             if array.shape != first.shape:
@@ -225,7 +225,7 @@ class Reduction:
         device: for NumPy arrays: as offload_args takes it.
         scratch: pointers to the memory that `scratch(shape)` asks for, so that the call takes none.
 
-        Returns None, or the result as a NumPy array or number if it was left out. Raises ArgumentError, and
+        Returns None, or the result as a NumPy array or number if it was left out. Raises ArgumentError, DTypeError, and
         CaptureError if it needs memory in a capture.
         """
         count = len(self.parameters)
@@ -250,7 +250,8 @@ class Reduction:
         lines, extent = self._shape(arrays)
         needed = 1 if self.axis is None else lines
         if result.size != needed or result.dtype != self.dtype:
-            raise ArgumentError(
+            kind = ArgumentError if result.size != needed else DTypeError
+            raise kind(
                 f"{self.operation}: the result needs {needed} elements of {self.dtype}, got {result.size} of "
                 f"{result.dtype}"
             )
