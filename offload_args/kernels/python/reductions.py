@@ -174,7 +174,7 @@ class Reduction:
     # -- launches ------------------------------------------------------------------------------------------------------
 
     def _shape(self, arrays: Sequence[Any]) -> tuple[int, int]:
-        """Return the number of lines and their extent. Raises ArgumentError or DTypeError for arrays that do not suit."""
+        """Return the number of lines and their extent. Raises ArgumentError or DTypeError for other arrays."""
         name, first = next(iter(self.parameters)), arrays[0]
         extents = self._extents(first.shape)
         for other, array in zip(self.parameters, arrays, strict=True):
