@@ -68,7 +68,7 @@ say("end of the script\\n")
 def test_what_a_program_registers_for_its_end_runs_once(tmp_path: Path) -> None:
     path = tmp_path / "ends.py"
     path.write_text(ENDS)
-    plain = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    plain = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     for name in "run", "trace":
         ended = command(name, path)
         assert (ended.returncode, sorted(ended.stdout.split("\n"))) == (0, sorted(plain.stdout.split("\n")))

@@ -249,7 +249,7 @@ def test_a_call_inside_a_lock_does_not_wait_for_the_thread_that_waits_for_the_lo
 
     def outcome(patience: float, lock: str) -> str:
         words = [sys.executable, "guarded.py", "sim:0", "plan.json", str(patience), lock]
-        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True).stdout
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True).stdout
 
     text = (tmp_path / "guarded.py").read_text()
     (tmp_path / "guarded.py").write_text(text.replace(", deterministic=True", ""))

@@ -34,7 +34,7 @@ def outcome(folder: Path, name: str, *before: str) -> tuple[dict[str, int], str]
         env=environment,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=900,
     )
     text = ended.stdout + ended.stderr
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error|errors|skipped)", text)}

@@ -329,7 +329,7 @@ def test_a_fork_leaves_both_processes_right(tracked: str) -> None:
         until_it_stays(sent, A, x)
         pid = os.fork()
         if pid == 0:
-            signal.alarm(20)
+            signal.alarm(300)
             A[3] = 5
             os._exit(0 if np.array_equal(A @ x, np.einsum("ij,j->i", A, x)) else 2)
         A[4] = 6

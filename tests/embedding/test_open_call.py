@@ -22,7 +22,7 @@ int during(const void *pointer, int64_t n, void (*what)(void)) {
   oa_call call = oa_call_of("test.during", NULL, &x, 1);
   const int status = oa_begin(&call);
   if (status) return status;
-  alarm(20);
+  alarm(300);
   what();
   alarm(0);
   return oa_end(&call, 0);

@@ -31,7 +31,7 @@ def test_numpys_tests_pass(device: str, tmp_path: Path) -> None:
         f"--rootdir={tmp_path}",
     )
     output = output_of(
-        *command, suite, folder=tmp_path, timeout=550, OFFLOAD_ARGS_DEVICE=open_or_skip(device), PYTHONPATH=paths
+        *command, suite, folder=tmp_path, timeout=900, OFFLOAD_ARGS_DEVICE=open_or_skip(device), PYTHONPATH=paths
     )
     passed = re.search(r"(\d+) passed", output)
     assert passed and int(passed[1]) > 300, output
