@@ -173,7 +173,7 @@ def double_without_end(x):
 
 def mixed(x: In[np.complex64], y: Line):
     for i in y.mine():
-        y[i] = x[i]  # refused: there is no .*complex64
+        y[i] = x[i]  # refused: complex64 does not become float32: take \.real
 
 
 def compared(x: In[np.complex64], y: Line):

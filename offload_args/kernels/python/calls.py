@@ -9,7 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["CALLS", "REMEDIES"]
+__all__ = ["CALLS", "REMEDIES", "whole"]
+
+
+def whole(value: Any) -> Any:
+    """Stand for a formula's value that has to be an integer or a bool."""
+    return value
+
 
 #: source.py adds functions of kernels.
 CALLS: Final[dict[Any, Any]] = {
@@ -25,6 +31,7 @@ CALLS: Final[dict[Any, Any]] = {
     np.rint: "oa__rint",
     math.copysign: "oa__copysign",
     np.copysign: "oa__copysign",
+    whole: "oa__whole",
 }
 
 

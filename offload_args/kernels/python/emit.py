@@ -149,6 +149,11 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
     if unified := re.search(r"Cannot unify (.*?) and (.*?) for '(\w+)", text):
         first, other = (re.sub(r"Literal\[int\]\(\S*\)", "int64", text) for text in (unified[1], unified[2]))
         head = f"{unified[3].split('.')[0]} is {first} and {other}: give it one type, as by np.float32(...)"
+    real = re.search(r"Cannot cast (?P<value>complex\w+) to (?P<real>\w+)", text) or re.search(
+        r"setitem\(Array\((?P<real>\w+), .*, (?P<value>complex\w+)\)", head
+    )
+    if real:
+        head = f"{real['value']} does not become {real['real']}: take .real, .imag or abs(...) of it"
     head = re.sub(r"Array\(([\w]+), .*?\)", r"array of \1", head)
     return KernelError(f"{written.file}:{line or written.line}: {written.name}: {head or text.strip()[:300]}")
 

@@ -25,6 +25,7 @@ from ...errors import ArgumentError, CaptureError, DTypeError, SignatureError
 from ...pointers import DevicePtr
 from ...regions import offload_args
 from ..partitions import Linear1D
+from .calls import whole
 from .decorated import PythonKernel
 from .formulas import Subscripted, known_names, made_of, parsed
 
@@ -90,10 +91,12 @@ class Reduction:
 
     def __init__(
         self, operation: str, formula: str, axis: int | None, parameters: dict[str, np.dtype[Any]],
-        dtype: np.dtype[Any], names: dict[str, Any],
+        dtype: np.dtype[Any], is_promoted: bool, names: dict[str, Any],
     ) -> None:  # fmt: skip
+        """dtype: of the formula's value. is_promoted: NumPy promoted the arrays' dtypes to it, and nobody gave it."""
         self.operation, self.formula, self.axis = operation, formula, axis
         self.parameters, self._names = parameters, names
+        self._declared, self._is_promoted = dtype, is_promoted
         self._value = _computed(dtype)
         self.dtype = _result_type(operation, dtype)  #: of the result
         if operation in ("sum", "prod"):
@@ -128,7 +131,10 @@ class Reduction:
             index = {None: "k", 0: "k, line", 1: "line, k"}[self.axis]
             tree = parsed("reduce", self.formula)
             reader = Subscripted(dict.fromkeys(self.parameters, index))
-            value = f"oa_type({ast.unparse(reader.visit(tree.body[0])).strip()})"
+            value = ast.unparse(reader.visit(tree.body[0])).strip()
+            if self._declared.kind in "biu":
+                value = f"oa_declared({f'oa_whole({value})' if self._is_promoted else value})"
+            value = f"oa_type({value})"
             declared = {name: In[dtype] for name, dtype in self.parameters.items()}
         outputs = {"places": Out[np.int64].by(Linear1D())} if is_place else {}
         if not (is_place and is_last):
@@ -143,7 +149,10 @@ class Reduction:
         lines += self._places(is_first, is_last, value, index) if is_place else self._values(value)
         head = f"def reduce_{self.operation}({', '.join([*declared, *outputs, *numbers])}):"
         source = "\n".join([head, *(f"    {line}" for line in lines), ""])
-        names = {**known_names(), **self._names, "oa_type": self._value.type, "min": min, "np": np}
+        names = {
+            **known_names(), **self._names, "oa_type": self._value.type, "oa_declared": self._declared.type,
+            "oa_whole": whole, "min": min, "np": np,
+        }  # fmt: skip
         function = made_of(source, f"<reduce {self.operation!r}, {self.formula!r}>", names)
         function.__annotations__ = {**declared, **outputs, **numbers}
         return PythonKernel._of(read_kernel(function, {}), False)  # all indices are in bounds
@@ -316,7 +325,8 @@ def reduce(
     formula: what is reduced, of the elements by the names of their arrays, such as "x * y" for a dot product. The array
         itself unless given.
     axis: None: all elements, in C order. 0: each column of a matrix. 1: each row.
-    dtype: of the formula's value. Unless given, that to which NumPy promotes the arrays' dtypes.
+    dtype: of the formula's value. Unless given, that to which NumPy promotes the arrays' dtypes; if that is one
+        of integers, a formula with another value, as "x / 2", is a KernelError.
     parameters: the dtype of each array, by its name in the formula.
 
     Sums of integers are int64 or uint64. All devices have the same bits: the order of the steps follows from the shape.
@@ -353,6 +363,7 @@ def reduce(
             raise SignatureError(f"reduce: the parameter {name} needs to be in {formula!r}, and no name of the loop's")
     value = np.dtype(dtype) if dtype is not None else np.result_type(*types.values())
     if value.kind == "c" and operation not in ("sum", "prod"):
-        raise SignatureError(f"reduce: {operation} of {value}: complex numbers have no order")
+        remedy = "" if dtype is not None else "; pass dtype=np.float64 if the formula's value is real"
+        raise SignatureError(f"reduce: {operation} of {value}: complex numbers have no order{remedy}")
     frame = sys._getframe(1)
-    return Reduction(operation, formula, axis, types, value, {**frame.f_globals, **frame.f_locals})
+    return Reduction(operation, formula, axis, types, value, dtype is None, {**frame.f_globals, **frame.f_locals})

@@ -293,6 +293,18 @@ def oa__floating(typing: Any, value: Any) -> Any:
     return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
 
 
+@intrinsic
+def oa__whole(typing: Any, value: Any) -> Any:
+    """Return an integer or a bool. Refuse others, which a conversion would cut off."""
+    native = types.unliteral(getattr(value, "native", value))
+    if not isinstance(native, (types.Integer, types.Boolean)):
+        raise errors.TypingError(
+            f"oa__: the formula's value is {native}, and the arrays are integers: pass dtype=np.{native} to reduce, or "
+            "a dtype of integers to cut it off"
+        )
+    return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
+
+
 def number(value: int) -> ir.Constant:
     return ir.Constant(I64, value)
 
