@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from .helper_functions import HostArray, Integer, Object
 from .labelled import Extent
@@ -27,11 +28,12 @@ EXPRESSIONS = {
 }
 
 
-def names_in(expression: ast.expr) -> set[str]:
-    """Return every name of an expression."""
+@cache
+def names_in(expression: ast.expr) -> frozenset[str]:
+    """Return every name of an expression, which functions share."""
     nodes = list(ast.walk(expression))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called)
 
 
 class Names:
@@ -162,17 +164,18 @@ class Names:
 
 def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:
     """Return the faults of the labels of a function's arrays, each after the name of its parameter."""
-    names = {of_groups: Names(parameters, constants, of_groups) for of_groups in (False, True)}
+    plain = Names(parameters, constants)
     arrays = {parameter.name: parameter for parameter in parameters if isinstance(parameter, Array)}
     faults = []
     for host in parameters:
         if isinstance(host, HostArray):
             faults += [
-                f"{host.name}: {fault}" for expression in host.expressions for fault in names[False].unknown(expression)
+                f"{host.name}: {fault}" for expression in host.expressions for fault in plain.unknown(expression)
             ]
-            faults += [f"{host.name}: {fault}" for fault in names[False].extent(host.extent)]
+            faults += [f"{host.name}: {fault}" for fault in plain.extent(host.extent)]
     for array in arrays.values():
-        faults += [f"{array.name}: {fault}" for fault in names[bool(array.extent.groups)].array(array)]
+        names = Names(parameters, constants, of_groups=True) if array.extent.groups else plain
+        faults += [f"{array.name}: {fault}" for fault in names.array(array)]
         for name in array.in_place:
             other = arrays.get(name)
             if other is None or other is array:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import cache
 
 # How many arguments each extent takes, and which of them are the sizes of the operand.
 EXTENTS = {
@@ -143,7 +144,7 @@ class Scope:
     def parse(self, text: str, place: str) -> ast.expr | None:
         """Return an expression, in the library's own constants; None, and a fault, if it is none."""
         try:
-            return in_words(ast.parse(text.strip(), mode="eval").body, self.words)
+            return _parsed(text.strip(), tuple(self.words.items()))
         except SyntaxError:
             self.faults.append(f"{place}: {text!r} is not an expression")
             return None
@@ -161,6 +162,12 @@ def in_words(expression: ast.expr, words: dict[str, str]) -> ast.expr:
     """Return an expression with a library's own constants instead of the words of shared families."""
     changed: ast.expr = _Words(words).visit(expression)
     return changed
+
+
+@cache
+def _parsed(text: str, words: tuple[tuple[str, str], ...]) -> ast.expr:
+    """Return an expression in a library's own constants. Functions share it, and change none of it."""
+    return in_words(ast.parse(text, mode="eval").body, dict(words))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from . import descriptors, helper_functions, parameters
 from .labelled import Labelled
@@ -43,15 +44,24 @@ CLASSES: tuple[type[Parameter], ...] = (
 )
 
 
+@cache
+def _fit(text: str) -> tuple[type[Parameter], re.Match[str]] | None:
+    """Return the first class that has a label of this text, and how the label's pattern matches."""
+    for kind in CLASSES:
+        for label in vars(kind).get("labels", ()):
+            if match := re.fullmatch(label.pattern, text, re.DOTALL):
+                return kind, match
+    return None
+
+
 def parameter(labelled: Labelled) -> Parameter | None:
     """Return the parameter that a label stands for; None, with a fault noted, if it stands for none."""
     try:
         if labelled.label in labelled.scope.enums:
             return parameters.EnumValue.from_enum(labelled, labelled.scope.enums[labelled.label])
-        for kind in CLASSES:
-            for label in vars(kind).get("labels", ()):
-                if match := re.fullmatch(label.pattern, labelled.label, re.DOTALL):
-                    return kind.from_label(labelled, match)
+        if fit := _fit(labelled.label):
+            kind, match = fit
+            return kind.from_label(labelled, match)
     except SyntaxError:
         labelled.fault(f"{labelled.label!r} is not an expression")
         return None
