@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import platform
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import Device, __version__, libraries
 from ..errors import LibraryError, OffloadError
-from ..kernels.compilers import VENDORS
-from ..kernels.rtc import Vendor
+
+if TYPE_CHECKING:
+    from ..kernels.rtc import Vendor
 
 HELP = "say which devices, libraries and compilers are here, and where each was found"
 DESCRIPTION = """Print a line for each device, vendor's library and compiler of kernels, with its version, or with the
@@ -63,6 +63,8 @@ def _compiler(vendor: Vendor) -> dict[str, Any]:
 
 
 def _installed(package: str) -> str:
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -71,6 +73,8 @@ def _installed(package: str) -> str:
 
 def collect() -> dict[str, Any]:
     """Collect the versions of the package and of Python's, the devices, the libraries and the compilers of kernels."""
+    from ..kernels.compilers import VENDORS
+
     facts: dict[str, Any] = {"offload_args": __version__}
     facts["python"] = f"{platform.python_implementation()} {platform.python_version()}"
     facts["packages"] = {name: _installed(name) for name in ("NumPy", "SciPy")}

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import Device, In, Out, Scratch, __version__, blas, offload_args
+from .. import Device, In, Out, Scratch, __version__, offload_args
 from ..display import size_text, text_table, time_text
 from ..errors import OffloadError
-from ..running import run_to_end, say
-from ..scripts import accelerate
 from .arguments import device
 from .script import script_of
 
@@ -165,6 +163,8 @@ def _grow(
 
 
 def _product_on(device: Device) -> Callable[[Shape, np.dtype[Any]], float]:
+    from .. import blas
+
     def measure(shape: Shape, dtype: np.dtype[Any]) -> float:
         a, b, c = _operands(shape)
         arrays = In(_numbers(a, dtype)), In(_numbers(b, dtype)), Scratch(c, dtype)
@@ -187,6 +187,8 @@ def _product_by_numpy(shape: Shape, dtype: np.dtype[Any]) -> float:
 
 def _measure_region(device: Device, dtype: np.dtype[Any]) -> float:
     """Return the time of a region with a call, on arrays so small that their copies take no time."""
+    from .. import blas
+
     A, B, C = (np.ones((8, 8), dtype) for _ in range(3))
 
     def region() -> None:
@@ -312,6 +314,9 @@ def _row(entry: dict[str, Any], work: int) -> tuple[str, ...]:
 
 
 def _plan_script(options: argparse.Namespace) -> int:
+    from ..running import run_to_end, say
+    from ..scripts import accelerate
+
     script, *arguments = options.given
     run_script = script_of(script, arguments, options.module)
     if run_script is None:
