@@ -198,27 +198,27 @@ def test_a_reduction_that_is_none_is_refused(operation, options, words) -> None:
         reduce(operation, **options)
 
 
-def test_a_formula_of_integers_has_integers_unless_the_dtype_says_so(device: str) -> None:
+def test_a_formula_of_integers_has_integers_unless_the_dtype_says_so(running_device) -> None:
     x = np.array([5, 7, 0], np.uint8)
-    assert reduce("sum", "x - 1", x=np.uint8)(x, device=device) == np.sum(x - np.uint8(1))  # 255 where it was 0
-    assert reduce("argmax", "x / 8", x=np.uint8, dtype=np.float64)(x, device=device) == 1
-    assert reduce("max", "x / 2", x=np.uint8, dtype=np.float64)(x, device=device) == 3.5
-    assert reduce("max", "x / 2", x=np.uint8, dtype=np.uint8)(x, device=device) == 3
-    assert reduce("sum", "x > 4", x=np.uint8)(x, device=device) == 2
+    assert reduce("sum", "x - 1", x=np.uint8)(x, device=running_device) == np.sum(x - np.uint8(1))  # 255 where it was 0
+    assert reduce("argmax", "x / 8", x=np.uint8, dtype=np.float64)(x, device=running_device) == 1
+    assert reduce("max", "x / 2", x=np.uint8, dtype=np.float64)(x, device=running_device) == 3.5
+    assert reduce("max", "x / 2", x=np.uint8, dtype=np.uint8)(x, device=running_device) == 3
+    assert reduce("sum", "x > 4", x=np.uint8)(x, device=running_device) == 2
     for operation, formula in [("argmax", "x / 4"), ("sum", "np.sqrt(x)")]:
         with pytest.raises(errors.KernelError, match="value is float64, and the arrays are integers: pass dtype=np"):
-            reduce(operation, formula, x=np.uint8)(x, device=device)
+            reduce(operation, formula, x=np.uint8)(x, device=running_device)
 
 
-def test_complex_values_are_not_made_real(device: str) -> None:
+def test_complex_values_are_not_made_real(running_device) -> None:
     z, x = np.array([3 + 4j, 1j]), np.zeros(2)
-    assert reduce("max", "abs(z)", z=np.complex128, dtype=np.float64)(z, device=device) == 5
-    offload(elementwise("x = z.imag", z=In[np.complex128], x=Out[np.float64]), z, x, device=device)
+    assert reduce("max", "abs(z)", z=np.complex128, dtype=np.float64)(z, device=running_device) == 5
+    offload(elementwise("x = z.imag", z=In[np.complex128], x=Out[np.float64]), z, x, device=running_device)
     assert x.tolist() == [4, 1]
     with pytest.raises(errors.KernelError, match=r"complex128 does not become float64: take \.real"):
-        reduce("sum", z=np.complex128, dtype=np.float64)(z, device=device)
+        reduce("sum", z=np.complex128, dtype=np.float64)(z, device=running_device)
     with pytest.raises(errors.KernelError, match=r"complex128 does not become float64: take \.real"):
-        offload(elementwise("x = z", z=In[np.complex128], x=Out[np.float64]), z, x, device=device)
+        offload(elementwise("x = z", z=In[np.complex128], x=Out[np.float64]), z, x, device=running_device)
 
 
 def test_arrays_that_a_reduction_does_not_take_are_named() -> None:
