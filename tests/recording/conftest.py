@@ -22,9 +22,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 
 
 @pytest.fixture(scope="session")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """Workers by variant, such as workers["cublas"]."""
-    workers = Workers(tmp_path_factory.mktemp("recording"))
+def workers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """Workers by variant, such as workers["cublas"]. All processes of pytest-xdist use the same compiled doubles."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if hasattr(pytestconfig, "workerinput") else base) / "recording"
+    folder.mkdir(exist_ok=True)
+    workers = Workers(folder)
     yield workers
     for worker in workers.values():
         worker.stop()

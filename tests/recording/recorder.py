@@ -10,6 +10,7 @@ record.symbol, record.arguments[5].behind
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import re
 import subprocess
 import sys
@@ -135,11 +136,20 @@ def run(*command: Any) -> None:
     assert done.returncode == 0, done.stderr[:4000]
 
 
+def compile_once(path: Path, code: Callable[[], str], *options: Any) -> None:
+    """Compile a library of C, unless another process of this run has; if it does so now, wait for it."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            source, unfinished = path.with_suffix(".c"), path.with_suffix(".new")
+            source.write_text(code())
+            run("gcc", *OPTIONS, "-o", unfinished, source, *options)
+            unfinished.replace(path)
+
+
 def build(library: roles.Library, path: Path, wide: bool = False) -> Path:
     """Compile a library's double; wide: with integers of 64 bits."""
-    source = path.with_suffix(".c")
-    source.write_text(text(library, wide))
-    run("gcc", *OPTIONS, "-o", path, source)
+    compile_once(path, lambda: text(library, wide))
     return path
 
 
@@ -167,10 +177,8 @@ class Typed:
         for name, types in self._types.items():
             passed = ", ".join(f"*({type_}*)values[{at}]" for at, type_ in enumerate(types))
             lines.append(f"int call_{name}(void **values) {{ (void)values; return {name}({passed}); }}")
-        source = path.with_suffix(".c")
-        source.write_text("\n".join([*lines, ""]))
         core = [f"-L{package}", "-loffload_args", f"-Wl,-rpath,{package}"]
-        run("gcc", *OPTIONS, f"-I{package / 'include'}", "-o", path, source, *core)
+        compile_once(path, lambda: "\n".join([*lines, ""]), f"-I{package / 'include'}", *core)
         self._callers = ctypes.CDLL(str(path))
 
     def __contains__(self, name: str) -> bool:
