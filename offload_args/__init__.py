@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .embedding import get_cmake_dir, get_include, get_library
     from .graphs import Graph
     from .kernels import Kernel, Module, Shared, kernel, launch, offload, offload_unsafe
+    from .recording import record
     from .scripts import accelerate
 
 __version__: str = _core.VERSION
@@ -38,6 +39,7 @@ __version__: str = _core.VERSION
 _LAZY = ("blas", "embedding", "kernels", "lapack", "libraries", "linalg", "scripts", "testing", *LIBRARIES)
 _OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
 _OF_GRAPHS = ("Graph",)
+_OF_RECORDING = ("record",)
 _OF_SCRIPTS = ("accelerate", "load_ipython_extension")
 _OF_KERNELS = ("Kernel", "Module", "Shared", "kernel", "launch", "offload", "offload_unsafe")
 
@@ -71,6 +73,7 @@ __all__ = [
     "offload_args",
     "offload_unsafe",
     "open_regions",
+    "record",
     "scripts",
     "testing",
     "trace",
@@ -89,6 +92,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.kernels"), name)
     if name in _OF_GRAPHS:
         return getattr(importlib.import_module(f"{__name__}.graphs"), name)
+    if name in _OF_RECORDING:
+        return getattr(importlib.import_module(f"{__name__}.recording"), name)
     if name in _OF_SCRIPTS:
         return getattr(importlib.import_module(f"{__name__}.scripts"), name)
     if name == "library":  # the name of `libraries` in 0.1
@@ -104,3 +109,5 @@ if any(os.environ.get(f"OFFLOAD_ARGS_{name}") for name in ("TRACE", "INFO", "NVT
     from .tracing.process import start_from_environment
 
     start_from_environment()
+if os.environ.get("OFFLOAD_ARGS_RECORD"):
+    importlib.import_module(f"{__name__}.recording.process").start_from_environment()

@@ -12,7 +12,10 @@ from typing import TextIO
 __all__ = ["run_to_end", "say"]
 
 _COMMAND = os.path.join(os.path.dirname(__file__), "command")
-_RUNNERS = (*(os.path.join(_COMMAND, f"{name}.py") for name in ("script", "trace", "run", "plan")), "<frozen runpy>")
+_RUNNERS = (
+    *(os.path.join(_COMMAND, f"{name}.py") for name in ("script", "trace", "record", "run", "plan")),
+    "<frozen runpy>",
+)
 
 
 def say(text: str, file: TextIO | None) -> None:

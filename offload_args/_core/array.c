@@ -21,9 +21,11 @@ static PyObject *update(PyObject *arguments, int (*function)(const oa_array *, i
 }
 
 static PyObject *update_from(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  return update(arguments, oa_update_from);
+  return recorded("update_from", arguments, update(arguments, oa_update_from));
 }
-static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) { return update(arguments, oa_update_to); }
+static PyObject *update_to(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return recorded("update_to", arguments, update(arguments, oa_update_to));
+}
 
 static void end_update(PyObject *capsule) {
   oa_writing *writing = PyCapsule_GetPointer(capsule, NULL);

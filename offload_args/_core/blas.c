@@ -554,7 +554,9 @@ static __attribute__((cold, noinline)) void note_failure(PyObject *note, int tur
 static inline PyObject *run(const Plan *plan, const Choice *choice, const Call *call, const Arranged *arranged,
                             int turned) {
   PyObject *done;
-  if (OA_UNLIKELY(!choice->is_direct || call->result != NULL) || !run_values(choice->function, arranged, &done))
+  if (OA_UNLIKELY(!choice->is_direct || call->result != NULL ||
+                  atomic_load_explicit(&recording, memory_order_relaxed)) ||
+      !run_values(choice->function, arranged, &done))
     done = run_objects(plan, choice, arranged, call->result);
   if (OA_UNLIKELY(done == NULL) && plan->note != Py_None) note_failure(plan->note, turned);
   return done;
@@ -583,8 +585,7 @@ static inline int make_call(Plan *plan, const Call *call, PyObject *const *value
   return 0;
 }
 
-static PyObject *call_planned(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-  Plan *plan = *(Plan **)PyModule_GetState(module);
+static inline PyObject *call_plan(Plan *plan, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   Call call;
   PyObject *result = NULL;
   const int done = read_call(plan, &call, values, count, names) && make_call(plan, &call, values, &result);
@@ -594,6 +595,22 @@ static PyObject *call_planned(PyObject *module, PyObject *const *values, Py_ssiz
   if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL; /* such as Ctrl-C */
   PyErr_Clear();
   return call_python(plan->python, values, count, names);
+}
+
+/* Calls the routine, and tells the recorder before and after it: the vendor's calls in between are its own. */
+static __attribute__((cold, noinline)) PyObject *call_recorded(Plan *plan, PyObject *const *values, Py_ssize_t count,
+                                                               PyObject *names) {
+  PyObject *none = tell_recorder_values("begin", plan->name, NULL, 0, NULL, Py_NewRef(Py_None));
+  if (none == NULL) return NULL;
+  Py_DECREF(none);
+  return tell_recorder_values("blas", plan->name, values, count, names, call_plan(plan, values, count, names));
+}
+
+static PyObject *call_planned(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+  Plan *plan = *(Plan **)PyModule_GetState(module);
+  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed)))
+    return call_recorded(plan, values, count, names);
+  return call_plan(plan, values, count, names);
 }
 
 /* -- making one ---------------------------------------------------------------------------------------------------- */

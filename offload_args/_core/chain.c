@@ -11,6 +11,12 @@ static PyObject *answer(int status) {
   return fail(status);
 }
 
+/* Tells the recorder of what was done with one object, while a recording is under way; steals the result. */
+static PyObject *recorded_of(const char *kind, PyObject *object, PyObject *result) {
+  if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return result;
+  return tell_recorder_values(kind, Py_None, &object, 1, NULL, result);
+}
+
 PyObject *region_capture(PyObject *object, PyObject *Py_UNUSED(nothing)) {
   oa_chain *chain = NULL;
   const Region *region = (const Region *)object;
@@ -19,7 +25,8 @@ PyObject *region_capture(PyObject *object, PyObject *Py_UNUSED(nothing)) {
     return NULL;
   }
   const int status = oa_chain_begin(region->region, &chain);
-  return status == OA_OK ? PyLong_FromVoidPtr(chain) : fail(status);
+  PyObject *number = status == OA_OK ? PyLong_FromVoidPtr(chain) : fail(status);
+  return number == NULL ? NULL : recorded_of("capture", object, number);
 }
 
 /* (handle): ends the capture */
@@ -30,7 +37,7 @@ static PyObject *chain_end(PyObject *Py_UNUSED(module), PyObject *number) {
   Py_BEGIN_ALLOW_THREADS;
   status = oa_chain_end(chain);
   Py_END_ALLOW_THREADS;
-  return answer(status);
+  return recorded_of("captured", number, answer(status));
 }
 
 /* (handle): runs the captured calls */
@@ -41,7 +48,7 @@ static PyObject *chain_replay(PyObject *Py_UNUSED(module), PyObject *number) {
   Py_BEGIN_ALLOW_THREADS;
   status = oa_chain_replay(chain);
   Py_END_ALLOW_THREADS;
-  return raise_touch() < 0 ? NULL : answer(status);
+  return recorded_of("graph", number, raise_touch() < 0 ? NULL : answer(status));
 }
 
 /* (handle) -> False if an array is undefined that the calls read; raises what else a replay would raise before it is
@@ -78,7 +85,7 @@ static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Py_END_ALLOW_THREADS count += steps;
   }
   if (raise_touch() < 0) return NULL;
-  return status == OA_OK ? PyLong_FromLongLong(count) : fail(status);
+  return recorded("loop", arguments, status == OA_OK ? PyLong_FromLongLong(count) : fail(status));
 }
 
 /* (handle, number) -> (function, [(handle, name, reads, writes) of each array]) */

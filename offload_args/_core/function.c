@@ -598,12 +598,26 @@ static inline PyObject *call_function(const Function *function, PyObject *const 
   return call_with(function, &arguments);
 }
 
+PyObject *function_tell(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names,
+                        PyObject *result) {
+  PyObject *subject = Py_BuildValue("ss", function->library, strchr(function->routine->function, '.') + 1);
+  if (subject == NULL) return result;
+  result = tell_recorder_values("call", subject, values, count, names, result);
+  Py_DECREF(subject);
+  return result;
+}
+
 static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-  return call_function(*(Function **)PyModule_GetState(self), values, count, names);
+  const Function *function = *(Function **)PyModule_GetState(self);
+  PyObject *result = call_function(function, values, count, names);
+  if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return result;
+  return function_tell(function, values, count, names, result);
 }
 
 PyObject *function_call(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-  return call_function(function, values, count, names);
+  PyObject *result = call_function(function, values, count, names);
+  if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return result;
+  return function_tell(function, values, count, names, result);
 }
 
 /* -- making one ---------------------------------------------------------------------------------------------------- */
@@ -799,6 +813,13 @@ static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py
     wrong = read_step(PyTuple_GetItem(values[2], i), arguments.times, &strides[i], &lists[i]);
   if (!wrong) done = call_with(function, &arguments);
   for (int i = 0; i < arrays; i++) PyMem_Free((void *)lists[i]);
+  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) {
+    PyObject *subject =
+        Py_BuildValue("ssOO", function->library, strchr(function->routine->function, '.') + 1, values[1], values[2]);
+    if (subject == NULL) return done;
+    done = tell_recorder_values("repeat", subject, values + 4, count - 4, NULL, done);
+    Py_DECREF(subject);
+  }
   return done;
 }
 

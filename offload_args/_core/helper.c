@@ -295,8 +295,7 @@ static PyObject *call_with(const Function *function, const Arguments *arguments)
   return outputs;
 }
 
-PyObject *helper_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-  const Function *function = *(Function **)PyModule_GetState(self);
+static PyObject *call(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   Arguments arguments;
   arguments.parameters = function->parameters;
   arguments.result = arguments.handle = NULL;
@@ -307,4 +306,11 @@ PyObject *helper_call(PyObject *self, PyObject *const *values, Py_ssize_t count,
   Parameter parameters[MOST_VALUES]; /* of this call */
   if (function->routine->typed_count && function_find_dtypes(function, &arguments, parameters) < 0) return NULL;
   return call_with(function, &arguments);
+}
+
+PyObject *helper_call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+  const Function *function = *(Function **)PyModule_GetState(self);
+  PyObject *outputs = call(function, values, count, names);
+  if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return outputs;
+  return function_tell(function, values, count, names, outputs);
 }

@@ -271,11 +271,32 @@ static __attribute__((noinline)) PyObject *launch_many(Kernel *kernel, const oa_
   return result;
 }
 
-/* Launches the kernel with as many arguments as it has. Returns None; NULL with an exception. */
-static PyObject *kernel_launch(Kernel *kernel, const oa_launch *asked, PyObject *const *arguments) {
+static inline PyObject *launch_any(Kernel *kernel, const oa_launch *asked, PyObject *const *arguments) {
   _Alignas(16) unsigned char few[FEW_BYTES];
   return OA_LIKELY(kernel->nbytes <= FEW_BYTES) ? launch(kernel, asked, arguments, few)
                                                 : launch_many(kernel, asked, arguments);
+}
+
+/* Launches the kernel, and tells the recorder of it, but not of a launch within it. */
+static __attribute__((cold, noinline)) PyObject *launch_recorded(Kernel *kernel, const oa_launch *asked,
+                                                                 PyObject *const *arguments) {
+  static _Thread_local int depth;
+  depth++;
+  PyObject *result = launch_any(kernel, asked, arguments);
+  if (--depth > 0) return result;
+  PyObject *subject = Py_BuildValue("O(III)(III)L", (PyObject *)kernel, asked->grid[0], asked->grid[1], asked->grid[2],
+                                    asked->block[0], asked->block[1], asked->block[2], (long long)asked->shared_bytes);
+  if (subject == NULL) return result;
+  result = tell_recorder_values("launch", subject, arguments, kernel->given, NULL, result);
+  Py_DECREF(subject);
+  return result;
+}
+
+/* Launches the kernel with as many arguments as it has. Returns None; NULL with an exception. */
+static PyObject *kernel_launch(Kernel *kernel, const oa_launch *asked, PyObject *const *arguments) {
+  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed)))
+    return launch_recorded(kernel, asked, arguments);
+  return launch_any(kernel, asked, arguments);
 }
 
 static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *arguments, size_t flags_and_count,

@@ -71,6 +71,7 @@ static PyObject *status_name(PyObject *Py_UNUSED(module), PyObject *argument) {
 
 static PyObject *after_fork(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
   trace_after_fork();
+  recording_after_fork();
   open_after_fork();
   lent_after_fork();
   Py_RETURN_NONE;
@@ -167,8 +168,9 @@ PyMODINIT_FUNC PyInit__core(void) {
       add_array(module) < 0 || add_dlpack(module) < 0 || add_library(module) < 0 || add_function(module) < 0 ||
       add_blas(module) < 0 || add_object(module) < 0 || add_graph(module) < 0 || add_kernel(module) < 0 ||
       add_launch(module) < 0 || add_memory(module) < 0 || add_device(module) < 0 || add_trace(module) < 0 ||
-      add_accelerate(module) < 0 || PyModule_AddStringConstant(module, "VERSION", OA_PACKAGE_VERSION) < 0 ||
-      add_numbers(module) < 0 || add_records(module) < 0 || add_c_api(module) < 0)
+      add_recording(module) < 0 || add_accelerate(module) < 0 ||
+      PyModule_AddStringConstant(module, "VERSION", OA_PACKAGE_VERSION) < 0 || add_numbers(module) < 0 ||
+      add_records(module) < 0 || add_c_api(module) < 0)
     Py_CLEAR(module);
   return module;
 }

@@ -57,6 +57,7 @@ struct python {
   PyObject *collect;           /* gc.collect: PyGC_Collect does nothing if automatic collection is off */
   PyObject *entering;          /* while traced: (region) -> (tag, a name for each argument as bytes) */
   PyObject *left;              /* while traced: (tag) */
+  PyObject *done;              /* while recorded: recording.c */
   PyObject *reused;            /* {function: positions of arguments that it reads many times, as bits} */
 };
 extern struct python python;
@@ -100,6 +101,10 @@ typedef struct {
    * AS_LENT: because of the strides with which the array was lent, although it may be packed on the device; slices
    * inherit it from their pointer. */
   int strided;
+  /* The region's own pointer, or the scalar or scratch, of which this is a view: its handle, and the bytes from
+   * its lowest byte to the lowest here. */
+  oa_any *root;
+  int64_t offset;
 } Pointer;
 
 enum { ITS_OWN = 1, AS_LENT };
@@ -257,6 +262,25 @@ void trace_after_fork(void);
 int load_library(const char *name, char *text, size_t size);
 /* The core's finder of drivers (library.c). */
 int find_driver(const char *backend, char *text, size_t size);
+
+/* -- recording.c --------------------------------------------------------------------------------------------------- */
+extern atomic_int recording; /* 1: python.done is told what was done */
+void recording_after_fork(void);
+
+/* Tells the recorder what was done with arguments. names: of the last ones; NULL: none has a name. Steals the result,
+ * and returns it; NULL with the exception of what was done, or else of the recorder. */
+__attribute__((cold)) PyObject *tell_recorder(const char *kind, PyObject *subject, PyObject *arguments, PyObject *names,
+                                              PyObject *result);
+__attribute__((cold)) PyObject *tell_recorder_values(const char *kind, PyObject *subject, PyObject *const *values,
+                                                     Py_ssize_t count, PyObject *names, PyObject *result);
+
+/* Likewise, while a recording is under way: for what a function of the module did with its arguments. */
+static inline PyObject *recorded(const char *kind, PyObject *arguments, PyObject *result) {
+  if (!OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) return result;
+  return tell_recorder(kind, Py_None, arguments, NULL, result);
+}
+
+int add_recording(PyObject *module);
 
 int add_function(PyObject *module);
 int add_blas(PyObject *module);

@@ -92,7 +92,7 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
     if (owned) oa_pointer_release(handle);
     return NULL;
   }
-  self->handle = handle;
+  self->handle = self->root = handle;
   self->owned = owned;
   self->dtype = dtype;
   self->device_number = device;
@@ -136,6 +136,27 @@ Pointer *as_pointer(PyObject *object) {
   return NULL;
 }
 
+/* Returns the bytes from the lowest byte of an array to its first element. */
+static int64_t bytes_before(Py_ssize_t ndim, const int64_t *shape, const int64_t *strides) {
+  int64_t bytes = 0;
+  for (Py_ssize_t i = 0; i < ndim; i++)
+    if (shape[i] == 0) return 0;
+  for (Py_ssize_t i = 0; i < ndim; i++)
+    if (strides[i] < 0) bytes -= (shape[i] - 1) * strides[i];
+  return bytes;
+}
+
+/* (pointer) -> (handle of the pointer of which it is a view, or its own, bytes from the lowest of those to the first
+ * element here) */
+static PyObject *origin(PyObject *Py_UNUSED(module), PyObject *object) {
+  int64_t shape[64], strides[64];
+  const Pointer *pointer = as_pointer(object);
+  if (pointer == NULL) return NULL;
+  if (read_integers(pointer->shape, shape) < 0 || read_integers(pointer->strides, strides) < 0) return NULL;
+  const int64_t before = bytes_before(PyTuple_Size(pointer->shape), shape, strides);
+  return Py_BuildValue("KL", (unsigned long long)(uintptr_t)pointer->root, (long long)(pointer->offset + before));
+}
+
 /* (pointer, offset, shape, strides) -> DevicePtr with bounds of its own; offset and strides in bytes. */
 static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *object, *shape, *strides;
@@ -156,16 +177,19 @@ static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   if (status != OA_OK) return fail(status);
   PyObject *pointer_to_part =
       pointer_new(handle, pointer->dtype, pointer->device_number, Py_NewRef(shape), Py_NewRef(strides), 1);
-  if (pointer_to_part != NULL)
+  if (pointer_to_part != NULL) {
+    ((Pointer *)pointer_to_part)->root = pointer->root;
+    ((Pointer *)pointer_to_part)->offset = pointer->offset + offset - bytes_before(ndim, dims, dims + 64);
     ((Pointer *)pointer_to_part)->strided = pointer->strided == AS_LENT                                      ? AS_LENT
                                             : is_strided(ndim, dims, dims + 64, oa_itemsize(pointer->dtype)) ? ITS_OWN
                                                                                                              : 0;
+  }
   return pointer_to_part;
 }
 
 /* (pointers, dtype, shape, strides) -> DevicePtr to new memory in the youngest region of the pointers, which are in a
  * tuple. The memory ends with the last pointer to it. */
-static PyObject *scratch(PyObject *Py_UNUSED(module), PyObject *arguments) {
+static PyObject *do_scratch(PyObject *arguments) {
   enum { MOST = 8 };
   PyObject *pointers, *shape, *strides;
   const oa_any *operands[MOST];
@@ -244,7 +268,7 @@ static PyObject *export(PyObject *Py_UNUSED(module), PyObject *object) {
 }
 
 /* (pointer, array): writes the array's values to the device; it has the pointer's dtype and shape, in C order. */
-static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
+static PyObject *do_assign(PyObject *arguments) {
   PyObject *object;
   Item item = {0};
   oa_array array = {0};
@@ -266,7 +290,7 @@ static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
 }
 
 /* (pointer, array of one element) -> DevicePtr to a new device scalar of the pointer's region */
-static PyObject *stage(PyObject *Py_UNUSED(module), PyObject *arguments) {
+static PyObject *do_stage(PyObject *arguments) {
   PyObject *object;
   Item item = {0};
   oa_array array = {0};
@@ -325,7 +349,7 @@ static int read_to(const Pointer *pointer, void *values, int ndim, const int64_t
 }
 
 static PyObject *pointer_fill(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  return with_array(arguments, fill_with);
+  return recorded("fill", arguments, with_array(arguments, fill_with));
 }
 static PyObject *pointer_read(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return with_array(arguments, read_to);
@@ -341,7 +365,7 @@ static PyObject *pointer_invalidate(PyObject *Py_UNUSED(module), PyObject *objec
 }
 
 /* (pointer, source): copies between pointers of the same shape. */
-static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) {
+static PyObject *do_copy(PyObject *arguments) {
   PyObject *object, *from;
   int status;
   int64_t shape[64], strides[64], source_strides[64];
@@ -356,10 +380,25 @@ static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) 
   Py_RETURN_NONE;
 }
 
+/* These, and the recorder is told. */
+static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return recorded("assign", arguments, do_assign(arguments));
+}
+static PyObject *stage(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return recorded("stage", arguments, do_stage(arguments));
+}
+static PyObject *scratch(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return recorded("scratch", arguments, do_scratch(arguments));
+}
+static PyObject *pointer_copy(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return recorded("copy", arguments, do_copy(arguments));
+}
+
 static PyMethodDef pointer_functions[] = {
     {"view", view, METH_VARARGS, NULL},
     {"scratch", scratch, METH_VARARGS, NULL},
     {"handle", handle, METH_O, NULL},
+    {"origin", origin, METH_O, NULL},
     {"alive", alive, METH_O, NULL},
     {"query", query, METH_O, NULL},
     {"export", export, METH_O, NULL},

@@ -107,6 +107,20 @@ static void trace_left(Region *self) {
   PyErr_Restore(type, value, traceback);
 }
 
+/* Tells the recorder that the region has ended; otherwise as trace_left. */
+static __attribute__((cold)) void recorded_left(Region *self, int outcome) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *arguments = Py_BuildValue("(i)", outcome);
+  PyObject *none =
+      arguments == NULL ? NULL : tell_recorder("leave", (PyObject *)self, arguments, NULL, Py_NewRef(Py_None));
+  Py_XDECREF(arguments);
+  Py_XDECREF(none);
+  if (type == NULL) return;
+  if (none == NULL) report(NULL);
+  PyErr_Restore(type, value, traceback);
+}
+
 /* Asks for the names of the arrays and for the line, for reports of guarded touches. Returns the object that owns them,
  * or NULL with an exception. *names has to be freed in either case. */
 static PyObject *guard_entering(Region *self, oa_region_options *options, const char ***names) {
@@ -187,6 +201,7 @@ static int region_end(Region *self, int outcome, int *warnings) {
   release_held(held, self->count);
   Py_XDECREF(pointers);
   if (self->tag) trace_left(self);
+  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) recorded_left(self, outcome);
   atomic_store(&self->state, CLOSED);
   return status;
 }
@@ -463,6 +478,8 @@ PyObject *region_enter_open(Region *self) {
   if (enter_core(self, device, &options, arrays) < 0) goto done;
   entered = 1;
   pointers = make_pointers(self, arrays, held, device);
+  if (pointers != NULL && OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed)))
+    pointers = tell_recorder("enter", (PyObject *)self, pointers, NULL, pointers);
 
 done:
   Py_XDECREF(names);

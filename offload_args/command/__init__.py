@@ -13,7 +13,7 @@ from typing import Protocol
 
 from .. import __version__
 from ..errors import OffloadError
-from . import config, demo, info, plan, run, selftest, trace
+from . import config, demo, info, plan, record, replay, run, selftest, trace
 
 __all__ = ["main", "parser"]
 
@@ -39,6 +39,8 @@ COMMANDS: dict[str, Command] = {
     "plan": plan,
     "run": run,
     "trace": trace,
+    "record": record,
+    "replay": replay,
     "selftest": selftest,
     "config": config,
 }
@@ -81,12 +83,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        if options.command in ("plan", "run", "trace"):  # the script's own
+        if options.command in ("plan", "record", "run", "trace"):  # the script's own
             raise
         print(f"{PROGRAM} {options.command}: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        if options.command in ("plan", "run", "trace") or error.filename is not None:  # the script's own, or a file's
+        if (
+            options.command in ("plan", "record", "run", "trace") or error.filename is not None
+        ):  # the script's own, or a file's
             raise
         return _lost_output(options.command, error)
     return status

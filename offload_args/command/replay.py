@@ -1,0 +1,44 @@
+"""`python -m offload_args replay`: runs the calls of a recording again, on any device."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .arguments import count, device
+
+HELP = "run the calls of a recording again, on any device"
+DESCRIPTION = """Run the regions, copies and calls of a recording again. Arrays whose contents it does not have get made
+ones, the same each time. The exit status is 1 if a call fails that did not fail when it was recorded, or the reverse,
+or if --compare finds a difference."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="what record wrote")
+    parser.add_argument(
+        "--device",
+        type=device,
+        metavar="D",
+        help="such as host, sim:0, cuda:0 or hip:0; by default those of the recording, or the host for one not here",
+    )
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="compare each call with the same on the host, and with the results of the recording if it has them",
+    )
+    parser.add_argument("--from", dest="first", type=count, default=1, metavar="N", help="run no call before the N-th")
+    parser.add_argument("--to", dest="last", type=count, metavar="N", help="run no call after the N-th")
+
+
+def run(options: argparse.Namespace) -> int:
+    from ..recording.replay import replay
+
+    try:
+        report = replay(
+            options.file, device=options.device, compare=options.compare, first=options.first, last=options.last
+        )
+    except OSError as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(report.lines()))
+    return 0 if report.is_good else 1

@@ -1,0 +1,40 @@
+"""Recordings: a program's regions, copies and calls in a file, which runs again anywhere. docs/guide/recordings.md.
+
+The modules of this package are imported when a recording begins, or is replayed, and not before:
+    stream.py    the file: lines of JSON, compressed, written as they come
+    recorder.py  Recording: from what the extension tells of each call to lines
+    process.py   recordings of a whole process: the environment's, and that of `python -m offload_args record`
+    replay.py    runs the lines of a file again
+    contents.py  values for arrays whose contents were not kept
+    compare.py   the same call on the host, and how far its results may be from it
+    twins.py     a vendor's call as another vendor has it
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import os
+
+    from .recorder import Recording
+
+__all__ = ["record"]
+
+
+def record(
+    file: str | os.PathLike[str], *, contents: Literal["none", "hash", "inputs"] = "hash", calls: int | None = None
+) -> Recording:
+    """Record every region, copy and call of a block in a file: `with record("bug.jsonl.gz"): ...`.
+
+    `python -m offload_args replay bug.jsonl.gz` runs them again, on any device.
+
+    contents: of the arrays; "hash": checksums only, by which a replay knows when they changed; "none": not even those;
+    "inputs": the values themselves, and those of results. Numbers that are passed to calls are always in the file, and
+    so are the names of arrays and of source files. calls: the most to record.
+
+    Raises ArgumentError for a wrong argument, and OSError if the file can't be written.
+    """
+    from .recorder import Recording
+
+    return Recording(file, contents, calls)

@@ -1,0 +1,62 @@
+"""Values for arrays whose contents a recording does not have: the same ones each time, and good ones to solve with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Use", "make", "uses_of"]
+
+#: How calls use an array: as a matrix to factor or to solve with, or as a triangle or band in a form of its own.
+Use = Literal["", "matrix", "stored"]
+
+_SOLVES = re.compile(
+    r"(tr|tp|tb)sv|trsm|trtri|trtrs|potr|posv|potri|sytr|hetr|sysv|getr|gesv|geqrf|gels|gesvd|syev|heev|sygv|hegv"
+)
+
+
+def uses_of(events: Iterable[dict[str, Any]]) -> dict[int, Use]:
+    """Return the pointers of regions, by number, whose contents calls solve with or factor."""
+    uses: dict[int, Use] = {}
+    for event in events:
+        name = event.get("blas") or event.get("call", "")
+        match = _SOLVES.search(name) if name else None
+        if match is None:
+            continue
+        use: Use = "stored" if match.group(1) in ("tp", "tb") else "matrix"
+        for operand in (*event["args"], *event.get("names", {}).values()):
+            for pointer in operand if isinstance(operand, list) else [operand]:
+                if isinstance(pointer, dict) and "p" in pointer:
+                    uses.setdefault(pointer["p"], use)
+                    break
+            else:
+                continue
+            break
+    return uses
+
+
+def make(array: NDArray[Any], seed: str, use: Use = "") -> None:
+    """Fill an array. use: of one that solvers get; any square part along its diagonal is then well conditioned.
+
+    Integers become 0, which is an index that every array has.
+    """
+    if array.size == 0 or array.dtype.kind in "iub":
+        array[...] = 0
+        return
+    random = np.random.Generator(np.random.PCG64(int(seed or "0", 16)))
+    values = random.uniform(-1, 1, array.shape)
+    is_complex = array.dtype.kind == "c"
+    whole: NDArray[Any] = values + 1j * random.uniform(-1, 1, array.shape) if is_complex else values
+    if use == "stored" or (use == "matrix" and array.ndim < 2):
+        # All ones, nearly: a triangle or a band of ones can be solved with, wherever its elements are in memory.
+        whole = 1 + whole / (16 * max(array.shape))
+    elif use == "matrix":
+        n = max(array.shape[-2:])
+        whole = whole / (2 * n)
+        along = np.arange(min(array.shape[-2:]))
+        whole[..., along, along] = 2
+    array[...] = whole.astype(array.dtype)

@@ -1,0 +1,42 @@
+"""Recordings of a whole process: by OFFLOAD_ARGS_RECORD, and by `python -m offload_args record`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from ..display import plural
+from ..running import run_to_end, say
+from .recorder import Recording
+
+__all__ = ["run", "start_from_environment"]
+
+
+def start_from_environment() -> None:
+    """Begin the recording that OFFLOAD_ARGS_RECORD asks for. Called once, on import."""
+    file = os.environ.get("OFFLOAD_ARGS_RECORD", "")
+    if file in ("", "0"):
+        return
+    try:
+        Recording(os.path.abspath(file.replace("%p", str(os.getpid())))).start()
+    except OSError as error:
+        say(f"offload_args: OFFLOAD_ARGS_RECORD: {error}", sys.stderr)
+
+
+def run(run_script: Callable[[], object], file: str, contents: str, calls: int | None) -> int:
+    """Run a script, record it, and return its exit status; stderr says where the recording is."""
+    process, stderr = os.getpid(), sys.stderr
+    recording = Recording(file, contents, calls)
+    if contents == "inputs":
+        say(f"record: {file} WILL HAVE THE VALUES OF ALL ARRAYS: think of who may see them", stderr)
+    try:
+        recording.start()
+    except OSError as error:
+        say(f"record: {error}; the script was not run", stderr)
+        return 2
+    status = run_to_end(run_script, recording.stop)
+    if os.getpid() == process:  # not a child that the script forked
+        count = f"{recording.calls} {plural('call', recording.calls)}"
+        say(f"record: {count} in {file}; `python -m offload_args replay {file}` runs them again", stderr)
+    return status

@@ -1,0 +1,555 @@
+"""Recording: writes what the extension tells of each region, copy and call."""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import contextlib
+import hashlib
+import os
+import platform
+import re
+import sys
+import threading
+import warnings
+import weakref
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from ..arguments import In, InOut, Out, Scratch
+from ..devices import by_number
+from ..dtypes import DTYPE_NAMES
+from ..errors import ArgumentError, OffloadError
+from ..tracing.collect import site_of
+from .stream import FORMAT, VERSION, Writer
+
+__all__ = ["Recording"]
+
+_CONTENTS = ("none", "hash", "inputs")
+_SAMPLED = 1 << 20  # arrays of more bytes are known by a sample of them
+_OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
+_DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+_active: tuple[Recording, ...] = ()  # replaced, never changed
+_starting = threading.Lock()
+
+
+def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+    """Hear of what was done. The extension calls this, on any thread."""
+    for recording in _active:
+        recording._take(kind, subject, arguments, names, result, error)
+
+
+def _forget() -> None:
+    """End all recordings as they are, in a forked child: the parent goes on with them."""
+    global _active, _starting
+    _starting = threading.Lock()
+    for recording in _active:
+        recording._writer.abandon()
+        recording._is_over = True
+    _active = ()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+class _Buffer:
+    """Host memory that arrays share: that of the array which owns it."""
+
+    __slots__ = ("known", "lent", "low", "number", "owner")
+
+    def __init__(self, number: int, owner: weakref.ref[NDArray[Any]], low: int) -> None:
+        self.number, self.owner, self.low = number, owner, low
+        self.lent = 0  # by how many open regions
+        self.known: dict[tuple[Any, ...], str] = {}  # the last digests of arrays in it
+
+
+class _Lent:
+    """One array of an open region."""
+
+    __slots__ = ("array", "buffer", "is_writable")
+
+    def __init__(self, array: NDArray[Any], buffer: _Buffer, is_writable: bool) -> None:
+        self.array, self.buffer, self.is_writable = array, buffer, is_writable
+
+
+class Recording:
+    """Record a block, or a process, in a file; `offload_args.record(file)` makes one."""
+
+    def __init__(self, file: str | os.PathLike[str], contents: str = "hash", calls: int | None = None) -> None:
+        if contents not in _CONTENTS:
+            raise ArgumentError(f'record: contents needs "none", "hash" or "inputs", got {contents!r}')
+        if calls is not None and (not isinstance(calls, int) or calls < 1):
+            raise ArgumentError(f"record: calls needs a number above 0, or None, got {calls!r}")
+        self.file = os.fspath(file)
+        self.contents = contents
+        self.calls = 0  #: recorded so far
+        self._most = calls
+        self._lock = threading.RLock()  # a finalizer may leave a region within
+        self._is_over = False
+        self._writer: Writer
+        self._salt = os.urandom(16)  # never written: nobody can find contents by trying hashes
+        self._places: dict[tuple[CodeType, int], int] = {}
+        self._files: dict[str, bool] = {}  # whether code of that file is this package's
+        self._buffers: dict[int, _Buffer] = {}  # by the owner's id
+        self._gone: list[tuple[int, int]] = []  # the numbers of buffers whose owners are gone, and those owners' ids
+        self._numbers = {"buffer": 0, "region": 0, "pointer": 0, "object": 0, "chain": 0}
+        self._roots: dict[int, tuple[int, int]] = {}  # by handle: the pointer's number, its region's
+        self._regions: dict[int, tuple[int, list[_Lent | None], list[int]]] = {}  # by id: number, arrays, handles
+        self._objects: dict[int, int] = {}
+        self._chains: dict[int, int] = {}
+        self._threads: dict[int, int] = {}
+        self._inside: dict[int, list[list[dict[str, Any]]]] = {}  # by thread: the portable calls under way
+        self._devices: set[int] = set()
+        self._libraries: set[str] = set()
+
+    def __enter__(self) -> Recording:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to record. A recording begins once. Raises OSError if the file can't be written."""
+        global _active
+        with _starting:
+            if self._is_over or self in _active:
+                raise ArgumentError("record: it has begun before; make another one")
+            self._writer = Writer(self.file)
+            self._writer.write(self._header())
+            self._writer.flush()
+            _active = (*_active, self)
+            _core.recording_set(_done)
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """End the recording, and the file. A second stop does nothing."""
+        if self._leave():
+            with self._lock:
+                self._writer.write({"end": "stopped", "calls": self.calls})
+                self._writer.close()
+
+    def flush(self) -> None:
+        """Bring all that was recorded so far to the file, which a killed process then leaves behind."""
+        with self._lock:
+            if not self._is_over:
+                self._writer.flush()
+
+    def _leave(self) -> bool:
+        """Hear no more; return whether this recording was under way."""
+        global _active
+        atexit.unregister(self.stop)
+        with _starting:
+            if self not in _active:
+                return False
+            self._is_over = True
+            _active = tuple(other for other in _active if other is not self)
+            if not _active:
+                _core.recording_set(None)
+            return True
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "offload_args": _core.VERSION,
+            "contents": self.contents,
+            "python": f"{platform.python_implementation()} {platform.python_version()}",
+            "numpy": np.__version__,
+            "system": f"{platform.platform()}, {platform.machine()}",
+        }
+
+    # -- what is told ------------------------------------------------------------------------------------------
+
+    def _take(
+        self, kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: BaseException | None
+    ) -> None:
+        try:
+            with self._lock:
+                if not self._is_over:
+                    getattr(self, f"_on_{kind}")(subject, arguments, names or (), result, error)
+                    if self._most is not None and self.calls >= self._most and self._leave():
+                        self._writer.write({"end": "enough calls", "calls": self.calls})
+                        self._writer.close()
+        except Exception as fault:
+            self._leave()
+            self._writer.abandon()
+            with contextlib.suppress(Warning):
+                warnings.warn(f"record: {self.file} ends here: {fault}", RuntimeWarning, stacklevel=2)
+
+    def _put(self, event: dict[str, Any]) -> None:
+        while self._gone:
+            number, key = self._gone.pop()
+            self._writer.write({"free": number})
+            if key in self._buffers and self._buffers[key].number == number:
+                del self._buffers[key]
+        self._writer.write(event)
+
+    def _next(self, kind: str) -> int:
+        self._numbers[kind] += 1
+        return self._numbers[kind]
+
+    def _thread(self) -> int:
+        return self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
+
+    def _stack(self) -> list[list[dict[str, Any]]]:
+        return self._inside.setdefault(threading.get_ident(), [])
+
+    def _caller(self) -> FrameType | None:
+        """Return the user's frame that calls this package, if there is one."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            own = self._files.get(file)
+            if own is None:
+                own = self._files[file] = file.startswith(_PACKAGE) or file == contextlib.__file__
+            if not own:
+                break
+            frame = frame.f_back
+        return frame
+
+    def _place(self) -> int:
+        """Return the number of the user's line that calls this package, 0 if there is none."""
+        frame = self._caller()
+        if frame is None:
+            return 0
+        key = frame.f_code, frame.f_lineno
+        number = self._places.get(key)
+        if number is None:
+            number = self._places[key] = len(self._places) + 1
+            code = frame.f_code
+            self._put({"place": number, "file": code.co_filename, "line": key[1], "function": code.co_name})
+        return number
+
+    # -- regions -----------------------------------------------------------------------------------------------
+
+    def _on_enter(self, region: Any, pointers: tuple[Any, ...], *_: Any) -> None:
+        if self._stack():
+            return  # of a portable call
+        number, handles = self._next("region"), []
+        rows: list[dict[str, Any]] = []
+        lents: list[_Lent | None] = []
+        site = site_of(region, self._caller())
+        arguments = region._arguments
+        device = pointers[0]._device if pointers else region._device
+        self._note_device(device)
+        for position, (argument, pointer) in enumerate(zip(arguments, pointers, strict=True)):
+            name = site.names[position] if position < len(site.names) else ""
+            row, lent = self._argument(argument, pointer, name)
+            handle = _core.origin(pointer)[0]
+            self._roots[handle] = row["pointer"], number
+            handles.append(handle)
+            rows.append(row)
+            lents.append(lent)
+        for lent in filter(None, lents):
+            lent.buffer.lent += 1
+        self._regions[id(region)] = number, lents, handles
+        self._put(
+            {
+                "enter": number,
+                "device": by_number(device).name if device >= 0 else "",
+                "arrays": rows,
+                "at": self._place(),
+                "thread": self._thread(),
+            }
+        )
+
+    def _argument(self, argument: Any, pointer: Any, name: str) -> tuple[dict[str, Any], _Lent | None]:
+        direction = _DIRECTIONS.get(type(argument), "by use")
+        array = argument.array if isinstance(argument, (In, Out, InOut)) else argument
+        row: dict[str, Any] = {
+            "pointer": self._next("pointer"),
+            "name": name,
+            "direction": direction,
+            "dtype": DTYPE_NAMES[pointer._dtype_code],
+            "shape": pointer._shape,
+        }
+        if not isinstance(array, np.ndarray):
+            return row | {
+                "strides": pointer._strides,
+                "memory": "scratch" if direction == "scratch" else "borrowed",
+            }, None
+        buffer = self._buffer(array)
+        low = _interval(array)[0]
+        is_writable = _core.query(pointer).writable
+        row |= {"strides": array.strides, "buffer": buffer.number, "offset": low - buffer.low, "writable": is_writable}
+        if pointer._strides != array.strides:
+            row["packed"] = pointer._strides
+        if buffer.lent == 0 and direction != "out":
+            row |= self._described(array, buffer)
+        return row, _Lent(array, buffer, is_writable)
+
+    def _buffer(self, array: NDArray[Any]) -> _Buffer:
+        """Return the memory of an array; write its line if it is new."""
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        buffer = self._buffers.get(id(owner))
+        if buffer is None or buffer.owner() is not owner:
+            number, key = self._next("buffer"), id(owner)
+            low, high = _interval(owner)
+            if _interval(array)[0] < low or _interval(array)[1] > high:  # made by hand: as_strided, for example
+                low, high = min(low, _interval(array)[0]), max(high, _interval(array)[1])
+
+            def gone(_: object) -> None:
+                self._gone.append((number, key))  # at any moment, on any thread: nothing more here
+
+            buffer = self._buffers[key] = _Buffer(number, weakref.ref(owner, gone), low)
+            self._put({"buffer": number, "nbytes": high - low, "align": low % 64})
+        return buffer
+
+    def _described(self, array: NDArray[Any], buffer: _Buffer) -> dict[str, Any]:
+        """Return what the file has of an array's contents."""
+        if self.contents == "none":
+            return {}
+        key = _interval(array)[0] - buffer.low, array.shape, array.strides, array.dtype
+        values = None
+        if self.contents == "inputs":
+            values = np.ascontiguousarray(array).tobytes()
+            digest = self._digest(values)
+        else:
+            digest = self._digest(*_sample(array))
+        is_same, buffer.known[key] = buffer.known.get(key) == digest, digest
+        if is_same or values is None:
+            return {"hash": digest}
+        return {"hash": digest, "data": base64.b64encode(values).decode()}
+
+    def _digest(self, *parts: bytes) -> str:
+        digest = hashlib.blake2b(key=self._salt, digest_size=8)
+        for part in parts:
+            digest.update(part)
+        return digest.hexdigest()
+
+    def _on_leave(self, region: Any, arguments: tuple[Any, ...], *_: Any) -> None:
+        entered = self._regions.pop(id(region), None)
+        if entered is None:
+            return
+        number, lents, handles = entered
+        for handle in handles:
+            self._roots.pop(handle, None)
+        results: dict[str, Any] = {}
+        for ended in filter(None, lents):
+            ended.buffer.lent -= 1
+        for position, lent in enumerate(lents):
+            if lent is not None and lent.is_writable and lent.buffer.lent == 0:
+                results[str(position)] = self._described(lent.array, lent.buffer)
+        self._put({"leave": number, "outcome": _OUTCOMES.get(arguments[0], ""), "arrays": results})
+
+    def _on_update_from(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        self._update("update_from", arguments[0], error)
+
+    def _on_update_to(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        self._update("update_to", arguments[0], error)
+
+    def _update(self, kind: str, array: NDArray[Any], error: Any) -> None:
+        if error is not None or self._stack():
+            return
+        buffer = self._buffer(array)
+        row = {
+            "dtype": array.dtype.name,
+            "shape": array.shape,
+            "strides": array.strides,
+            "buffer": buffer.number,
+            "offset": _interval(array)[0] - buffer.low,
+        }
+        self._put({kind: row | self._described(array, buffer), "at": self._place(), "thread": self._thread()})
+
+    # -- memory on the device ----------------------------------------------------------------------------------
+
+    def _on_fill(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        self._written("fill", arguments, {"value": self._value(arguments[1][()])}, error)
+
+    def _on_assign(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        self._written("assign", arguments, {"values": self._value(arguments[1])}, error)
+
+    def _on_copy(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        self._written("copy", arguments, {"from": self._value(arguments[1])}, error)
+
+    def _written(self, kind: str, arguments: tuple[Any, ...], more: dict[str, Any], error: Any) -> None:
+        if error is None and not self._stack():
+            self._put({kind: self._value(arguments[0]), **more, "at": self._place(), "thread": self._thread()})
+
+    def _on_stage(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        self._made("stage", arguments[0], result, {"value": self._value(arguments[1][()])})
+
+    def _on_scratch(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        self._made("scratch", arguments[0], result, {})
+
+    def _made(self, kind: str, like: Any, result: Any, more: dict[str, Any]) -> None:
+        """Note memory that a call or a program took in a region."""
+        if result is None or self._stack():
+            return
+        beside = like if isinstance(like, tuple) else (like,)
+        root = max((self._roots.get(_core.origin(pointer)[0], (0, 0)) for pointer in beside), key=lambda pair: pair[1])
+        number, handle = self._next("pointer"), _core.origin(result)[0]
+        self._roots[handle] = number, root[1]
+        for region_number, _, handles in self._regions.values():
+            if region_number == root[1]:
+                handles.append(handle)
+        row = {"dtype": DTYPE_NAMES[result._dtype_code], "shape": result._shape, "strides": result._strides}
+        self._put({kind: number, "beside": [self._value(pointer) for pointer in beside], **row, **more})
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _on_begin(self, *_: Any) -> None:
+        self._stack().append([])
+
+    def _on_blas(self, name: str, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        stack = self._stack()
+        calls = stack.pop() if stack else []
+        self._call({"blas": name, **self._arguments(arguments, names), "calls": calls}, result, error)
+
+    def _on_call(self, subject: tuple[str, str], arguments: Any, names: Any, result: Any, error: Any) -> None:
+        self._note_library(subject[0])
+        self._call({"call": ".".join(subject), **self._arguments(arguments, names)}, result, error)
+
+    def _on_repeat(self, subject: tuple[Any, ...], arguments: Any, names: Any, result: Any, error: Any) -> None:
+        self._note_library(subject[0])
+        more = {"times": subject[2], "steps": self._value(subject[3])}
+        self._call({"call": ".".join(subject[:2]), **more, **self._arguments(arguments, names)}, result, error)
+
+    def _on_launch(self, subject: tuple[Any, ...], arguments: Any, names: Any, result: Any, error: Any) -> None:
+        kernel, grid, block, shared_bytes = subject
+        event: dict[str, Any] = {"launch": kernel.name, "grid": grid, "block": block, "shared_bytes": shared_bytes}
+        with contextlib.suppress(OffloadError, AttributeError, AssertionError):
+            image = kernel._loaded.image
+            event |= {"image": hashlib.sha256(image.data).hexdigest(), "format": str(image.format)}
+        self._call({**event, **self._arguments(arguments, names)}, result, error)
+
+    def _arguments(self, arguments: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
+        split = len(arguments) - len(names)
+        event: dict[str, Any] = {"args": [self._value(value) for value in arguments[:split]]}
+        if names:
+            pairs = zip(names, arguments[split:], strict=True)
+            event["names"] = {name: self._value(value) for name, value in pairs}
+        return event
+
+    def _call(self, event: dict[str, Any], result: Any, error: BaseException | None) -> None:
+        if error is not None:
+            event["error"] = f"{type(error).__name__}: {_ADDRESS.sub('', str(error))}"
+        elif result is not None and (self.contents == "inputs" or _has_objects(result)):
+            event["result"] = self._value(result, is_new=True)
+        stack = self._stack()
+        if stack:
+            stack[-1].append(event)
+            return
+        self.calls += 1
+        self._put({**event, "at": self._place(), "thread": self._thread()})
+
+    # -- chains of captured calls ------------------------------------------------------------------------------
+
+    def _on_capture(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        entered = self._regions.get(id(arguments[0]))
+        self._chains[result] = self._next("chain")
+        self._put({"capture": self._chains[result], "region": entered[0] if entered else 0, "thread": self._thread()})
+
+    def _on_captured(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        self._put({"captured": self._chains.get(arguments[0], 0), "failed": error is not None})
+
+    def _on_graph(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        if error is None:
+            self._put({"graph": self._chains.get(arguments[0], 0), "times": 1, "at": self._place()})
+
+    def _on_loop(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        if error is None:
+            self._put({"graph": self._chains.get(arguments[0], 0), "times": result, "at": self._place()})
+
+    # -- values ------------------------------------------------------------------------------------------------
+
+    def _value(self, value: Any, *, is_new: bool = False) -> Any:
+        """Return a value as JSON has it. is_new: objects in it are new ones."""
+        kind = type(value)
+        if kind is int or kind is str or kind is bool or value is None:
+            return value
+        if isinstance(value, float) and not isinstance(value, np.generic):
+            return value if value - value == 0 else {"float": repr(value)}
+        if isinstance(value, _core.Pointer):
+            return self._pointer(value)
+        if isinstance(value, (list, tuple)):
+            return [self._value(part, is_new=is_new) for part in value]
+        if isinstance(value, complex) and not isinstance(value, np.generic):
+            return {"complex": [self._value(value.real), self._value(value.imag)]}
+        if isinstance(value, np.generic):
+            number = value.item()
+            return {"scalar": value.dtype.name, "value": self._value(number if type(number) is not kind else None)}
+        if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+            return {"dtype": np.dtype(value).name}
+        if isinstance(value, np.ndarray):
+            row: dict[str, Any] = {"array": value.dtype.name, "shape": value.shape}
+            if self.contents == "inputs":
+                row["data"] = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+            elif self.contents == "hash":
+                row["hash"] = self._digest(*_sample(value))
+            return row
+        if isinstance(value, _core.Object):
+            if is_new or id(value) not in self._objects:
+                self._objects[id(value)] = self._next("object")
+            return {"object": self._objects[id(value)], "kind": kind.__name__}
+        return {"other": kind.__name__}
+
+    def _pointer(self, pointer: Any) -> dict[str, Any]:
+        handle, offset = _core.origin(pointer)
+        number = self._roots.get(handle, (0, 0))[0]
+        if number and handle == _core.handle(pointer):
+            return {"p": number}
+        row = {"p": number, "offset": offset, "shape": pointer._shape, "strides": pointer._strides}
+        return row if number else row | {"dtype": DTYPE_NAMES[pointer._dtype_code]}
+
+    # -- the environment ---------------------------------------------------------------------------------------
+
+    def _note_device(self, number: int) -> None:
+        if number < 0 or number in self._devices:
+            return
+        self._devices.add(number)
+        device = by_number(number)
+        facts = {"model": device.model, "driver": device.driver_version}
+        self._put({"device": device.name, **facts, "memory": device.memory.total})
+
+    def _note_library(self, name: str) -> None:
+        if name in self._libraries:
+            return
+        self._libraries.add(name)
+        from .. import libraries
+
+        with contextlib.suppress(OffloadError):
+            library = libraries.load(name)
+            self._put({"library": name, "path": library.path, "version": library.version, "found": library.found})
+
+
+def _interval(array: NDArray[Any]) -> tuple[int, int]:
+    """Return the addresses of an array's lowest byte and of the one after its highest."""
+    low = high = array.__array_interface__["data"][0]
+    if array.size == 0:
+        return low, low
+    for extent, stride in zip(array.shape, array.strides, strict=True):
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    return low, high + array.itemsize
+
+
+def _sample(array: NDArray[Any]) -> list[bytes]:
+    """Return an array's bytes; of a large one, some of them."""
+    if array.nbytes <= _SAMPLED:
+        return [np.ascontiguousarray(array).tobytes()]
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        flat = array.reshape(-1, order="A").view(np.uint8)
+        step = max(1, (len(flat) - 4096) // 63)
+        return [flat[at : at + 4096].tobytes() for at in range(0, len(flat) - 4095, step)]
+    part = array[tuple(slice(None, None, max(1, extent // 32)) for extent in array.shape)]
+    return [np.ascontiguousarray(part).tobytes()]
+
+
+def _has_objects(result: Any) -> bool:
+    parts = result if isinstance(result, (list, tuple)) else (result,)
+    return any(isinstance(part, _core.Object) for part in parts)

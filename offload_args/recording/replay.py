@@ -1,0 +1,567 @@
+"""Replaying: runs the regions, copies and calls of a recording again, on any device."""
+
+from __future__ import annotations
+
+import base64
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core, blas
+from ..arguments import In, InOut, Out, Scratch
+from ..devices import Device
+from ..dtypes import DTYPE_NAMES, dtype_of
+from ..errors import OffloadError
+from ..pointers import DevicePtr
+from ..regions import offload_args, update
+from . import twins
+from .compare import Caller, Difference, Expected, distance, expect
+from .contents import Use, make, uses_of
+from .stream import read
+
+__all__ = ["Report", "replay"]
+
+Event: TypeAlias = "dict[str, Any]"
+
+
+@dataclass
+class Report:
+    """What a replay found."""
+
+    device: str = ""
+    recorded_on: list[str] = field(default_factory=list)
+    contents: str = ""
+    regions: int = 0
+    calls: int = 0  #: that ran
+    compared: int = 0  #: calls, with the same on the host
+    compared_recorded: int = 0  #: arrays after a region, with what they were in the recorded program
+    skipped: Counter[str] = field(default_factory=Counter)  #: calls without a counterpart, and why
+    failures: list[str] = field(default_factory=list)  #: calls that failed only here, or only in the recording
+    failed_again: int = 0
+    differences: list[str] = field(default_factory=list)
+    is_cut: bool = False  #: the recorded program ended without an end of the recording
+
+    @property
+    def is_good(self) -> bool:
+        return not self.failures and not self.differences
+
+    def lines(self) -> list[str]:
+        """Return it as text."""
+        made = "" if self.contents == "inputs" else "; contents that were not kept are made"
+        recorded = ", ".join(self.recorded_on) or "no device"
+        lines = [
+            f"replayed on {self.device}: {self.calls} calls in {self.regions} regions, recorded on {recorded}{made}"
+        ]
+        if self.is_cut:
+            lines.append("the recorded program was killed: the file ends with its last flush")
+        if self.failed_again:
+            lines.append(f"{self.failed_again} calls failed in the recording, and here")
+        lines += [f"not run {count} times: {reason}" for reason, count in sorted(self.skipped.items())]
+        if self.compared:
+            lines.append(f"{self.compared} calls compared with the same on the host")
+        if self.compared_recorded:
+            lines.append(f"{self.compared_recorded} arrays compared with the recorded results")
+        if self.compared or self.compared_recorded:
+            lines.append(f"{len(self.differences)} differ")
+        if self.differences:
+            lines.append(f"the first: {self.differences[0]}")
+        lines += [f"FAILED {failure}" for failure in self.failures]
+        return lines
+
+
+class _Region:
+    def __init__(self, region: offload_args[Any], arrays: list[NDArray[Any] | None], rows: list[Event]) -> None:
+        self.region, self.arrays, self.rows = region, arrays, rows
+        self.pointers: list[int] = []  # their numbers
+        self.recorded_on = ""  # the device's name
+        self.place = ""
+        self.calls: list[int] = []  # that used its arrays
+        self.most = 0.0  # how far its results may be from the recorded ones
+        self.is_bounded = True  # whether that is known of all calls
+
+
+class _Replay:
+    """One replay: the objects that stand for those of the recorded program."""
+
+    def __init__(self, device: Device | None, compares: bool, first: int, last: int | None) -> None:
+        self.report = Report(device=device.name if device else "")
+        self._device, self._compares = device, compares
+        self._first, self._last = first, last
+        self._host = Device.host()
+        self._uses: dict[int, Use] = {}
+        self._places: dict[int, str] = {0: "?"}
+        self._buffers: dict[int, NDArray[np.uint8]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._known: dict[int, dict[tuple[Any, ...], str]] = {}  # by buffer: the recorded hashes of its arrays
+        self._devices: dict[str, Device] = {}
+        self._regions: dict[int, _Region] = {}
+        self._pointers: dict[int, DevicePtr[Any]] = {}
+        self._objects: dict[int, Any] = {}
+        self._capturing: dict[int, int] = {}  # the chain, by thread
+        self._chains: dict[int, list[tuple[int, Event]]] = {}
+        self._number = 0  # of the call
+
+    def run(self, file: str | os.PathLike[str]) -> Report:
+        events = read(file)
+        self._uses = uses_of(event for event in read(file))
+        self.report.contents = next(events)["contents"]
+        ended = False
+        try:
+            for event in events:
+                ended = "end" in event
+                kind = next(iter(event))
+                act: Callable[[Event], None] | None = getattr(self, f"_on_{kind}", None)
+                if act is not None:
+                    act(event)
+        finally:
+            for region in reversed(list(self._regions.values())):
+                region.region.discard()
+        self.report.is_cut = not ended
+        return self.report
+
+    # -- what the file describes -------------------------------------------------------------------------------
+
+    def _on_place(self, event: Event) -> None:
+        self._places[event["place"]] = f"{event['file']}:{event['line']}"
+
+    def _on_buffer(self, event: Event) -> None:
+        self._sizes[event["buffer"]] = event["nbytes"], event["align"]
+
+    def _on_free(self, event: Event) -> None:
+        self._buffers.pop(event["free"], None)
+        self._sizes.pop(event["free"], None)
+        self._known.pop(event["free"], None)
+
+    def _device_of(self, name: str) -> Device:
+        """Return the device for what was on another."""
+        device = self._devices.get(name)
+        if device is None:
+            device = self._device
+            if device is None:
+                try:
+                    device = Device(name)
+                except OffloadError:
+                    device = self._host
+            self._devices[name] = device
+            self.report.recorded_on.append(name)
+            names = dict.fromkeys(known.name for known in self._devices.values())
+            self.report.device = ", ".join(names)
+        return device
+
+    # -- regions -----------------------------------------------------------------------------------------------
+
+    def _view(self, row: Event) -> tuple[NDArray[Any], tuple[Any, ...]]:
+        """Return the array of a row, and the key of its contents."""
+        number = row["buffer"]
+        memory = self._buffers.get(number)
+        if memory is None:
+            nbytes, align = self._sizes[number]
+            whole = np.zeros(nbytes + 128, np.uint8)
+            start = (align - whole.__array_interface__["data"][0]) % 64
+            memory = self._buffers[number] = whole[start : start + nbytes]
+        dtype, shape, strides = _dtype(row["dtype"]), tuple(row["shape"]), tuple(row["strides"])
+        first = row["offset"] - sum(
+            (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0 and extent
+        )
+        array: NDArray[Any] = np.ndarray(shape, dtype, memory, first if 0 not in shape else 0, strides)
+        return array, (number, row["offset"], shape, strides, row["dtype"])
+
+    def _fill(self, array: NDArray[Any], key: tuple[Any, ...], row: Event, use: Use) -> None:
+        """Give an array the contents that the row has, or made ones in place of those."""
+        digest = row.get("hash", "")
+        if "data" in row:
+            array[...] = np.frombuffer(base64.b64decode(row["data"]), array.dtype).reshape(array.shape)
+        elif self._hash_of(key) != digest:
+            make(array, digest or f"{key[0]:x}", use)
+        self._known.setdefault(key[0], {})[key] = digest
+
+    def _hash_of(self, key: tuple[Any, ...]) -> str | None:
+        """Return the hash that an array had when it was last seen in the recording; None if it was not."""
+        return self._known.get(key[0], {}).get(key)
+
+    def _on_enter(self, event: Event) -> None:
+        device, rows = self._device_of(event["device"]), event["arrays"]
+        arrays: list[NDArray[Any] | None] = []
+        arguments: list[Any] = []
+        is_same = device.name == event["device"] and self._first == 1
+        for row in rows:
+            if row.get("memory"):
+                arrays.append(None)
+                arguments.append(Scratch(tuple(row["shape"]), _dtype(row["dtype"])))
+                continue
+            array, key = self._view(row)
+            if "hash" in row or self._hash_of(key) is None:
+                self._fill(array, key, row, self._uses.get(row["pointer"], ""))
+            arrays.append(array)
+            if not row["writable"]:
+                array = array.view()
+                array.flags.writeable = False
+            direction = row["direction"]
+            kind = {"in": In, "out": Out if is_same else InOut, "inout": InOut}.get(direction)
+            arguments.append(array if kind is None else kind(array))
+        entered = _Region(offload_args(*arguments, device=device), arrays, rows)
+        entered.recorded_on, entered.place = event["device"], self._at(event)
+        pointers = entered.region.open()
+        for row, pointer in zip(rows, pointers, strict=True):
+            if row.get("memory") == "borrowed":
+                values = np.empty(pointer.shape, pointer.dtype)
+                make(values, f"{row['pointer']:x}", self._uses.get(row["pointer"], ""))
+                pointer.assign(values)
+            self._pointers[row["pointer"]] = pointer
+            entered.pointers.append(row["pointer"])
+        self._regions[event["enter"]] = entered
+        self.report.regions += 1
+
+    def _on_leave(self, event: Event) -> None:
+        entered = self._regions.pop(event["leave"], None)
+        if entered is None:
+            return
+        for number in entered.pointers:
+            self._pointers.pop(number, None)
+        if event["outcome"] == "discard":
+            entered.region.discard()
+        else:
+            entered.region.close()
+        for position, result in event["arrays"].items():
+            row, array = entered.rows[int(position)], entered.arrays[int(position)]
+            if array is None:
+                continue
+            _, key = self._view(row)
+            if "hash" in result:
+                self._known.setdefault(key[0], {})[key] = result["hash"]
+            if "data" in result:
+                recorded = np.frombuffer(base64.b64decode(result["data"]), array.dtype).reshape(array.shape)
+                self._compare_recorded(entered, row, array, recorded)
+                array[...] = recorded  # so that the rounding of one region is not that of the next
+
+    def _compare_recorded(self, entered: _Region, row: Event, array: NDArray[Any], recorded: NDArray[Any]) -> None:
+        """Compare an array after a region with what it was after the recorded one."""
+        if not self._compares or not self._is_whole or not entered.is_bounded or not entered.calls:
+            return
+        self.report.compared_recorded += 1
+        off = distance(array, recorded)
+        if not off <= entered.most:
+            self.report.differences.append(
+                f"calls {entered.calls[0]} to {entered.calls[-1]}, in the region of {entered.place}: {row['name']} is "
+                f"off by {off:.3g} from the recorded results, at most {entered.most:.3g} is due to rounding"
+            )
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._first == 1 and self._last is None and not self.report.skipped
+
+    def _on_update_from(self, event: Event) -> None:
+        update(self._view(event["update_from"])[0])
+
+    def _on_update_to(self, event: Event) -> None:
+        array, key = self._view(event["update_to"])
+        with update(array):
+            self._fill(array, key, event["update_to"], "")
+
+    # -- memory on the device ----------------------------------------------------------------------------------
+
+    def _write(self, event: Event, write: Callable[[], object]) -> None:
+        if not self._is_asked():
+            return
+        capturing = self._capturing.get(event["thread"])
+        if capturing is not None:
+            self._chains[capturing].append((self._number, event))
+            return
+        self._try(event, write)
+
+    def _on_fill(self, event: Event) -> None:
+        pointer = self._value(event["fill"])
+        self._write(event, lambda: pointer.fill(self._value(event["value"])))
+
+    def _on_assign(self, event: Event) -> None:
+        pointer = self._value(event["assign"])
+        self._write(event, lambda: pointer.assign(self._value(event["values"])))
+
+    def _on_copy(self, event: Event) -> None:
+        pointer = self._value(event["copy"])
+        self._write(event, lambda: pointer.copy_from(self._value(event["from"])))
+
+    def _on_stage(self, event: Event) -> None:
+        value = np.asarray(self._value(event["value"]), _dtype(event["dtype"]))
+        self._made(event["stage"], event, _core.stage(self._value(event["beside"][0]), value))
+
+    def _on_scratch(self, event: Event) -> None:
+        beside = tuple(self._value(pointer) for pointer in event["beside"])
+        code, shape, strides = DTYPE_NAMES.index(event["dtype"]), tuple(event["shape"]), tuple(event["strides"])
+        self._made(event["scratch"], event, _core.scratch(beside, code, shape, strides))
+
+    def _made(self, number: int, event: Event, pointer: DevicePtr[Any]) -> None:
+        self._pointers[number] = pointer
+        beside = {pointer["p"] for pointer in event["beside"]}
+        for entered in self._regions.values():
+            if beside & set(entered.pointers):
+                entered.pointers.append(number)
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _is_asked(self) -> bool:
+        return self._first <= max(self._number, 1) and (self._last is None or self._number <= self._last)
+
+    def _at(self, event: Event) -> str:
+        return self._places.get(event.get("at", 0), "?")
+
+    def _try(self, event: Event, act: Callable[[], object]) -> None:
+        """Do what the recorded program did, and note if it fails, or does not, as it did there."""
+        subject = f"call {self._number}, {_name(event)}, {self._at(event)}"
+        try:
+            act()
+        except twins.NoTwinError as error:
+            self.report.skipped[str(error)] += 1
+        except OffloadError as error:
+            if "error" in event:
+                self.report.failed_again += 1
+            else:
+                self.report.failures.append(f"{subject}: {type(error).__name__}: {error}")
+        else:
+            if "error" in event:
+                self.report.failures.append(f"{subject}: it does not fail here; recorded: {event['error']}")
+
+    def _on_blas(self, event: Event) -> None:
+        self._called(event)
+
+    def _on_call(self, event: Event) -> None:
+        self._called(event)
+
+    def _on_launch(self, event: Event) -> None:
+        self._number += 1
+        if self._is_asked():
+            image = f" of image {event['image'][:16]}" if "image" in event else ""
+            self.report.skipped[f"kernel {event['launch']}{image}: a recording has no images of kernels"] += 1
+
+    def _called(self, event: Event) -> None:
+        self._number += 1
+        if not self._is_asked():
+            return
+        capturing = self._capturing.get(event["thread"])
+        if capturing is not None:
+            self._chains[capturing].append((self._number, event))
+        else:
+            self._try(event, lambda: self._make(event))
+
+    def _make(self, event: Event) -> None:
+        arguments = [self._value(value) for value in event["args"]]
+        names = {name: self._value(value) for name, value in event.get("names", {}).items()}
+        if "other" in str(event["args"]) and any(_is_unknown(value) for value in event["args"]):
+            raise twins.NoTwinError(f"{_name(event)}: an argument is of a kind that a recording does not have")
+        pointers = [value for value in _flat([*arguments, *names.values()]) if isinstance(value, DevicePtr)]
+        device = pointers[0].device if pointers else self._device or self._host
+        entered = self._regions_of(event)
+        base = 0
+        if "blas" in event:
+            routine = event["blas"]
+
+            def call(values: list[Any], name: str) -> Any:
+                return getattr(blas, name or routine)(*values, **names)
+
+            host_call: Caller | None = call
+        else:
+            library, _, routine = event["call"].partition(".")
+            backend = entered[0].recorded_on.partition(":")[0] if entered else ""
+            recorded = arguments
+            function: Any = twins.function(library, routine)
+            if backend != device.backend and not twins.runs_on(library, device):
+                function, arguments, base = twins.twin(library, routine, arguments, device)
+            host_call = self._host_call(library, routine, names)
+
+            def call(values: list[Any], name: str) -> Any:
+                if "times" in event:
+                    steps = tuple(self._value(step) for step in event["steps"])
+                    return _core.repeat(function, event["times"], steps, "", *values)
+                return function(*values, **names)
+
+        expected = None
+        if self._compares and host_call is not None and self._is_comparable(event, device, [*names.values()]):
+            try:
+                expected = expect(routine, arguments if "blas" in event else recorded, host_call, self._host)
+            except OffloadError:
+                expected = None  # the call itself says what is wrong, or it has no counterpart on the host
+        result = call(arguments, "")
+        if isinstance(result, int) and not isinstance(result, bool):
+            result += base
+        self.report.calls += 1
+        self._keep(event.get("result"), result)
+        for region in entered:
+            region.calls.append(self._number)
+            region.is_bounded &= expected is not None
+            region.most += expected.most if expected is not None else 0.0
+        if expected is not None:
+            self._compare(event, expected, result, entered, device)
+
+    def _compare(self, event: Event, expected: Expected, result: Any, entered: list[_Region], device: Device) -> None:
+        names = _operand_names(event)
+        if device.name != "host":
+            self.report.compared += 1
+            if (difference := expected.difference(result, names)) is not None:
+                self._differs(event, difference, "")
+        recorded = event.get("result")
+        if isinstance(recorded, (int, float, dict)) and self._is_whole and all(region.is_bounded for region in entered):
+            most = sum(region.most for region in entered)
+            if (difference := expected.distance_of(result, self._value(recorded), most)) is not None:
+                self._differs(event, difference, " from the recorded result")
+
+    def _regions_of(self, event: Event) -> list[_Region]:
+        """Return the regions whose arrays a call uses."""
+        operands = _flat([*event["args"], *event.get("names", {}).values()])
+        numbers = {operand["p"] for operand in operands if isinstance(operand, dict) and "p" in operand}
+        return [region for region in self._regions.values() if numbers & set(region.pointers)]
+
+    def _is_comparable(self, event: Event, device: Device, named: list[Any]) -> bool:
+        if (device.name == "host" and self.report.contents != "inputs") or "times" in event:
+            return False
+        return not any(isinstance(value, DevicePtr) for value in _flat(named))
+
+    def _host_call(self, library: str, routine: str, names: dict[str, Any]) -> Caller:
+        def call(values: list[Any], name: str) -> Any:
+            function, passed, base = twins.twin(library, routine, values, self._host)
+            if name:
+                function = twins.function("cblas", f"{routine[0]}{name}")
+            result = function(*passed, **names)
+            return result + base if isinstance(result, int) else result
+
+        return call
+
+    def _differs(self, event: Event, difference: Difference, than: str) -> None:
+        self.report.differences.append(
+            f"call {self._number}, {_name(event)}, {self._at(event)}: {difference.operand} is off by "
+            f"{difference.off:.3g}{than}, at most {difference.most:.3g} is due to rounding"
+        )
+
+    def _keep(self, recorded: Any, result: Any) -> None:
+        """Note the objects that a call made."""
+        if isinstance(recorded, dict) and "object" in recorded:
+            self._objects[recorded["object"]] = result
+        elif isinstance(recorded, list) and isinstance(result, (list, tuple)):
+            for part, value in zip(recorded, result, strict=False):
+                self._keep(part, value)
+
+    # -- chains of captured calls ------------------------------------------------------------------------------
+
+    def _on_capture(self, event: Event) -> None:
+        self._capturing[event["thread"]] = event["capture"]
+        self._chains[event["capture"]] = []
+
+    def _on_captured(self, event: Event) -> None:
+        for thread, number in list(self._capturing.items()):
+            if number == event["captured"]:
+                del self._capturing[thread]
+
+    def _on_graph(self, event: Event) -> None:
+        for _ in range(event["times"]):
+            for number, step in self._chains.get(event["graph"], ()):
+                now, self._number = self._number, number
+                if "error" not in step:
+                    self._again(step)
+                self._number = now
+
+    def _again(self, event: Event) -> None:
+        kind = next(iter(event))
+        if kind in ("blas", "call"):
+            self._try(event, lambda: self._make(event))
+        else:
+            getattr(self, f"_on_{kind}")(event)
+
+    # -- values ------------------------------------------------------------------------------------------------
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._value(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        if "p" in value:
+            return self._pointer(value)
+        if "complex" in value:
+            return complex(*(self._value(part) for part in value["complex"]))
+        if "float" in value:
+            return float(value["float"])
+        if "scalar" in value:
+            return _dtype(value["scalar"]).type(self._value(value["value"]))
+        if "dtype" in value:
+            return _dtype(value["dtype"])
+        if "object" in value:
+            if value["object"] not in self._objects:
+                raise twins.NoTwinError(f"an object of kind {value.get('kind', '?')} that was not made here")
+            return self._objects[value["object"]]
+        if "array" in value:
+            array: NDArray[Any] = np.empty(tuple(value["shape"]), _dtype(value["array"]))
+            self._fill(array, (0,), value, "")
+            self._known.pop(0, None)
+            return array
+        return None
+
+    def _pointer(self, value: Event) -> DevicePtr[Any]:
+        root = self._pointers.get(value["p"])
+        if root is None:
+            raise twins.NoTwinError("a pointer of a region that was entered before the recording began, or has ended")
+        if "offset" not in value:
+            return root
+        pointer: DevicePtr[Any] = _core.view(root, value["offset"], tuple(value["shape"]), tuple(value["strides"]))
+        return pointer
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    return dtype_of(DTYPE_NAMES.index(name)) if name in DTYPE_NAMES else np.dtype(name)
+
+
+def _name(event: Event) -> str:
+    return f"blas.{event['blas']}" if "blas" in event else str(event.get("call", next(iter(event))))
+
+
+def _flat(values: Any) -> Any:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _is_unknown(value: Any) -> bool:
+    return isinstance(value, dict) and "other" in value
+
+
+def _operand_names(event: Event) -> list[str]:
+    """Return a name for each pointer among a call's arguments."""
+    if "blas" in event:
+        code = getattr(getattr(blas, event["blas"]), "__text_signature__", "") or ""
+        parameters = [part.strip() for part in code.strip("()").split(",")]
+    else:
+        library, _, routine = event["call"].partition(".")
+        parameters = [row[1] for row in _core.record(library, routine)]
+    names: list[str] = []
+    for position, value in enumerate(event["args"]):
+        name = parameters[position] if position < len(parameters) else f"argument {position + 1}"
+        for part in chain(_flat([value])):
+            if isinstance(part, dict) and "p" in part:
+                names.append(name)
+    return names
+
+
+def replay(
+    file: str | os.PathLike[str],
+    *,
+    device: Device | None = None,
+    compare: bool = False,
+    first: int = 1,
+    last: int | None = None,
+) -> Report:
+    """Run the calls of a recording again, and return what came of it.
+
+    device: for all of it; None: those of the recording, or the host where they are not here. compare: make each call
+    also on the host, and compare. first, last: the numbers of calls to run, from 1.
+
+    Raises ArgumentError if the file is no recording, or of a later version.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _Replay(device, compare, first, last).run(file)

@@ -1,0 +1,122 @@
+"""The file of a recording: a line of JSON for each event, compressed by gzip.
+
+Lines are written as they come: after each flush, all earlier ones can be read, whatever ends the process then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import ArgumentError
+
+__all__ = ["FORMAT", "VERSION", "Writer", "read"]
+
+FORMAT = "offload_args recording"
+VERSION = 1
+
+_MOST = 1 << 16  # bytes that wait for a flush
+_LONGEST = 0.5  # seconds that an event waits for a flush, if another one follows
+_GZIP = 16 + zlib.MAX_WBITS  # for zlib
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False).encode
+
+
+class Writer:
+    """Write lines to a file, which it replaces. The caller serialises the calls."""
+
+    def __init__(self, file: str) -> None:
+        self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._compressor = zlib.compressobj(3, wbits=_GZIP)
+        self._lines: list[str] = []
+        self._size = 0
+        self._flushed = time.monotonic()
+
+    def write(self, event: dict[str, Any]) -> None:
+        line = _encode(event)
+        self._lines.append(line)
+        self._size += len(line)
+        if self._size > _MOST or time.monotonic() - self._flushed > _LONGEST:
+            self.flush()
+
+    def flush(self) -> None:
+        """Bring all lines to the file."""
+        if self._lines:
+            self._put(zlib.Z_SYNC_FLUSH)
+
+    def close(self) -> None:
+        """Bring all lines to the file, and end it."""
+        if self._file < 0:
+            return
+        try:
+            self._put(zlib.Z_FINISH)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _put(self, mode: int) -> None:
+        text = "".join(f"{line}\n" for line in self._lines).encode("utf-8", "surrogateescape")
+        self._lines.clear()
+        self._size = 0
+        rest = memoryview(self._compressor.compress(text) + self._compressor.flush(mode))
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._flushed = time.monotonic()
+
+
+def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Give the events of a recording, the first of which describes it; a file without an end gives those it has.
+
+    Raises ArgumentError if it is no recording, or one of a later version of the format.
+    """
+    with open(file, "rb") as source:
+        unpacked = zlib.decompressobj(_GZIP)
+        rest, first = b"", True
+        while block := source.read(1 << 20):
+            try:
+                text = rest + unpacked.decompress(block)
+            except zlib.error as error:
+                raise _no_recording(file) from error
+            *lines, rest = text.split(b"\n")
+            for line in lines:
+                event = _decoded(file, line)
+                if first:
+                    _check(file, event)
+                    first = False
+                yield event
+        if first:
+            raise _no_recording(file)
+
+
+def _no_recording(file: str | os.PathLike[str]) -> ArgumentError:
+    return ArgumentError(f"{os.fspath(file)} is no recording; `python -m offload_args record` makes one")
+
+
+def _decoded(file: str | os.PathLike[str], line: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(line.decode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise _no_recording(file) from error
+    if not isinstance(event, dict):
+        raise _no_recording(file)
+    return event
+
+
+def _check(file: str | os.PathLike[str], header: dict[str, Any]) -> None:
+    version = header.get("version")
+    if header.get("format") != FORMAT or not isinstance(version, int):
+        raise _no_recording(file)
+    if version > VERSION:
+        raise ArgumentError(
+            f"{os.fspath(file)} has version {version} of the format, from offload_args "
+            f"{header.get('offload_args', '')}; this one reads versions up to {VERSION}: install that one"
+        )

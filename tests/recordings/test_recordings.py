@@ -1,0 +1,485 @@
+"""Recordings: what a program did, in a file, runs again on any device, and is compared there."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.processes import output_of, printed
+from offload_args import Device, In, InOut, Out, Scratch, blas, call, cblas, lapack, offload_args, record, update
+from offload_args.errors import ArgumentError, ExtentError
+from offload_args.recording.replay import Report, replay
+from offload_args.selftest import behaviour, routines
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def replayed(file: Path, device: str, **options: Any) -> Report:
+    """Replay a file on a device, and compare; all must be as it was."""
+    report = replay(file, device=Device(device), compare=True, **options)
+    assert (report.failures, report.differences) == ([], [])
+    return report
+
+
+def events_of(file: Path) -> list[dict[str, Any]]:
+    with gzip.open(file, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def checks_recorded(file: Path, device: str, every: int, **options: Any) -> int:
+    """Record the checks of selftest's routines, and return how many there were."""
+    count = 0
+    with record(file, **options):
+        for _, check in islice(routines.checks(Device(device)), 0, None, every):
+            check()
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_routine_recorded_on_host_replays_on_each_device_and_does_not_differ(
+    device: str, every: int, tmp_path: Path
+) -> None:
+    count = checks_recorded(tmp_path / "r", "host", every)
+    report = replayed(tmp_path / "r", device)
+    assert (report.calls, report.skipped) == (count, {})
+    assert report.compared == (0 if device == "host" else count)
+
+
+@pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_routine_recorded_on_a_device_replays_on_host_with_the_recorded_results(
+    device: str, every: int, tmp_path: Path
+) -> None:
+    count = checks_recorded(tmp_path / "r", device, every, contents="inputs")
+    report = replayed(tmp_path / "r", "host")
+    assert (report.calls, report.skipped) == (count, {})
+    assert report.compared_recorded > count / 2
+
+
+def test_regions_copies_and_directions_replay(device: str, tmp_path: Path) -> None:
+    groups = (behaviour.transfers, 19), (behaviour.residency, 3), (behaviour.errors, 1)
+    with record(tmp_path / "r"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for group, every in groups:
+            for name, check in islice(group(Device(device)), 0, None, every):
+                if "64 MiB" not in name:
+                    check()
+    replayed(tmp_path / "r", device)
+    replayed(tmp_path / "r", "host")
+
+
+def test_slices_and_layouts_of_pointers_replay(device: str, tmp_path: Path) -> None:
+    A = np.arange(1.0, 61).reshape(6, 10)
+    F, backwards = np.asfortranarray(A[:, :6]), np.ones(12)[::-2]
+    with record(tmp_path / "r", contents="inputs"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one is packed
+        with offload_args(A, F, backwards, Scratch((6,), "f8"), device=device) as (dA, dF, db, ds):
+            blas.gemv(1.0, dA[:, 2:8].T, db, 0.0, ds)
+            blas.axpy(2.0, ds[::-1], dF[0])
+            blas.gemv(0.5, dF[1:4, 2:5], dA[0, 1:4], 1.0, db[3:])
+    report = replayed(tmp_path / "r", "host")
+    assert report.compared_recorded == 2
+    replayed(tmp_path / "r", device)
+
+
+def test_arrays_that_share_memory_share_it_in_a_replay(device: str, tmp_path: Path) -> None:
+    x = np.arange(1.0, 11)
+    with record(tmp_path / "r", contents="inputs"):
+        with offload_args(x[:6], x[4:], device=device) as (head, tail):
+            blas.scal(2.0, head)
+            blas.scal(3.0, tail)
+        with offload_args(x, device=device) as (dx,):
+            total = blas.asum(dx)
+    assert total == x.sum()
+    replayed(tmp_path / "r", "host")
+    replayed(tmp_path / "r", device)
+
+
+def test_nested_regions_updates_fills_and_copies_replay(device: str, tmp_path: Path) -> None:
+    x, y = np.ones(50), np.zeros(50)
+    with record(tmp_path / "r", contents="inputs"):
+        with offload_args(x, y, device=device) as (dx, dy):
+            dy.fill(2.0)
+            with offload_args(x, device=device) as (inner,):
+                blas.axpy(1.0, inner, dy)
+            with update(x):
+                x[:] = 5
+            blas.axpy(1.0, dx, dy)
+            dx[:25].assign(np.arange(25.0))
+            dx[25:].copy_from(dy[25:])
+            blas.axpy(1.0, dx, dy)
+        call(blas.scal, 2.0, y, device=device)
+    report = replayed(tmp_path / "r", "host")
+    assert report.compared_recorded > 0
+    replayed(tmp_path / "r", device)
+
+
+def test_a_graph_replays_as_often_as_it_ran(tmp_path: Path) -> None:
+    x, y = np.ones(50), np.zeros(50)
+    with record(tmp_path / "r", contents="inputs"):
+        region = offload_args(x, y, device="sim:0")
+        with region as (dx, dy):
+            with region.capture(x=dx, a=2.0) as graph:
+                blas.axpy(graph["a"], dx, dy)
+                blas.scal(0.5, dx)
+            graph.replay()
+            graph.replay(x=np.full(50, 3.0), a=4.0)
+    assert y[0] == 14
+    report = replayed(tmp_path / "r", "host")
+    assert (report.calls, report.compared_recorded) == (4, 2)
+    replayed(tmp_path / "r", "sim:0")
+
+
+def test_solvers_get_contents_that_can_be_solved_with(device: str, tmp_path: Path) -> None:
+    n = 300
+    A, x, ap = np.eye(n), np.ones(n), np.ones(n * (n + 1) // 2)
+    with record(tmp_path / "r"), offload_args(A, In(ap), x, device=device) as (dA, dap, dx):
+        blas.trsv(dA, dx)
+        blas.trsv(dA, dx, uplo="L")
+        blas.tpsv(dap, dx)
+        if not device.startswith("hip"):  # no library of AMD's is bound for it
+            lapack.potrf(dA)
+    report = replayed(tmp_path / "r", device)
+    assert report.calls >= 3
+
+
+def test_threads_are_recorded_and_replay(device: str, tmp_path: Path) -> None:
+    ends: list[Any] = []
+    all_are_here = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        all_are_here.wait()
+        A, x, y = np.full((30, 20), number + 1.0), np.ones(20), np.empty(30)
+        for _ in range(10):
+            with offload_args(A, x, Out(y), device=device) as (dA, dx, dy):
+                blas.gemv(1.0, dA, dx, 0.0, dy)
+        ends.append(y[0])
+        all_are_here.wait()  # a thread's number may be that of one which has ended
+
+    with record(tmp_path / "r", contents="inputs") as recording:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(ends) == [20, 40, 60, 80] and recording.calls == 40
+    assert len({event["thread"] for event in events_of(tmp_path / "r") if "blas" in event}) == 4
+    report = replayed(tmp_path / "r", "host")
+    assert (report.calls, report.compared_recorded) == (40, 4)  # each y, when it changed
+
+
+def test_two_devices_are_recorded_and_replay_where_they_were_or_on_one(tmp_path: Path) -> None:
+    x, y, z = np.ones(40), np.zeros(40), np.zeros(40)
+    with record(tmp_path / "r", contents="inputs"):
+        with offload_args(In(x), y, device="sim:0") as (dx, dy), offload_args(In(x), z, device="sim:1") as (ex, ez):
+            blas.axpy(2.0, dx, dy)
+            blas.axpy(3.0, ex, ez)
+    assert (y[0], z[0]) == (2, 3)
+    report = replay(tmp_path / "r", compare=True)
+    assert report.is_good and report.device == "sim:0, sim:1" and report.compared == 2
+    assert replayed(tmp_path / "r", "host").recorded_on == ["sim:0", "sim:1"]
+
+
+def test_a_call_that_failed_fails_again_and_one_that_did_not_is_named(
+    device: str, library: ModuleType, tmp_path: Path
+) -> None:
+    x = np.ones(4)
+    with record(tmp_path / "r"), offload_args(x, device=device) as (dx,):
+        with pytest.raises(ExtentError):
+            library.dscal(20, 3.0, dx, 1)
+    report = replay(tmp_path / "r", device=Device(device))
+    assert report.failed_again == 1 and report.is_good
+    events = events_of(tmp_path / "r")
+    lines = {event["place"]: event["line"] for event in events if "place" in event}
+    (call_event,) = (event for event in events if event.pop("error", None))
+    line = lines[call_event["at"]]
+    rewritten(tmp_path / "r", events)
+    (failure,) = replay(tmp_path / "r", device=Device(device)).failures
+    assert f"{Path(__file__).name}:{line}: ExtentError: " in failure
+
+
+def rewritten(file: Path, events: list[dict[str, Any]]) -> None:
+    with gzip.open(file, "wt") as lines:
+        lines.writelines(json.dumps(event) + "\n" for event in events)
+
+
+USER = """\
+import sys
+import numpy as np
+from offload_args import cublas, offload_args, record, testing
+testing.library("cublas", sys.argv[1])
+A, B, x, y = np.ones((6, 6)), np.ones((4, 6)), np.ones(6), np.zeros(6)
+with record("r"), offload_args(A, B, x, y, device="sim:0") as (dA, dB, dx, dy):
+    cublas.dscal(6, 2.0, dx, 1)
+    cublas.dgemv(cublas.OP_T, 6, 4, 1.0, dB, 6, dx, 1, 0.0, dy, 1)
+    cublas.dgemv(cublas.OP_T, 6, 6, 1.0, dA, 6, dx, 1, 0.0, dy, 1)
+    cublas.dscal(6, 2.0, dy, 1)
+from offload_args import Device
+from offload_args.recording.replay import replay
+for device in ("sim:0", "host"):
+    print(*replay("r", device=Device(device), compare=True).lines(), sep="\\n")
+"""
+
+
+def test_a_wrong_function_of_a_library_is_found_at_the_users_line(tmp_path: Path) -> None:
+    double, source = tmp_path / "libcublas.so", HERE / "wrong_cublas.c"
+    output_of("gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", double, source, folder=tmp_path)
+    (tmp_path / "user.py").write_text(USER)
+    on_sim, on_host = output_of(sys.executable, "user.py", double, folder=tmp_path).split("replayed on host")
+    assert re.search(
+        r"4 calls compared .*\n1 differ\nthe first: call 3, cublas.dgemv, .*user.py:9: y is off by", on_sim
+    )
+    assert on_host.startswith(": 4 calls in 1 regions, recorded on sim:0") and "not run" not in on_host
+
+
+def test_a_result_other_than_the_recorded_one_is_found_in_its_region(tmp_path: Path) -> None:
+    x = np.ones(40)
+    with record(tmp_path / "r", contents="inputs"):
+        with offload_args(x, device="sim:0") as (dx,):
+            blas.scal(2.0, dx)
+        with offload_args(x, device="sim:0") as (dx,):
+            blas.scal(2.0, dx)
+    events = events_of(tmp_path / "r")
+    (*_, last) = (event for event in events if "leave" in event)
+    last["arrays"]["0"]["data"] = next(
+        row["data"] for event in events if "enter" in event for row in event["arrays"] if "data" in row
+    )
+    rewritten(tmp_path / "r", events)
+    report = replay(tmp_path / "r", device=Device("host"), compare=True)
+    (difference,) = report.differences
+    assert difference.startswith("calls 2 to 2, in the region of ") and "x is off by 3 from" in difference
+
+
+def test_a_returned_number_other_than_the_recorded_one_is_found(tmp_path: Path) -> None:
+    x = np.ones(40)
+    with record(tmp_path / "r", contents="inputs"), offload_args(x, device="host") as (dx,):
+        blas.asum(dx)
+    events = events_of(tmp_path / "r")
+    for event in events:
+        if "blas" in event:
+            assert event["result"] == 40
+            event["result"] = 41
+    rewritten(tmp_path / "r", events)
+    (difference,) = replay(tmp_path / "r", compare=True).differences
+    assert "blas.asum" in difference and "the result is off by 1 from the recorded result" in difference
+
+
+KILLED = """\
+import sys, time
+import numpy as np
+from offload_args import blas, offload_args, record
+with record("r") as recording, offload_args(np.ones(10), device="sim:0") as (dx,):
+    for _ in range(7):
+        blas.scal(2.0, dx)
+    recording.flush()
+    blas.scal(2.0, dx)
+    print("flushed", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_killed_program_leaves_all_that_was_flushed(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"flushed\n"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    report = replayed(tmp_path / "r", "sim:0")
+    assert report.is_cut and report.calls >= 7
+    assert any("killed" in line for line in report.lines())
+
+
+FORKED = """\
+import os
+import numpy as np
+from offload_args import blas, offload_args, record
+with record("r") as recording:
+    with offload_args(np.ones(10), device="host") as (dx,):
+        blas.scal(2.0, dx)
+    child = os.fork()
+    if not child:
+        try:
+            offload_args(np.ones(10), device="host").open()
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    with offload_args(np.ones(10), device="host") as (dx,):
+        blas.scal(2.0, dx)
+"""
+
+
+def test_a_forked_child_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
+    assert output_of(sys.executable, "-c", FORKED, folder=tmp_path) == "ForkedError\n"
+    report = replayed(tmp_path / "r", "sim:0")
+    assert (report.calls, report.regions, report.is_cut) == (2, 2, False)
+
+
+def test_hash_and_none_have_no_values_and_inputs_has_them(tmp_path: Path) -> None:
+    secret = np.full(9, 6.02214076e23)
+    texts = {}
+    for contents in ("none", "hash", "inputs"):
+        with (
+            record(tmp_path / "r", contents=contents),
+            offload_args(secret, Out(np.empty(9)), device="host") as (ds, dy),
+        ):
+            blas.copy(ds, dy)
+            dy.assign(secret)
+            blas.asum(ds)
+        texts[contents] = gzip.decompress((tmp_path / "r").read_bytes()).decode()
+    values = ("6.02214076e", "5.4199", '"data"', '"result"')
+    assert [any(value in text for value in values) for text in texts.values()] == [False, False, True]
+    assert ['"hash"' in text for text in texts.values()] == [False, True, True]
+
+
+def test_hashes_are_others_in_each_file(tmp_path: Path) -> None:
+    hashes = set()
+    for _ in range(2):
+        with record(tmp_path / "r"), offload_args(np.ones(9), device="host"):
+            pass
+        hashes |= {row["hash"] for event in events_of(tmp_path / "r") if "enter" in event for row in event["arrays"]}
+    assert len(hashes) == 2
+
+
+def test_a_newer_version_is_refused_with_its_version(tmp_path: Path) -> None:
+    with record(tmp_path / "r"):
+        pass
+    header, *rest = events_of(tmp_path / "r")
+    rewritten(tmp_path / "r", [header | {"version": 7, "offload_args": "9.1"}, *rest])
+    with pytest.raises(ArgumentError, match=r"has version 7 of the format, from offload_args 9\.1; this one reads"):
+        replay(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [b"", b"hello\n", gzip.compress(b"hello\n"), gzip.compress(b'{"format": 1}\n')],
+    ids=["nothing", "text", "compressed text", "another format"],
+)
+def test_another_file_is_no_recording(contents: bytes, tmp_path: Path) -> None:
+    (tmp_path / "r").write_bytes(contents)
+    with pytest.raises(ArgumentError, match="r is no recording; "):
+        replay(tmp_path / "r")
+
+
+def test_wrong_arguments_are_refused_by_name(tmp_path: Path) -> None:
+    wrong: Any = "all"
+    with pytest.raises(ArgumentError, match='record: contents needs "none", "hash" or "inputs", got \'all\''):
+        record(tmp_path / "r", contents=wrong)
+    with pytest.raises(ArgumentError, match="record: calls needs a number above 0, or None, got 0"):
+        record(tmp_path / "r", calls=0)
+    with record(tmp_path / "r") as recording, pytest.raises(ArgumentError, match="record: it has begun before"):
+        recording.start()
+    with pytest.raises(FileNotFoundError):
+        record(tmp_path / "none" / "r").start()
+
+
+def test_a_recording_ends_after_so_many_calls_and_the_program_goes_on(tmp_path: Path) -> None:
+    x = np.ones(4)
+    with record(tmp_path / "r", calls=3) as recording, offload_args(x, device="host") as (dx,):
+        for _ in range(5):
+            blas.scal(2.0, dx)
+    assert (x[0], recording.calls) == (32, 3)
+    assert replayed(tmp_path / "r", "sim:0").calls == 3
+
+
+def test_two_recordings_at_once_have_the_same_calls(tmp_path: Path) -> None:
+    x = np.ones(4)
+    with record(tmp_path / "a"), record(tmp_path / "b"), offload_args(x, device="host") as (dx,):
+        blas.scal(2.0, dx)
+    assert [replayed(tmp_path / name, "host").calls for name in "ab"] == [1, 1]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="device unavailable: /dev/full")
+def test_a_full_disk_ends_the_recording_and_not_the_program() -> None:
+    x = np.ones(4)
+    recording = record("/dev/full")
+    with pytest.raises(OSError, match="No space"):
+        recording.start()
+    with offload_args(x, device="host") as (dx,):
+        blas.scal(2.0, dx)
+    assert x[0] == 2
+
+
+def test_only_the_asked_calls_run(tmp_path: Path) -> None:
+    x, y = np.ones(4), np.empty(4)
+    with record(tmp_path / "r"), offload_args(x, Out(y), device="sim:0") as (dx, dy):
+        blas.copy(dx, dy)
+        blas.scal(2.0, dy)
+        blas.axpy(1.0, dx, dy)
+    assert replayed(tmp_path / "r", "sim:0", first=2, last=2).compared == 1
+    assert replayed(tmp_path / "r", "sim:0", first=2).compared == 2
+    assert replayed(tmp_path / "r", "sim:0", last=2).compared == 2
+
+
+def test_a_million_calls_take_less_than_100_mb(tmp_path: Path) -> None:
+    A, x, y = np.ones((8, 8)), np.ones(8), np.zeros(8)
+    with record(tmp_path / "r") as recording, offload_args(A, x, y, device="host") as (dA, dx, dy):
+        for turn in range(1000):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+            blas.scal(1.0 / (turn + 1), dy[turn % 7 :])
+            blas.copy(dy, dx)
+    assert (tmp_path / "r").stat().st_size / recording.calls < 100
+
+
+def test_the_page_that_reads_a_recording_without_the_package_does(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "internals" / "recordings.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "read.py").write_text(program)
+    A, x, y = np.ones((4, 3)), np.ones(3), np.zeros(4)
+    with record(tmp_path / "r"), offload_args(A, x, InOut(y), device="host") as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy[:])
+        cblas.dscal(4, 3.0, dy, 1)
+    text = output_of(sys.executable, "-I", "-S", "read.py", "r", folder=tmp_path)
+    assert "blas.gemv(1.0, A, x, 0.0, y at byte 0)" in text and "cblas.dscal(4, 3.0, y, 1)" in text
+    assert f"{Path(__file__).name}:" in text
+
+
+SCRIPT = """\
+import sys
+import numpy as np
+from offload_args import blas, offload_args
+with offload_args(np.ones(10), device="sim:0") as (dx,):
+    print(blas.asum(dx), sys.argv[1:])
+sys.exit(3)
+"""
+
+
+def test_the_command_records_a_script_and_another_replays_it(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    base = [sys.executable, "-m", "offload_args"]
+    ran = subprocess.run(
+        [*base, "record", "-o", "r", "--contents", "inputs", "script.py", "-x"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (3, "10.0 ['-x']\n")
+    assert "WILL HAVE THE VALUES" in ran.stderr and "record: 1 call in " in ran.stderr
+    text = output_of(*base, "replay", "r", "--device", "sim:0", "--compare", folder=tmp_path)
+    assert text.startswith("replayed on sim:0: 1 calls in 1 regions, recorded on sim:0\n") and "\n0 differ\n" in text
+    none = subprocess.run([*base, "replay", "none"], cwd=tmp_path, capture_output=True, text=True)
+    assert none.returncode == 2 and "none" in none.stderr and "Traceback" not in none.stderr
+
+
+def test_the_environment_records_a_process(tmp_path: Path) -> None:
+    code = SCRIPT.replace("sys.exit(3)", "print(sum('Recorder' in name for name in dir(sys)))")
+    printed(code, OFFLOAD_ARGS_RECORD=str(tmp_path / "r%p"))
+    (file,) = tmp_path.iterdir()
+    assert replayed(file, "sim:0").calls == 1

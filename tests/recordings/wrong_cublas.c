@@ -1,0 +1,56 @@
+/* A double of cuBLAS in which one function is wrong: dgemv takes every matrix as its transpose if it is square. */
+#include <stdint.h>
+
+typedef struct handle *Handle;
+enum { DONE = 0, TRANSPOSED = 1 };
+
+int cublasCreate_v2(Handle *handle) {
+  *handle = (Handle)1;
+  return DONE;
+}
+int cublasDestroy_v2(Handle handle) {
+  (void)handle;
+  return DONE;
+}
+int cublasSetStream_v2(Handle handle, void *stream) {
+  (void)handle, (void)stream;
+  return DONE;
+}
+int cublasSetPointerMode_v2(Handle handle, int mode) {
+  (void)handle, (void)mode;
+  return DONE;
+}
+int cublasGetVersion_v2(Handle handle, int *version) {
+  (void)handle;
+  *version = 130000;
+  return DONE;
+}
+int cublasSetWorkspace_v2(Handle handle, void *memory, uint64_t bytes) {
+  (void)handle, (void)memory, (void)bytes;
+  return DONE;
+}
+const char *cublasGetStatusString(int status) {
+  (void)status;
+  return "a failure";
+}
+
+int cublasDscal_v2(Handle handle, int n, const double *alpha, double *x, int step) {
+  (void)handle;
+  for (int i = 0; i < n; i++) x[(int64_t)i * step] *= *alpha;
+  return DONE;
+}
+
+int cublasDgemv_v2(Handle handle, int trans, int m, int n, const double *alpha, const double *A, int ld,
+                   const double *x, int step_x, const double *beta, double *y, int step_y) {
+  (void)handle;
+  const int turned = (trans == TRANSPOSED) != (m == n);
+  const int rows = trans == TRANSPOSED ? n : m, columns = trans == TRANSPOSED ? m : n;
+  for (int i = 0; i < rows; i++) {
+    double sum = 0;
+    for (int k = 0; k < columns; k++)
+      sum += (turned ? A[k + (int64_t)i * ld] : A[i + (int64_t)k * ld]) * x[(int64_t)k * step_x];
+    double *to = &y[(int64_t)i * step_y];
+    *to = *alpha * sum + (*beta == 0 ? 0 : *beta * *to);
+  }
+  return DONE;
+}
