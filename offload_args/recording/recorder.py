@@ -34,6 +34,8 @@ _SAMPLED = 1 << 20  # arrays of more bytes are known by a sample of them
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_LARGEST = 1 << 1024  # Python refuses to print, and to read, much larger numbers
+_base_of = np.ndarray.base.__get__  # a subclass may have another one
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 _active: tuple[Recording, ...] = ()  # replaced, never changed
@@ -134,9 +136,12 @@ class Recording:
     def stop(self) -> None:
         """End the recording, and the file. A second stop does nothing."""
         if self._leave():
-            with self._lock:
-                self._writer.write({"end": "stopped", "calls": self.calls})
-                self._writer.close()
+            try:
+                with self._lock:
+                    self._writer.write({"end": "stopped", "calls": self.calls})
+                    self._writer.close()
+            except OSError as error:
+                self._fail(error)
 
     def flush(self) -> None:
         """Bring all that was recorded so far to the file, which a killed process then leaves behind."""
@@ -182,9 +187,13 @@ class Recording:
                         self._writer.close()
         except Exception as fault:
             self._leave()
-            self._writer.abandon()
-            with contextlib.suppress(Warning):
-                warnings.warn(f"record: {self.file} ends here: {fault}", RuntimeWarning, stacklevel=2)
+            self._fail(fault)
+
+    def _fail(self, fault: Exception) -> None:
+        """Leave the file as it is, and warn: the program goes on as it would have."""
+        self._writer.abandon()
+        with contextlib.suppress(Warning):
+            warnings.warn(f"record: {self.file} ends here: {fault}", RuntimeWarning, stacklevel=3)
 
     def _put(self, event: dict[str, Any]) -> None:
         while self._gone:
@@ -291,8 +300,8 @@ class Recording:
     def _buffer(self, array: NDArray[Any]) -> _Buffer:
         """Return the memory of an array; write its line if it is new."""
         owner = array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
+        while isinstance(base := _base_of(owner), np.ndarray):
+            owner = base
         buffer = self._buffers.get(id(owner))
         if buffer is None or buffer.owner() is not owner:
             number, key = self._next("buffer"), id(owner)
@@ -468,7 +477,7 @@ class Recording:
     def _value(self, value: Any, *, is_new: bool = False) -> Any:
         """Return a value as JSON has it. is_new: objects in it are new ones."""
         kind = type(value)
-        if kind is int or kind is str or kind is bool or value is None:
+        if kind is str or kind is bool or value is None or (kind is int and -_LARGEST < value < _LARGEST):
             return value
         if isinstance(value, float) and not isinstance(value, np.generic):
             return value if value - value == 0 else {"float": repr(value)}

@@ -361,6 +361,8 @@ class _Replay:
         base = 0
         if "blas" in event:
             routine = event["blas"]
+            if routine not in blas.__all__:
+                raise twins.NoTwinError(f"{routine} is no function of blas")
 
             def call(values: list[Any], name: str) -> Any:
                 return getattr(blas, name or routine)(*values, **names)

@@ -5,6 +5,8 @@ Lines are written as they come: after each flush, all earlier ones can be read, 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import time
@@ -23,14 +25,29 @@ _MOST = 1 << 16  # bytes that wait for a flush
 _LONGEST = 0.5  # seconds that an event waits for a flush, if another one follows
 _GZIP = 16 + zlib.MAX_WBITS  # for zlib
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False).encode
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 class Writer:
-    """Write lines to a file, which it replaces. The caller serialises the calls."""
+    """Write lines to a file, which it replaces. The caller serialises the calls.
+
+    Raises OSError if the file can't be written, or if another recording writes it.
+    """
 
     def __init__(self, file: str) -> None:
-        self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise BlockingIOError(
+                f"{file}: another recording writes it (%p in a name is the process, in OFFLOAD_ARGS_RECORD)"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        with contextlib.suppress(OSError):  # of a pipe, for example
+            os.ftruncate(self._file, 0)
+        self._rest = b""  # compressed, and not yet in the file
         self._compressor = zlib.compressobj(3, wbits=_GZIP)
         self._lines: list[str] = []
         self._size = 0
@@ -64,12 +81,11 @@ class Writer:
             os.close(file)
 
     def _put(self, mode: int) -> None:
-        text = "".join(f"{line}\n" for line in self._lines).encode("utf-8", "surrogateescape")
-        self._lines.clear()
-        self._size = 0
-        rest = memoryview(self._compressor.compress(text) + self._compressor.flush(mode))
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
+        lines, self._lines, self._size = self._lines, [], 0  # a finalizer may write more of them
+        text = "".join(f"{line}\n" for line in lines).encode()
+        self._rest += self._compressor.compress(text) + self._compressor.flush(mode)
+        while self._rest:  # also what an interrupt left
+            self._rest = self._rest[os.write(self._file, self._rest) :]
         self._flushed = time.monotonic()
 
 
@@ -80,13 +96,17 @@ def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """
     with open(file, "rb") as source:
         unpacked = zlib.decompressobj(_GZIP)
-        rest, first = b"", True
+        parts: list[bytes] = []  # of a line without its end yet
+        first = True
         while block := source.read(1 << 20):
             try:
-                text = rest + unpacked.decompress(block)
+                head, *lines = unpacked.decompress(block).split(b"\n")
             except zlib.error as error:
                 raise _no_recording(file) from error
-            *lines, rest = text.split(b"\n")
+            parts.append(head)
+            if lines:
+                lines = [b"".join(parts), *lines]
+                parts = [lines.pop()]
             for line in lines:
                 event = _decoded(file, line)
                 if first:
@@ -103,8 +123,8 @@ def _no_recording(file: str | os.PathLike[str]) -> ArgumentError:
 
 def _decoded(file: str | os.PathLike[str], line: bytes) -> dict[str, Any]:
     try:
-        event = json.loads(line.decode("utf-8", "surrogateescape"))
-    except ValueError as error:
+        event = json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
         raise _no_recording(file) from error
     if not isinstance(event, dict):
         raise _no_recording(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from types import BuiltinFunctionType
 from typing import Any, Final
 
 from .. import _core
@@ -97,5 +98,9 @@ def _value(library: str, constant: str) -> int:
 
 
 def function(library: str, name: str) -> Any:
-    """Return a function of a vendor's library."""
-    return getattr(importlib.import_module(f"..{library}", __package__), name)
+    """Return a function of a vendor's library. Raises NoTwinError for any other name: files are not trusted."""
+    module = importlib.import_module(f"..{library}", __package__) if library in LIBRARIES else None
+    routine = getattr(module, name, None)
+    if not isinstance(routine, BuiltinFunctionType):
+        raise NoTwinError(f"{library}.{name} is no function of a library")
+    return routine

@@ -483,3 +483,75 @@ def test_the_environment_records_a_process(tmp_path: Path) -> None:
     printed(code, OFFLOAD_ARGS_RECORD=str(tmp_path / "r%p"))
     (file,) = tmp_path.iterdir()
     assert replayed(file, "sim:0").calls == 1
+
+
+class Hiding(np.ndarray):
+    """An array whose attribute has another meaning."""
+
+    base = property(lambda self: self)  # type: ignore[assignment]
+
+
+def test_an_array_that_hides_its_base_is_recorded(tmp_path: Path) -> None:
+    x = np.ones(4).view(Hiding)
+    with record(tmp_path / "r"), offload_args(x, device="host") as (dx,):
+        blas.scal(2.0, dx)
+    assert replayed(tmp_path / "r", "sim:0").calls == 1
+
+
+def test_a_file_that_is_being_recorded_is_not_overwritten(tmp_path: Path) -> None:
+    x = np.ones(4)
+    with record(tmp_path / "r"), offload_args(x, device="host") as (dx,):
+        with pytest.raises(OSError, match="another recording writes it"):
+            record(tmp_path / "r").start()
+        ran = subprocess.run(
+            [sys.executable, "-c", "import offload_args; print('ran')"],
+            env=os.environ | {"OFFLOAD_ARGS_RECORD": str(tmp_path / "r")},
+            capture_output=True,
+            text=True,
+        )
+        assert (ran.returncode, ran.stdout) == (0, "ran\n") and "another recording writes it" in ran.stderr
+        blas.scal(2.0, dx)
+    assert replayed(tmp_path / "r", "sim:0").calls == 1
+
+
+FULL = """\
+import os, resource, signal, sys
+import numpy as np
+from offload_args import blas, offload_args
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with offload_args(np.ones(8), device="host") as (dx,):
+    blas.scal(2.0, dx)
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.stat("r").st_size,) * 2)
+sys.exit(7)
+"""
+
+
+def test_a_disk_that_fills_before_the_end_leaves_the_exit_status(tmp_path: Path) -> None:
+    (tmp_path / "full.py").write_text(FULL)
+    command = [sys.executable, "-m", "offload_args", "record", "-o", "r", "full.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 7 and "ends here: [Errno 27]" in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_names_that_are_no_text_are_recorded(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(compile("def scale(dx, blas):\n    blas.scal(2.0, dx)\n", "\udcff.py", "exec"), names)
+    with record(tmp_path / "r"), offload_args(np.ones(4), device="host") as (dx,):
+        names["scale"](dx, blas)
+    assert any(event.get("file") == "\udcff.py" for event in events_of(tmp_path / "r"))
+    assert replayed(tmp_path / "r", "sim:0").calls == 1
+
+
+@pytest.mark.parametrize("name", ["call", "blas"])
+def test_a_file_calls_nothing_but_functions_of_libraries(name: str, tmp_path: Path) -> None:
+    with record(tmp_path / "r"), offload_args(np.ones(4), device="host") as (dx,):
+        blas.scal(2.0, dx)
+    events = events_of(tmp_path / "r")
+    for position, event in enumerate(events):
+        if "blas" in event:
+            target = "running.say" if name == "call" else "missing"
+            events[position] = {name: target, "args": ["x", {"p": 1}], "names": {}, "at": 0, "thread": 1}
+    rewritten(tmp_path / "r", events)
+    report = replay(tmp_path / "r", device=Device("host"))
+    assert report.calls == 0
+    assert any("is no function of" in reason for reason in report.skipped)
