@@ -13,10 +13,14 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from offload_args import Device, blas, offload_args, record
+
+Contents = Literal["none", "hash"]
+KINDS: tuple[Contents, ...] = ("none", "hash")
 
 
 def iterate(device: Device, n: int, turns: int) -> None:
@@ -43,13 +47,13 @@ def small_regions(device: Device, turns: int) -> None:
             pass
 
 
-def seconds(work: Callable[[], None], contents: str, file: Path) -> float:
-    """Return the shortest of three times."""
+def seconds(work: Callable[[int], None], turns: int, file: Path, contents: Contents | None = None) -> float:
+    """Return the shortest of three times; contents: of a recording, None: without one."""
     times = []
     for _ in range(3):
-        with record(file, contents=contents) if contents else nullcontext():  # type: ignore[arg-type]
+        with record(file, contents=contents) if contents else nullcontext():
             begun = time.perf_counter()
-            work()
+            work(turns)
             times.append(time.perf_counter() - begun)
     return min(times)
 
@@ -69,10 +73,10 @@ def main() -> None:
         file = Path(folder) / "r"
         for name, (turns, work) in rows.items():
             work(turns // 10)
-            plain = seconds(lambda: work(turns), "", file)  # noqa: B023
+            plain = seconds(work, turns, file)
             print(f"{name} on {device}: {plain / turns * 1e6:.2f} us", end="")
-            for contents in ("none", "hash"):
-                with_it = seconds(lambda: work(turns), contents, file)  # noqa: B023
+            for contents in KINDS:
+                with_it = seconds(work, turns, file, contents)
                 more = (with_it - plain) / turns
                 print(f"; {contents}: {more * 1e6:+.2f} us, {more * turns / plain:+.1%}", end="")
             print(f"; {file.stat().st_size / turns:.1f} bytes each")

@@ -11,7 +11,7 @@ static PyObject *answer(int status) {
   return fail(status);
 }
 
-/* Tells the recorder of what was done with one object, while a recording is under way; steals the result. */
+/* Reports a call with one argument to the recorder, while a recording is under way. Steals the result. */
 static PyObject *recorded_of(const char *kind, PyObject *object, PyObject *result) {
   if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return result;
   return tell_recorder_values(kind, Py_None, &object, 1, NULL, result);

@@ -101,8 +101,8 @@ typedef struct {
    * AS_LENT: because of the strides with which the array was lent, although it may be packed on the device; slices
    * inherit it from their pointer. */
   int strided;
-  /* The region's own pointer, or the scalar or scratch, of which this is a view: its handle, and the bytes from
-   * its lowest byte to the lowest here. */
+  /* This is a view of the root: a pointer that a region gave, a scalar or scratch. offset: the bytes from the root's
+   * lowest byte to the lowest here. */
   oa_any *root;
   int64_t offset;
 } Pointer;
@@ -264,17 +264,17 @@ int load_library(const char *name, char *text, size_t size);
 int find_driver(const char *backend, char *text, size_t size);
 
 /* -- recording.c --------------------------------------------------------------------------------------------------- */
-extern atomic_int recording; /* 1: python.done is told what was done */
+extern atomic_int recording; /* 1: the recorder, python.done, is called after each call */
 void recording_after_fork(void);
 
-/* Tells the recorder what was done with arguments. names: of the last ones; NULL: none has a name. Steals the result,
- * and returns it; NULL with the exception of what was done, or else of the recorder. */
+/* Reports a call, with its arguments, to the recorder. names: of the last arguments; NULL: none has a name. Steals the
+ * result, and returns it; NULL with the exception of the call, or else of the recorder. */
 __attribute__((cold)) PyObject *tell_recorder(const char *kind, PyObject *subject, PyObject *arguments, PyObject *names,
                                               PyObject *result);
 __attribute__((cold)) PyObject *tell_recorder_values(const char *kind, PyObject *subject, PyObject *const *values,
                                                      Py_ssize_t count, PyObject *names, PyObject *result);
 
-/* Likewise, while a recording is under way: for what a function of the module did with its arguments. */
+/* Reports a call of a function of this module likewise, while a recording is under way. */
 static inline PyObject *recorded(const char *kind, PyObject *arguments, PyObject *result) {
   if (!OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) return result;
   return tell_recorder(kind, Py_None, arguments, NULL, result);

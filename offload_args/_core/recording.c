@@ -1,4 +1,4 @@
-/* The recorder's hook: while a recording is under way, a function of Python's is told what was done. */
+/* The recorder's hook: while a recording is under way, each call is reported to a function of Python's. */
 #include "module.h"
 
 atomic_int recording;
@@ -39,8 +39,8 @@ PyObject *tell_recorder_values(const char *kind, PyObject *subject, PyObject *co
   return result;
 }
 
-/* (function or None): tells it from now on, or nobody. It is called with (kind, subject, arguments, names of the last
- * ones or None, result, exception or None), on any thread. */
+/* (function or None): reports to that function from now on, or to none. It is called on any thread with (kind, subject,
+ * arguments, names of the last ones or None, result, exception or None). */
 static PyObject *recording_set(PyObject *Py_UNUSED(module), PyObject *function) {
   if (function != Py_None && python.done == NULL)
     python.done = Py_NewRef(function); /* once: others may be calling it */

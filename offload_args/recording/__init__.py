@@ -7,6 +7,7 @@ The modules of this package are imported when a recording begins, or is replayed
     replay.py    runs the lines of a file again
     contents.py  values for arrays whose contents were not kept
     compare.py   the same call on the host, and how far its results may be from it
+    layout.py    where an array's elements are in its memory
     twins.py     a vendor's call as another vendor has it
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..devices import Device
 from ..errors import OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
+from .layout import flat, zeros_of_layout
 
 __all__ = ["Caller", "Difference", "Expected", "distance", "expect", "host_values"]
 
@@ -74,13 +75,7 @@ class Expected:
 
 def host_values(pointer: DevicePtr[Any]) -> NDArray[Any]:
     """Return an array of a pointer's layout with the elements that are on the device; zeros if none are yet."""
-    shape, strides = pointer._shape, pointer._strides
-    if 0 in shape:
-        return np.empty(shape, pointer.dtype)
-    low = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0)
-    high = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride > 0)
-    memory = np.zeros(high - low + pointer.dtype.itemsize, np.uint8)
-    array: NDArray[Any] = np.ndarray(shape, pointer.dtype, memory, -low, strides)
+    array = zeros_of_layout(pointer._shape, pointer._strides, pointer.dtype)
     with contextlib.suppress(OffloadError):  # an Out that nothing wrote yet
         array[...] = pointer.to_host()
     return array
@@ -91,7 +86,7 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
 
     call: takes the arguments and a name that replaces that of the routine: "" for its own.
     """
-    pointers = [value for value in _flat(arguments) if isinstance(value, DevicePtr)]
+    pointers = [value for value in flat(arguments) if isinstance(value, DevicePtr)]
     before = [host_values(pointer) for pointer in pointers]
     values = [array.copy(order="K") if not _has_gaps(array) else _twin(array) for array in before]
     returned = _run(arguments, values, call, "", host)
@@ -130,14 +125,6 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
     return expected
 
 
-def _flat(values: Iterable[Any]) -> Iterable[Any]:
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from _flat(value)
-        else:
-            yield value
-
-
 def _run(arguments: list[Any], arrays: list[NDArray[Any]], call: Caller, name: str, host: Device) -> Any:
     """Make a call on the host with these arrays in place of the pointers, in their order."""
     with offload_args(*arrays, device=host) as pointers:
@@ -168,13 +155,7 @@ def _has_gaps(array: NDArray[Any]) -> bool:
 
 def _twin(array: NDArray[Any]) -> NDArray[Any]:
     """Return a copy with the same strides."""
-    shape, strides = array.shape, array.strides
-    if array.size == 0:
-        return array.copy()
-    low = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0)
-    high = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride > 0)
-    memory = np.zeros(high - low + array.itemsize, np.uint8)
-    copy: NDArray[Any] = np.ndarray(shape, array.dtype, memory, -low, strides)
+    copy = zeros_of_layout(array.shape, array.strides, array.dtype)
     copy[...] = array
     return copy
 

@@ -25,6 +25,7 @@ from ..devices import by_number
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, OffloadError
 from ..tracing.collect import site_of
+from .layout import span
 from .stream import FORMAT, VERSION, Writer
 
 __all__ = ["Recording"]
@@ -305,9 +306,8 @@ class Recording:
         buffer = self._buffers.get(id(owner))
         if buffer is None or buffer.owner() is not owner:
             number, key = self._next("buffer"), id(owner)
-            low, high = _interval(owner)
-            if _interval(array)[0] < low or _interval(array)[1] > high:  # made by hand: as_strided, for example
-                low, high = min(low, _interval(array)[0]), max(high, _interval(array)[1])
+            (low, high), own = _interval(owner), _interval(array)
+            low, high = min(low, own[0]), max(high, own[1])  # by hand it may be made larger: as_strided, for example
 
             def gone(_: object) -> None:
                 self._gone.append((number, key))  # at any moment, on any thread: nothing more here
@@ -536,15 +536,9 @@ class Recording:
 
 def _interval(array: NDArray[Any]) -> tuple[int, int]:
     """Return the addresses of an array's lowest byte and of the one after its highest."""
-    low = high = array.__array_interface__["data"][0]
-    if array.size == 0:
-        return low, low
-    for extent, stride in zip(array.shape, array.strides, strict=True):
-        if stride < 0:
-            low += (extent - 1) * stride
-        else:
-            high += (extent - 1) * stride
-    return low, high + array.itemsize
+    first = array.__array_interface__["data"][0]
+    low, high = span(array.shape, array.strides, array.itemsize)
+    return first + low, first + high
 
 
 def _sample(array: NDArray[Any]) -> list[bytes]:

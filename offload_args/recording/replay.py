@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,13 +16,15 @@ from numpy.typing import NDArray
 from .. import _core, blas
 from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device
+from ..display import plural
 from ..dtypes import DTYPE_NAMES, dtype_of
-from ..errors import OffloadError
+from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args, update
 from . import twins
 from .compare import Caller, Difference, Expected, distance, expect
 from .contents import Use, make, uses_of
+from .layout import flat, span
 from .stream import read
 
 __all__ = ["Report", "replay"]
@@ -56,9 +57,8 @@ class Report:
         """Return it as text."""
         made = "" if self.contents == "inputs" else "; contents that were not kept are made"
         recorded = ", ".join(self.recorded_on) or "no device"
-        lines = [
-            f"replayed on {self.device}: {self.calls} calls in {self.regions} regions, recorded on {recorded}{made}"
-        ]
+        calls = f"{self.calls} {plural('call', self.calls)} in {self.regions} {plural('region', self.regions)}"
+        lines = [f"replayed on {self.device}: {calls}, recorded on {recorded}{made}"]
         if self.is_cut:
             lines.append("the recorded program was killed: the file ends with its last flush")
         if self.failed_again:
@@ -167,10 +167,8 @@ class _Replay:
             start = (align - whole.__array_interface__["data"][0]) % 64
             memory = self._buffers[number] = whole[start : start + nbytes]
         dtype, shape, strides = _dtype(row["dtype"]), tuple(row["shape"]), tuple(row["strides"])
-        first = row["offset"] - sum(
-            (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0 and extent
-        )
-        array: NDArray[Any] = np.ndarray(shape, dtype, memory, first if 0 not in shape else 0, strides)
+        first = row["offset"] - span(shape, strides, dtype.itemsize)[0] if 0 not in shape else 0
+        array: NDArray[Any] = np.ndarray(shape, dtype, memory, first, strides)
         return array, (number, row["offset"], shape, strides, row["dtype"])
 
     def _fill(self, array: NDArray[Any], key: tuple[Any, ...], row: Event, use: Use) -> None:
@@ -353,9 +351,9 @@ class _Replay:
     def _make(self, event: Event) -> None:
         arguments = [self._value(value) for value in event["args"]]
         names = {name: self._value(value) for name, value in event.get("names", {}).items()}
-        if "other" in str(event["args"]) and any(_is_unknown(value) for value in event["args"]):
+        if any(isinstance(value, dict) and "other" in value for value in event["args"]):
             raise twins.NoTwinError(f"{_name(event)}: an argument is of a kind that a recording does not have")
-        pointers = [value for value in _flat([*arguments, *names.values()]) if isinstance(value, DevicePtr)]
+        pointers = [value for value in flat([*arguments, *names.values()]) if isinstance(value, DevicePtr)]
         device = pointers[0].device if pointers else self._device or self._host
         entered = self._regions_of(event)
         base = 0
@@ -415,14 +413,14 @@ class _Replay:
 
     def _regions_of(self, event: Event) -> list[_Region]:
         """Return the regions whose arrays a call uses."""
-        operands = _flat([*event["args"], *event.get("names", {}).values()])
+        operands = flat([*event["args"], *event.get("names", {}).values()])
         numbers = {operand["p"] for operand in operands if isinstance(operand, dict) and "p" in operand}
         return [region for region in self._regions.values() if numbers & set(region.pointers)]
 
     def _is_comparable(self, event: Event, device: Device, named: list[Any]) -> bool:
         if (device.name == "host" and self.report.contents != "inputs") or "times" in event:
             return False
-        return not any(isinstance(value, DevicePtr) for value in _flat(named))
+        return not any(isinstance(value, DevicePtr) for value in flat(named))
 
     def _host_call(self, library: str, routine: str, names: dict[str, Any]) -> Caller:
         def call(values: list[Any], name: str) -> Any:
@@ -513,23 +511,14 @@ class _Replay:
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    return dtype_of(DTYPE_NAMES.index(name)) if name in DTYPE_NAMES else np.dtype(name)
+    dtype = dtype_of(DTYPE_NAMES.index(name)) if name in DTYPE_NAMES else np.dtype(name)
+    if dtype.hasobject:  # bytes of a file that is not trusted would be addresses
+        raise ArgumentError(f"the recording has elements of {dtype}, which devices can't hold")
+    return dtype
 
 
 def _name(event: Event) -> str:
     return f"blas.{event['blas']}" if "blas" in event else str(event.get("call", next(iter(event))))
-
-
-def _flat(values: Any) -> Any:
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from _flat(value)
-        else:
-            yield value
-
-
-def _is_unknown(value: Any) -> bool:
-    return isinstance(value, dict) and "other" in value
 
 
 def _operand_names(event: Event) -> list[str]:
@@ -543,7 +532,7 @@ def _operand_names(event: Event) -> list[str]:
     names: list[str] = []
     for position, value in enumerate(event["args"]):
         name = parameters[position] if position < len(parameters) else f"argument {position + 1}"
-        for part in chain(_flat([value])):
+        for part in flat([value]):
             if isinstance(part, dict) and "p" in part:
                 names.append(name)
     return names

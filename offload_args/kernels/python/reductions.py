@@ -93,7 +93,7 @@ class Reduction:
         self, operation: str, formula: str, axis: int | None, parameters: dict[str, np.dtype[Any]],
         dtype: np.dtype[Any], is_promoted: bool, names: dict[str, Any],
     ) -> None:  # fmt: skip
-        """dtype: of the formula's value. is_promoted: NumPy promoted the arrays' dtypes to it, and nobody gave it."""
+        """dtype: of the formula's value. is_promoted: it follows from the arrays' dtypes; the caller gave none."""
         self.operation, self.formula, self.axis = operation, formula, axis
         self.parameters, self._names = parameters, names
         self._declared, self._is_promoted = dtype, is_promoted
