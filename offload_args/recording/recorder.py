@@ -62,13 +62,22 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
+class _Owner(weakref.ref[NDArray[Any]]):
+    """A reference to the array that owns the memory of a buffer."""
+
+    __slots__ = ("key", "number")  # the array's id, and the buffer's number
+
+    key: int
+    number: int
+
+
 class _Buffer:
     """Host memory that arrays share: that of the array which owns it."""
 
     __slots__ = ("known", "lent", "low", "number", "owner")
 
-    def __init__(self, number: int, owner: weakref.ref[NDArray[Any]], low: int) -> None:
-        self.number, self.owner, self.low = number, owner, low
+    def __init__(self, owner: _Owner, low: int) -> None:
+        self.number, self.owner, self.low = owner.number, owner, low
         self.lent = 0  # by how many open regions
         self.known: dict[tuple[Any, ...], str] = {}  # the last digests of arrays in it
 
@@ -101,7 +110,7 @@ class Recording:
         self._places: dict[tuple[CodeType, int], int] = {}
         self._files: dict[str, bool] = {}  # whether code of that file is this package's
         self._buffers: dict[int, _Buffer] = {}  # by the owner's id
-        self._gone: list[tuple[int, int]] = []  # the numbers of buffers whose owners are gone, and those owners' ids
+        self._gone: list[_Owner] = []  # those whose arrays are gone
         self._numbers = {"buffer": 0, "region": 0, "pointer": 0, "object": 0, "chain": 0}
         self._roots: dict[int, tuple[int, int]] = {}  # by handle: the pointer's number, its region's
         self._regions: dict[int, tuple[int, list[_Lent | None], list[int]]] = {}  # by id: number, arrays, handles
@@ -198,10 +207,10 @@ class Recording:
 
     def _put(self, event: dict[str, Any]) -> None:
         while self._gone:
-            number, key = self._gone.pop()
-            self._writer.write({"free": number})
-            if key in self._buffers and self._buffers[key].number == number:
-                del self._buffers[key]
+            owner = self._gone.pop()
+            self._writer.write({"free": owner.number})
+            if owner.key in self._buffers and self._buffers[owner.key].number == owner.number:
+                del self._buffers[owner.key]
         self._writer.write(event)
 
     def _next(self, kind: str) -> int:
@@ -305,15 +314,13 @@ class Recording:
             owner = base
         buffer = self._buffers.get(id(owner))
         if buffer is None or buffer.owner() is not owner:
-            number, key = self._next("buffer"), id(owner)
             (low, high), own = _interval(owner), _interval(array)
             low, high = min(low, own[0]), max(high, own[1])  # by hand it may be made larger: as_strided, for example
-
-            def gone(_: object) -> None:
-                self._gone.append((number, key))  # at any moment, on any thread: nothing more here
-
-            buffer = self._buffers[key] = _Buffer(number, weakref.ref(owner, gone), low)
-            self._put({"buffer": number, "nbytes": high - low, "align": low % 64})
+            # At any moment, on any thread. No code of Python's: Ctrl-C would end there, and be lost.
+            reference = _Owner(owner, self._gone.append)
+            reference.number, reference.key = self._next("buffer"), id(owner)
+            buffer = self._buffers[reference.key] = _Buffer(reference, low)
+            self._put({"buffer": buffer.number, "nbytes": high - low, "align": low % 64})
         return buffer
 
     def _described(self, array: NDArray[Any], buffer: _Buffer) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from regions.test_signals import DROPPED
 
-from helpers.processes import output_of, printed
+from helpers.processes import output_of, printed, python
 from offload_args import Device, In, InOut, Out, Scratch, blas, call, cblas, lapack, offload_args, record, update
 from offload_args.errors import ArgumentError, ExtentError
 from offload_args.recording.replay import Report, replay
@@ -565,3 +566,8 @@ def test_a_file_may_not_name_elements_that_are_addresses(tmp_path: Path) -> None
     rewritten(tmp_path / "r", events)
     with pytest.raises(ArgumentError, match="elements of object, which devices can't hold"):
         replay(tmp_path / "r", device=Device("host"))
+
+
+def test_ctrl_c_in_a_region_that_is_dropped_is_not_lost_while_recorded(tmp_path: Path) -> None:
+    ran = python(DROPPED, OFFLOAD_ARGS_RECORD=str(tmp_path / "r"))
+    assert ran.stdout == "KeyboardInterrupt\n" and "ignored" not in ran.stderr
