@@ -172,18 +172,26 @@ class Graph:
             is_defined = _core.chain_check(handle)
         if not is_defined and all("undefined" not in self._names[name]._state() for name in contents):
             return  # no content defines it: the replay is refused
-        for target in (self._names[name] for name in contents if len(contents) > 1):
-            if _core.query(target).valid:  # else an earlier content may define it
-                with checking():
-                    target.fill(0)
         # A pointer is read before anything is written that it may point to: the first one first, and the others from
         # copies.
         values = {name: value for name, value in contents.items() if not isinstance(value, DevicePtr)}
         sources = {name: value for name, value in contents.items() if name not in values}
         sources = {name: value for name, value in sources.items() if value is not self._names[name]}
+        self._check_targets([self._names[name] for name in (*sources, *values)])
         self._copy(list(sources.items()))
         for name, value in values.items():
             self._names[name].assign(value)
+
+    def _check_targets(self, targets: list[DevicePtr[Any]]) -> None:
+        """Raise what writing the targets in this order would raise, before any of them is written."""
+        defined = set()  # arrays that a content before this one defines
+        for target in targets if len(targets) > 1 else ():
+            array = _core.origin(target)[0]
+            if array not in defined:
+                with checking():
+                    target.fill(0)
+                if not _core.query(target).valid:
+                    defined.add(array)
 
     def _copy(self, sources: list[tuple[str, DevicePtr[Any]]]) -> None:
         if self._region is None or len(sources) < 2:

@@ -760,6 +760,8 @@ class World:
         for key, source in contents:
             same = isinstance(source, Operand) and source.is_very(chain.names[key])  # it stays as it is
             sources = [(source, READS)] if isinstance(source, Operand) and not same else []
+            if sources and len(contents) > 1 and source.part.meets(chain.names[key].part):  # type: ignore[union-attr]
+                raise Unspecified  # a copy of it may come between
             try:
                 world._check([(chain.names[key], access_of_fill(world, chain.names[key])), *sources], CONTENTS)
             except Refused as refused:

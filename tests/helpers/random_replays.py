@@ -54,6 +54,7 @@ class ReplayProgram(Program):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.graphs: dict[str, int] = {}  # that were captured, with the first region of the same object
+        self.keeps: dict[str, set[int]] = {}  # the first regions of the objects that a graph, captured or not, may keep
         self.numbers: dict[tuple[int, int], str] = {}  # of graphs: their text by region and place among its pointers
         self.count_of_numbers = 0
 
@@ -72,6 +73,10 @@ class ReplayProgram(Program):
         if step.text.startswith(("del ", f'captured(globals(), "{step.graph}", r')):
             self.graphs.pop(step.graph, None)
         self.numbers = {at: text for at, text in self.numbers.items() if not text.startswith(f"{step.graph}[")}
+        if step.first is None:
+            self.keeps.pop(step.graph, None)
+        else:
+            self.keeps.setdefault(step.graph, set()).add(step.first)
         captured = step.first is not None and step.graph in self.names
         if captured and all(world.chains[step.graph].calls is not None for world in self.worlds):
             self.graphs[step.graph] = step.first or 0
@@ -379,8 +384,9 @@ class ReplayWriter(Writer):
     def drop(self) -> Step | None:
         """Drop a region that no graph keeps."""
         number_ = self.region()
-        kept = number_ is None or self.program.entered[number_].first in self.program.graphs.values()
-        return None if number_ is None or kept else self.program.drop(number_)
+        if number_ is None or self.program.entered[number_].first in set().union(*self.program.keeps.values()):
+            return None
+        return self.program.drop(number_)
 
     def to_number(self) -> Step | None:
         known = self.known_numbers()

@@ -447,6 +447,21 @@ def test_contents_that_overlap_are_those_from_before_the_replay(device: str) -> 
     assert np.array_equal(z[:4], numbers(4)) and np.array_equal(x, numbers(4)[::-1])
 
 
+def test_no_content_is_written_when_a_later_one_is_refused(device: str) -> None:
+    x, y, z = numbers(3), np.zeros((4, 3)), numbers(3, seed=2)
+    region = offload_args(x, Out(y), device=device)
+    with region as (dx, dy):
+        with region.capture(x=dx, y=dy[0]) as g:
+            blas.scal(2.0, dx)
+        with pytest.raises(DirectionError, match="does not write every element"):
+            g.replay(x=z, y=z)
+        assert np.array_equal(dx.to_host(), numbers(3))
+        with region.capture(whole=dy, part=dy[0]) as g:
+            blas.scal(2.0, dx)
+        g.replay(whole=np.ones((4, 3)), part=z)  # the first one defines the array of the second one
+    assert np.array_equal(y, [z, *np.ones((3, 3))])
+
+
 def test_a_content_whose_region_has_ended_is_a_stale_pointer_and_no_stale_graph(device: str) -> None:
     x, y = numbers(4), numbers(4, seed=1)
     with offload_args(y, device=device) as (dead,):
