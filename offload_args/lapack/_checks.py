@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ["Columns", "as_columns", "columns", "factored", "need_finite", "need_pivots", "need_solvable", "refuse"]
+__all__ = [
+    "Columns",
+    "as_columns",
+    "columns",
+    "factored",
+    "follow",
+    "has_pivots",
+    "is_finite",
+    "need_finite",
+    "need_pivots",
+    "need_solvable",
+    "refuse",
+]
 
 #: Right sides: a vector is one column.
 Columns: TypeAlias = Matrix
@@ -37,9 +49,9 @@ def columns(name: str, operand: str, pointer: DevicePtr, rows: int, reason: str,
     return matrix(name, operand, as_columns(pointer))
 
 
-def as_columns(pointer: DevicePtr) -> DevicePtr:
-    """Return a pointer to right sides as a matrix."""
-    return pointer[:, None] if len(pointer._shape) == 1 else pointer
+def as_columns(pointer: DevicePtr, stack: bool = False) -> DevicePtr:
+    """Return a pointer to right sides as a matrix, or to a stack of them as a stack of matrices."""
+    return pointer[..., None] if len(pointer._shape) == 1 + stack else pointer
 
 
 def need_pivots(name: str, ipiv: DevicePtr) -> None:
@@ -53,6 +65,13 @@ def need_pivots(name: str, ipiv: DevicePtr) -> None:
             f"{name}: ipiv[{i}] is {pivots[i]}, needs to be from {i + 1} to {n}: pivots count from 1, as getrf "
             f"returns them; SciPy's lu_factor counts from 0: pass piv + 1"
         )
+
+
+def has_pivots(ipiv: DevicePtr) -> bool:
+    """Return whether a stack has pivots as getrf leaves them."""
+    pivots = ipiv.to_host()
+    n = pivots.shape[-1]
+    return bool(np.all((pivots >= np.arange(1, n + 1)) & (pivots <= n)))
 
 
 def need_finite(name: str, A: DevicePtr, uplo: str = "") -> None:
@@ -76,6 +95,20 @@ def need_finite(name: str, A: DevicePtr, uplo: str = "") -> None:
         raise np.linalg.LinAlgError(
             f"{name}: {fault}; nothing was changed; look for such elements by numpy.isfinite(A)"
         )
+
+
+def follow(vectors: DevicePtr) -> bool:
+    """Return whether the vectors of a stack follow each other without gaps."""
+    return vectors._strides[0] == vectors._shape[1] * vectors.dtype.itemsize
+
+
+def is_finite(A: DevicePtr) -> bool:
+    """Return whether the device finds at once that all elements of a stack without gaps are finite."""
+    (count, m, n), (step, *inner) = A._shape, A._strides
+    itemsize = A.dtype.itemsize
+    if step != m * n * itemsize or (tuple(inner) not in ((itemsize, m * itemsize), (n * itemsize, itemsize))):
+        return False
+    return isfinite(asum(A._view(0, (count * m * n,), (itemsize,))))
 
 
 def _has_finite_sum(A: DevicePtr) -> bool:

@@ -6,9 +6,10 @@ import functools
 import math
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._operands import need_pointer
 from ..errors import ArgumentError
@@ -17,9 +18,11 @@ from ..pointers import DevicePtr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
 
-__all__ = ["StackError", "in_a_stack", "stacked"]
+__all__ = ["Infos", "StackError", "flat", "in_a_stack", "stacked", "turned"]
+
+#: LAPACK's info of each matrix of a stack.
+Infos: TypeAlias = NDArray[np.int32]
 
 F = TypeVar("F", bound="Callable[..., None]")
 _NAMED: Final = 4  # matrices that an error names
@@ -45,6 +48,30 @@ def in_a_stack() -> bool:
     return _in_a_stack.get()
 
 
+def flat(pointer: DevicePtr, inner: int = 2) -> DevicePtr | None:
+    """Return a stack with one dimension for all its parts, each of `inner` dimensions; None if no stride is theirs."""
+    at = len(pointer._shape) - inner
+    outer, shape, strides = pointer._shape[:at], pointer._shape[at:], pointer._strides[at:]
+    count, step = 1, 0
+    for extent, stride in zip(reversed(outer), reversed(pointer._strides[:at]), strict=True):
+        if extent == 1:
+            continue
+        if count > 1 and stride != count * step:
+            return None
+        if count == 1:
+            step = stride
+        count *= extent
+    if 0 in outer:
+        return None
+    return pointer._view(0, (count, *shape), (step or math.prod(shape) * pointer.dtype.itemsize, *strides))
+
+
+def turned(pointer: DevicePtr) -> DevicePtr:
+    """Return a stack of the transposes, of the same memory."""
+    (*outer, m, n), (*steps, down, across) = pointer._shape, pointer._strides
+    return pointer._view(0, (*outer, n, m), (*steps, across, down))
+
+
 @contextmanager
 def _inside() -> Iterator[None]:
     token = _in_a_stack.set(True)
@@ -54,8 +81,14 @@ def _inside() -> Iterator[None]:
         _in_a_stack.reset(token)
 
 
-def stacked(*operands: str, writes: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Have a function of a matrix A take a stack (..., m, n), and call it for each matrix of that.
+#: Does a function for a stack by one call of the library. It takes the function's operands, each with one dimension
+#: for the stack, and its options. It returns info of each matrix, and the text of a failure, which has {info}; or None,
+#: if it did nothing, as the library has no such call.
+Whole: TypeAlias = "Callable[..., tuple[Infos, str] | None]"
+
+
+def stacked(*operands: str, writes: tuple[str, ...] = (), whole: Whole | None = None) -> Callable[[F], F]:
+    """Have a function of a matrix A take a stack (..., m, n), as a whole or by a call for each matrix.
 
     operands: the function's operands after A, which then have the dimensions of the stack before their own. writes:
     those that it overwrites; they may be lent as Out, as a whole.
@@ -71,7 +104,7 @@ def stacked(*operands: str, writes: tuple[str, ...] = ()) -> Callable[[F], F]:
             pointers = dict(zip(("A", *operands), arguments, strict=False))
             pointers |= {name: options.pop(name) for name in ("A", *operands) if name in options}
             del pointers["A"]
-            _run(f"lapack.{function.__name__}", function, A, pointers, writes, options)
+            _run(f"lapack.{function.__name__}", function, A, pointers, writes, options, whole)
 
         return cast("F", call)
 
@@ -85,6 +118,7 @@ def _run(
     pointers: dict[str, DevicePtr | None],
     writes: tuple[str, ...],
     options: dict[str, Any],
+    whole: Whole | None,
 ) -> None:
     batch = A._shape[:-2]
     for operand, pointer in pointers.items():
@@ -100,6 +134,14 @@ def _run(
         written = pointers.get(operand)
         if written is not None and 0 not in written._shape:
             written.fill(0)  # each call writes a part, which an Out does not take
+    if whole is not None and 0 not in batch:
+        given = [flat(A), *(p if p is None else flat(p, len(p._shape) - len(batch)) for p in pointers.values())]
+        expected = [True, *(p is not None for p in pointers.values())]
+        if [p is not None for p in given] == expected and (done := whole(*given, **options)) is not None:
+            infos, reason = done
+            if infos.any():
+                _refuse(name, infos.reshape(batch), reason.format(info=infos[np.flatnonzero(infos)[0]]))
+            return
     info, first = np.zeros(batch, np.int32), ""
     for index in np.ndindex(*batch):
         parts = {operand: None if pointer is None else pointer[index] for operand, pointer in pointers.items()}

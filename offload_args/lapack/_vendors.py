@@ -7,6 +7,7 @@ package. Workspaces are taken here where the library does not take them itself.
 from __future__ import annotations
 
 import importlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -15,10 +16,12 @@ from .. import _core
 from .._adapters import Adapter, adapter_of
 from ..arguments import Out, Scratch
 from ..blas._names import note_names
+from ..blas.gemm import gemm
 from ..devices import by_number
 from ..errors import LibraryError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
+from ._stacks import Infos, turned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +31,12 @@ __all__ = ["vendor_of"]
 
 _BLOCK: Final = 64  # columns that LAPACK works on at once, at most
 _TRIANGLES: Final = 65 * _BLOCK  # what ormqr needs beside them
+
+# The largest order of matrices whose stack is one call of cuSOLVER or cuBLAS. Their batched functions take larger ones,
+# but are made for matrices that are done faster than called: of larger ones, a single one fills the GPU.
+_BATCHED: Final = 256
+_BATCHED_JACOBI: Final = 32  # likewise: gesvdjBatched takes no larger ones, and syevjBatched is made for such
+_MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
 
 
 class _Vendor(Adapter):
@@ -58,6 +67,46 @@ class _Vendor(Adapter):
 
     def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
         raise NotImplementedError
+
+    # Stacks of matrices, whose first dimension counts them. They return None if the library has no function for such a
+    # stack, and then nothing is done; otherwise info of each matrix.
+
+    def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+        return None
+
+    def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
+        return None
+
+    def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
+        """rest: ipiv, B, ldb."""
+        return None
+
+    def getri_batched(self, t: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
+        """rest: ipiv, and C, ldc, which become the inverses."""
+        return None
+
+    def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
+        return None
+
+    def syevd_batched(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> Infos | None:
+        return None
+
+    def gesvd_batched(
+        self, t: str, A: DevicePtr, lda: int, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None
+    ) -> Infos | None:
+        """U and VT: stacks of as many vectors as are wanted, in A's order."""
+        return None
+
+    def solves_stacks(self, n: int) -> bool:
+        """Return whether stacks of systems of that order are solved as a whole, by functions of stacks here and of
+        blas."""
+        return False
+
+    def diagonalizes_stacks(self, m: int, n: int) -> bool:
+        """Return whether syevd_batched and gesvd_batched take matrices of that shape."""
+        return False
+
+    # One matrix.
 
     def potrf(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> int:
         return self.call(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda)
@@ -150,8 +199,17 @@ class _LAPACKE(_Vendor):
         return self.with_work(f"{t}gesvd", A, arguments, *work, sized=1)
 
 
+_INFO: Final = object()  # stands for the array of info
+
+
+def _follow(A: DevicePtr, lda: int, columns: int) -> bool:
+    """Return whether the matrices of a stack follow each other as the Jacobi functions need it."""
+    step = lda * columns
+    return A._strides[0] == step * A.dtype.itemsize and step * A._shape[0] <= _MOST_ELEMENTS
+
+
 class _CuSOLVER(_Vendor):
-    """cuSOLVER: its functions write info to the device, and take no workspace here."""
+    """cuSOLVER: its functions write info to the device, and take no workspace here. cuBLAS has LU and QR of stacks."""
 
     module = "cusolver"
     backend = "cuda"
@@ -171,6 +229,94 @@ class _CuSOLVER(_Vendor):
         with offload_args(Out(info), device=A.device) as (dinfo,):
             getattr(self.functions, name)(*arguments, dinfo)
         return int(info[0])
+
+    # -- stacks ----------------------------------------------------------------------------------------------
+
+    def batched(self, library: Any, name: str, A: DevicePtr, *arguments: Any) -> Infos:
+        """Call a batched function, where _INFO among the arguments stands for the array of info."""
+        if any(isinstance(argument, DevicePtr) and _core.query(argument).escaped for argument in arguments):
+            _core.device_synchronize(A._device)  # as in run
+        infos = np.zeros(A._shape[0], np.int32)
+        function = getattr(library, name)
+        try:
+            if not any(argument is _INFO for argument in arguments):  # it has nothing to say of a matrix
+                function(*arguments)
+                return infos
+            with offload_args(Out(infos), device=A.device) as (dinfos,):
+                function(*(dinfos if argument is _INFO else argument for argument in arguments))
+        except OffloadError as error:
+            note_names(error, self.names)
+            raise
+        return infos
+
+    @cached_property
+    def cublas(self) -> Any:
+        return importlib.import_module("..cublas", __package__)
+
+    def solves_stacks(self, n: int) -> bool:
+        return n <= _BATCHED
+
+    def diagonalizes_stacks(self, m: int, n: int) -> bool:
+        return max(m, n) <= _BATCHED_JACOBI
+
+    def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+        if n > _BATCHED:
+            return None
+        chosen = self.value(self.uplo, uplo)
+        return self.batched(self.functions, f"{t}potrf_batched", A, chosen, n, A, lda, _INFO, A._shape[0])
+
+    def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
+        if n > _BATCHED:
+            return None
+        return self.batched(self.cublas, f"{t}getrf_batched", A, n, A, lda, ipiv, _INFO, A._shape[0])
+
+    def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
+        if n > _BATCHED:
+            return None
+        chosen = getattr(self.cublas, f"OP_{trans}")
+        return self.batched(self.cublas, f"{t}getrs_batched", A, chosen, n, nrhs, A, lda, *rest, A._shape[0])
+
+    def getri_batched(self, t: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
+        if n > _BATCHED:
+            return None
+        return self.batched(self.cublas, f"{t}getri_batched", A, n, A, lda, *rest, _INFO, A._shape[0])
+
+    def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
+        if max(m, n) > _BATCHED:
+            return None
+        return self.batched(self.cublas, f"{t}geqrf_batched", A, m, n, A, lda, tau, A._shape[0])
+
+    def syevd_batched(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> Infos | None:
+        if not self.diagonalizes_stacks(n, n) or not _follow(A, lda, n):
+            return None
+        chosen = self.value(self.jobz, jobz), self.value(self.uplo, uplo)
+        name = f"{t}{'sy' if t in 'sd' else 'he'}evj_batched"
+        with self.functions.create_syevj_info() as settings:
+            return self.batched(self.functions, name, A, *chosen, n, A, lda, w, _INFO, settings, A._shape[0])
+
+    def gesvd_batched(
+        self, t: str, A: DevicePtr, lda: int, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None
+    ) -> Infos | None:
+        count, m, n = A._shape
+        if not self.diagonalizes_stacks(m, n) or not _follow(A, lda, n):
+            return None
+        made = Scratch((count, m, m), A.dtype), Scratch((count, n, n), A.dtype), Scratch((n, n), A.dtype)
+        with (
+            offload_args(*made, device=A.device) as (u, v, identity),  # u and v have their vectors as rows
+            self.functions.create_gesvdj_info() as settings,
+        ):
+            name, job = f"{t}gesvdj_batched", self.value(self.jobz, "V")
+            arguments = job, m, n, A, lda, s, u, m, v, n, _INFO, settings, count
+            infos = self.batched(self.functions, name, A, *arguments)
+            if U is not None:
+                U.copy_from(turned(u[:, : U._shape[2]]))
+            if VT is not None:  # V^H, exactly: the function makes V, and conjugates nothing
+                identity.fill(0)
+                identity._view(0, (n,), (sum(identity._strides),)).fill(1)
+                gemm(1.0, turned(v[:, : VT._shape[1]]), identity, 0.0, VT, trans_a="C")
+        return infos
+
+    # -- one matrix ------------------------------------------------------------------------------------------
 
     def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         return self.call(f"{t}geqrf", A, m, n, A, lda, tau)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from .._operands import letter_of, need_option, square
+from ..blas.batched import trsm_stack
 from ..blas.level3 import trsm
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._checks import as_columns, columns, factored, need_solvable, refuse
-from ._stacks import stacked
+from ._stacks import Infos, stacked
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["check_orders", "posv", "potrf", "potrs", "solve_triangular", "trtrs"]
 
 
-@stacked()
+def _definite(name: str, A: DevicePtr, uplo: str) -> tuple[str, Matrix]:
+    """Return the letter and the geometry of a matrix that is to be factored."""
+    t = letter_of(name, "A", A)
+    need_option(name, "uplo", uplo, ("U", "L"))
+    return t, square(name, "A", A)
+
+
+def _right_sides(name: str, t: str, A: DevicePtr, a: Matrix, B: DevicePtr) -> Columns:
+    b = columns(name, "B", B, a.rows, "for A of that order", A)
+    check_orders(name, t, a, B, b, conjugates=True)
+    return b
+
+
+def _potrf_stack(A: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
+    return _factor_stack("lapack.potrf", *_definite("lapack.potrf", A[0], uplo), A, uplo)
+
+
+@stacked(whole=_potrf_stack)
 def potrf(A: DevicePtr, *, uplo: str = "U") -> None:
     """Factor a Hermitian positive definite A by Cholesky: A = U^H U for uplo "U", L L^H for "L".
 
@@ -38,20 +56,31 @@ def potrf(A: DevicePtr, *, uplo: str = "U") -> None:
 
     See also: lapack.potrs, lapack.posv, lapack.getrf; lapacke.dpotrf, cusolver.dpotrf; docs/guide/lapack.md.
     """
-    t = letter_of("lapack.potrf", "A", A)
-    need_option("lapack.potrf", "uplo", uplo, ("U", "L"))
-    _factor("lapack.potrf", t, A, square("lapack.potrf", "A", A), uplo)
+    _factor("lapack.potrf", *_definite("lapack.potrf", A, uplo), A, uplo)
 
 
-def _factor(name: str, t: str, A: DevicePtr, a: Matrix, uplo: str) -> None:
+_INDEFINITE: Final = "A is not positive definite: its leading minor of order {info} (pivot {info}) is not"
+
+
+def _stored(a: Matrix, uplo: str) -> str:
+    """Return the triangle by columns. In C order the library sees conj(A), and conj(U) or conj(L), transposed."""
+    return uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]
+
+
+def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str) -> None:
     vendor = vendor_of(name, A)
     if not a.rows:
         return
-    # In C order the library sees conj(A), and in its other triangle conj(U) or conj(L), transposed.
-    stored = uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]
-    info = vendor.potrf(t, stored, a.rows, A, a.ld_f or a.ld_c)
+    info = vendor.potrf(t, _stored(a, uplo), a.rows, A, a.ld_f or a.ld_c)
     if info:
-        refuse(name, f"A is not positive definite: its leading minor of order {info} (pivot {info}) is not", info, A=A)
+        refuse(name, _INDEFINITE.format(info=info), info, A=A)
+
+
+def _factor_stack(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str) -> tuple[Infos, str] | None:
+    """Factor a stack; a: the geometry of one matrix."""
+    vendor = vendor_of(name, A)
+    infos = vendor.potrf_batched(t, _stored(a, uplo), a.rows, A, a.ld_f or a.ld_c) if a.rows else None
+    return None if infos is None else (infos, _INDEFINITE)
 
 
 def check_orders(name: str, t: str, a: Matrix, B: DevicePtr, b: Columns, conjugates: bool) -> None:
@@ -64,7 +93,16 @@ def check_orders(name: str, t: str, a: Matrix, B: DevicePtr, b: Columns, conjuga
         )
 
 
-@stacked("B")
+def _potrs_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
+    t, a = _definite("lapack.potrs", A[0], uplo)
+    _right_sides("lapack.potrs", t, A[0], a, B[0])
+    if not vendor_of("lapack.potrs", A).solves_stacks(a.rows):
+        return None
+    _solve_stack(A, B, uplo)
+    return np.zeros(A._shape[0], np.int32), ""
+
+
+@stacked("B", whole=_potrs_stack)
 def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B with the factor of A that potrf left, and set B to X.
 
@@ -84,11 +122,8 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
 
     See also: lapack.potrf, lapack.posv, lapack.trtrs; lapacke.dpotrs, cusolver.dpotrs; docs/guide/lapack.md.
     """
-    t = letter_of("lapack.potrs", "A", A)
-    need_option("lapack.potrs", "uplo", uplo, ("U", "L"))
-    a = square("lapack.potrs", "A", A)
-    b = columns("lapack.potrs", "B", B, a.rows, "for A of that order", A)
-    check_orders("lapack.potrs", t, a, B, b, conjugates=True)
+    t, a = _definite("lapack.potrs", A, uplo)
+    _right_sides("lapack.potrs", t, A, a, B)
     vendor_of("lapack.potrs", A)
     _solve(A, B, uplo)
 
@@ -100,7 +135,27 @@ def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
             trsm(1.0, A, B, uplo=uplo, trans=trans)
 
 
-@stacked("B")
+def _solve_stack(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
+    B = as_columns(B, stack=True)
+    if 0 not in B._shape:
+        for trans in ("C", "N") if uplo == "U" else ("N", "C"):
+            trsm_stack(A, B, "L", uplo, trans, "N")
+
+
+def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
+    t, a = _definite("lapack.posv", A[0], uplo)
+    _right_sides("lapack.posv", t, A[0], a, B[0])
+    if not vendor_of("lapack.posv", A).solves_stacks(a.rows):
+        return None
+    need_solvable("lapack.posv", A, B)
+    done = _factor_stack("lapack.posv", t, a, A, uplo)
+    if done is not None:
+        with factored("lapack.posv", A=A, B=B):
+            _solve_stack(A, B, uplo)
+    return done
+
+
+@stacked("B", whole=_posv_stack)
 def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B for a Hermitian positive definite A, set B to X, and A to its Cholesky factor.
 
@@ -121,18 +176,44 @@ def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     See also: lapack.potrf, lapack.potrs, lapack.gesv; lapacke.dpotrf, cusolver.dpotrf, lapacke.dposv;
     docs/guide/lapack.md.
     """
-    t = letter_of("lapack.posv", "A", A)
-    need_option("lapack.posv", "uplo", uplo, ("U", "L"))
-    a = square("lapack.posv", "A", A)
-    b = columns("lapack.posv", "B", B, a.rows, "for A of that order", A)
-    check_orders("lapack.posv", t, a, B, b, conjugates=True)
+    t, a = _definite("lapack.posv", A, uplo)
+    _right_sides("lapack.posv", t, A, a, B)
     need_solvable("lapack.posv", A, B)
-    _factor("lapack.posv", t, A, a, uplo)
+    _factor("lapack.posv", t, a, A, uplo)
     with factored("lapack.posv", A=A, B=B):
         _solve(A, B, uplo)
 
 
-@stacked("B")
+def _triangle(name: str, A: DevicePtr, B: DevicePtr, uplo: str, trans: str, diag: str) -> Matrix:
+    """Return the geometry of a triangular matrix, after the checks of trtrs."""
+    t = letter_of(name, "A", A)
+    for option, value, known in (("uplo", uplo, "UL"), ("trans", trans, "NTC"), ("diag", diag, "NU")):
+        need_option(name, option, value, tuple(known))
+    a = square(name, "A", A)
+    b = columns(name, "B", B, a.rows, "for A of that order", A)
+    check_orders(name, t, a, B, b, conjugates=trans == "C")
+    return a
+
+
+_ZERO: Final = "A is singular: pivot {info}, on its diagonal, is zero"
+
+
+def _trtrs_stack(
+    A: DevicePtr, B: DevicePtr, uplo: str = "U", trans: str = "N", diag: str = "N"
+) -> tuple[Infos, str] | None:
+    a = _triangle("lapack.trtrs", A[0], B[0], uplo, trans, diag)
+    if not a.rows or not vendor_of("lapack.trtrs", A).solves_stacks(a.rows):
+        return None
+    zeros = np.zeros((A._shape[0], 1), bool)
+    if diag == "N":
+        step, down, across = A._strides
+        zeros = A._view(0, A._shape[:2], (step, down + across)).to_host() == 0
+    if 0 not in B._shape:
+        trsm_stack(A, as_columns(B, stack=True), "L", uplo, trans, diag)
+    return np.where(zeros.any(axis=1), zeros.argmax(axis=1) + 1, 0).astype(np.int32), _ZERO
+
+
+@stacked("B", whole=_trtrs_stack)
 def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag: str = "N") -> None:
     """Solve op(A) X = B for a triangular A, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
@@ -154,17 +235,12 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
 
     See also: blas.trsm, lapack.potrs, lapack.getrs; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
-    t = letter_of("lapack.trtrs", "A", A)
-    for option, value, known in (("uplo", uplo, "UL"), ("trans", trans, "NTC"), ("diag", diag, "NU")):
-        need_option("lapack.trtrs", option, value, tuple(known))
-    a = square("lapack.trtrs", "A", A)
-    b = columns("lapack.trtrs", "B", B, a.rows, "for A of that order", A)
-    check_orders("lapack.trtrs", t, a, B, b, conjugates=trans == "C")
+    _triangle("lapack.trtrs", A, B, uplo, trans, diag)
     vendor_of("lapack.trtrs", A)
     if diag == "N":
         zero = first_zero(A)
         if zero:
-            refuse("lapack.trtrs", f"A is singular: pivot {zero}, on its diagonal, is zero", zero)
+            refuse("lapack.trtrs", _ZERO.format(info=zero), zero)
     solve_triangular(A, B, uplo, trans, diag)
 
 

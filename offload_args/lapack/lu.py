@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .._operands import INT32, letter_of, matrix, need_fortran, need_option, square, vector
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._checks import columns, factored, need_pivots, need_solvable, refuse
-from ._stacks import stacked
+from ._checks import columns, factored, follow, has_pivots, need_pivots, need_solvable, refuse
+from ._stacks import Infos, stacked
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["gesv", "getrf", "getrs"]
 
 
-@stacked("ipiv", writes=("ipiv",))
+_SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero"
+
+
+def _getrf_stack(A: DevicePtr, ipiv: DevicePtr) -> tuple[Infos, str] | None:
+    name = "lapack.getrf"
+    t, a = letter_of(name, "A", A), matrix(name, "A", A[0])
+    vector(name, "ipiv", ipiv[0], min(a.rows, a.columns), INT32, "for A of that shape")
+    return _factor_stack(name, t, A, a, ipiv) if a.rows == a.columns else None
+
+
+def _factor_stack(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -> tuple[Infos, str] | None:
+    """Factor a stack of square matrices; a: the geometry of one."""
+    if not a.rows or not follow(ipiv):
+        return None
+    infos = vendor_of(name, A).getrf_batched(t, a.rows, A, a.ld_f or a.ld_c, ipiv)
+    return None if infos is None else (infos, _SINGULAR)
+
+
+@stacked("ipiv", writes=("ipiv",), whole=_getrf_stack)
 def getrf(A: DevicePtr, ipiv: DevicePtr) -> None:
     """Factor A with row interchanges: A = P L U.
 
@@ -53,10 +71,48 @@ def _factor(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -> None
     else:
         info = vendor.getrf(t, a.columns, a.rows, A, a.ld_c, ipiv)
     if info:
-        refuse(name, f"A is singular: pivot {info} of its factor U is zero", info, A=A, ipiv=ipiv)
+        refuse(name, _SINGULAR.format(info=info), info, A=A, ipiv=ipiv)
 
 
-@stacked("ipiv", "B")
+def _system(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, trans: str = "N") -> tuple[str, Matrix, Columns]:
+    """Return the letter of a system, and the geometries of A and B."""
+    t = letter_of(name, "A", A)
+    need_option(name, "trans", trans, ("N", "T", "C"))
+    a = square(name, "A", A)
+    vector(name, "ipiv", ipiv, a.rows, INT32, "for A of that order")
+    b = columns(name, "B", B, a.rows, "for A of that order", A)
+    if trans == "C" and t in "cz" and not a.ld_f:
+        raise ArgumentError(
+            f'{name}: a complex A with trans="C" needs Fortran order, got shape {A._shape} and strides '
+            f"{A._strides}; factor a copy in it: numpy.asfortranarray(A)"
+        )
+    need_fortran(name, "B", B, b)
+    return t, a, b
+
+
+def _getrs_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, trans: str = "N") -> tuple[Infos, str] | None:
+    t, a, b = _system("lapack.getrs", A[0], ipiv[0], B[0], trans)
+    if not vendor_of("lapack.getrs", A).solves_stacks(a.rows) or not has_pivots(ipiv):
+        return None
+    return _solve_stack("lapack.getrs", t, trans, A, a, ipiv, B, b)
+
+
+def _solve_stack(
+    name: str, t: str, trans: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, B: DevicePtr, b: Columns
+) -> tuple[Infos, str] | None:
+    if not b.rows or not b.columns or not follow(ipiv):
+        return None
+    stored = _stored(trans, a)
+    infos = vendor_of(name, A).getrs_batched(t, stored, b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
+    return None if infos is None else (infos, "")
+
+
+def _stored(trans: str, a: Matrix) -> str:
+    """Return the operation on A as the library sees it."""
+    return trans if a.ld_f else {"N": "T", "T": "N", "C": "N"}[trans]
+
+
+@stacked("ipiv", "B", whole=_getrs_stack)
 def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     """Solve op(A) X = B with the factors of getrf, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
@@ -78,17 +134,7 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
 
     See also: lapack.getrf, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs; docs/guide/lapack.md.
     """
-    t = letter_of("lapack.getrs", "A", A)
-    need_option("lapack.getrs", "trans", trans, ("N", "T", "C"))
-    a = square("lapack.getrs", "A", A)
-    vector("lapack.getrs", "ipiv", ipiv, a.rows, INT32, "for A of that order")
-    b = columns("lapack.getrs", "B", B, a.rows, "for A of that order", A)
-    if trans == "C" and t in "cz" and not a.ld_f:
-        raise ArgumentError(
-            f'lapack.getrs: a complex A with trans="C" needs Fortran order, got shape {A._shape} and strides '
-            f"{A._strides}; factor a copy in it: numpy.asfortranarray(A)"
-        )
-    need_fortran("lapack.getrs", "B", B, b)
+    t, a, b = _system("lapack.getrs", A, ipiv, B, trans)
     need_pivots("lapack.getrs", ipiv)
     _solve("lapack.getrs", t, trans, A, a, ipiv, B, b)
 
@@ -97,11 +143,23 @@ def _solve(name: str, t: str, trans: str, A: DevicePtr, a: Matrix, ipiv: DeviceP
     vendor = vendor_of(name, A)
     if not b.rows or not b.columns:
         return
-    stored = trans if a.ld_f else {"N": "T", "T": "N", "C": "N"}[trans]  # of A^T
-    vendor.getrs(t, stored, b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
+    vendor.getrs(t, _stored(trans, a), b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
 
 
-@stacked("ipiv", "B", writes=("ipiv",))
+def _gesv_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> tuple[Infos, str] | None:
+    name = "lapack.gesv"
+    t, a, b = _system(name, A[0], ipiv[0], B[0])
+    if not b.rows or not b.columns or not vendor_of(name, A).solves_stacks(a.rows):
+        return None
+    need_solvable(name, A, B)
+    done = _factor_stack(name, t, A, a, ipiv)
+    if done is not None:
+        with factored(name, A=A, ipiv=ipiv, B=B):
+            _solve_stack(name, t, "N", A, a, ipiv, B, b)
+    return done
+
+
+@stacked("ipiv", "B", writes=("ipiv",), whole=_gesv_stack)
 def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> None:
     """Solve A X = B, set B to X, and A and ipiv to the factors and pivots of getrf.
 
@@ -119,11 +177,7 @@ def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> None:
     See also: lapack.getrf, lapack.getrs, lapack.posv, lapack.gels; lapacke.dgetrf, cusolver.dgetrf, lapacke.dgetrs,
     cusolver.dgetrs, lapacke.dgesv; docs/guide/lapack.md.
     """
-    t = letter_of("lapack.gesv", "A", A)
-    a = square("lapack.gesv", "A", A)
-    vector("lapack.gesv", "ipiv", ipiv, a.rows, INT32, "for A of that order")
-    b = columns("lapack.gesv", "B", B, a.rows, "for A of that order", A)
-    need_fortran("lapack.gesv", "B", B, b)
+    t, a, b = _system("lapack.gesv", A, ipiv, B)
     need_solvable("lapack.gesv", A, B)
     _factor("lapack.gesv", t, A, a, ipiv)
     with factored("lapack.gesv", A=A, ipiv=ipiv, B=B):

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import as_columns, columns, factored, need_solvable, refuse
-from ._stacks import stacked
+from ._stacks import Infos, stacked
 from ._vendors import vendor_of
 from .cholesky import first_zero, solve_triangular
 
@@ -22,7 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["gels", "geqrf", "ormqr"]
 
 
-@stacked("tau", writes=("tau",))
+def _qr_operands(A: DevicePtr, tau: DevicePtr) -> tuple[str, Matrix]:
+    """Return the letter and the geometry of a matrix that geqrf factors."""
+    t = letter_of("lapack.geqrf", "A", A)
+    a = matrix("lapack.geqrf", "A", A)
+    need_fortran("lapack.geqrf", "A", A, a, ", as the factors of its transpose are others")
+    vector("lapack.geqrf", "tau", tau, min(a.rows, a.columns), A._dtype_code, "for A of that shape")
+    return t, a
+
+
+def _geqrf_stack(A: DevicePtr, tau: DevicePtr) -> tuple[Infos, str] | None:
+    t, a = _qr_operands(A[0], tau[0])
+    if not a.rows or not a.columns:
+        return None
+    infos = vendor_of("lapack.geqrf", A).geqrf_batched(t, a.rows, a.columns, A, a.ld_f, tau)
+    return None if infos is None else (infos, "")
+
+
+@stacked("tau", writes=("tau",), whole=_geqrf_stack)
 def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
     """Factor A = Q R: A becomes R and, below the diagonal, the vectors of k reflectors whose product is Q.
 
@@ -40,13 +57,10 @@ def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
 
     See also: lapack.ormqr, lapack.gels; lapacke.dgeqrf, cusolver.dgeqrf; docs/guide/lapack.md.
     """
-    t = letter_of("lapack.geqrf", "A", A)
-    a = matrix("lapack.geqrf", "A", A)
-    lda = need_fortran("lapack.geqrf", "A", A, a, ", as the factors of its transpose are others")
-    vector("lapack.geqrf", "tau", tau, min(a.rows, a.columns), A._dtype_code, "for A of that shape")
+    t, a = _qr_operands(A, tau)
     vendor = vendor_of("lapack.geqrf", A)
     if a.rows and a.columns:
-        vendor.geqrf(t, a.rows, a.columns, A, lda, tau)
+        vendor.geqrf(t, a.rows, a.columns, A, a.ld_f, tau)
 
 
 @stacked("tau", "C")

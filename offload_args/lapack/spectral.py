@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Final, NamedTuple
 
-from .._operands import REAL_OF, letter_of, matrix, need_fortran, need_option, square, vector
+from .._operands import REAL_OF, Matrix, letter_of, matrix, need_fortran, need_option, square, vector
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._checks import need_finite, refuse
-from ._stacks import stacked
+from ._checks import follow, is_finite, need_finite, refuse
+from ._stacks import Infos, stacked, turned
 from ._vendors import vendor_of
-
-if TYPE_CHECKING:
-    from .._operands import Matrix
 
 __all__ = ["gesvd", "heevd", "syevd"]
 
 
-@stacked("w", writes=("w",))
+def _syevd_stack(A: DevicePtr, w: DevicePtr, jobz: str = "V", uplo: str = "U") -> tuple[Infos, str] | None:
+    letter_of("lapack.syevd", "A", A, "sd", "; heevd takes complex ones")
+    return _eigenvalues_of_stack("lapack.syevd", A, w, jobz, uplo)
+
+
+def _heevd_stack(A: DevicePtr, w: DevicePtr, jobz: str = "V", uplo: str = "U") -> tuple[Infos, str] | None:
+    return _eigenvalues_of_stack("lapack.heevd", A, w, jobz, uplo)
+
+
+@stacked("w", writes=("w",), whole=_syevd_stack)
 def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of a real symmetric A, in ascending order, and its eigenvectors.
 
@@ -41,7 +47,7 @@ def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
     )
 
 
-@stacked("w", writes=("w",))
+@stacked("w", writes=("w",), whole=_heevd_stack)
 def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of a Hermitian A, in ascending order, and its eigenvectors.
 
@@ -65,24 +71,79 @@ def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
     _eigenvalues("lapack.heevd", letter_of("lapack.heevd", "A", A), A, w, jobz, uplo)
 
 
-def _eigenvalues(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> None:
+_UNFOUND: Final = "the eigenvalues did not converge (info {info})"
+
+
+def _symmetric(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> tuple[Matrix, str]:
+    """Return the geometry of a matrix whose eigenvalues are wanted, and its triangle by columns."""
     need_option(name, "jobz", jobz, ("N", "V"))
     need_option(name, "uplo", uplo, ("U", "L"))
     a = square(name, "A", A)
     vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order and dtype")
     if jobz == "V":
         need_fortran(name, "A", A, a, ' for jobz="V", whose vectors are columns')
+    # In C order the library sees conj(A), which has the same eigenvalues.
+    return a, uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]
+
+
+def _eigenvalues(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> None:
+    a, stored = _symmetric(name, t, A, w, jobz, uplo)
     vendor = vendor_of(name, A)
     if not a.rows:
         return
     need_finite(name, A, uplo)
-    stored = uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]  # of conj(A), which has the same eigenvalues
     info = vendor.syevd(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, w)
     if info:
-        refuse(name, f"the eigenvalues did not converge (info {info})", info, A=A, w=w)
+        refuse(name, _UNFOUND.format(info=info), info, A=A, w=w)
 
 
-@stacked("s", "U", "VT", writes=("s", "U", "VT"))
+def _eigenvalues_of_stack(name: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> tuple[Infos, str] | None:
+    t = letter_of(name, "A", A)
+    a, stored = _symmetric(name, t, A[0], w[0], jobz, uplo)
+    vendor = vendor_of(name, A)
+    if not a.rows or not vendor.diagonalizes_stacks(a.rows, a.rows) or not follow(w) or not is_finite(A):
+        return None
+    infos = vendor.syevd_batched(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, w)
+    return None if infos is None else (infos, _UNFOUND)
+
+
+class _Job(NamedTuple):
+    """One decomposition of gesvd: what it makes, and in which orders its matrices all are."""
+
+    t: str
+    a: Matrix
+    jobu: str
+    u: Matrix | None
+    jobvt: str
+    vt: Matrix | None
+    fits: list[str]
+
+
+_UNFOUND_VALUES: Final = "{info} of the singular values did not converge"
+
+
+def _gesvd_stack(
+    A: DevicePtr,
+    s: DevicePtr,
+    U: DevicePtr | None = None,
+    VT: DevicePtr | None = None,
+    jobu: str | None = None,
+    jobvt: str | None = None,
+) -> tuple[Infos, str] | None:
+    name = "lapack.gesvd"
+    job = _job(A[0], s[0], None if U is None else U[0], None if VT is None else VT[0], jobu, jobvt)
+    t, a, vendor = job.t, job.a, vendor_of(name, A)
+    if 0 in A._shape or not vendor.diagonalizes_stacks(a.rows, a.columns) or not follow(s) or not is_finite(A):
+        return None
+    if job.fits[0] == "F":
+        infos = vendor.gesvd_batched(t, A, a.ld_f, s, U, VT)
+    else:  # A^T = VT^T diag(s) U^T
+        left, right = (None if V is None else turned(V) for V in (VT, U))
+        infos = vendor.gesvd_batched(t, turned(A), a.ld_c, s, left, right)
+    return None if infos is None else (infos, _UNFOUND_VALUES)
+
+
+@stacked("s", "U", "VT", writes=("s", "U", "VT"), whole=_gesvd_stack)
 def gesvd(
     A: DevicePtr,
     s: DevicePtr,
@@ -115,19 +176,10 @@ def gesvd(
 
     See also: lapack.syevd, lapack.gels; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
     """
-    t = letter_of("lapack.gesvd", "A", A)
-    a = matrix("lapack.gesvd", "A", A)
-    m, n, k = a.rows, a.columns, min(a.rows, a.columns)
-    vector("lapack.gesvd", "s", s, k, REAL_OF[t], "for A of that shape and dtype")
-    jobu, u = _vectors("U", U, "jobu", jobu, {"A": (m, m), "S": (m, k)}, A)
-    jobvt, vt = _vectors("VT", VT, "jobvt", jobvt, {"A": (n, n), "S": (k, n)}, A)
+    t, a, jobu, u, jobvt, vt, fits = _job(A, s, U, VT, jobu, jobvt)
+    m, n = a.rows, a.columns
     vendor = vendor_of("lapack.gesvd", A)
-    fits = [order for order in ("F", "C") if all(g is None or g[2 + (order == "C")] for g in (a, u, vt))]
-    if not fits:
-        raise ArgumentError(
-            'lapack.gesvd: A, U and VT need one order; lend copies in it: numpy.asfortranarray, or order="F"'
-        )
-    if not k:
+    if not m or not n:
         return
     if vendor.needs_tall:
         tall = [fit for fit in fits if (m >= n if fit == "F" else n >= m)]
@@ -146,7 +198,25 @@ def gesvd(
     else:  # A^T = VT^T diag(s) U^T
         info = vendor.gesvd(t, (jobvt, jobu), n, m, A, a.ld_c, s, *_given(VT, vt, 3, A), *_given(U, u, 3, A))
     if info:
-        refuse("lapack.gesvd", f"{info} of the singular values did not converge", info, A=A, **written)
+        refuse("lapack.gesvd", _UNFOUND_VALUES.format(info=info), info, A=A, **written)
+
+
+def _job(
+    A: DevicePtr, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None, jobu: str | None, jobvt: str | None
+) -> _Job:
+    t = letter_of("lapack.gesvd", "A", A)
+    a = matrix("lapack.gesvd", "A", A)
+    m, n, k = a.rows, a.columns, min(a.rows, a.columns)
+    vector("lapack.gesvd", "s", s, k, REAL_OF[t], "for A of that shape and dtype")
+    jobu, u = _vectors("U", U, "jobu", jobu, {"A": (m, m), "S": (m, k)}, A)
+    jobvt, vt = _vectors("VT", VT, "jobvt", jobvt, {"A": (n, n), "S": (k, n)}, A)
+    vendor_of("lapack.gesvd", A)
+    fits = [order for order in ("F", "C") if all(g is None or g[2 + (order == "C")] for g in (a, u, vt))]
+    if not fits:
+        raise ArgumentError(
+            'lapack.gesvd: A, U and VT need one order; lend copies in it: numpy.asfortranarray, or order="F"'
+        )
+    return _Job(t, a, jobu, u, jobvt, vt, fits)
 
 
 def _vectors(

@@ -15,26 +15,29 @@ from .._operands import INT32, LETTERS, Matrix, unordered
 from ..blas.extensions import geam
 from ..blas.gemm import gemm
 from ..dtypes import dtype_of
+from ..lapack._checks import is_finite
+from ..lapack._stacks import flat
 from ..lapack._vendors import vendor_of
 from ..pointers import DevicePtr
 from ._call import new
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 __all__ = [
     "arrange",
-    "clear_triangle",
+    "clear_triangles",
     "diagonal",
     "factor",
-    "flat",
+    "invert_factored",
     "letter",
     "matrices",
     "multiply",
     "refuse_first",
     "set_identity",
     "solve_factored",
+    "spread",
     "stored",
     "vectors",
 ]
@@ -81,24 +84,6 @@ def vectors(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> list[De
     return _parts(pointer, 1, batch)
 
 
-def flat(pointer: DevicePtr) -> DevicePtr | None:
-    """Return a stack with one dimension for all its matrices; None if no stride describes them."""
-    *outer, m, n = pointer._shape
-    *steps, down, across = pointer._strides
-    count, step = 1, 0
-    for extent, stride in zip(reversed(outer), reversed(steps), strict=True):
-        if extent == 1:
-            continue
-        if count > 1 and stride != count * step:
-            return None
-        if count == 1:
-            step = stride
-        count *= extent
-    if 0 in outer:
-        return None
-    return pointer._view(0, (count, m, n), (step or m * n * pointer.dtype.itemsize, down, across))
-
-
 def stored(name: str, operand: str, pointer: DevicePtr) -> Matrix:
     """Return the geometry of a stack's matrices; raise ArgumentError if they have neither order."""
     first = pointer
@@ -124,8 +109,26 @@ def arrange(target: DevicePtr, source: DevicePtr) -> None:
     if (to.ld_f and origin.ld_f) or (to.ld_c and origin.ld_c):
         target.copy_from(source)
         return
+    if _transpose(target, source):
+        return
     for part, from_part in zip(matrices(target), matrices(source), strict=True):
         geam(1.0, from_part, 0.0, from_part, part)
+
+
+def _transpose(target: DevicePtr, source: DevicePtr) -> bool:
+    """Copy a stack to the other order as a product with the identity, by one call. Return False if that does not do.
+
+    Numbers that are not finite would spread.
+    """
+    to, origin, rows = flat(target), flat(source), target._shape[-2]
+    if to is None or origin is None or len(target._shape) == 2:
+        return False
+    if not vendor_of("linalg", target).solves_stacks(rows) or not is_finite(origin):
+        return False
+    identity = new(target, (rows, rows), target.dtype)
+    set_identity(identity)
+    gemm(1.0, identity, origin, 0.0, to)
+    return True
 
 
 def diagonal(pointer: DevicePtr) -> DevicePtr:
@@ -137,13 +140,18 @@ def diagonal(pointer: DevicePtr) -> DevicePtr:
 
 def set_identity(pointer: DevicePtr) -> None:
     """Set each matrix of a stack to the identity."""
-    if 0 not in pointer._shape:
-        pointer.fill(0)
-        diagonal(pointer).fill(1)
+    if 0 in pointer._shape:
+        return
+    whole = flat(pointer)
+    first = pointer if whole is None else whole[0]
+    first.fill(0)
+    diagonal(first).fill(1)
+    if whole is not None:
+        _repeat_first(whole)
 
 
-def clear_triangle(pointer: DevicePtr, keep: str) -> None:
-    """Set all elements of a matrix to zero but those of one triangle, "U" or "L"."""
+def _clear_matrix(pointer: DevicePtr, keep: str) -> None:
+    """Do as clear_triangles for one matrix."""
     m, n = pointer._shape
     k = min(m, n)
     if keep == "U" and m > k:
@@ -169,6 +177,23 @@ def clear_triangle(pointer: DevicePtr, keep: str) -> None:
         lower[i, :i].fill(0)
 
 
+def clear_triangles(pointer: DevicePtr, keep: str) -> None:
+    """Set all elements of a stack's matrices to zero but those of one triangle, "U" or "L"."""
+    m, n = pointer._shape[-2:]
+    whole = flat(pointer) if len(pointer._shape) > 2 else None
+    if whole is None or whole._shape[0] < n:
+        for part in matrices(pointer):
+            _clear_matrix(part, keep)
+        return
+    count, (step, down, across), itemsize = whole._shape[0], whole._strides, pointer.dtype.itemsize
+    by_rows = across == itemsize
+    lines, length, apart = (m, n, down) if by_rows else (n, m, across)
+    for i in range(lines):  # the same part of a line of every matrix is cleared by one call
+        start, stop = (0, min(i, length)) if (keep == "U") == by_rows else (i + 1, length)
+        if start < stop:
+            whole._view(i * apart + start * itemsize, (count, stop - start), (step, itemsize)).fill(0)
+
+
 def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Sequence[int], reason: str) -> None:
     """Raise LinAlgError, which names the matrices whose info is not 0. reason: may have {info}, that of the first."""
     wrong = [i for i, info in enumerate(infos) if info]
@@ -184,7 +209,24 @@ def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Sequenc
     )
 
 
-def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, list[int]]:
+def spread(target: DevicePtr, source: DevicePtr) -> None:
+    """Copy a vector to each vector of a stack without gaps."""
+    whole = flat(target, 1)
+    assert whole is not None
+    whole[0].copy_from(source)
+    _repeat_first(whole)
+
+
+def _repeat_first(whole: DevicePtr) -> None:
+    """Copy the first part of a stack to all others, by copies of twice as many each."""
+    done, count = 1, whole._shape[0]
+    while done < count:
+        more = min(done, count - done)
+        whole[done : done + more].copy_from(whole[:more])
+        done += more
+
+
+def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Sequence[int]]:
     """Factor each matrix of a square stack with pivots, in place. Return the pivots, and info for each matrix.
 
     Of a matrix in C order the factors are those of its transpose.
@@ -195,26 +237,47 @@ def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, list[int]]:
     if not n:
         return pivots, [0] * len(matrices(A))
     ld = facts.ld_f or facts.ld_c
+    if len(A._shape) > 2 and (whole := flat(A)) is not None and (of_whole := flat(pivots, 1)) is not None:
+        infos = vendor.getrf_batched(t, n, whole, ld, of_whole)
+        if infos is not None:
+            return pivots, infos.tolist()
     pairs = zip(matrices(A), vectors(pivots), strict=True)
     return pivots, [vendor.getrf(t, n, n, part, ld, of_part) for part, of_part in pairs]
 
 
-def solve_factored(
-    name: str, trans: str, factors: Iterable[DevicePtr], pivots: Iterable[DevicePtr], right: Iterable[DevicePtr]
-) -> None:
+def solve_factored(name: str, trans: str, factors: DevicePtr, pivots: DevicePtr, right: DevicePtr) -> None:
     """Solve op(F) X = B for each pair of factors and right sides, in place.
 
-    F is what the factors' memory has by columns, and X what that of the right sides has. trans: op(F).
+    F is what the factors' memory has by columns, and X what that of the right sides has. trans: op(F). The right sides
+    are matrices, or as many vectors as the stack has; one F serves for all.
     """
-    for F, ipiv, B in zip(factors, pivots, right, strict=True):
-        ld, rows = Matrix(*geometry(F)), F._shape[0]
-        if len(B._shape) == 1:
-            B = B[:, None]
-        b = Matrix(*geometry(B))
-        if rows and b.columns:
-            vendor_of(name, F).getrs(
-                letter(F), trans, rows, b.columns, F, ld.ld_f or ld.ld_c, ipiv, B, b.ld_f or b.ld_c
-            )
+    vendor, t, n = vendor_of(name, factors), letter(factors), factors._shape[-1]
+    facts = stored(name, "a", factors)
+    if 0 in right._shape or not n:
+        return
+    ld, batch = facts.ld_f or facts.ld_c, right._shape[: len(right._shape) - 2]
+    b = stored(name, "b", right)
+    columns, ldb = right._shape[-1], b.ld_f or b.ld_c
+    if batch and batch == factors._shape[:-2]:
+        F, ipiv, B = flat(factors), flat(pivots, 1), flat(right)
+        if F is None or ipiv is None or B is None:
+            done = None
+        else:
+            done = vendor.getrs_batched(t, trans, n, columns, F, ld, ipiv, B, ldb)
+        if done is not None:
+            return
+    for F, ipiv, B in zip(matrices(factors, batch), vectors(pivots, batch), matrices(right), strict=True):
+        vendor.getrs(t, trans, n, columns, F, ld, ipiv, B, ldb)
+
+
+def invert_factored(name: str, factors: DevicePtr, pivots: DevicePtr, x: DevicePtr) -> bool:
+    """Set a stack x to the inverses of factored matrices of its order, if the library has one call for that."""
+    vendor, facts, made = vendor_of(name, factors), stored(name, "a", factors), stored(name, "a", x)
+    F, ipiv, X = flat(factors), flat(pivots, 1), flat(x)
+    if len(x._shape) == 2 or 0 in x._shape or F is None or ipiv is None or X is None:
+        return False
+    ld, ldx = facts.ld_f or facts.ld_c, made.ld_f or made.ld_c
+    return vendor.getri_batched(letter(x), facts.rows, F, ld, ipiv, X, ldx) is not None
 
 
 def multiply(alpha: complex, A: DevicePtr, B: DevicePtr, beta: complex, C: DevicePtr) -> None:

@@ -8,16 +8,20 @@ import numpy as np
 
 from ..display import shown
 from ..errors import ArgumentError
-from ..lapack._checks import need_finite
+from ..lapack._checks import is_finite, need_finite
+from ..lapack._stacks import flat, turned
 from ..lapack._vendors import vendor_of
 from ._call import Call, Operand, Result, Spec, new
-from ._stacks import arrange, clear_triangle, letter, matrices, set_identity, stored, vectors
+from ._stacks import arrange, clear_triangles, letter, matrices, refuse_first, set_identity, stored, vectors
 
 if TYPE_CHECKING:
     from ..devices import Device
     from ..pointers import DevicePtr
 
 __all__ = ["EighResult", "QRResult", "SVDResult", "eigh", "eigvalsh", "qr", "singular_vectors", "svd"]
+
+
+_UNFOUND = "has eigenvalues that did not converge (info {info})"
 
 
 class EighResult(NamedTuple):
@@ -106,21 +110,22 @@ def _eigenvalues(name: str, a: DevicePtr, w: DevicePtr, v: DevicePtr, uplo: str,
         return
     source = a
     if t in "sd" and not facts_a.ld_f and jobz == "V":  # A is its transpose: no element moves to another place
-        source, uplo = _turned(a), {"U": "L", "L": "U"}[uplo]
+        source, uplo = turned(a), {"U": "L", "L": "U"}[uplo]
     arrange(v, source)
     facts = stored(name, "a", v)
     by_columns = uplo if facts.ld_f else {"U": "L", "L": "U"}[uplo]  # of conj(A), which has the same eigenvalues
+    whole = flat(v) if len(v._shape) > 2 else None
+    if whole is not None and vendor.diagonalizes_stacks(facts.rows, facts.rows) and is_finite(whole):
+        ld, values = facts.ld_f or facts.ld_c, flat(w, 1)
+        infos = None if values is None else vendor.syevd_batched(t, jobz, by_columns, facts.rows, whole, ld, values)
+        if infos is not None:
+            refuse_first(name, "a", a._shape[:-2], infos.tolist(), _UNFOUND)
+            return
     for part, values in zip(matrices(v), vectors(w), strict=True):
         need_finite(name, part, uplo)
         info = vendor.syevd(t, jobz, by_columns, facts.rows, part, facts.ld_f or facts.ld_c, values)
         if info:
             raise np.linalg.LinAlgError(f"{name}: the eigenvalues did not converge (info {info})")
-
-
-def _turned(pointer: DevicePtr) -> DevicePtr:
-    """Return a stack of the transposes, of the same memory."""
-    (*outer, m, n), (*steps, down, across) = pointer._shape, pointer._strides
-    return pointer._view(0, (*outer, n, m), (*steps, across, down))
 
 
 def svd(
@@ -152,7 +157,7 @@ def svd(
     *batch, m, n = call.need_stack()
     if hermitian:
         return _of_hermitian(call, a, compute_uv, device)
-    k, order = min(m, n), "F" if m >= n else "C"
+    k, order = min(m, n), "F" if m > n else "C" if m < n else call.order_of("a")
     values = Spec((*batch, k), call.real)
     if not compute_uv:
         (s,), _ = call.run(lambda a, s: singular_vectors(name, a, s=s), values)
@@ -187,7 +192,10 @@ def singular_vectors(
     s: DevicePtr | None = None,
     VT: DevicePtr | None = None,
 ) -> None:
-    """Set s to the singular values of a stack, and U and VT to the vectors. They are in one order: "F" if a is tall."""
+    """Set s to the singular values of a stack, and U and VT to the vectors.
+
+    They are in one order: "F" if a is tall, "C" if it is wide.
+    """
     vendor, t = vendor_of(name, a), letter(a)
     stored(name, "a", a)
     m, n = a._shape[-2:]
@@ -197,9 +205,11 @@ def singular_vectors(
             if vectors_of is not None:
                 set_identity(vectors_of)
         return
-    tall = m >= n
+    tall = m > n or (m == n and bool(stored(name, "a", a if VT is None else VT).ld_f))
     copied = new(a, a._shape, a.dtype, "F" if tall else "C")
     arrange(copied, a)
+    if len(a._shape) > 2 and _decompose_stack(name, copied, U, s, VT):
+        return
     none = [None] * len(matrices(copied))
     jobs = ["N" if V is None else "A" if V._shape[-2] == V._shape[-1] else "S" for V in (U, VT)]
     of_U, of_VT = (none if V is None else matrices(V) for V in (U, VT))
@@ -213,6 +223,25 @@ def singular_vectors(
             info = vendor.gesvd(t, (jobs[1], jobs[0]), n, m, A, n, values, second, ld_vt, first, ld_u)
         if info:
             raise np.linalg.LinAlgError(f"{name}: {info} of the singular values did not converge")
+
+
+def _decompose_stack(name: str, A: DevicePtr, U: DevicePtr | None, s: DevicePtr, VT: DevicePtr | None) -> bool:
+    """Set s, U and VT for a stack A, which is destroyed, by one call of the library. Return whether it has one."""
+    vendor, whole, values = vendor_of(name, A), flat(A), flat(s, 1)
+    if whole is None or values is None or not vendor.diagonalizes_stacks(*A._shape[-2:]) or not is_finite(whole):
+        return False
+    left, right = (None if V is None else flat(V) for V in (U, VT))
+    if (left is None) != (U is None) or (right is None) != (VT is None):
+        return False
+    ld = stored(name, "a", A)
+    if not ld.ld_f:  # A^T = VT^T diag(s) U^T
+        whole = turned(whole)
+        left, right = (None if V is None else turned(V) for V in (right, left))
+    infos = vendor.gesvd_batched(letter(A), whole, ld.ld_f or ld.ld_c, values, left, right)
+    if infos is None:
+        return False
+    refuse_first(name, "a", A._shape[:-2], infos.tolist(), "has {info} singular values that did not converge")
+    return True
 
 
 def qr(
@@ -258,22 +287,26 @@ def _reflectors(a: DevicePtr, h: DevicePtr, tau: DevicePtr) -> None:
     stored("linalg.qr", "a", a)
     arrange(h, a)
     m, n = a._shape[-2:]
-    if 0 not in a._shape:
-        for part, of_part in zip(matrices(h), vectors(tau), strict=True):
-            vendor.geqrf(t, m, n, part, m, of_part)
+    if 0 in a._shape:
+        return
+    if len(a._shape) > 2 and (whole := flat(h)) is not None and (of_whole := flat(tau, 1)) is not None:
+        done = vendor.geqrf_batched(t, m, n, whole, m, of_whole)
+        if done is not None:
+            return
+    for part, of_part in zip(matrices(h), vectors(tau), strict=True):
+        vendor.geqrf(t, m, n, part, m, of_part)
 
 
 def _raw(a: DevicePtr, h: DevicePtr, tau: DevicePtr) -> None:
-    _reflectors(a, _turned(h), tau)
+    _reflectors(a, turned(h), tau)
 
 
 def _set_r(h: DevicePtr, R: DevicePtr) -> None:
     """Set R to the upper triangles of factors."""
     if 0 in R._shape:
         return
-    for part, of_part in zip(matrices(R), matrices(h), strict=True):
-        part.copy_from(of_part[: part._shape[0]])
-        clear_triangle(part, "U")
+    R.copy_from(h[..., : R._shape[-2], :])
+    clear_triangles(R, "U")
 
 
 def _only_r(a: DevicePtr, R: DevicePtr) -> None:

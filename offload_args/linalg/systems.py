@@ -9,20 +9,22 @@ import numpy as np
 from ..blas.extensions import dgmm
 from ..blas.gemm import gemm
 from ..errors import ArgumentError
+from ..lapack._stacks import flat
 from ..lapack._vendors import vendor_of
 from ._call import Call, Operand, Result, Spec, new
 from ._stacks import (
     arrange,
-    clear_triangle,
+    clear_triangles,
     diagonal,
     factor,
+    invert_factored,
     letter,
     matrices,
     refuse_first,
     set_identity,
     solve_factored,
+    spread,
     stored,
-    vectors,
 )
 from .spectral import singular_vectors
 
@@ -76,19 +78,20 @@ def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Resu
 def _solve(a: DevicePtr, b: DevicePtr, x: DevicePtr) -> None:
     name, is_vector = "linalg.solve", len(b._shape) == 1
     facts = stored(name, "a", a)
-    batch = x._shape[: -1 if is_vector else -2]
-    right = vectors(x) if is_vector else matrices(x)
-    given = vectors(b, batch) if is_vector else matrices(b, batch)
     factors = new(a, a._shape, a.dtype, "F" if facts.ld_f else "C")
     arrange(factors, a)
     pivots, infos = factor(name, factors)
     refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR)
     if 0 in x._shape:
         return
-    for to, source in zip(right, given, strict=True):
-        to.copy_from(source) if is_vector else arrange(to, source)
-    trans = "N" if facts.ld_f else "T"
-    solve_factored(name, trans, matrices(factors, batch), vectors(pivots, batch), right)
+    if is_vector:
+        spread(x, b)
+    elif b._shape == x._shape:
+        arrange(x, b)
+    else:
+        for to, source in zip(matrices(x), matrices(b, x._shape[:-2]), strict=True):
+            arrange(to, source)
+    solve_factored(name, "N" if facts.ld_f else "T", factors, pivots, x[..., None] if is_vector else x)
 
 
 def inv(a: Operand, *, device: Device | str | None = None) -> Result:
@@ -120,9 +123,11 @@ def inverse(name: str, a: DevicePtr, x: DevicePtr) -> None:
     arrange(factors, a)
     pivots, infos = factor(name, factors)
     refuse_first(name, "a", a._shape[:-2], infos, _SINGULAR)
+    if invert_factored(name, factors, pivots, x):
+        return
     set_identity(x)
     # Both are stored in one order: of C order the library sees both transposed, and (A^T)^-1 is (A^-1)^T.
-    solve_factored(name, "N", matrices(factors), vectors(pivots), matrices(x))
+    solve_factored(name, "N", factors, pivots, x)
 
 
 def cholesky(a: Operand, /, *, upper: bool = False, device: Device | str | None = None) -> Result:
@@ -155,14 +160,15 @@ def _cholesky(a: DevicePtr, x: DevicePtr, uplo: str) -> None:
     arrange(x, a)
     if 0 in x._shape:
         return
-    facts, parts = stored(name, "a", x), matrices(x)
+    facts, whole = stored(name, "a", x), flat(x) if len(x._shape) > 2 else None
     # In C order the library sees conj(A), and in its other triangle conj(L) or conj(U), transposed.
-    by_columns = uplo if facts.ld_f else {"U": "L", "L": "U"}[uplo]
-    infos = [vendor.potrf(t, by_columns, facts.rows, part, facts.ld_f or facts.ld_c) for part in parts]
+    order = (uplo if facts.ld_f else {"U": "L", "L": "U"}[uplo]), facts.rows
+    ld = facts.ld_f or facts.ld_c
+    done = None if whole is None else vendor.potrf_batched(t, *order, whole, ld)
+    infos = [vendor.potrf(t, *order, part, ld) for part in matrices(x)] if done is None else done.tolist()
     why = "is not positive definite: its leading minor of order {info} is not"
     refuse_first(name, "a", a._shape[:-2], infos, why)
-    for part in parts:
-        clear_triangle(part, uplo)
+    clear_triangles(x, uplo)
 
 
 def det(a: Operand, *, device: Device | str | None = None) -> Result:

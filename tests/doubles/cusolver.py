@@ -83,6 +83,8 @@ int cusolverDnCreateParams(params *p) { *p = calloc(1, sizeof **p); (*p)->magic 
 int cusolverDnDestroyParams(params p) { p->magic = 0; free(p); return SUCCESS; }
 int cusolverDnCreateSyevjInfo(params *p) { return cusolverDnCreateParams(p); }
 int cusolverDnDestroySyevjInfo(params p) { return cusolverDnDestroyParams(p); }
+int cusolverDnCreateGesvdjInfo(params *p) { return cusolverDnCreateParams(p); }
+int cusolverDnDestroyGesvdjInfo(params p) { return cusolverDnDestroyParams(p); }
 int cusolverDnXsyevjSetTolerance(params p, double tolerance) {
   return p->magic == MAGIC && tolerance > 0 && tolerance < 1 ? SUCCESS : INVALID_VALUE;
 }
@@ -199,6 +201,34 @@ int cusolverDn{U}{sy}evj(handle h, int jobz, int uplo, int n, {T} *A, int lda, {
   CHECKED_{t}(A, info, 7 * n)
   if (!is_array(W) || p->magic != MAGIC) return INVALID_VALUE;
   *info = scipy_LAPACKE_{t}{sy}evd(COLUMNS, jobz ? 'V' : 'N', uplo ? 'U' : 'L', n, A, lda, W);
+  return SUCCESS;
+}
+/* Batches of small matrices: the single function for each. */
+SIZE_{t}({sy}evjBatched, (handle h, int jobz, int uplo, int n, const {T} *A, int lda, const {R} *W, int *lwork,
+         params p, int batch), 7 * n)
+int cusolverDn{U}{sy}evjBatched(handle h, int jobz, int uplo, int n, {T} *A, int lda, {R} *W, {T} *work, int lwork,
+                                int *info, params p, int batch) {
+  for (int b = 0; b < batch; b++) {
+    {T} *of_b = A + (long)b * lda * n;
+    const int status = cusolverDn{U}{sy}evj(h, jobz, uplo, n, of_b, lda, W + (long)b * n, work, lwork, info + b, p);
+    if (status) return status;
+  }
+  return SUCCESS;
+}
+SIZE_{t}(gesvdjBatched, (handle h, int jobz, int m, int n, const {T} *A, int lda, const {R} *S, const {T} *U, int ldu,
+         const {T} *V, int ldv, int *lwork, params p, int batch), 2 * m + 5 * n)
+int cusolverDn{U}gesvdjBatched(handle h, int jobz, int m, int n, {T} *A, int lda, {R} *S, {T} *U, int ldu, {T} *V,
+                               int ldv, {T} *work, int lwork, int *info, params p, int batch) {
+  CHECKED_{t}(A, info, 2 * m + 5 * n)
+  const int least = m < n ? m : n;
+  if (m > 32 || n > 32 || !jobz || !is_array(S) || !is_array(U) || !is_array(V) || p->magic != MAGIC)
+    return INVALID_VALUE;
+  for (long b = 0; b < batch; b++, A += lda * n, S += least, U += ldu * m, V += ldv * n) {
+    {T} vt[32 * 32];
+    {R} superb[33];
+    info[b] = scipy_LAPACKE_{t}gesvd(COLUMNS, 'A', 'A', m, n, A, lda, S, U, ldu, vt, n, superb);
+    for (int i = 0; i < n * n; i++) V[i / n + i % n * ldv] = ({T})conj(vt[i]);
+  }
   return SUCCESS;
 }
 int cusolverDn{U}gesvdaStridedBatched(handle h, int jobz, int rank, int m, int n, const {T} *A, int lda,

@@ -33,6 +33,7 @@ class Matrices:
     def __init__(self, dtype: str) -> None:
         self.dtype = np.dtype(dtype)
         self.is_complex = self.dtype.kind == "c"
+        self.letter = {"f": "s", "d": "d", "F": "c", "D": "z"}[self.dtype.char]
         self.real: Any = np.finfo(self.dtype).dtype
         self.tolerance = 4000 * float(np.finfo(self.dtype).eps)
         self._random = np.random.default_rng(7)

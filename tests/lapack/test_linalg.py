@@ -10,7 +10,8 @@ import pytest
 from lapack.conftest import Matrices
 from numpy.typing import NDArray
 
-from offload_args import Device, linalg, offload_args
+from helpers.devices import library_or_skip, open_or_skip
+from offload_args import Device, linalg, offload_args, trace
 from offload_args.errors import ArgumentError, ArgumentTypeError, DTypeError
 
 SHAPES = [(0, 0), (1, 1), (5, 5), (3, 4, 4), (2, 3, 3, 3), (0, 4, 4), (2, 0, 0)]
@@ -271,3 +272,33 @@ def test_only_what_is_needed_moves(device: str) -> None:
     after = Device(device).counters
     assert after.bytes_up - before.bytes_up <= A.nbytes + 64 * 8 + 4096
     assert after.mappings == before.mappings
+
+
+def test_small_matrices_of_a_stack_are_one_call_of_a_gpu() -> None:
+    device = open_or_skip("cuda:0")
+    library_or_skip("cusolver", device)
+    A = np.random.default_rng(0).standard_normal((6, 4, 4)) + 4 * np.eye(4)
+    S, b = A @ A.swapaxes(1, 2), np.ones((6, 4, 3))
+    functions: dict[str, Callable[[], Any]] = {
+        "getrf_batched getrs_batched": lambda: linalg.solve(A, np.ones(4), device=device),
+        "asum gemm_strided_batched getrf_batched getrs_batched": lambda: linalg.solve(A, b, device=device),
+        "getrf_batched getri_batched": lambda: linalg.inv(A, device=device),
+        "getrf_batched": lambda: linalg.det(A, device=device),
+        "potrf_batched": lambda: linalg.cholesky(S, device=device),
+        "asum syevj_batched": lambda: linalg.eigh(S, device=device),
+        "asum gesvdj_batched gemm_strided_batched": lambda: linalg.svd(A, device=device),
+        "asum gemm_strided_batched geqrf_batched": lambda: linalg.qr(A, mode="r", device=device),
+    }
+    for names, function in functions.items():
+        with trace() as traced:
+            function()
+        calls = [event.name.partition(".d")[2] for event in traced.events if event.kind == "call"]
+        assert sorted(calls) == sorted(names.split())
+
+
+def test_the_other_triangle_of_a_stack_is_not_read(device: str, matrices: Matrices) -> None:
+    general = matrices.general(2, 3, 3)
+    given = general @ general.conj().swapaxes(-1, -2)
+    A = np.where(np.triu(np.ones((3, 3)), 1) != 0, np.array(np.nan, matrices.dtype), given)
+    w, v = linalg.eigh(A, device=device)
+    assert matrices.near(given @ v, v * w[:, None])

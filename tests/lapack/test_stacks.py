@@ -9,7 +9,8 @@ import pytest
 from lapack.conftest import Matrices
 from numpy.typing import NDArray
 
-from offload_args import In, Out, Scratch, lapack, offload_args
+from helpers.devices import library_or_skip, open_or_skip
+from offload_args import In, Out, Scratch, lapack, offload_args, trace
 from offload_args.errors import ArgumentError, DirectionError, HostPointerError
 
 BATCHES = [(3,), (2, 2), (1,), (0,)]
@@ -129,3 +130,160 @@ def test_operands_need_the_dimensions_of_the_stack(device: str) -> None:
             lapack.posv(dA, b)  # type: ignore[arg-type]
         with pytest.raises(DirectionError):
             lapack.potrf(dA)
+
+
+def test_small_matrices_of_a_stack_are_one_call_of_a_gpu(matrices: Matrices) -> None:
+    device = open_or_skip("cuda:0")
+    library_or_skip("cusolver", device)
+    general, given, t = (
+        by_columns(matrices.general(5, 4, 4)),
+        by_columns(definite(matrices, (5,))),
+        matrices.dtype.char.translate(str.maketrans("fdFD", "sdcz")),
+    )
+    A, S, Q, V, F = general.copy("K"), given.copy("K"), general.copy("K"), given.copy("K"), general.copy("K")
+    b, x = by_columns(matrices.general(5, 4, 2)), by_columns(matrices.general(5, 4, 2))
+    pivots, tau = np.zeros((5, 4), np.int32), np.zeros((5, 4), matrices.dtype)
+    w, s = np.zeros((5, 4), matrices.real), np.zeros((5, 4), matrices.real)
+    with trace() as traced, offload_args(A, pivots, b, S, x, Q, tau, V, w, F, s, device=device) as lent:
+        dA, dp, db, dS, dx, dQ, dtau, dV, dw, dF, ds = lent
+        lapack.gesv(dA, dp, db)
+        lapack.getrs(dA, dp, db)
+        lapack.posv(dS, dx)
+        lapack.geqrf(dQ, dtau)
+        lapack.heevd(dV, dw)
+        lapack.gesvd(dF, ds)
+    calls = [event.name for event in traced.events if event.kind == "call"]
+    of_sums = f"cublas.{'s' if t == 's' else 'd' if t == 'd' else 'sc' if t == 'c' else 'dz'}asum"
+    assert calls == [
+        f"cublas.{t}getrf_batched",
+        f"cublas.{t}getrs_batched",
+        f"cublas.{t}getrs_batched",
+        f"cusolver.{t}potrf_batched",
+        f"cublas.{t}trsm_batched",
+        f"cublas.{t}trsm_batched",
+        f"cublas.{t}geqrf_batched",
+        of_sums,
+        f"cusolver.{t}{'sy' if t in 'sd' else 'he'}evj_batched",
+        of_sums,
+        f"cusolver.{t}gesvdj_batched",
+    ]
+
+
+@pytest.mark.parametrize("n", [1, 256, 257])  # on both sides of the largest of a batch
+def test_systems_of_stacks_of_any_order(device: str, n: int) -> None:
+    matrices = Matrices("float64")
+    general, given = by_columns(matrices.general(2, n, n)), by_columns(definite(matrices, (2,), n))
+    right = by_columns(matrices.general(2, n, 1))
+    A, S, x, y, pivots = (
+        general.copy("K"),
+        given.copy("K"),
+        right.copy("K"),
+        right.copy("K"),
+        np.zeros((2, n), np.int32),
+    )
+    with offload_args(A, Out(pivots), x, S, y, device=device) as (dA, dp, dx, dS, dy):
+        lapack.gesv(dA, dp, dx)
+        lapack.posv(dS, dy, uplo="L")
+    matrices.tolerance *= n
+    assert matrices.near(general @ x, right) and matrices.near(given @ y, right)
+
+
+@pytest.mark.parametrize("n", [1, 32, 33])
+def test_values_of_stacks_of_any_order(device: str, n: int) -> None:
+    matrices = Matrices("float64")
+    given, general = by_columns(definite(matrices, (2,), n)), by_columns(matrices.general(2, n, n))
+    V, A, w, s = given.copy("K"), general.copy("K"), np.zeros((2, n)), np.zeros((2, n))
+    with offload_args(V, Out(w), A, Out(s), device=device) as (dV, dw, dA, ds):
+        lapack.syevd(dV, dw)
+        lapack.gesvd(dA, ds)
+    assert matrices.near(w, np.linalg.eigvalsh(given)) and matrices.near(given @ V, V * w[:, None])
+    assert matrices.near(s, np.linalg.svd(general, compute_uv=False))
+
+
+@pytest.mark.parametrize("order", ["F", "C"])
+@pytest.mark.parametrize("full", [True, False], ids=["full", "thin"])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 3), (3, 5)], ids=str)
+def test_singular_vectors_of_stacks(
+    device: str, matrices: Matrices, shape: tuple[int, int], full: bool, order: str
+) -> None:
+    (m, n), k = shape, min(shape)
+    if device.startswith("cuda") and (m < n if order == "F" else m > n):
+        order = "C" if order == "F" else "F"  # cuSOLVER's for one matrix
+    ordered = by_columns if order == "F" else np.ascontiguousarray
+    general = matrices.general(2, 2, m, n)
+    A = ordered(general).copy("K")
+    s = np.zeros((2, 2, k), matrices.real)
+    U = ordered(np.zeros((2, 2, m, m if full else k), matrices.dtype))
+    VT = ordered(np.zeros((2, 2, n if full else k, n), matrices.dtype))
+    with offload_args(A, Out(s), Out(U), Out(VT), device=device) as (dA, ds, dU, dVT):
+        lapack.gesvd(dA, ds, dU, dVT)
+    assert matrices.near((U[..., :k] * s[..., None, :]) @ VT[..., :k, :], general)
+    assert matrices.near(U.conj().swapaxes(-1, -2) @ U, np.broadcast_to(np.eye(U.shape[-1]), (2, 2, *U.shape[-1:] * 2)))
+    assert matrices.near(
+        VT @ VT.conj().swapaxes(-1, -2), np.broadcast_to(np.eye(VT.shape[-2]), (2, 2, *VT.shape[-2:-1] * 2))
+    )
+
+
+def test_a_stack_with_gaps(device: str, matrices: Matrices) -> None:
+    given = definite(matrices, (2, 3))
+    A, b = given.copy(), matrices.general(2, 3, 4)
+    right = b.copy()
+    with offload_args(A, b, device=device) as (dA, db):
+        lapack.posv(dA[:, :2], db[:, :2])
+    assert matrices.near((given @ b[..., None])[:, :2], right[:, :2, :, None])
+    assert np.array_equal(A[:, 2], given[:, 2]) and np.array_equal(b[:, 2], right[:, 2])
+
+
+def test_every_second_matrix(device: str, matrices: Matrices) -> None:
+    general, given = by_columns(matrices.general(4, 3, 3)), by_columns(definite(matrices, (4,), 3))
+    A, F, V, W = general.copy("K"), general.copy("K"), given.copy("K"), given[:2].copy("K")
+    b = matrices.general(4, 3)
+    right, pivots = b.copy(), np.zeros((4, 3), np.int32)
+    w, s, t = (np.zeros((4, 3), matrices.real) for _ in range(3))
+    with offload_args(A, pivots, b, V, w, F, s, W, t, device=device) as (dA, dp, db, dV, dw, dF, ds, dW, dt):
+        lapack.gesv(dA[::2], dp[::2], db[::2])
+        lapack.heevd(dV[::2], dw[:2])
+        lapack.gesvd(dF[::2], ds[:2])
+        lapack.heevd(dW, dt[::2], jobz="N")
+    assert matrices.near(general[::2] @ b[::2, :, None], right[::2, :, None])
+    assert matrices.near(w[:2], np.linalg.eigvalsh(given[::2])) and matrices.near(t[::2], np.linalg.eigvalsh(given[:2]))
+    assert matrices.near(s[:2], np.linalg.svd(general[::2], compute_uv=False))
+    for now, before in ((A, general), (b, right), (V, given), (F, general)):
+        assert np.array_equal(now[1::2], before[1::2])
+    assert not pivots[1::2].any() and not t[1::2].any()
+
+
+def test_every_singular_matrix_of_a_stack_is_named(device: str, matrices: Matrices) -> None:
+    general = by_columns(matrices.general(4, 3, 3))
+    general[1, :, 2], general[3, :, 0] = 0, 0
+    A, b, right = general.copy("K"), matrices.general(4, 3), matrices.general(4, 3)
+    b[:] = right
+    with offload_args(A, Scratch((4, 3), np.int32), b, device=device) as (dA, dp, db):
+        with pytest.raises(lapack.StackError, match=r"^lapack\.gesv: of 4 matrices 2 failed: A\[1\], A\[3\]") as caught:
+            lapack.gesv(dA, dp, db)
+    assert caught.value.info.tolist() == [0, 3, 0, 1]
+    for i in (0, 2):
+        assert matrices.near(general[i] @ b[i], right[i])
+
+
+def test_pivots_of_a_stack_are_checked(device: str) -> None:
+    A, pivots, b = np.stack([np.eye(3)] * 2), np.full((2, 3), 3, np.int32), np.ones((2, 3))
+    pivots[1, 1] = 1
+    with offload_args(In(A), In(pivots), b, device=device) as (dA, dp, db):
+        with pytest.raises(ArgumentError, match=r"^lapack\.getrs: ipiv\[1\] is 1, needs to be from 2 to 3"):
+            lapack.getrs(dA, dp, db)
+
+
+def test_triangles_of_a_stack_with_zeros_are_named(device: str, matrices: Matrices) -> None:
+    given = by_columns(np.triu(matrices.general(3, 4, 4)) + 4 * np.eye(4, dtype=matrices.dtype))
+    given[1, 2, 2] = 0
+    b, right = matrices.general(3, 4), np.zeros((3, 4), matrices.dtype)
+    right[:] = b
+    with offload_args(In(given), b, device=device) as (dA, db):
+        with pytest.raises(
+            lapack.StackError, match=r"A\[1\]: A is singular: pivot 3, on its diagonal, is zero"
+        ) as caught:
+            lapack.trtrs(dA, db)
+    assert caught.value.info.tolist() == [0, 3, 0]
+    for i in (0, 2):
+        assert matrices.near(given[i] @ b[i], right[i])
