@@ -6,6 +6,7 @@ A matrix is a DevicePtr of two dimensions, and a stack one of more. The function
 from __future__ import annotations
 
 import math
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..pointers import DevicePtr
 from ._call import new
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 __all__ = [
@@ -55,32 +56,33 @@ def _offsets(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
     return offsets
 
 
-def _parts(pointer: DevicePtr, inner: int, batch: tuple[int, ...] | None) -> list[DevicePtr]:
-    """Return the parts of a stack, each of `inner` dimensions, for every index of a batch to which it is broadcast."""
+def _parts(pointer: DevicePtr, inner: int, batch: tuple[int, ...] | None) -> Iterator[DevicePtr]:
+    """Make the parts of a stack, each of `inner` dimensions, for every index of a batch to which it is broadcast.
+
+    One after the other: a region has fewer handles than a large stack has matrices.
+    """
     outer = pointer._shape[: len(pointer._shape) - inner]
     shape, strides = pointer._shape[len(outer) :], pointer._strides[len(outer) :]
     if batch is None:
         batch = outer
     if not batch and not outer:
-        return [pointer]
-    if 0 in shape:
-        return [pointer._view(0, shape, strides)] * math.prod(batch)
-    ahead = len(batch) - len(outer)
-    steps = [0] * ahead + [0 if extent == 1 else step for extent, step in zip(outer, pointer._strides, strict=False)]
-    views: dict[int, DevicePtr] = {}
-    return [
-        views[offset] if offset in views else views.setdefault(offset, pointer._view(offset, shape, strides))
-        for offset in _offsets(batch, steps)
-    ]
+        yield pointer
+    elif 0 in shape:
+        yield from repeat(pointer._view(0, shape, strides), math.prod(batch))
+    else:
+        ahead = [0] * (len(batch) - len(outer))
+        steps = [0 if extent == 1 else step for extent, step in zip(outer, pointer._strides, strict=False)]
+        for offset in _offsets(batch, ahead + steps):
+            yield pointer._view(offset, shape, strides)
 
 
-def matrices(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> list[DevicePtr]:
-    """Return the matrices of a stack, for each index of a batch to which it is broadcast."""
+def matrices(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> Iterator[DevicePtr]:
+    """Make the matrices of a stack, for each index of a batch to which it is broadcast."""
     return _parts(pointer, 2, batch)
 
 
-def vectors(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> list[DevicePtr]:
-    """Return the vectors of a stack of vectors, likewise."""
+def vectors(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> Iterator[DevicePtr]:
+    """Make the vectors of a stack of vectors, likewise."""
     return _parts(pointer, 1, batch)
 
 
@@ -105,7 +107,7 @@ def arrange(target: DevicePtr, source: DevicePtr) -> None:
     if target._strides[-2:] == source._strides[-2:] or 1 in target._shape[-2:]:
         target.copy_from(source)
         return
-    to, origin = Matrix(*geometry(matrices(target)[0])), Matrix(*geometry(matrices(source)[0]))
+    to, origin = Matrix(*geometry(next(matrices(target)))), Matrix(*geometry(next(matrices(source))))
     if (to.ld_f and origin.ld_f) or (to.ld_c and origin.ld_c):
         target.copy_from(source)
         return
@@ -235,7 +237,7 @@ def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Sequence[int]]:
     n = facts.rows
     pivots = new(A, (*A._shape[:-2], n), dtype_of(INT32))
     if not n:
-        return pivots, [0] * len(matrices(A))
+        return pivots, [0] * math.prod(A._shape[:-2])
     ld = facts.ld_f or facts.ld_c
     if len(A._shape) > 2 and (whole := flat(A)) is not None and (of_whole := flat(pivots, 1)) is not None:
         infos = vendor.getrf_batched(t, n, whole, ld, of_whole)

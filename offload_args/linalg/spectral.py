@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -210,7 +211,7 @@ def singular_vectors(
     arrange(copied, a)
     if len(a._shape) > 2 and _decompose_stack(name, copied, U, s, VT):
         return
-    none = [None] * len(matrices(copied))
+    none = [None] * math.prod(copied._shape[:-2])
     jobs = ["N" if V is None else "A" if V._shape[-2] == V._shape[-1] else "S" for V in (U, VT)]
     of_U, of_VT = (none if V is None else matrices(V) for V in (U, VT))
     for A, left, values, right in zip(matrices(copied), of_U, vectors(s), of_VT, strict=True):

@@ -218,6 +218,12 @@ def test_an_indefinite_matrix_is_named(device: str) -> None:
         linalg.cholesky(stack, device=device)
 
 
+@pytest.mark.exhaustive
+def test_a_stack_may_have_more_matrices_than_a_process_has_handles(device: str) -> None:
+    stack = np.full((2**21 + 5, 1, 1), 4.0)
+    assert (linalg.cholesky(stack, device=device) == 2).all()
+
+
 def test_determinants_of_singular_matrices_are_zero(device: str, dtype: str) -> None:
     stack = np.stack([np.eye(2), np.zeros((2, 2))]).astype(dtype)
     assert np.array_equal(linalg.det(stack, device=device), [1, 0])
