@@ -34,7 +34,7 @@ _TRIANGLES: Final = 65 * _BLOCK  # what ormqr needs beside them
 
 # The largest order of matrices whose stack is one call of cuSOLVER or cuBLAS. Their batched functions take larger ones,
 # but are made for matrices that are done faster than called: of larger ones, a single one fills the GPU.
-_BATCHED: Final = 256
+_BATCHED: Final = 512
 _BATCHED_JACOBI: Final = 32  # likewise: gesvdjBatched takes no larger ones, and syevjBatched is made for such
 _MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
 
