@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING
 
 from ..display import missing
 from ._stacks import StackError
-from .cholesky import posv, potrf, potrs, trtrs
-from .lu import gesv, getrf, getrs
-from .qr import gels, geqrf, ormqr
+from .cholesky import posv, potrf, potri, potrs, trtrs
+from .lu import gesv, getrf, getri, getrs
+from .qr import gels, geqrf, orgqr, ormqr, ungqr
 from .spectral import gesvd, heevd, syevd
 
 __all__ = [
@@ -46,14 +46,18 @@ __all__ = [
     "gesv",
     "gesvd",
     "getrf",
+    "getri",
     "getrs",
     "heevd",
+    "orgqr",
     "ormqr",
     "posv",
     "potrf",
+    "potri",
     "potrs",
     "syevd",
     "trtrs",
+    "ungqr",
 ]
 
 if not TYPE_CHECKING:  # static checkers know all there is

@@ -24,6 +24,7 @@ __all__ = [
     "as_columns",
     "columns",
     "factored",
+    "first_zero",
     "follow",
     "has_pivots",
     "is_finite",
@@ -95,6 +96,15 @@ def need_finite(name: str, A: DevicePtr, uplo: str = "") -> None:
         raise np.linalg.LinAlgError(
             f"{name}: {fault}; nothing was changed; look for such elements by numpy.isfinite(A)"
         )
+
+
+def first_zero(A: DevicePtr) -> int:
+    """Return which element of a square matrix's diagonal is the first zero, counted from 1; 0 if none is."""
+    if not A._shape[0]:
+        return 0
+    diagonal = A._view(0, A._shape[:1], (sum(A._strides),)).to_host()
+    zeros = np.flatnonzero(diagonal == 0)
+    return int(zeros[0]) + 1 if len(zeros) else 0
 
 
 def follow(vectors: DevicePtr) -> bool:

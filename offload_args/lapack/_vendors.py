@@ -118,6 +118,12 @@ class _Vendor(Adapter):
         """rest: ipiv, B, ldb."""
         return self.call(f"{t}getrs", A, self.value(self.op, trans), n, nrhs, A, lda, *rest)
 
+    def potri(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> int:
+        return self.call(f"{t}potri", A, self.value(self.uplo, uplo), n, A, lda)
+
+    def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
+        raise NotImplementedError
+
     def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         raise NotImplementedError
 
@@ -167,6 +173,9 @@ class _LAPACKE(_Vendor):
                 part for at, (pointer, (size, _)) in enumerate(pairs) for part in (pointer, size)[: 1 + (at < sized)]
             ]
             return self.call(name, A, *arguments, *workspaces)
+
+    def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
+        return self.with_work(f"{t}getri", A, (n, A, lda, ipiv), (n * _BLOCK, A.dtype))
 
     def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         return self.with_work(f"{t}geqrf", A, (m, n, A, lda, tau), (n * _BLOCK, A.dtype))
@@ -317,6 +326,14 @@ class _CuSOLVER(_Vendor):
         return infos
 
     # -- one matrix ------------------------------------------------------------------------------------------
+
+    def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
+        with offload_args(Scratch((n, n), A.dtype), device=A.device) as (made,):  # symmetric, so in either order
+            made.fill(0)
+            made._view(0, (n,), (sum(made._strides),)).fill(1)
+            info = self.getrs(t, "N", n, n, A, lda, ipiv, made, n)
+            A.copy_from(made if A._strides[1] == A.dtype.itemsize else made.T)
+        return info
 
     def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         return self.call(f"{t}geqrf", A, m, n, A, lda, tau)

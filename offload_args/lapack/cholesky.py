@@ -11,7 +11,7 @@ from ..blas.batched import trsm_stack
 from ..blas.level3 import trsm
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._checks import as_columns, columns, factored, need_solvable, refuse
+from ._checks import as_columns, columns, factored, first_zero, need_solvable, refuse
 from ._stacks import Infos, stacked
 from ._vendors import vendor_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .._operands import Matrix
     from ._checks import Columns
 
-__all__ = ["check_orders", "posv", "potrf", "potrs", "solve_triangular", "trtrs"]
+__all__ = ["check_orders", "posv", "potrf", "potri", "potrs", "solve_triangular", "trtrs"]
 
 
 def _definite(name: str, A: DevicePtr, uplo: str) -> tuple[str, Matrix]:
@@ -54,7 +54,8 @@ def potrf(A: DevicePtr, *, uplo: str = "U") -> None:
 
     Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite. Source: LAPACK, xPOTRF.
 
-    See also: lapack.potrs, lapack.posv, lapack.getrf; lapacke.dpotrf, cusolver.dpotrf; docs/guide/lapack.md.
+    See also: lapack.potrs, lapack.potri, lapack.posv, lapack.getrf; lapacke.dpotrf, cusolver.dpotrf;
+    docs/guide/lapack.md.
     """
     _factor("lapack.potrf", *_definite("lapack.potrf", A, uplo), A, uplo)
 
@@ -140,6 +141,34 @@ def _solve_stack(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
     if 0 not in B._shape:
         for trans in ("C", "N") if uplo == "U" else ("N", "C"):
             trsm_stack(A, B, "L", uplo, trans, "N")
+
+
+@stacked()
+def potri(A: DevicePtr, *, uplo: str = "U") -> None:
+    """Set a triangle of A to that of the inverse of the matrix that potrf factored.
+
+    A: matrix of shape (n, n), as potrf left it, in any order. One triangle of it is read and written; the other one is
+    left alone.
+    uplo: the triangle that potrf had.
+
+        A = np.array([[4.0, 2.0], [2.0, 5.0]])
+        with offload_args(A) as (dA,):
+            lapack.potrf(dA)
+            lapack.potri(dA)
+        print(np.triu(A).round(6).tolist())  # [[0.3125, -0.125], [0.0, 0.25]]
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if the factor has a zero on its diagonal. Source: LAPACK, xPOTRI.
+
+    See also: lapack.potrf, lapack.potrs, lapack.getri; lapacke.dpotri, cusolver.dpotri; docs/guide/lapack.md.
+    """
+    t, a = _definite("lapack.potri", A, uplo)
+    vendor = vendor_of("lapack.potri", A)
+    if not a.rows:
+        return
+    zero = first_zero(A)
+    if zero:
+        refuse("lapack.potri", _ZERO.format(info=zero), zero)
+    vendor.potri(t, _stored(a, uplo), a.rows, A, a.ld_f or a.ld_c)
 
 
 def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
@@ -242,15 +271,6 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
         if zero:
             refuse("lapack.trtrs", _ZERO.format(info=zero), zero)
     solve_triangular(A, B, uplo, trans, diag)
-
-
-def first_zero(A: DevicePtr) -> int:
-    """Return which element of a square matrix's diagonal is the first zero, counted from 1; 0 if none is."""
-    if not A._shape[0]:
-        return 0
-    diagonal = A._view(0, A._shape[:1], (sum(A._strides),)).to_host()
-    zeros = np.flatnonzero(diagonal == 0)
-    return int(zeros[0]) + 1 if len(zeros) else 0
 
 
 def solve_triangular(A: DevicePtr, B: DevicePtr, uplo: str, trans: str, diag: str = "N") -> None:

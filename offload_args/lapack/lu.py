@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .._operands import INT32, letter_of, matrix, need_fortran, need_option, square, vector
+from ..arguments import Scratch
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._checks import columns, factored, follow, has_pivots, need_pivots, need_solvable, refuse
-from ._stacks import Infos, stacked
+from ..regions import offload_args
+from ._checks import columns, factored, first_zero, follow, has_pivots, need_pivots, need_solvable, refuse
+from ._stacks import Infos, stacked, turned
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
     from .._operands import Matrix
     from ._checks import Columns
 
-__all__ = ["gesv", "getrf", "getrs"]
+__all__ = ["gesv", "getrf", "getri", "getrs"]
 
 
 _SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero"
@@ -53,7 +55,7 @@ def getrf(A: DevicePtr, ipiv: DevicePtr) -> None:
 
     Raises numpy.linalg.LinAlgError, naming the pivot, if U has a zero on its diagonal. Source: LAPACK, xGETRF.
 
-    See also: lapack.getrs, lapack.gesv, lapack.potrf, lapack.geqrf; lapacke.dgetrf, cusolver.dgetrf;
+    See also: lapack.getrs, lapack.getri, lapack.gesv, lapack.potrf, lapack.geqrf; lapacke.dgetrf, cusolver.dgetrf;
     docs/guide/lapack.md.
     """
     t = letter_of("lapack.getrf", "A", A)
@@ -132,7 +134,7 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
 
     Source: LAPACK, xGETRS.
 
-    See also: lapack.getrf, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs; docs/guide/lapack.md.
+    See also: lapack.getrf, lapack.getri, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs; docs/guide/lapack.md.
     """
     t, a, b = _system("lapack.getrs", A, ipiv, B, trans)
     need_pivots("lapack.getrs", ipiv)
@@ -144,6 +146,59 @@ def _solve(name: str, t: str, trans: str, A: DevicePtr, a: Matrix, ipiv: DeviceP
     if not b.rows or not b.columns:
         return
     vendor.getrs(t, _stored(trans, a), b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
+
+
+def _inverse(A: DevicePtr, ipiv: DevicePtr) -> tuple[str, Matrix]:
+    """Return the letter and the geometry of factors that are to be inverted."""
+    t = letter_of("lapack.getri", "A", A)
+    a = square("lapack.getri", "A", A)
+    vector("lapack.getri", "ipiv", ipiv, a.rows, INT32, "for A of that order")
+    return t, a
+
+
+def _getri_stack(A: DevicePtr, ipiv: DevicePtr) -> tuple[Infos, str] | None:
+    t, a = _inverse(A[0], ipiv[0])
+    vendor, ld = vendor_of("lapack.getri", A), a.ld_f or a.ld_c
+    if not a.rows or not vendor.solves_stacks(a.rows) or not follow(ipiv) or not has_pivots(ipiv):
+        return None
+    with offload_args(Scratch(A._shape, A.dtype), device=A.device) as (made,):
+        whole = made if a.ld_c else turned(made)
+        infos = vendor.getri_batched(t, a.rows, A, ld, ipiv, whole, a.rows)
+        if infos is None:
+            return None
+        A.copy_from(whole)
+    return infos, _SINGULAR
+
+
+@stacked("ipiv", whole=_getri_stack)
+def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
+    """Set A to the inverse of the matrix that getrf factored. To solve systems, getrs is faster and more exact.
+
+    A: matrix of shape (n, n), as getrf left it, in any order; becomes the inverse.
+    ipiv: vector of shape (n,) and dtype int32, as getrf left it.
+
+        A = np.array([[4.0, 1.0], [2.0, 3.0]])
+        with offload_args(A, Scratch(2, np.int32)) as (dA, dp):
+            lapack.getrf(dA, dp)
+            lapack.getri(dA, dp)
+        print(A.round(6).tolist())  # [[0.3, -0.1], [-0.2, 0.4]]
+
+    The pivots are checked as in getrs. Raises numpy.linalg.LinAlgError, naming the pivot, if the factor U has a zero on
+    its diagonal. Source: LAPACK, xGETRI; on cuSOLVER, which has none, by getrs.
+
+    See also: lapack.getrf, lapack.getrs, lapack.potri, linalg.inv; lapacke.dgetri, cublas.dgetri_batched;
+    docs/guide/lapack.md.
+    """
+    t, a = _inverse(A, ipiv)
+    need_pivots("lapack.getri", ipiv)
+    vendor = vendor_of("lapack.getri", A)
+    if not a.rows:
+        return
+    zero = first_zero(A)
+    if zero:
+        refuse("lapack.getri", _SINGULAR.format(info=zero), zero)
+    # In C order the library sees A^T, whose inverse is that of A, transposed.
+    vendor.getri(t, a.rows, A, a.ld_f or a.ld_c, ipiv)
 
 
 def _gesv_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> tuple[Infos, str] | None:

@@ -10,16 +10,16 @@ from ..display import shown
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._checks import as_columns, columns, factored, need_solvable, refuse
+from ._checks import as_columns, columns, factored, first_zero, need_solvable, refuse
 from ._stacks import Infos, stacked
 from ._vendors import vendor_of
-from .cholesky import first_zero, solve_triangular
+from .cholesky import solve_triangular
 
 if TYPE_CHECKING:
     from .._operands import Matrix
     from ._checks import Columns
 
-__all__ = ["gels", "geqrf", "ormqr"]
+__all__ = ["gels", "geqrf", "orgqr", "ormqr", "ungqr"]
 
 
 def _qr_operands(A: DevicePtr, tau: DevicePtr) -> tuple[str, Matrix]:
@@ -46,7 +46,7 @@ def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
     A: matrix of shape (m, n), in Fortran order.
     tau: vector of shape (k,) and A's dtype, written; k = min(m, n).
 
-    ormqr multiplies by Q.
+    orgqr makes Q of them, and ormqr multiplies by it.
 
         A, tau = np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 1.0]], order="F"), np.empty(2)
         with offload_args(A, tau) as (dA, dtau):
@@ -55,12 +55,74 @@ def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
 
     Source: LAPACK, xGEQRF.
 
-    See also: lapack.ormqr, lapack.gels; lapacke.dgeqrf, cusolver.dgeqrf; docs/guide/lapack.md.
+    See also: lapack.orgqr, lapack.ormqr, lapack.gels; lapacke.dgeqrf, cusolver.dgeqrf; docs/guide/lapack.md.
     """
     t, a = _qr_operands(A, tau)
     vendor = vendor_of("lapack.geqrf", A)
     if a.rows and a.columns:
         vendor.geqrf(t, a.rows, a.columns, A, a.ld_f, tau)
+
+
+@stacked("tau")
+def orgqr(A: DevicePtr, tau: DevicePtr) -> None:
+    """Set A to the first n columns of the Q of geqrf.
+
+    A: matrix of shape (m, n), m >= n, in Fortran order; its first k columns as geqrf left them.
+    tau: vector of shape (k,) that geqrf left; k is at most n.
+
+    The columns after the first k are not read. For complex dtypes LAPACK calls the function ungqr.
+
+        A, tau = np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 1.0]], order="F"), np.empty(2)
+        with offload_args(A, tau) as (dA, dtau):
+            lapack.geqrf(dA, dtau)
+            lapack.orgqr(dA, dtau)
+        print(abs(A[:, 0]).round(6), (A.T @ A).round(6)[1])  # [0.6 0.  0.8] [0. 1.]
+
+    Source: LAPACK, xORGQR and xUNGQR.
+
+    See also: lapack.geqrf, lapack.ormqr, lapack.ungqr; lapacke.dorgqr, cusolver.dorgqr; docs/guide/lapack.md.
+    """
+    _make_q("lapack.orgqr", A, tau)
+
+
+@stacked("tau")
+def ungqr(A: DevicePtr, tau: DevicePtr) -> None:
+    """Set A to the first n columns of the Q of geqrf, as orgqr does: LAPACK's name for complex dtypes.
+
+    A: matrix of shape (m, n), m >= n, in Fortran order; its first k columns as geqrf left them.
+    tau: vector of shape (k,) that geqrf left; k is at most n.
+
+        A, tau = np.array([[3.0], [4.0j]], order="F"), np.empty(1, complex)
+        with offload_args(A, tau) as (dA, dtau):
+            lapack.geqrf(dA, dtau)
+            lapack.ungqr(dA, dtau)
+        print(abs(A[:, 0]).round(6))  # [0.6 0.8]
+
+    Source: LAPACK, xUNGQR and xORGQR.
+
+    See also: lapack.orgqr, lapack.geqrf, lapack.ormqr; lapacke.zungqr, cusolver.zungqr; docs/guide/lapack.md.
+    """
+    _make_q("lapack.ungqr", A, tau)
+
+
+def _make_q(name: str, A: DevicePtr, tau: DevicePtr) -> None:
+    t = letter_of(name, "A", A)
+    a = matrix(name, "A", A)
+    need_fortran(name, "A", A, a, ", as geqrf leaves it")
+    if a.rows < a.columns:
+        raise ArgumentError(
+            f"{name}: A has shape {A._shape}, needs at most as many columns as rows; pass the first {a.rows} columns"
+        )
+    k = min(getattr(tau, "size", 0), a.columns)
+    vector(name, "tau", tau, k, A._dtype_code, "for A of that shape")
+    vendor = vendor_of(name, A)
+    if not a.columns:
+        return
+    if k:
+        vendor.orgqr(t, a.rows, a.columns, k, A, a.ld_f, tau)
+    else:  # not every library makes the identity
+        A.fill(0)
+        A._view(0, (a.columns,), (sum(A._strides),)).fill(1)
 
 
 @stacked("tau", "C")
@@ -85,7 +147,7 @@ def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans:
 
     Source: LAPACK, xORMQR and xUNMQR.
 
-    See also: lapack.geqrf, lapack.gels; lapacke.dormqr, cusolver.dormqr; docs/guide/lapack.md.
+    See also: lapack.geqrf, lapack.orgqr, lapack.gels; lapacke.dormqr, cusolver.dormqr; docs/guide/lapack.md.
     """
     t = letter_of("lapack.ormqr", "A", A)
     need_option("lapack.ormqr", "side", side, ("L", "R"))
