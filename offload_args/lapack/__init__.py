@@ -35,12 +35,14 @@ from typing import TYPE_CHECKING
 from ..display import missing
 from ._stacks import StackError
 from .cholesky import posv, potrf, potri, potrs, trtrs
+from .conditions import gecon, pocon
 from .lu import gesv, getrf, getri, getrs
 from .qr import gels, geqrf, orgqr, ormqr, ungqr
 from .spectral import gesvd, heevd, syevd
 
 __all__ = [
     "StackError",
+    "gecon",
     "gels",
     "geqrf",
     "gesv",
@@ -51,6 +53,7 @@ __all__ = [
     "heevd",
     "orgqr",
     "ormqr",
+    "pocon",
     "posv",
     "potrf",
     "potri",

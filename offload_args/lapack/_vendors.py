@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-__all__ = ["vendor_of"]
+__all__ = ["Vendor", "vendor_of"]
 
 _BLOCK: Final = 64  # columns that LAPACK works on at once, at most
 _TRIANGLES: Final = 65 * _BLOCK  # what ormqr needs beside them
@@ -39,7 +39,7 @@ _BATCHED_JACOBI: Final = 32  # likewise: gesvdjBatched takes no larger ones, and
 _MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
 
 
-class _Vendor(Adapter):
+class Vendor(Adapter):
     """One library."""
 
     module: ClassVar[str]  # in offload_args
@@ -147,7 +147,7 @@ def _q(t: str, name: str) -> str:
     return f"{t}{'or' if t in 'sd' else 'un'}{name}"
 
 
-class _LAPACKE(_Vendor):
+class _LAPACKE(Vendor):
     """LAPACKE: its functions return info, and take workspaces as arrays."""
 
     module = "lapacke"
@@ -217,7 +217,7 @@ def _follow(A: DevicePtr, lda: int, columns: int) -> bool:
     return A._strides[0] == step * A.dtype.itemsize and step * A._shape[0] <= _MOST_ELEMENTS
 
 
-class _CuSOLVER(_Vendor):
+class _CuSOLVER(Vendor):
     """cuSOLVER: its functions write info to the device, and take no workspace here. cuBLAS has LU and QR of stacks."""
 
     module = "cusolver"
@@ -353,10 +353,10 @@ class _CuSOLVER(_Vendor):
         return self.call(f"{t}gesvd", A, *(self.value(self.jobs, job) for job in jobs), m, n, A, lda, *rest)
 
 
-_VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuSOLVER, _LAPACKE)
+_VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _LAPACKE)
 
 
-def vendor_of(name: str, pointer: DevicePtr) -> _Vendor:
+def vendor_of(name: str, pointer: DevicePtr) -> Vendor:
     """Return the adapter of the library that runs on the pointer's device.
 
     Raises LibraryError if there is none.

@@ -9,9 +9,9 @@ import numpy as np
 from .._operands import letter_of, need_option, square
 from ..blas.batched import trsm_stack
 from ..blas.level3 import trsm
-from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._checks import as_columns, columns, factored, first_zero, need_solvable, refuse
+from ._copies import Order, fitting
 from ._stacks import Infos, stacked
 from ._vendors import vendor_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .._operands import Matrix
     from ._checks import Columns
 
-__all__ = ["check_orders", "posv", "potrf", "potri", "potrs", "solve_triangular", "trtrs"]
+__all__ = ["posv", "potrf", "potri", "potrs", "solve_triangular", "trtrs"]
 
 
 def _definite(name: str, A: DevicePtr, uplo: str) -> tuple[str, Matrix]:
@@ -29,10 +29,8 @@ def _definite(name: str, A: DevicePtr, uplo: str) -> tuple[str, Matrix]:
     return t, square(name, "A", A)
 
 
-def _right_sides(name: str, t: str, A: DevicePtr, a: Matrix, B: DevicePtr) -> Columns:
-    b = columns(name, "B", B, a.rows, "for A of that order", A)
-    check_orders(name, t, a, B, b, conjugates=True)
-    return b
+def _right_sides(name: str, A: DevicePtr, a: Matrix, B: DevicePtr) -> Columns:
+    return columns(name, "B", B, a.rows, "for A of that order", A)
 
 
 def _potrf_stack(A: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
@@ -84,20 +82,17 @@ def _factor_stack(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str) -> tupl
     return None if infos is None else (infos, _INDEFINITE)
 
 
-def check_orders(name: str, t: str, a: Matrix, B: DevicePtr, b: Columns, conjugates: bool) -> None:
-    """Raise ArgumentError for a complex B in another order than A's, if the solution needs conj(A)."""
-    if t in "cz" and conjugates and not (a.ld_f and b.ld_f) and not (a.ld_c and b.ld_c):
-        order, copy = ("Fortran", "asfortranarray") if a.ld_f else ("C", "ascontiguousarray")
-        raise ArgumentError(
-            f"{name}: a complex B needs the order of A, {order}, got shape {B._shape} and strides {B._strides}; "
-            f"lend a copy in it: numpy.{copy}(B)"
-        )
+def _needed_order(t: str, a: Matrix, b: Columns) -> Order | None:
+    """Return the order that a complex B needs if it is not the one of A, as conj(A) can't be applied to it then."""
+    if t in "sd" or (a.ld_f and b.ld_f) or (a.ld_c and b.ld_c):
+        return None
+    return "F" if a.ld_f else "C"
 
 
 def _potrs_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
     t, a = _definite("lapack.potrs", A[0], uplo)
-    _right_sides("lapack.potrs", t, A[0], a, B[0])
-    if not vendor_of("lapack.potrs", A).solves_stacks(a.rows):
+    b = _right_sides("lapack.potrs", A[0], a, B[0])
+    if _needed_order(t, a, b) or not vendor_of("lapack.potrs", A).solves_stacks(a.rows):
         return None
     _solve_stack(A, B, uplo)
     return np.zeros(A._shape[0], np.int32), ""
@@ -111,7 +106,7 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle that potrf had.
 
-    A and B have any order, but a complex B has the order of A.
+    A and B have any order. A complex B in another order than A is copied, with a PerformanceWarning.
 
         A, b = np.array([[4.0, 2.0], [2.0, 5.0]]), np.array([8.0, 12.0])
         with offload_args(A, b) as (dA, db):
@@ -124,9 +119,10 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     See also: lapack.potrf, lapack.posv, lapack.trtrs; lapacke.dpotrs, cusolver.dpotrs; docs/guide/lapack.md.
     """
     t, a = _definite("lapack.potrs", A, uplo)
-    _right_sides("lapack.potrs", t, A, a, B)
+    b = _right_sides("lapack.potrs", A, a, B)
     vendor_of("lapack.potrs", A)
-    _solve(A, B, uplo)
+    with fitting("lapack.potrs", "B", A, B, _needed_order(t, a, b)) as fit:
+        _solve(A, fit, uplo)
 
 
 def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
@@ -173,8 +169,8 @@ def potri(A: DevicePtr, *, uplo: str = "U") -> None:
 
 def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
     t, a = _definite("lapack.posv", A[0], uplo)
-    _right_sides("lapack.posv", t, A[0], a, B[0])
-    if not vendor_of("lapack.posv", A).solves_stacks(a.rows):
+    b = _right_sides("lapack.posv", A[0], a, B[0])
+    if _needed_order(t, a, b) or not vendor_of("lapack.posv", A).solves_stacks(a.rows):
         return None
     need_solvable("lapack.posv", A, B)
     done = _factor_stack("lapack.posv", t, a, A, uplo)
@@ -192,7 +188,7 @@ def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    A and B have any order, but a complex B has the order of A.
+    A and B have any order. A complex B in another order than A is copied, with a PerformanceWarning.
 
         A, b = np.array([[4.0, 2.0], [2.0, 5.0]]), np.array([8.0, 12.0])
         with offload_args(A, b) as (dA, db):
@@ -206,22 +202,22 @@ def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     docs/guide/lapack.md.
     """
     t, a = _definite("lapack.posv", A, uplo)
-    _right_sides("lapack.posv", t, A, a, B)
+    b = _right_sides("lapack.posv", A, a, B)
     need_solvable("lapack.posv", A, B)
-    _factor("lapack.posv", t, a, A, uplo)
-    with factored("lapack.posv", A=A, B=B):
-        _solve(A, B, uplo)
+    with fitting("lapack.posv", "B", A, B, _needed_order(t, a, b)) as fit:
+        _factor("lapack.posv", t, a, A, uplo)
+        with factored("lapack.posv", A=A, B=B):
+            _solve(A, fit, uplo)
 
 
-def _triangle(name: str, A: DevicePtr, B: DevicePtr, uplo: str, trans: str, diag: str) -> Matrix:
-    """Return the geometry of a triangular matrix, after the checks of trtrs."""
+def _triangle(name: str, A: DevicePtr, B: DevicePtr, uplo: str, trans: str, diag: str) -> tuple[Matrix, Order | None]:
+    """Return the geometry of a triangular matrix, and the order that B needs, after the checks of trtrs."""
     t = letter_of(name, "A", A)
     for option, value, known in (("uplo", uplo, "UL"), ("trans", trans, "NTC"), ("diag", diag, "NU")):
         need_option(name, option, value, tuple(known))
     a = square(name, "A", A)
     b = columns(name, "B", B, a.rows, "for A of that order", A)
-    check_orders(name, t, a, B, b, conjugates=trans == "C")
-    return a
+    return a, _needed_order(t, a, b) if trans == "C" else None
 
 
 _ZERO: Final = "A is singular: pivot {info}, on its diagonal, is zero"
@@ -230,8 +226,8 @@ _ZERO: Final = "A is singular: pivot {info}, on its diagonal, is zero"
 def _trtrs_stack(
     A: DevicePtr, B: DevicePtr, uplo: str = "U", trans: str = "N", diag: str = "N"
 ) -> tuple[Infos, str] | None:
-    a = _triangle("lapack.trtrs", A[0], B[0], uplo, trans, diag)
-    if not a.rows or not vendor_of("lapack.trtrs", A).solves_stacks(a.rows):
+    a, needed = _triangle("lapack.trtrs", A[0], B[0], uplo, trans, diag)
+    if needed or not a.rows or not vendor_of("lapack.trtrs", A).solves_stacks(a.rows):
         return None
     zeros = np.zeros((A._shape[0], 1), bool)
     if diag == "N":
@@ -252,7 +248,7 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
 
-    A and B have any order, but a complex B has the order of A if trans is "C".
+    A and B have any order. For trans "C", a complex B in another order than A is copied, with a PerformanceWarning.
 
         A, b = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([4.0, 8.0])
         with offload_args(A, b) as (dA, db):
@@ -264,13 +260,14 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
 
     See also: blas.trsm, lapack.potrs, lapack.getrs; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
-    _triangle("lapack.trtrs", A, B, uplo, trans, diag)
+    _, needed = _triangle("lapack.trtrs", A, B, uplo, trans, diag)
     vendor_of("lapack.trtrs", A)
     if diag == "N":
         zero = first_zero(A)
         if zero:
             refuse("lapack.trtrs", _ZERO.format(info=zero), zero)
-    solve_triangular(A, B, uplo, trans, diag)
+    with fitting("lapack.trtrs", "B", A, B, needed) as fit:
+        solve_triangular(A, fit, uplo, trans, diag)
 
 
 def solve_triangular(A: DevicePtr, B: DevicePtr, uplo: str, trans: str, diag: str = "N") -> None:

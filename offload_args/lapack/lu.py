@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .._operands import INT32, letter_of, matrix, need_fortran, need_option, square, vector
+import numpy as np
+
+from .._operands import INT32, letter_of, matrix, need_option, square, vector
 from ..arguments import Scratch
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import columns, factored, first_zero, follow, has_pivots, need_pivots, need_solvable, refuse
+from ._copies import fitting
 from ._stacks import Infos, stacked, turned
 from ._vendors import vendor_of
 
@@ -20,14 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["gesv", "getrf", "getri", "getrs"]
 
 
+_SINGULARS: Final = ("raise", "keep")
 _SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero"
 
 
-def _getrf_stack(A: DevicePtr, ipiv: DevicePtr) -> tuple[Infos, str] | None:
+def _getrf_stack(A: DevicePtr, ipiv: DevicePtr, singular: str = "raise") -> tuple[Infos, str] | None:
     name = "lapack.getrf"
+    need_option(name, "singular", singular, _SINGULARS)
     t, a = letter_of(name, "A", A), matrix(name, "A", A[0])
     vector(name, "ipiv", ipiv[0], min(a.rows, a.columns), INT32, "for A of that shape")
-    return _factor_stack(name, t, A, a, ipiv) if a.rows == a.columns else None
+    done = _factor_stack(name, t, A, a, ipiv) if a.rows == a.columns else None
+    return done if done is None or singular == "raise" else (np.zeros_like(done[0]), "")
 
 
 def _factor_stack(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -> tuple[Infos, str] | None:
@@ -39,11 +45,13 @@ def _factor_stack(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -
 
 
 @stacked("ipiv", writes=("ipiv",), whole=_getrf_stack)
-def getrf(A: DevicePtr, ipiv: DevicePtr) -> None:
+def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise") -> None:
     """Factor A with row interchanges: A = P L U.
 
     A: matrix of shape (m, n); becomes U and, below the diagonal, L, whose diagonal is ones.
     ipiv: vector of shape (min(m, n),) and dtype int32, written: row i was exchanged with row ipiv[i] - 1.
+    singular: of an A whose U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, which serve for a
+    determinant, say.
 
     For an A in C order these are the factors of A^T, the matrix that A's memory stores by columns: U and L of A^T are
     stored transposed, and ipiv counts columns of A. getrs takes either.
@@ -53,18 +61,20 @@ def getrf(A: DevicePtr, ipiv: DevicePtr) -> None:
             lapack.getrf(dA, dp)
         print(A.round(6).tolist(), ipiv)  # [[4.0, 2.0], [0.5, 3.0]] [2 2]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if U has a zero on its diagonal. Source: LAPACK, xGETRF.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if U has a zero on its diagonal, unless it is kept. Source:
+    LAPACK, xGETRF.
 
     See also: lapack.getrs, lapack.getri, lapack.gesv, lapack.potrf, lapack.geqrf; lapacke.dgetrf, cusolver.dgetrf;
     docs/guide/lapack.md.
     """
+    need_option("lapack.getrf", "singular", singular, _SINGULARS)
     t = letter_of("lapack.getrf", "A", A)
     a = matrix("lapack.getrf", "A", A)
     vector("lapack.getrf", "ipiv", ipiv, min(a.rows, a.columns), INT32, "for A of that shape")
-    _factor("lapack.getrf", t, A, a, ipiv)
+    _factor("lapack.getrf", t, A, a, ipiv, singular == "keep")
 
 
-def _factor(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -> None:
+def _factor(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, keep: bool = False) -> None:
     vendor = vendor_of(name, A)
     if not a.rows or not a.columns:
         return
@@ -72,7 +82,7 @@ def _factor(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -> None
         info = vendor.getrf(t, a.rows, a.columns, A, a.ld_f, ipiv)
     else:
         info = vendor.getrf(t, a.columns, a.rows, A, a.ld_c, ipiv)
-    if info:
+    if info and not keep:
         refuse(name, _SINGULAR.format(info=info), info, A=A, ipiv=ipiv)
 
 
@@ -88,7 +98,6 @@ def _system(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, trans: str =
             f'{name}: a complex A with trans="C" needs Fortran order, got shape {A._shape} and strides '
             f"{A._strides}; factor a copy in it: numpy.asfortranarray(A)"
         )
-    need_fortran(name, "B", B, b)
     return t, a, b
 
 
@@ -102,7 +111,7 @@ def _getrs_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, trans: str = "N") 
 def _solve_stack(
     name: str, t: str, trans: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, B: DevicePtr, b: Columns
 ) -> tuple[Infos, str] | None:
-    if not b.rows or not b.columns or not follow(ipiv):
+    if not b.rows or not b.columns or not b.ld_f or not follow(ipiv):
         return None
     stored = _stored(trans, a)
     infos = vendor_of(name, A).getrs_batched(t, stored, b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
@@ -120,8 +129,10 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
 
     A: matrix of shape (n, n), as getrf left it, in any order; a complex one with "C" is in Fortran order.
     ipiv: vector of shape (n,) and dtype int32, as getrf left it.
-    B: matrix of shape (n, nrhs), in Fortran order, or vector (n,); becomes X.
+    B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+
+    B is in Fortran order, or a vector without gaps; of another one a copy is solved, with a PerformanceWarning.
 
     The pivots are read, and ArgumentError is raised for some that getrf can't have left, because libraries write
     outside of B then. SciPy's lu_factor counts pivots from 0: pass piv + 1.
@@ -138,14 +149,16 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
     """
     t, a, b = _system("lapack.getrs", A, ipiv, B, trans)
     need_pivots("lapack.getrs", ipiv)
-    _solve("lapack.getrs", t, trans, A, a, ipiv, B, b)
+    with fitting("lapack.getrs", "B", A, B, None if b.ld_f else "F") as fit:
+        _solve("lapack.getrs", t, trans, A, a, ipiv, fit, b)
 
 
 def _solve(name: str, t: str, trans: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, B: DevicePtr, b: Columns) -> None:
     vendor = vendor_of(name, A)
     if not b.rows or not b.columns:
         return
-    vendor.getrs(t, _stored(trans, a), b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
+    # A copy has no gaps between its columns.
+    vendor.getrs(t, _stored(trans, a), b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f or b.rows)
 
 
 def _inverse(A: DevicePtr, ipiv: DevicePtr) -> tuple[str, Matrix]:
@@ -204,7 +217,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
 def _gesv_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> tuple[Infos, str] | None:
     name = "lapack.gesv"
     t, a, b = _system(name, A[0], ipiv[0], B[0])
-    if not b.rows or not b.columns or not vendor_of(name, A).solves_stacks(a.rows):
+    if not b.rows or not b.columns or not b.ld_f or not vendor_of(name, A).solves_stacks(a.rows):
         return None
     need_solvable(name, A, B)
     done = _factor_stack(name, t, A, a, ipiv)
@@ -220,7 +233,7 @@ def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> None:
 
     A: matrix of shape (n, n), in any order; becomes its factors.
     ipiv: vector of shape (n,) and dtype int32, written.
-    B: matrix of shape (n, nrhs), in Fortran order, or vector (n,); becomes X.
+    B: matrix of shape (n, nrhs), or vector (n,), as in getrs; becomes X.
 
         A, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([6.0, 8.0])
         with offload_args(A, Scratch(2, np.int32), b) as (dA, dp, db):
@@ -234,6 +247,7 @@ def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> None:
     """
     t, a, b = _system("lapack.gesv", A, ipiv, B)
     need_solvable("lapack.gesv", A, B)
-    _factor("lapack.gesv", t, A, a, ipiv)
-    with factored("lapack.gesv", A=A, ipiv=ipiv, B=B):
-        _solve("lapack.gesv", t, "N", A, a, ipiv, B, b)
+    with fitting("lapack.gesv", "B", A, B, None if b.ld_f else "F") as fit:
+        _factor("lapack.gesv", t, A, a, ipiv)
+        with factored("lapack.gesv", A=A, ipiv=ipiv, B=B):
+            _solve("lapack.gesv", t, "N", A, a, ipiv, fit, b)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from .._operands import letter_of, matrix, need_fortran, need_option, vector
 from ..arguments import Scratch
-from ..display import shown
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import as_columns, columns, factored, first_zero, need_solvable, refuse
+from ._copies import Order, conjugated, fitting, need_apart, rearranged
 from ._stacks import Infos, stacked
 from ._vendors import vendor_of
 from .cholesky import solve_triangular
@@ -132,7 +133,8 @@ def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans:
     A: matrix that geqrf left, in Fortran order: at least k columns, and as many rows as C has rows ("L") or columns
     ("R").
     tau: vector of shape (k,) that geqrf left.
-    C: matrix of shape (m, n), or vector (m,) for side "L"; read and written. A complex one is in Fortran order.
+    C: matrix of shape (m, n), or vector (m,) for side "L"; read and written. A complex one in C order is copied, with a
+    PerformanceWarning.
     side: where op(Q) stands: "L" left of C, "R" right of it.
     trans: op(Q). "T" is for real dtypes only, where "C" means the same.
 
@@ -164,9 +166,10 @@ def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans:
             f"lapack.ormqr: A has shape {A._shape}, needs ({needed}, k) for C of shape {C._shape} and "
             f'side="{side}", and tau of at most as many elements'
         )
-    if t in "cz":
-        need_fortran("lapack.ormqr", "C", C, c, " for a complex dtype")
-    _multiply("lapack.ormqr", t, A, a, tau, C, c, side, trans)
+    vendor_of("lapack.ormqr", A)
+    order: Order | None = "F" if t in "cz" and not c.ld_f and tau.size else None
+    with fitting("lapack.ormqr", "C", A[:, : tau.size], C, order) as fit:
+        _multiply("lapack.ormqr", t, A, a, tau, fit, matrix("lapack.ormqr", "C", as_columns(fit)), side, trans)
 
 
 def _multiply(
@@ -187,18 +190,19 @@ def _multiply(
 
 @stacked("B")
 def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
-    """Solve op(A) X = B in the least-squares sense, or for the least norm; set B to X and A to its QR factors.
+    """Solve op(A) X = B in the least-squares sense, or for the least norm, and set B to X.
 
     A: matrix of shape (m, n) and full rank.
-    B: matrix of shape (max(m, n), nrhs), in Fortran order, or vector (max(m, n),).
+    B: matrix of shape (max(m, n), nrhs), or vector (max(m, n),).
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
 
     If op(A) has more rows than columns, B[:columns] is set to the X that makes |B - op(A) X| least, and the squares of
     a column's other elements add up to the square of that. If it has fewer, B[:rows] is read, and B is set to the
     solution of least norm.
 
-    The matrix to factor is tall: an A with m >= n is in Fortran order, and one with m < n in C order. Complex dtypes
-    take the operation that needs no conjugate of that: "N" and "C" in Fortran order, "T" in C order. Unlike LAPACK's
+    A is factored in place if it has m >= n and Fortran order, or m < n and C order: it becomes its QR factors, or those
+    of its transpose. In the other order, or if a complex A needs conj(A), a copy is factored on the device, and A stays
+    as it was. A real B has any order; a complex one in C order is copied, with a PerformanceWarning. Unlike LAPACK's
     xGELS, it does not scale numbers that are close to overflow.
 
         t = np.array([0.0, 1.0, 2.0, 3.0])
@@ -216,33 +220,37 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     t = letter_of("lapack.gels", "A", A)
     need_option("lapack.gels", "trans", trans, ("N", "T", "C"))
     a = matrix("lapack.gels", "A", A)
-    tall = a.rows >= a.columns
-    lda = a.ld_f if tall else a.ld_c
-    if not lda:
-        order, copy = ("Fortran", "asfortranarray") if tall else ("C", "ascontiguousarray")
-        raise ArgumentError(
-            f"lapack.gels: A has shape {A._shape} and strides {A._strides}, needs {order} order for its QR factors; "
-            f"lend a copy in it: numpy.{copy}(A)"
-        )
-    if t in "cz" and trans not in ("NC" if tall else "T"):
-        allowed = '"N" or "C"' if tall else '"T"'
-        raise ArgumentError(
-            f"lapack.gels: trans must be {allowed} for a complex A of shape {A._shape}, got {shown(trans)}; lend a "
-            f"copy of its conjugate transpose, with the other trans: numpy.conj(A).T"
-        )
     most = max(a.rows, a.columns)
     b = columns("lapack.gels", "B", B, most, "for A of that shape", A)
-    need_fortran("lapack.gels", "B", B, b)
     vendor_of("lapack.gels", A)
     need_solvable("lapack.gels", A, B)
     if not b.columns or not most:
         return
-    stored = A if tall else A.T
-    _least_squares(t, stored, B, b, least_norm=(trans == "N") != tall)
+    with fitting("lapack.gels", "B", A, B, "F" if t in "cz" and not b.ld_f else None) as fit, ExitStack() as copies:
+        stored, is_copy = _to_factor(t, A, a, trans, copies)
+        if is_copy:
+            need_apart("lapack.gels", "B", A, B)
+        least_norm = (trans == "N") != (a.rows >= a.columns)
+        _least_squares(t, stored, fit, least_norm, {} if is_copy else {"A": A})
 
 
-def _least_squares(t: str, S: DevicePtr, B: DevicePtr, b: Columns, least_norm: bool) -> None:
-    """Solve S X = B, or S^H X = B for the least norm, for a tall S in Fortran order."""
+def _to_factor(t: str, A: DevicePtr, a: Matrix, trans: str, copies: ExitStack) -> tuple[DevicePtr, bool]:
+    """Return the tall S in Fortran order whose S X = B is solved, or S^H X = B for the least norm.
+
+    Return also whether it is a copy, which is there until copies end.
+    """
+    tall = a.rows >= a.columns
+    source, is_fortran, is_copy = (A, a.ld_f, False) if tall else (A.T, a.ld_c, False)
+    if t in "cz" and (trans == "T") == tall:
+        made = copies.enter_context(conjugated(A, "F" if a.ld_f else "C"))
+        source, is_fortran, is_copy = (made.T, not a.ld_f, True) if tall else (made, a.ld_f, True)
+    if is_fortran:
+        return source, is_copy
+    return copies.enter_context(rearranged(source, "F")), True
+
+
+def _least_squares(t: str, S: DevicePtr, B: DevicePtr, least_norm: bool, written: dict[str, DevicePtr]) -> None:
+    """Solve S X = B, or S^H X = B for the least norm, for a tall S in Fortran order. written: A, if it is S."""
     rows, n = S._shape
     s = matrix("lapack.gels", "A", S)
     if not n:
@@ -251,19 +259,20 @@ def _least_squares(t: str, S: DevicePtr, B: DevicePtr, b: Columns, least_norm: b
         return
     with offload_args(Scratch((n,), S.dtype), device=S.device) as (tau,):
         vendor_of("lapack.gels", S).geqrf(t, rows, n, S, s.ld_f, tau)
-        with factored("lapack.gels", A=S, B=B):
-            _solve_factored(t, S, s, tau, B, b, least_norm)
+        with factored("lapack.gels", **written, B=B):
+            _solve_factored(t, S, s, tau, B, least_norm, written)
 
 
 def _solve_factored(
-    t: str, S: DevicePtr, s: Matrix, tau: DevicePtr, B: DevicePtr, b: Columns, least_norm: bool
+    t: str, S: DevicePtr, s: Matrix, tau: DevicePtr, B: DevicePtr, least_norm: bool, written: dict[str, DevicePtr]
 ) -> None:
     """Solve with the QR factors of S."""
     rows, n = S._shape
+    b = matrix("lapack.gels", "B", as_columns(B))
     R = S[:n]
     zero = first_zero(R)
     if zero:
-        refuse("lapack.gels", f"A has not full rank: pivot {zero} of its factor R is zero", zero, A=S)
+        refuse("lapack.gels", f"A has not full rank: pivot {zero} of its factor R is zero", zero, **written)
     top = as_columns(B)[:n]
     if least_norm:
         solve_triangular(R, top, "U", "C")

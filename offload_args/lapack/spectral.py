@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._operands import REAL_OF, Matrix, letter_of, matrix, need_fortran, need_option, square, vector
+from ..arguments import Scratch
+from ..blas.extensions import geam
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
+from ..regions import offload_args
 from ._checks import follow, is_finite, need_finite, refuse
+from ._copies import Order, rearranged
 from ._stacks import Infos, stacked, turned
-from ._vendors import vendor_of
+from ._vendors import Vendor, vendor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["gesvd", "heevd", "syevd"]
 
@@ -162,8 +170,9 @@ def gesvd(
     jobu: the left vectors: "A" all m, "S" the first k, "N" none. None: the job that the shape of U needs.
     jobvt: the right vectors: "A" all n, "S" the first k, "N" none. None: the job that the shape of VT needs.
 
-    All matrices have one order. On NVIDIA GPUs they are in Fortran order if m > n, in C order if m < n. With k = 0
-    nothing is written. LAPACK's job "O", which puts vectors into A, is not here: lend an array for them.
+    All matrices have one order. On NVIDIA GPUs, which have the function for m >= n in Fortran order and m <= n in C
+    order, copies in the other order are made of others. With k = 0 nothing is written. LAPACK's job "O", which puts
+    vectors into A, is not here: lend an array for them.
 
         A = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], order="F")
         s, U, VT = np.empty(2), np.empty((3, 2), order="F"), np.empty((2, 2), order="F")
@@ -176,22 +185,38 @@ def gesvd(
 
     See also: lapack.syevd, lapack.gels; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
     """
-    t, a, jobu, u, jobvt, vt, fits = _job(A, s, U, VT, jobu, jobvt)
-    m, n = a.rows, a.columns
-    vendor = vendor_of("lapack.gesvd", A)
-    if not m or not n:
+    job = _job(A, s, U, VT, jobu, jobvt)
+    if 0 in A._shape:
         return
-    if vendor.needs_tall:
-        tall = [fit for fit in fits if (m >= n if fit == "F" else n >= m)]
-        if not tall:
-            other = "C" if fits == ["F"] else "F"
-            copy = "ascontiguousarray" if other == "C" else "asfortranarray"
-            raise ArgumentError(
-                f"lapack.gesvd: A has shape {A._shape}, and the library of {A.device} needs it in the other order; "
-                f'lend numpy.{copy}(A), and U and VT with order="{other}"'
-            )
-        fits = tall
     need_finite("lapack.gesvd", A)
+    vendor, (m, n) = vendor_of("lapack.gesvd", A), A._shape
+    tall = [fit for fit in job.fits if not vendor.needs_tall or (m >= n if fit == "F" else n >= m)]
+    if tall:
+        _decompose(vendor, job._replace(fits=tall), A, s, U, VT)
+        return
+    # The library takes A^T, the same memory, in the other order only.
+    order: Order = "C" if job.fits == ["F"] else "F"
+    with rearranged(A, order) as copy, _beside(U, order) as u, _beside(VT, order) as vt:
+        _decompose(vendor, _job(copy, s, u, vt, job.jobu, job.jobvt)._replace(fits=[order]), copy, s, u, vt)
+
+
+@contextmanager
+def _beside(V: DevicePtr | None, order: Order) -> Iterator[DevicePtr | None]:
+    """Lend memory for vectors in another order, which come to V at the end, unless the block fails."""
+    if V is None:
+        yield None
+        return
+    with offload_args(Scratch(V._shape, V.dtype, order=order), device=V.device) as (made,):
+        yield made
+        geam(1.0, made, 0.0, made, V)
+
+
+def _decompose(
+    vendor: Vendor, job: _Job, A: DevicePtr, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None
+) -> None:
+    """Call the library for operands that were checked."""
+    t, a, jobu, u, jobvt, vt, fits = job
+    m, n = a.rows, a.columns
     written = {name: pointer_ for name, pointer_ in (("s", s), ("U", U), ("VT", VT)) if pointer_ is not None}
     if fits[0] == "F":
         info = vendor.gesvd(t, (jobu, jobvt), m, n, A, a.ld_f, s, *_given(U, u, 2, A), *_given(VT, vt, 2, A))

@@ -1,0 +1,91 @@
+"""Copies of operands on the device, in another order than theirs."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from .._operands import checking
+from ..arguments import Scratch
+from ..blas._names import note_names
+from ..blas.extensions import geam
+from ..blas.gemm import gemm
+from ..errors import OffloadError, PerformanceWarning
+from ..regions import offload_args
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..pointers import DevicePtr
+
+__all__ = ["Order", "conjugated", "fitting", "need_apart", "rearranged"]
+
+Order: TypeAlias = Literal["C", "F"]
+
+
+@contextmanager
+def rearranged(source: DevicePtr, order: Order) -> Iterator[DevicePtr]:
+    """Lend a copy of a matrix in an order, "C" or "F"."""
+    with offload_args(Scratch(source._shape, source.dtype, order=order), device=source.device) as (copy,):
+        geam(1.0, source, 0.0, source, copy)
+        yield copy
+
+
+@contextmanager
+def conjugated(source: DevicePtr, order: Order) -> Iterator[DevicePtr]:
+    """Lend the conjugate transpose of a matrix that is in an order, as a matrix in that order."""
+    with offload_args(Scratch(source._shape[::-1], source.dtype, order=order), device=source.device) as (copy,):
+        geam(1.0, source, 0.0, source, copy, trans_a="C", trans_b="C")
+        yield copy
+
+
+@contextmanager
+def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | None) -> Iterator[DevicePtr]:
+    """Lend right sides, or if the library needs them in an order, "C" or "F", a copy of them in it.
+
+    What the block makes of a copy comes back to B, unless it fails. A: the matrix, in whose order B may be.
+    """
+    if order is None or 0 in B._shape:
+        yield B
+        return
+    B = B if len(B._shape) == 2 else B[:, None]
+    meant, copy_of = ("C", "ascontiguousarray") if order == "C" else ("Fortran", "asfortranarray")
+    warnings.warn(
+        f"{name}: {operand} has shape {B._shape} and strides {B._strides}, and the library needs {meant} order here: a "
+        f"copy is made on the device, and copied back; lend a copy in that order: numpy.{copy_of}({operand})",
+        PerformanceWarning,
+        stacklevel=_depth(),
+    )
+    need_apart(name, operand, A, B)
+    with rearranged(B, order) as copy:
+        yield copy
+        geam(1.0, copy, 0.0, copy, B)
+
+
+def need_apart(name: str, operand: str, A: DevicePtr, B: DevicePtr) -> None:
+    """Raise AliasError if right sides, of as many rows or columns as A has at most, overlap A."""
+    tall = A if A._shape[0] >= A._shape[1] else A.T
+    B = B if len(B._shape) == 2 else B[:, None]
+    B = B if B._shape[0] == tall._shape[0] else B.T
+    if 0 in A._shape or 0 in B._shape:
+        return
+    with offload_args(Scratch((tall._shape[1], B._shape[1]), A.dtype), device=A.device) as (factor,):
+        factor.fill(0)
+        try:
+            with checking():
+                gemm(1.0, tall, factor, 1.0, B)
+        except OffloadError as error:
+            error.args = (f"{name}: {error}",)
+            note_names(error, {"C": operand})
+            raise
+
+
+def _depth() -> int:
+    """Return the stacklevel of a warning that the caller gives: that of the line outside of this package's modules."""
+    level, frame = 1, sys._getframe(1)
+    here = __name__.rpartition(".")[0]
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith((here, "contextlib")):
+        level, frame = level + 1, frame.f_back
+    return level
