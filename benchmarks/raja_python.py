@@ -87,7 +87,8 @@ KERNELS: dict[str, Any] = {
     "total": total,
     "pressure1": formula("bvc = cls * (compression + 1)", "=bvc compression", "cls"),
     "pressure2": formula(
-        "p = bvc * e_old; p = 0.0 if abs(p) < p_cut or vnewc >= eosvmax else p; p_new = p_min if p < p_min else p",
+        "p = bvc * e_old; p = 0.0 if abs(p) < p_cut else p; p = 0.0 if vnewc >= eosvmax else p; "
+        "p_new = p_min if p < p_min else p",
         "=p_new bvc e_old vnewc", "p_cut p_min eosvmax",
     ),
     "energy1": formula(
@@ -119,7 +120,7 @@ KERNELS: dict[str, Any] = {
 @kernel(debug=False)
 def reduce3(results: Out[np.int32].by(RowBlocks(1)), x: In[np.int32]):
     part = shared((BLOCK, 3), np.int32)
-    least, most, added, t = MOST, LEAST, 0, here.thread()
+    least, most, added, t = np.int32(MOST), np.int32(LEAST), np.int32(0), here.thread()
     for i in range(here.index(), x.size, here.size()):
         added += x[i]
         least = min(least, x[i])
@@ -143,7 +144,7 @@ def reduce3(results: Out[np.int32].by(RowBlocks(1)), x: In[np.int32]):
 @kernel(debug=False)
 def total3(result: Out[np.int32].by(Linear1D()), x: In[np.int32]):
     part = shared((BLOCK, 3), np.int32)
-    least, most, added, t = MOST, LEAST, 0, here.thread()
+    least, most, added, t = np.int32(MOST), np.int32(LEAST), np.int32(0), here.thread()
     for i in range(here.index(), x.shape[0], here.size()):
         added += x[i, 0]
         least = min(least, x[i, 1])
