@@ -27,7 +27,7 @@ from offload_args import _core
 times = []
 for _ in range(9):
     begun = perf_counter()
-    _core.accelerate_start(1.25, 10**6, 0, False, False, 1.0, 0)
+    _core.accelerate_start(1.25, 10**6, 0, False, False, 1.0, 0, 0.0)
     times.append(perf_counter() - begun)
     slots = _core.accelerate_query()
     _core.accelerate_stop()
@@ -58,7 +58,7 @@ def hook() -> None:
         return (perf_counter() - begun) / times
 
     def on() -> float:
-        _core.accelerate_start(1.25, 10**6, 0, False, False, 1.0, 0)
+        _core.accelerate_start(1.25, 10**6, 0, False, False, 1.0, 0, 0.0)
         took = loop()
         _core.accelerate_stop()
         return took
