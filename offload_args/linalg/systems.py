@@ -238,7 +238,8 @@ def _sign_and_log(name: str, a: DevicePtr) -> tuple[NDArray[Any], NDArray[Any]]:
     swaps = np.count_nonzero(pivots.to_host() != np.arange(1, n + 1), axis=-1)
     sizes = np.abs(values)
     with np.errstate(all="ignore"):
-        signs = np.prod(np.where(sizes == 0, 1, values / sizes), axis=-1) * np.where(swaps % 2, -1, 1)
+        each = values / sizes if values.dtype.kind == "c" else np.where(values < 0, -1, 1)
+        signs = np.prod(np.where(sizes == 0, 1, each), axis=-1) * np.where(swaps % 2, -1, 1)
         logs = np.sum(np.log(sizes), axis=-1)
     singular = np.reshape(np.asarray(infos) > 0, batch)
     return np.where(singular, 0, signs), np.where(singular, -np.inf, logs)

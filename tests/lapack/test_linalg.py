@@ -231,6 +231,14 @@ def test_determinants_of_singular_matrices_are_zero(device: str, dtype: str) -> 
     assert np.array_equal(sign, [1, 0]) and np.array_equal(log, [0, -np.inf])
 
 
+def test_determinants_with_infinities_and_nan_are_numpys(device: str) -> None:
+    stack = np.array([[[np.inf]], [[-np.inf]], [[np.nan]]])
+    with np.errstate(invalid="ignore"):
+        for got, expected in zip(linalg.slogdet(stack, device=device), np.linalg.slogdet(stack), strict=True):
+            assert np.array_equal(got, expected, equal_nan=True)
+        assert np.array_equal(linalg.det(stack, device=device), [np.inf, -np.inf, np.nan], equal_nan=True)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_iterations_refuse_what_is_not_finite(device: str, dtype: str, value: float) -> None:
     A = np.eye(3).astype(dtype)
