@@ -24,7 +24,7 @@ from .errors import (
     SizeOverflowError,
 )
 from .objects import LibraryObject, class_of
-from .pointers import DevicePtr, listed, unpacked
+from .pointers import DevicePtr, lent_first, listed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -264,9 +264,10 @@ def _check_pointers(function: str, row: _Row, value: object, fail: _Failure) -> 
             fail(ArgumentTypeError, needed, "its first axis goes backwards; pass a list of its parts")
     elif isinstance(value, (list, tuple)):
         for index, element in enumerate(value):
-            _check_pointer(row, element, _Failure(f"{function}: {row.name}[{index}] needs", element))
+            part = row._replace(name=f"{row.name}[{index}]")
+            _check_pointer(part, element, _Failure(f"{function}: {part.name} needs", element))
     elif isinstance(value, np.ndarray):
-        fail(HostPointerError, needed, f"lend it first: with offload_args({row.name}) as (d{row.name},)")
+        fail(HostPointerError, needed, lent_first(row.name))
     else:
         fail(ArgumentTypeError, needed)
 
@@ -292,7 +293,7 @@ def _check_pointer(row: _Row, value: object, fail: _Failure, otherwise: str = ""
         dtype = "dtype" if is_any else spelled(row.dtype_name)
         remedy = unpacked(row.name, value) or listed(row.name, value, dtype) or "lend a NumPy array first"
         if isinstance(value, np.ndarray):
-            remedy = f"lend it first: with offload_args({row.name}) as (d{row.name},)"
+            remedy = lent_first(row.name)
             if not is_any and value.dtype.name != row.dtype_name:
                 converted = f"{row.name}.astype({spelled(row.dtype_name)})"
                 remedy = f"convert it and lend it first: {row.name} = {converted}"

@@ -12,7 +12,7 @@ from ._core import geometry, only_check
 from .display import shown
 from .dtypes import DTYPE_NAMES
 from .errors import ArgumentError, DTypeError, HostPointerError
-from .pointers import DevicePtr, listed, unpacked
+from .pointers import DevicePtr, lent_first, listed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,11 +77,7 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
     """Raise HostPointerError for an operand that is not a DevicePtr."""
     if not isinstance(pointer, DevicePtr):
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
-        remedy = (
-            unpacked(operand, pointer)
-            or listed(operand, pointer)
-            or f"lend it first: with offload_args({operand}) as (d{operand},)"
-        )
+        remedy = unpacked(operand, pointer) or listed(operand, pointer) or lent_first(operand)
         raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
 
 

@@ -534,6 +534,14 @@ def unpacked(name: str, value: object) -> str:
     return f"`as` gives a tuple, with a pointer for each array; unpack it: with offload_args(...) as ({names})"
 
 
+def lent_first(name: str) -> str:
+    """Return the remedy for an array of the host that was passed for a pointer; name: A, or A[0] of a list."""
+    whole, bracket, _ = name.partition("[")
+    if bracket:
+        return f"lend the whole list first: with offload_args(*{whole}) as d{whole}"
+    return f"lend it first: with offload_args({name}) as (d{name},)"
+
+
 def listed(name: str, value: object, dtype: str = "dtype") -> str:
     """Return the remedy for a list or tuple that was passed for an array; "" for any other value."""
     if not isinstance(value, (list, tuple)):

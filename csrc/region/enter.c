@@ -384,6 +384,18 @@ static choice_sum add_up(const oa_region_state *region, const oa_lent_array *len
   return sum;
 }
 
+enum { NUMBERS_SHOWN = 8, NUMBERS_SIZE = 12 * NUMBERS_SHOWN + 8 };
+
+/* Writes the numbers of the first chosen arguments. Returns the text. */
+static const char *numbers_of(const oa_region_state *region, const oa_lent_array *lent, int count, enum choice choice,
+                              char text[NUMBERS_SIZE]) {
+  int length = 0, shown = 0;
+  for (int i = 0; i < count && shown < NUMBERS_SHOWN; i++)
+    if (is_chosen(region, &lent[i], choice))
+      length += snprintf(text + length, (size_t)(NUMBERS_SIZE - length), "%s%d", shown++ ? ", " : "", i + 1);
+  return text;
+}
+
 /* Makes one allocation for the chosen mappings, in the order of the arguments, so that mappings that are used together
  * are neighbours; in place: in a block of pinned memory, if one is free. */
 static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int count, enum choice choice,
@@ -403,8 +415,11 @@ static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int coun
   else
     status = take_memory(region, arena->nbytes, &arena->address, &zeros);
   if (status) {
+    char numbers[NUMBERS_SIZE] = "";
     free(arena);
-    return oa_fail_in(status, "oa_region_enter: %d small arguments (%zu bytes)", sum->mappings, sum->nbytes);
+    return oa_fail_in(status, "oa_region_enter: %d small argument%s (%s%s; %zu bytes)", sum->mappings,
+                      sum->mappings == 1 ? "" : "s", numbers_of(region, lent, count, choice, numbers),
+                      sum->mappings > NUMBERS_SHOWN ? ", ..." : "", sum->nbytes);
   }
   uint64_t address = arena->address;
   for (int i = 0; i < count; i++) {

@@ -175,10 +175,11 @@ static PyMethodDef call_functions[] = {
      "Lend every array among the arguments, call function with pointers in their place, and return its value.\n\n"
      "function may be one of a cffi library of your own: it receives the addresses of the arrays, in pointers of the\n"
      "types that it takes.\n\n"
-     "Arrays may be in In, Out, InOut or Scratch; other arguments are passed on unchanged. device, stream and\n"
-     "on_error are the region's. Where the device can use pinned memory of the host, small arrays, 64 KiB in all, are\n"
-     "used there: faster if the function uses each once, and slower if it uses them again and again; open a region\n"
-     "for that. Matrices that a product of level 3 of blas only reads are copied from 16 KiB in all on.\n\n"
+     "Arrays may be in In, Out, InOut or Scratch; other arguments are passed on unchanged, and so are lists, with the\n"
+     "arrays in them. device, stream and on_error are the region's. Where the device can use pinned memory of the\n"
+     "host, small arrays, 64 KiB in all, are used there: faster if the function uses each once, and slower if it uses\n"
+     "them again and again; open a region for that. Matrices that a product of level 3 of blas only reads are copied\n"
+     "from 16 KiB in all on.\n\n"
      "Raises the errors of the region and of the function."},
     {NULL, NULL, 0, NULL},
 };

@@ -45,6 +45,23 @@ def test_too_little_memory_gives_an_error_with_numbers_and_harms_nothing() -> No
 
 
 @pytest.mark.promise("T05")
+def test_small_arrays_that_share_an_allocation_are_named_by_their_numbers() -> None:
+    sim, large = testing.sim_device(capacity=20_000), np.ones(100_000)
+    few, many = [np.ones(1000) for _ in range(3)], [np.ones(1000) for _ in range(20)]
+    with pytest.raises(DeviceMemoryError, match=r"^offload_args: 3 small arguments \(1, 2, 3; 24576 bytes\): sim:0"):
+        offload_args(*few, device=sim).open()
+    with pytest.raises(DeviceMemoryError, match=r": 20 small arguments \(1, 2, 3, 4, 5, 6, 7, 8, \.\.\.; 163840 bytes"):
+        offload_args(*many, device=sim).open()
+    testing.sim_device(capacity=900_000)
+    with (
+        offload_args(large, device=sim),
+        pytest.raises(DeviceMemoryError, match=r": 2 small arguments \(2, 4; 128000 bytes\): "),
+    ):
+        offload_args(large, np.ones(8000), large, np.ones(8000), device=sim).open()
+    testing.sim_device()
+
+
+@pytest.mark.promise("T05")
 def test_a_capacity_holds_for_memory_that_an_earlier_region_left_idle() -> None:
     sim, x = testing.sim_device(), np.ones(1000)
     with offload_args(x, device=sim) as (dx,):

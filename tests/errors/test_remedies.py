@@ -109,6 +109,23 @@ def test_a_list_is_made_an_array_first(device: str) -> None:
     assert y.tolist() == [1, 2]
 
 
+def test_a_list_of_arrays_is_lent_as_a_whole(device: str) -> None:
+    As, Bs, Cs = [ramp(2, 2), ramp(2, 2)], [np.eye(2, dtype=np.float32)], [np.zeros((2, 2), np.float32) for _ in "12"]
+    remedy = r"A\[0\] needs a DevicePtr, got numpy.ndarray; lend the whole list first: with offload_args\(\*A\) as dA$"
+    for lists in ((As, Bs, Cs), (tuple(As), tuple(Bs), tuple(Cs))):
+        with pytest.raises(HostPointerError, match=remedy):
+            call(blas.gemm_batched, 1.0, *lists[:2], 0.0, lists[2], device=device)
+    with (
+        offload_args(*As, device=device) as dA,
+        offload_args(*Bs, device=device) as dB,
+        offload_args(*Cs, device=device) as dC,
+    ):
+        with pytest.raises(HostPointerError, match=r"B\[0\] needs .*: with offload_args\(\*B\) as dB$"):
+            blas.gemm_batched(1.0, dA, Bs, 0.0, dC)
+        blas.gemm_batched(1.0, dA, dB, 0.0, dC)
+    np.testing.assert_array_equal(Cs, As)
+
+
 def test_a_read_only_result_is_lent_as_a_writable_copy(device: str) -> None:
     A, x, y = np.eye(2), np.ones(2), np.zeros(2)
     y.flags.writeable = False
