@@ -218,6 +218,33 @@ def test_functions_of_float32_round_once(running_device) -> None:
     assert (abs(y - exact) <= 0.51 * np.spacing(abs(exact.astype(np.float32)))).all()
 
 
+# Angles of float32 above 2^40 that are nearest to multiples of pi / 2, by mantissa and exponent, with sine and cosine.
+NEAREST = [
+    (11617958, 17, -1.0, -6.916359710572901e-09), (11617958, 18, 1.3832719421145802e-08, -0.9999999999999999),
+    (9012376, 53, 1.0, -7.3323631368543984e-09), (8895696, 34, -0.9999999999999999, 1.3281576663504313e-08),
+    (16367173, 72, 1.0, -1.6147697982476211e-09), (16367173, 73, -3.2295395964952422e-09, -1.0),
+    (14173733, 89, 2.0449741916998505e-08, -0.9999999999999998), (12438944, 103, -0.9999999999999998,
+    -2.3124749758691973e-08),
+]  # fmt: skip
+
+
+@kernel
+def circle(x: In[np.float32], s: Out[np.float32].by(Linear1D()), c: Out[np.float32].by(Linear1D())):
+    for i in s.mine():
+        s[i] = math.sin(x[i])
+        c[i] = math.cos(x[i])
+
+
+def test_the_hardest_angles_of_float32_are_rounded_once(running_device) -> None:
+    x, sine, cosine = (np.float32(column) for column in zip(*((math.ldexp(m, e), s, c) for m, e, s, c in NEAREST),
+                                                            strict=True))  # fmt: skip
+    x, sine, cosine = np.concatenate([x, -x]), np.concatenate([sine, -sine]), np.concatenate([cosine, cosine])
+    s, c = np.zeros_like(x), np.zeros_like(x)
+    offload(circle, x, s, c, device=running_device)
+    np.testing.assert_array_equal(s, sine)
+    np.testing.assert_array_equal(c, cosine)
+
+
 def missing(x: In[np.float32], y: Out[np.float32].by(Linear1D())):
     for i in y.mine():
         y[i] = math.gamma(x[i])

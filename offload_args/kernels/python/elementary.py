@@ -2,8 +2,9 @@
 
 A function here is a recipe: it gets symbols for its arguments, and each operation on a symbol writes one instruction of
 LLVM IR. All are operations that IEEE 754 rounds to the nearest, `fma` among them, so that each target computes the same
-number; only a NaN may have other bits. There are no tables but that of the bits of 2 / pi, and but one branch, for
-arguments of sin, cos and tan above 2^40, so that loops over elements become vector instructions.
+number; only a NaN may have other bits. There is but one branch, for arguments of sin, cos and tan above 2^40. In float64
+it reads a table, of the bits of 2 / pi; in float32, and in all other functions, loops over elements become vector
+instructions.
 
 float32 is computed in float64, with shorter polynomials and without the low parts, and rounded once at the end. For
 float64 a number is the sum of a high and a low part where one alone has too few bits. docs/guide/kernels.md states the
@@ -454,8 +455,6 @@ def _far(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     left = builder.sitofp(builder.sub(top, builder.fptosi(high, _I64)), _F64)
     low = Symbol(c, builder.uitofp(end, _F64)) * 2.0**-126 + Symbol(c, left) * 2.0**-62
     turns, low = c.ordered_sum(Symbol(c, high) * 2.0**-62, low)
-    if c.short:
-        turns, low = Symbol(c, high) * 2.0**-62 + low, c.nothing
     angle, error = c.product(turns, _HALF_PI[0])
     error = error + c.fma(turns, _HALF_PI[1], low * _HALF_PI[0])
     negative = bits >> 63
@@ -463,6 +462,35 @@ def _far(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     angle, error = c.ordered_sum(angle, error)
     quarter = c.where(negative.equals(1), c.symbol(0, negative) - Symbol(c, quadrant), Symbol(c, quadrant))
     return quarter, angle * sign, error * sign
+
+
+def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol]:
+    """Return the quadrant and the angle of a float32 beyond 2^40, by operations that vectors have.
+
+    2 / pi is cut into numbers of 29 bits, whose products with x are exact. Those which are whole turns are left out.
+    """
+    magnitude, bits = abs(x), 0
+    for word in TWO_OVER_PI_BITS:
+        bits = bits << 64 | word
+    length = 64 * len(TWO_OVER_PI_BITS)
+    cut = [math.ldexp(bits >> length - 29 * k & (1 << 29) - 1, -29 * k) for k in range(1, 8)]
+    products = []
+    for k in range(4):
+        factor = c.symbol(cut[k])
+        for skipped, least in enumerate((2.0**54, 2.0**83, 2.0**112), 1):
+            factor = c.where(magnitude >= least, cut[k + skipped], factor)
+        products.append(x * factor)
+    first, second, third, fourth = products
+    first = first - c.native("rint", first * 0.25) * 4.0
+    n, quadrant = c.rounded(first + second + third)
+    first = first - n  # exact
+    total = first + second
+    back = total - first
+    low = (first - (total - back)) + (second - back)
+    part = total + third
+    back = part - total
+    low = low + (total - (part - back)) + (third - back) + fourth
+    return quadrant, (part + low) * _HALF_PI[0]
 
 
 def _reduced(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
@@ -478,7 +506,11 @@ def _reduced(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     builder = c.builder
     before = builder.block
     with builder.if_then((abs(x) > _LARGE_ANGLE).raw, likely=False):
-        other = _far(c, c.where(abs(x) < math.inf, x, _LARGE_ANGLE))
+        other: tuple[Symbol, ...]
+        if c.short:
+            other = (*_far_short(c, x), c.nothing)
+        else:
+            other = _far(c, c.where(abs(x) < math.inf, x, _LARGE_ANGLE))
         inside = builder.block
     chosen = []
     for near, far in zip((i, r, low), other, strict=True):
