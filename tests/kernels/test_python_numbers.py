@@ -128,3 +128,74 @@ def test_a_whole_number_has_no_negative_power_as_in_numpy(device: str) -> None:
     x, y = np.float32([1, 2, 3]), np.zeros(3)
     offload(inverse_of_floats, x, y, device=device)
     np.testing.assert_array_equal(y, 1 / x)
+
+
+@kernel
+def whole_numbers(
+    u: In[np.uint64], n: In[np.int64], m: In[np.int64], a: Out[np.uint64].by(Linear1D()),
+    b: Out[np.uint64].by(Linear1D()), c: Out[np.int64].by(Linear1D()), d: Out[np.int64].by(Linear1D()),
+    e: Out[np.int64].by(Linear1D()), f: Out[np.int64].by(Linear1D()), g: Out[np.uint64].by(Linear1D()),
+):  # fmt: skip
+    for i in a.mine():
+        a[i] = u[i] // 3
+        b[i] = 7 % u[i]
+        c[i] = n[i] // m[i]
+        d[i] = n[i] << m[i]
+        e[i] = n[i] >> m[i]
+        f[i] = (u[i] > -1) + 2 * (u[i] > 5) + 2**40
+        g[i] = min(u[i], 2**63) >> 1
+
+
+def test_whole_numbers_at_their_ends_are_those_of_numpy(device: str) -> None:
+    least, most = -(2**63), 2**63 - 1
+    n, m = (grid.ravel() for grid in np.meshgrid([least, -100, -1, 0, 1, most], [least, -1, 0, 1, 63, 64, 65, most]))
+    u = np.resize(np.array([0, 1, 6, 2**63 - 1, 2**63, 2**64 - 1], np.uint64), n.size)
+    a, b, c, d, e, f, g = (np.zeros(n.size, dtype) for dtype in [np.uint64] * 2 + [np.int64] * 4 + [np.uint64])
+    offload(whole_numbers, u, n, m, a, b, c, d, e, f, g, device=device)
+    with np.errstate(all="ignore"):
+        expected = [
+            u // 3,
+            7 % u,
+            n // m,
+            n << m,
+            n >> m,
+            1 + 2 * (u > 5) + 2**40,
+            np.minimum(u, 2**63) >> np.uint64(1),
+        ]
+    for result, values in zip((a, b, c, d, e, f, g), expected, strict=True):
+        np.testing.assert_array_equal(result, values)
+
+
+Plane = Out[np.complex64].by(Linear1D())
+
+
+@kernel
+def quotients(
+    z: In[np.complex64], w: In[np.complex64], x: In[np.float32], k: In[np.int8], a: Plane, b: Plane, c: Plane, d: Plane,
+    e: Line, f: Out[np.complex128].by(Linear1D()), g: Out[np.float64].by(Linear1D()),
+):  # fmt: skip
+    for i in a.mine():
+        a[i] = z[i] / w[i]
+        b[i] = z[i] / 3
+        c[i] = 1 / w[i]
+        d[i] = z[i] * z[i] + w[i] ** 2
+        e[i] = x[i] ** -2
+        f[i] = z[i] / np.complex128(w[i])
+        g[i] = x[i] ** k[i]
+
+
+def test_quotients_and_powers_are_those_of_numpy(device: str) -> None:
+    rng = np.random.default_rng(9)
+    special = np.array([0, 1, 1j, -2 - 3j, 1e-30 + 1e-30j, 1e30j, complex(np.inf, 1), complex(0, np.nan)])
+    z = np.concatenate([np.repeat(special, 8), rng.normal(size=200) + 1j * rng.normal(size=200)]).astype(np.complex64)
+    w = np.concatenate([np.tile(special, 8), rng.normal(size=200) + 1j * rng.normal(size=200)]).astype(np.complex64)
+    x = np.concatenate([[0, -0.0, np.inf, np.nan, 1e-30], rng.normal(size=z.size - 5)]).astype(np.float32)
+    k = np.full(z.size, 3, np.int8)
+    *made, f, g = [np.zeros_like(z) for _ in range(4)] + [np.zeros_like(x), np.zeros(z.size, complex), np.zeros(z.size)]
+    offload(quotients, z, w, x, k, *made, f, g, device=device)
+    with np.errstate(all="ignore"):
+        rows = [(a / b, a / 3, 1 / b, a * a + b * b, 1 / (c * c), a / np.complex128(b))
+                for a, b, c in zip(z, w, x, strict=True)]  # fmt: skip
+    for result, values in zip([*made, f], zip(*rows, strict=True), strict=True):
+        np.testing.assert_array_equal(result, values)
+    assert (g == g.astype(np.float32))[~np.isnan(x)].all()  # a power in float32, as of NumPy's float32 and int8

@@ -2,9 +2,9 @@
 
 A function here is a recipe: it gets symbols for its arguments, and each operation on a symbol writes one instruction of
 LLVM IR. All are operations that IEEE 754 rounds to the nearest, `fma` among them, so that each target computes the same
-number; only a NaN may have other bits. There is but one branch, for arguments of sin, cos and tan above 2^40. In float64
-it reads a table, of the bits of 2 / pi; in float32, and in all other functions, loops over elements become vector
-instructions.
+number; only a NaN may have other bits. There is but one branch, for arguments of sin, cos and tan above 2^40. In
+float64 it reads a table, of the bits of 2 / pi; in float32, and in all other functions, loops over elements become
+vector instructions.
 
 float32 is computed in float64, with shorter polynomials and without the low parts, and rounded once at the end. For
 float64 a number is the sum of a high and a low part where one alone has too few bits. docs/guide/kernels.md states the
@@ -464,7 +464,7 @@ def _far(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     return quarter, angle * sign, error * sign
 
 
-def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol]:
+def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     """Return the quadrant and the angle of a float32 beyond 2^40, by operations that vectors have.
 
     2 / pi is cut into numbers of 29 bits, whose products with x are exact. Those which are whole turns are left out.
@@ -490,7 +490,7 @@ def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol]:
     part = total + third
     back = part - total
     low = low + (total - (part - back)) + (third - back) + fourth
-    return quadrant, (part + low) * _HALF_PI[0]
+    return quadrant, (part + low) * _HALF_PI[0], c.nothing
 
 
 def _reduced(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
@@ -506,11 +506,7 @@ def _reduced(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     builder = c.builder
     before = builder.block
     with builder.if_then((abs(x) > _LARGE_ANGLE).raw, likely=False):
-        other: tuple[Symbol, ...]
-        if c.short:
-            other = (*_far_short(c, x), c.nothing)
-        else:
-            other = _far(c, c.where(abs(x) < math.inf, x, _LARGE_ANGLE))
+        other = _far_short(c, x) if c.short else _far(c, c.where(abs(x) < math.inf, x, _LARGE_ANGLE))
         inside = builder.block
     chosen = []
     for near, far in zip((i, r, low), other, strict=True):

@@ -144,6 +144,8 @@ def _said(error: errors.NumbaError, written: Written) -> KernelError:
             r"oa__binary_(\w+)\((.*), Literal\[int\]\(\d\)\)", r"\1(\2)", undefined[2].splitlines()[0].strip()
         )
         head = f"there is no {head}".replace("oa__", "")
+    if "Invalid use of getiter" in head:
+        head = "a loop over a tuple of several types: give its items one type, as by np.float32(...)"
     if refused := re.search(r"oa__: (.*)", text):
         head = refused[1].strip()
     if unified := re.search(r"Cannot unify (.*?) and (.*?) for '(\w+)", text):
@@ -709,6 +711,8 @@ def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
         raise KernelError(
             f"{location}: % and // of floating-point numbers: GPUs have no exact ones; use np.floor(x / y)"
         )
+    if any(function.name == "numba_cpow" for function in module.functions):
+        raise KernelError(f"{location}: a power of a complex number: kernels have z ** 2 alone; write z * z * z")
     for function in module.functions:
         is_of_c = not is_gpu and re.fullmatch(r"[a-z]+\d*f?|__\w+", function.name)
         if function.is_declaration and not _NATIVE.match(function.name) and not is_of_c:

@@ -209,11 +209,14 @@ def oa__weak(typing: Any, value: Any) -> Any:
 def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
     """Return the type in which NumPy 2 combines two numbers; None: numba's own.
 
-    Whole numbers among themselves are numba's: it computes in 64 bits.
+    Whole numbers among themselves are numba's: it computes in 64 bits. One that is weak becomes a uint64 with another.
     """
     exact = (types.Integer, types.Boolean)
-    if (a_is_weak and b_is_weak) or (isinstance(a, exact) and isinstance(b, exact)):
+    if a_is_weak and b_is_weak:
         return None
+    if isinstance(a, exact) and isinstance(b, exact):
+        is_unsigned = (b if a_is_weak else a) == types.uint64 and (a_is_weak or b_is_weak)
+        return types.uint64 if is_unsigned else None
     if not a_is_weak and not b_is_weak:
         return from_dtype(np.result_type(as_dtype(a), as_dtype(b)))
     weak, strong = (a, b) if a_is_weak else (b, a)
@@ -237,33 +240,77 @@ def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
 
 
 def _combine(operation: Any) -> Any:
-    @intrinsic(prefer_literal=True)
     def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
         natives, kind = both(a, b, weak)
         if natives is None:
             return None
+        if kind == types.uint64 and operation in _COMPARISONS:  # -1 is less than each of them
+            kind = None
         chosen = typing.resolve_function_type(operation, (kind, kind) if kind is not None else tuple(natives), {})
 
         def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             values = [context.cast(builder, value, source, target)
                       for value, source, target in zip(args, sig.args, chosen.args, strict=False)]  # fmt: skip
-            return context.get_function(operation, chosen)(builder, values)
+            if operation is operator.truediv and isinstance(chosen.return_type, types.Complex):
+                return complex_quotient(context, builder, chosen.return_type, *values)
+            if operation in (operator.lshift, operator.rshift):
+                return shifted(context, builder, operation, chosen, *values)
+            value = context.get_function(operation, chosen)(builder, values)
+            if operation is operator.floordiv and getattr(chosen.return_type, "signed", False):
+                by_minus_one = builder.icmp_signed("==", values[1], ir.Constant(values[1].type, -1))
+                value = builder.select(by_minus_one, builder.neg(values[0]), value)  # of the least one, too
+            return value
 
         return None if chosen is None else (chosen.return_type(a, b, weak), make)
 
-    return rule
+    rule.__name__ = f"oa__binary_{operation.__name__}"
+    return intrinsic(prefer_literal=True)(rule)
 
 
+def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> Any:
+    """Return a / b as NumPy divides complex numbers: by the part of b that is larger."""
+    above, below = (context.make_complex(builder, kind, value) for value in (a, b))
+    element = above.real.type
+    sizes = [builder.call(builder.module.declare_intrinsic("llvm.fabs", [element]), [part])
+             for part in (below.real, below.imag)]  # fmt: skip
+    by_real = builder.fcmp_ordered(">=", *sizes)
+    larger = builder.select(by_real, below.real, below.imag)
+    other = builder.select(by_real, below.imag, below.real)
+    first = builder.select(by_real, above.real, above.imag)
+    second = builder.select(by_real, above.imag, above.real)
+    ratio = builder.fdiv(other, larger)
+    scale = builder.fdiv(ir.Constant(element, 1.0), builder.fadd(larger, builder.fmul(other, ratio)))
+    real = builder.fadd(first, builder.fmul(second, ratio))
+    product = builder.fmul(first, ratio)
+    imag = builder.select(by_real, builder.fsub(second, product), builder.fsub(product, second))
+    zero = ir.Constant(element, 0.0)
+    by_zero = builder.and_(*(builder.fcmp_ordered("==", size, zero) for size in sizes))
+    quotient = context.make_complex(builder, kind)
+    quotient.real = builder.select(by_zero, builder.fdiv(above.real, sizes[0]), builder.fmul(real, scale))
+    quotient.imag = builder.select(by_zero, builder.fdiv(above.imag, sizes[0]), builder.fmul(imag, scale))
+    return quotient._getvalue()
+
+
+def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any, count: Any) -> Any:
+    """Return a shifted number; by its width and more, as by less than 0, nothing of it is left, as in NumPy."""
+    last = ir.Constant(count.type, count.type.width - 1)
+    inside = builder.icmp_unsigned("<=", count, last)
+    function = context.get_function(operation, chosen)
+    moved = function(builder, (value, builder.select(inside, count, last)))
+    if operation is operator.rshift and chosen.return_type.signed:
+        return moved  # by all bits but one: copies of its sign
+    return builder.select(inside, moved, ir.Constant(moved.type, 0))
+
+
+_COMPARISONS: Final = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
 oa__binary_add, oa__binary_sub, oa__binary_mul, oa__binary_truediv, oa__binary_floordiv, oa__binary_mod = map(
     _combine, (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod)
 )
-oa__binary_lt, oa__binary_le, oa__binary_gt, oa__binary_ge, oa__binary_eq, oa__binary_ne = map(
-    _combine, (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
-)
+oa__binary_lt, oa__binary_le, oa__binary_gt, oa__binary_ge, oa__binary_eq, oa__binary_ne = map(_combine, _COMPARISONS)
+oa__binary_lshift, oa__binary_rshift = map(_combine, (operator.lshift, operator.rshift))
 
 
-def _choose(operation: Any) -> Any:
-    @intrinsic(prefer_literal=True)
+def _choose(name: str, operation: Any) -> Any:
     def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
         """Return b if the operation tells so of b and a, else a, as Python's min and max do."""
         natives, kind = both(a, b, weak)
@@ -278,10 +325,11 @@ def _choose(operation: Any) -> Any:
 
         return (kind(a, b, weak), make) if chosen else None
 
-    return rule
+    rule.__name__ = name
+    return intrinsic(prefer_literal=True)(rule)
 
 
-oa__binary_min, oa__binary_max = map(_choose, (operator.lt, operator.gt))
+oa__binary_min, oa__binary_max = _choose("oa__binary_min", operator.lt), _choose("oa__binary_max", operator.gt)
 
 
 @intrinsic

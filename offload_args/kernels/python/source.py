@@ -45,11 +45,13 @@ FIRST_SHARED: Final = -16  #: in place of the number of an argument, for the fir
 _OPERATIONS: Final[dict[type[ast.AST], str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.Pow: "pow",
+    ast.LShift: "lshift", ast.RShift: "rshift",
 }  # fmt: skip
 _BUILTINS: Final = frozenset({range, len, min, max, int, float, bool, complex})
 _BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
 _BY_BLOCKS: Final = frozenset({"RowBlocks", "Tiles"})
 _ATOMICS: Final = {words.atomic_add: "oa__add", words.atomic_min: "oa__min", words.atomic_max: "oa__max"}
+_ALWAYS_COMBINED: Final = (ast.Div, ast.FloorDiv, ast.LShift, ast.RShift)  # numba's own differ from NumPy's
 _EXPRESSIONS: Final = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.operator, ast.unaryop, ast.boolop,
     ast.cmpop, ast.expr_context,
@@ -313,13 +315,9 @@ class _Reader:
                 self.refuse(node, "@", _REMEDIES[ast.MatMult])
             weak = self.weakness(node.left, node.right)
             left, right = self.expression(node.left), self.expression(node.right)
-            if isinstance(node.op, ast.Pow) and isinstance(right, ast.UnaryOp) and _is_small_power(right):
-                left = self.call(node, "oa__floating", left)
-            if isinstance(node.op, ast.Pow) and not _is_small_power(node.right):
-                if weak in (_LEFT, _RIGHT):
-                    return self.combined(node, ast.Pow, left, right, weak)
-                return self.call(node, self.function_name(CALLS[operator.pow]), left, right)
-            if type(node.op) in _OPERATIONS and not isinstance(node.op, ast.Pow) and weak != _BOTH:
+            if isinstance(node.op, ast.Pow):
+                return self.powered(node, left, right, weak)
+            if type(node.op) in _OPERATIONS and (weak != _BOTH or isinstance(node.op, _ALWAYS_COMBINED)):
                 return self.combined(node, type(node.op), left, right, weak)
             return ast.copy_location(ast.BinOp(left, node.op, right), node)
         if isinstance(node, ast.Compare):
@@ -346,6 +344,28 @@ class _Reader:
 
     def combined(self, node: ast.AST, operation: type[ast.AST], left: ast.expr, right: ast.expr, weak: int) -> ast.expr:
         return self.call(node, f"oa__binary_{_OPERATIONS[operation]}", left, right, ast.Constant(weak))
+
+    def powered(self, node: ast.BinOp, base: ast.expr, exponent: ast.expr, weak: int) -> ast.expr:
+        """Return a power: a number of Python, products of a small whole power, or a function's value."""
+        if isinstance(base, ast.Constant) and isinstance(exponent, ast.Constant) and weak == _BOTH:
+            try:
+                value = base.value**exponent.value  # type: ignore[operator]
+            except ArithmeticError as error:
+                self.refuse(node, ast.unparse(node), f"it can't be evaluated: {error}")
+            if not isinstance(value, int) or -(2**63) <= value < 2**64:
+                return ast.copy_location(ast.Constant(value), node)
+        if not _is_small_power(node.right):
+            if weak != _BOTH:
+                return self.combined(node, ast.Pow, base, exponent, weak)
+            return self.call(node, self.function_name(CALLS[operator.pow]), base, exponent)
+        if isinstance(exponent, ast.UnaryOp):
+            count = exponent.operand
+            power = ast.copy_location(ast.BinOp(self.call(node, "oa__floating", base), ast.Pow(), count), node)
+            flags = _BOTH if weak & _LEFT else _LEFT
+            return self.combined(node, ast.Div, ast.copy_location(ast.Constant(1), node), power, flags)
+        if isinstance(exponent, ast.Constant) and exponent.value == 2:
+            return self.call(node, self.function_name(CALLS[np.square]), base)
+        return ast.copy_location(ast.BinOp(base, node.op, exponent), node)
 
     def compared(self, node: ast.Compare) -> ast.expr:
         """Return comparisons, each of the right type; in a chain a value is computed for each of its neighbours."""

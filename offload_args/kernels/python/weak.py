@@ -103,7 +103,9 @@ class Weakness:
                 return is_size or type(self.value_of(node)) in (int, float, complex)
             case ast.Subscript(value=ast.Attribute(attr="shape")):
                 return True
-            case ast.Subscript(value=ast.Name() as base) if base.id not in self.variables:
+            case ast.Subscript(value=ast.Name() as base, slice=index) if base.id not in self.variables:
                 values = self.value_of(base)
+                if isinstance(values, tuple) and isinstance(index, ast.Constant) and isinstance(index.value, int):
+                    values = values[index.value : index.value + 1]
                 return isinstance(values, tuple) and all(type(item) in (int, float, complex) for item in values)
         return False
