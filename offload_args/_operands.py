@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
+    "COMPLEX_OF",
     "INT32",
     "LETTERS",
     "REAL_OF",
@@ -47,6 +48,8 @@ LETTERS: Final = {
 _CODES: Final = {letter: code for code, letter in LETTERS.items()}
 #: The dtypes of absolute values, by letter.
 REAL_OF: Final = {"s": _CODES["s"], "d": _CODES["d"], "c": _CODES["s"], "z": _CODES["d"]}
+#: The complex dtypes that have their precision, by letter.
+COMPLEX_OF: Final = {"s": _CODES["c"], "d": _CODES["z"], "c": _CODES["c"], "z": _CODES["z"]}
 INT32: Final = DTYPE_NAMES.index("int32")
 
 

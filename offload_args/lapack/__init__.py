@@ -36,6 +36,8 @@ from ..display import missing
 from ._stacks import StackError
 from .cholesky import posv, potrf, potri, potrs, trtrs
 from .conditions import gecon, pocon
+from .eigenvalues import geev, heevdx, hegvd, syevdx, sygvd
+from .indefinite import hetrf, hetrs, sytrf, sytrs
 from .lu import gesv, getrf, getri, getrs
 from .qr import gels, geqrf, orgqr, ormqr, ungqr
 from .spectral import gesvd, heevd, syevd
@@ -43,6 +45,7 @@ from .spectral import gesvd, heevd, syevd
 __all__ = [
     "StackError",
     "gecon",
+    "geev",
     "gels",
     "geqrf",
     "gesv",
@@ -51,6 +54,10 @@ __all__ = [
     "getri",
     "getrs",
     "heevd",
+    "heevdx",
+    "hegvd",
+    "hetrf",
+    "hetrs",
     "orgqr",
     "ormqr",
     "pocon",
@@ -59,6 +66,10 @@ __all__ = [
     "potri",
     "potrs",
     "syevd",
+    "syevdx",
+    "sygvd",
+    "sytrf",
+    "sytrs",
     "trtrs",
     "ungqr",
 ]

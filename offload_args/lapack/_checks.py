@@ -75,7 +75,7 @@ def has_pivots(ipiv: DevicePtr) -> bool:
     return bool(np.all((pivots >= np.arange(1, n + 1)) & (pivots <= n)))
 
 
-def need_finite(name: str, A: DevicePtr, uplo: str = "") -> None:
+def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> None:
     """Raise LinAlgError for NaN or infinity in A, or in its triangle uplo.
 
     LAPACK's iterations look for neither, and may never end.
@@ -92,9 +92,9 @@ def need_finite(name: str, A: DevicePtr, uplo: str = "") -> None:
     wrong = np.argwhere(~np.isfinite(values))
     if len(wrong):
         i, j = map(int, wrong[0])
-        fault = f"A[{i}, {j}] is {values[i, j]}, needs to be finite, or the algorithm may never end"
+        fault = f"{operand}[{i}, {j}] is {values[i, j]}, needs to be finite, or the algorithm may never end"
         raise np.linalg.LinAlgError(
-            f"{name}: {fault}; nothing was changed; look for such elements by numpy.isfinite(A)"
+            f"{name}: {fault}; nothing was changed; look for such elements by numpy.isfinite({operand})"
         )
 
 

@@ -135,9 +135,9 @@ def _run(
         if written is not None and 0 not in written._shape:
             written.fill(0)  # each call writes a part, which an Out does not take
     if whole is not None and 0 not in batch:
-        given = [flat(A), *(p if p is None else flat(p, len(p._shape) - len(batch)) for p in pointers.values())]
-        expected = [True, *(p is not None for p in pointers.values())]
-        if [p is not None for p in given] == expected and (done := whole(*given, **options)) is not None:
+        given = {key: None if p is None else flat(p, len(p._shape) - len(batch)) for key, p in pointers.items()}
+        are_flat = all(given[key] is not None for key, p in pointers.items() if p is not None)
+        if are_flat and (of_A := flat(A)) is not None and (done := whole(of_A, **given, **options)) is not None:
             infos, reason = done
             if infos.any():
                 _refuse(name, infos.reshape(batch), reason.format(info=infos[np.flatnonzero(infos)[0]]))
@@ -147,7 +147,7 @@ def _run(
         parts = {operand: None if pointer is None else pointer[index] for operand, pointer in pointers.items()}
         try:
             with _inside():
-                function(A[index], *parts.values(), **options)
+                function(A[index], **parts, **options)
         except np.linalg.LinAlgError as error:
             info[index] = getattr(error, "info", -1)
             first = first or str(error).partition(": ")[2]

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import importlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from .. import _core
 from .._adapters import Adapter, adapter_of
+from .._operands import REAL_OF
 from ..arguments import Out, Scratch
 from ..blas._names import note_names
 from ..blas.gemm import gemm
 from ..devices import by_number
+from ..dtypes import dtype_of
 from ..errors import LibraryError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -37,6 +39,10 @@ _TRIANGLES: Final = 65 * _BLOCK  # what ormqr needs beside them
 _BATCHED: Final = 512
 _BATCHED_JACOBI: Final = 32  # likewise: gesvdjBatched takes no larger ones, and syevjBatched is made for such
 _MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
+
+
+#: LAPACK's range, "A", "I" or "V", its bounds vl and vu, and its places il and iu.
+Chosen: TypeAlias = tuple[str, float, float, int, int]
 
 
 class Vendor(Adapter):
@@ -141,6 +147,32 @@ class Vendor(Adapter):
         """rest: s, U, ldu, VT, ldvt."""
         raise NotImplementedError
 
+    def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
+        raise NotImplementedError
+
+    def sytrs(self, t: str, hermitian: bool, uplo: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        """rest: ipiv, B, ldb."""
+        raise NotImplementedError
+
+    def sygvd(self, t: str, itype: int, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        """rest: B, ldb, w."""
+        raise NotImplementedError
+
+    def syevdx(
+        self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, chosen: Chosen, w: DevicePtr
+    ) -> tuple[int, int]:
+        """Return also how many eigenvalues there are. The vectors are in A."""
+        raise NotImplementedError
+
+    def need_geev(self, name: str, left: bool) -> None:
+        """Raise LibraryError if the library has no geev, or has none with left vectors."""
+
+    def geev(
+        self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
+    ) -> int:
+        """w: for a real A, n real parts, and then n imaginary ones; vectors of pairs likewise, as LAPACK has them."""
+        raise NotImplementedError
+
 
 def _q(t: str, name: str) -> str:
     """Return a function's name: it works on Q, which is orthogonal for real dtypes and unitary for complex ones."""
@@ -206,6 +238,59 @@ class _LAPACKE(Vendor):
         if t in "cz":
             work.append((5 * less, rest[0].dtype))
         return self.with_work(f"{t}gesvd", A, arguments, *work, sized=1)
+
+    def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
+        name, arguments = f"{t}{'he' if hermitian else 'sy'}trf", (self.value(self.uplo, uplo), n, A, lda, ipiv)
+        return self.with_work(name, A, arguments, (n * _BLOCK, A.dtype))
+
+    def sytrs(self, t: str, hermitian: bool, uplo: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        name = f"{t}{'he' if hermitian else 'sy'}trs"
+        return self.call(name, A, self.value(self.uplo, uplo), n, nrhs, A, lda, *rest)
+
+    def sygvd(self, t: str, itype: int, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        chosen = getattr(self.functions, f"ITYPE_{itype}"), self.value(self.jobz, jobz), self.value(self.uplo, uplo)
+        arguments, blocks, vectors = (*chosen, n, A, lda, *rest), n * (_BLOCK + 2), jobz == "V"
+        integers = (3 + 5 * n if vectors else 1, np.int32)
+        if t in "sd":
+            work = (1 + blocks + (6 * n + 2 * n * n if vectors else 2 * n), A.dtype)
+            return self.with_work(f"{t}sygvd", A, arguments, work, integers)
+        reals = (1 + 5 * n + 2 * n * n if vectors else n, rest[-1].dtype)
+        return self.with_work(
+            f"{t}hegvd", A, arguments, (1 + blocks + (n * n if vectors else 0), A.dtype), reals, integers
+        )
+
+    def syevdx(
+        self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, chosen: Chosen, w: DevicePtr
+    ) -> tuple[int, int]:
+        which, vl, vu, il, iu = chosen
+        most = iu - il + 1 if which == "I" else n
+        vectors = Scratch((n, most), A.dtype, order="F") if jobz == "V" else Scratch((1, 1), A.dtype)
+        scratches = Scratch((1,), np.int32), vectors, Scratch((2 * n,), np.int32)
+        with offload_args(*scratches, device=A.device) as (count, z, support):
+            chars = self.value(self.jobz, jobz), getattr(self.functions, f"RANGE_{which}"), self.value(self.uplo, uplo)
+            arguments = *chars, n, A, lda, vl, vu, il, iu, 0.0, count, w, z, n, support
+            work, integers = ((_BLOCK + 26) * n, A.dtype), (10 * n, np.int32)
+            if t in "sd":
+                info = self.with_work(f"{t}syevr", A, arguments, work, integers)
+            else:
+                info = self.with_work(f"{t}heevr", A, arguments, work, (24 * n, w.dtype), integers)
+            known = 0 if info else int(count.to_host()[0])
+            if known and jobz == "V":
+                A[:, :known].copy_from(z[:, :known])
+        return info, known
+
+    def geev(
+        self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
+    ) -> int:
+        jobs = [self.value(self.jobz, "N" if V is None else "V") for V in (VL, VR)]
+        sides = [
+            argument for V in (VL, VR) for argument in ((A, n) if V is None else (V, V._strides[1] // V.dtype.itemsize))
+        ]
+        work = ((_BLOCK + 4) * n, A.dtype)
+        if t in "sd":
+            return self.with_work(f"{t}geev", A, (*jobs, n, A, lda, w[:n], w[n:], *sides), work)
+        reals = (2 * n, dtype_of(REAL_OF[t]))
+        return self.with_work(f"{t}geev", A, (*jobs, n, A, lda, w, *sides), work, reals, sized=1)
 
 
 _INFO: Final = object()  # stands for the array of info
@@ -351,6 +436,61 @@ class _CuSOLVER(Vendor):
 
     def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         return self.call(f"{t}gesvd", A, *(self.value(self.jobs, job) for job in jobs), m, n, A, lda, *rest)
+
+    def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
+        chosen = self.value(self.uplo, uplo)
+        if not hermitian:
+            return self.call(f"{t}sytrf", A, chosen, n, A, lda, ipiv)
+        wide = Scratch((n,), np.int64)
+        with offload_args(wide, device=A.device) as (pivots,), self.functions.create_params() as params:
+            info = self.call("xhetrf", A, params, chosen, n, A.dtype, A, lda, pivots, A.dtype)
+            ipiv.assign(pivots.to_host().astype(np.int32))
+        return info
+
+    def sytrs(self, t: str, hermitian: bool, uplo: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        ipiv, B, ldb = rest
+        chosen = self.value(self.uplo, uplo)
+        with offload_args(Scratch((n,), np.int64), device=A.device) as (pivots,):
+            pivots.assign(ipiv.to_host().astype(np.int64))
+            arguments = chosen, n, nrhs, A.dtype, A, lda, pivots, A.dtype, B, ldb
+            if not hermitian:
+                return self.call("xsytrs", A, *arguments)
+            with self.functions.create_params() as params:
+                return self.call("xhetrs", A, params, *arguments)
+
+    def sygvd(self, t: str, itype: int, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        which = getattr(self.functions, f"EIG_TYPE_{itype}")
+        chosen = which, self.value(self.jobz, jobz), self.value(self.uplo, uplo)
+        return self.call(f"{t}{'sy' if t in 'sd' else 'he'}gvd", A, *chosen, n, A, lda, *rest)
+
+    def syevdx(
+        self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, chosen: Chosen, w: DevicePtr
+    ) -> tuple[int, int]:
+        which, vl, vu, il, iu = chosen
+        named = getattr(self.functions, {"A": "EIG_RANGE_ALL", "I": "EIG_RANGE_I", "V": "EIG_RANGE_V"}[which])
+        info = np.empty(1, np.int32)
+        with offload_args(Out(info), device=A.device) as (dinfo,), self.functions.create_params() as params:
+            jobs = self.value(self.jobz, jobz), named, self.value(self.uplo, uplo)
+            bounds = vl, vu, il, iu
+            count = self.functions.xsyevdx(params, *jobs, n, A.dtype, A, lda, *bounds, w.dtype, w, A.dtype, dinfo)
+        return int(info[0]), int(count)
+
+    def need_geev(self, name: str, left: bool) -> None:
+        if left:
+            raise LibraryError(
+                f"{name}: VL: cuSOLVER finds no left eigenvectors: leave VL out, and find the right ones of A^H: they "
+                "are the left ones of A"
+            )
+
+    def geev(
+        self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
+    ) -> int:
+        jobs = self.value(self.jobz, "N"), self.value(self.jobz, "N" if VR is None else "V")
+        right = (None, n) if VR is None else (VR, VR._strides[1] // VR.dtype.itemsize)
+        kind = A.dtype
+        with self.functions.create_params() as params:
+            arguments = params, *jobs, n, kind, A, lda, kind, w, kind, None, n, kind, *right, kind
+            return self.call("xgeev", A, *arguments)
 
 
 _VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _LAPACKE)

@@ -252,6 +252,45 @@ int cusolverDn{U}gesvdaStridedBatched(handle h, int jobz, int rank, int m, int n
   }
   return SUCCESS;
 }
+int scipy_LAPACKE_{t}{sy}gvd(int, int, char, char, int, {T} *, int, {T} *, int, {R} *);
+int scipy_LAPACKE_{t}sytrf(int, char, int, {T} *, int, int *);
+int scipy_LAPACKE_{t}{sy}trf(int, char, int, {T} *, int, int *);
+int scipy_LAPACKE_{t}sytrs(int, char, int, int, const {T} *, int, const int *, {T} *, int);
+int scipy_LAPACKE_{t}{sy}trs(int, char, int, int, const {T} *, int, const int *, {T} *, int);
+SIZE_{t}({sy}gvd, (handle h, int itype, int jobz, int uplo, int n, const {T} *A, int lda, const {T} *B, int ldb,
+         const {R} *W, int *lwork), 9 * n)
+int cusolverDn{U}{sy}gvd(handle h, int itype, int jobz, int uplo, int n, {T} *A, int lda, {T} *B, int ldb, {R} *W,
+                         {T} *work, int lwork, int *info) {
+  CHECKED_{t}(A, info, 9 * n)
+  if (!is_array(B) || !is_array(W) || itype < 1 || itype > 3) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}{sy}gvd(COLUMNS, itype, jobz ? 'V' : 'N', uplo ? 'U' : 'L', n, A, lda, B, ldb, W);
+  return SUCCESS;
+}
+SIZE_{t}(sytrf, (handle h, int n, {T} *A, int lda, int *lwork), 6 * n)
+int cusolverDn{U}sytrf(handle h, int uplo, int n, {T} *A, int lda, int *ipiv, {T} *work, int lwork, int *info) {
+  CHECKED_{t}(A, info, 6 * n)
+  if (!is_array(ipiv)) return INVALID_VALUE;
+  *info = scipy_LAPACKE_{t}sytrf(COLUMNS, uplo ? 'U' : 'L', n, A, lda, ipiv);
+  return SUCCESS;
+}
+/* Pivots of 64 bits; hermitian: whether the matrix is the conjugate of its transpose. */
+static int wide_trf_{t}(int hermitian, int uplo, int n, {T} *A, int lda, int64_t *ipiv) {
+  int *pivots = malloc((size_t)(n + 1) * sizeof *pivots);
+  const int info = hermitian ? scipy_LAPACKE_{t}{sy}trf(COLUMNS, uplo ? 'U' : 'L', n, A, lda, pivots)
+                             : scipy_LAPACKE_{t}sytrf(COLUMNS, uplo ? 'U' : 'L', n, A, lda, pivots);
+  for (int i = 0; i < n; i++) ipiv[i] = pivots[i];
+  free(pivots);
+  return info;
+}
+static int wide_trs_{t}(int hermitian, int uplo, int n, int nrhs, const {T} *A, int lda, const int64_t *ipiv, {T} *B,
+                        int ldb) {
+  int *pivots = malloc((size_t)(n + 1) * sizeof *pivots);
+  for (int i = 0; i < n; i++) pivots[i] = (int)ipiv[i];
+  const int info = hermitian ? scipy_LAPACKE_{t}{sy}trs(COLUMNS, uplo ? 'U' : 'L', n, nrhs, A, lda, pivots, B, ldb)
+                             : scipy_LAPACKE_{t}sytrs(COLUMNS, uplo ? 'U' : 'L', n, nrhs, A, lda, pivots, B, ldb);
+  free(pivots);
+  return info;
+}
 int cusolverDn{U}gesvd(handle h, signed char jobu, signed char jobvt, int m, int n, {T} *A, int lda, {R} *S, {T} *U,
                        int ldu, {T} *VT, int ldvt, {T} *work, int lwork, {R} *rwork, int *info) {
   CHECKED_{t}(A, info, m + 4 * n)
@@ -487,6 +526,43 @@ int cusolverDnXsyevdx(handle h, params p, int jobz, int range, int uplo, int64_t
                wide_syevdx_c(jobz, range, uplo, (int)n, A, (int)lda, BOUNDS(float), W),
                wide_syevdx_z(jobz, range, uplo, (int)n, A, (int)lda, BOUNDS(double), W));
   return is_array(W) && type_w == type % 4 ? SUCCESS : INVALID_VALUE;
+}
+SIZES(hetrf, (handle h, params p, int uplo, int64_t n, int type, const void *A, int64_t lda, const int64_t *ipiv,
+              int compute, size_t *device, size_t *host))
+int cusolverDnXhetrf(handle h, params p, int uplo, int64_t n, int type, void *A, int64_t lda, int64_t *ipiv,
+                     int compute, void *work, size_t lwork, void *host_work, size_t host_lwork, int *info) {
+  CHECKED(A)
+  if (!is_array(ipiv) || compute != type) return INVALID_VALUE;
+  *info = EACH(type, wide_trf_s(1, uplo, (int)n, A, (int)lda, ipiv), wide_trf_d(1, uplo, (int)n, A, (int)lda, ipiv),
+               wide_trf_c(1, uplo, (int)n, A, (int)lda, ipiv), wide_trf_z(1, uplo, (int)n, A, (int)lda, ipiv));
+  return SUCCESS;
+}
+#define SOLVE(hermitian)                                                                                     \\
+  if (!is_array(ipiv) || !is_array(B) || type != type_b) return INVALID_VALUE;                               \\
+  *info = EACH(type, wide_trs_s(hermitian, uplo, (int)n, (int)nrhs, A, (int)lda, ipiv, B, (int)ldb),         \\
+               wide_trs_d(hermitian, uplo, (int)n, (int)nrhs, A, (int)lda, ipiv, B, (int)ldb),               \\
+               wide_trs_c(hermitian, uplo, (int)n, (int)nrhs, A, (int)lda, ipiv, B, (int)ldb),               \\
+               wide_trs_z(hermitian, uplo, (int)n, (int)nrhs, A, (int)lda, ipiv, B, (int)ldb));              \\
+  return SUCCESS;
+SIZES(hetrs, (handle h, params p, int uplo, int64_t n, int64_t nrhs, int type, const void *A, int64_t lda,
+              const int64_t *ipiv, int type_b, void *B, int64_t ldb, size_t *device, size_t *host))
+int cusolverDnXhetrs(handle h, params p, int uplo, int64_t n, int64_t nrhs, int type, const void *A, int64_t lda,
+                     const int64_t *ipiv, int type_b, void *B, int64_t ldb, void *work, size_t lwork, void *host_work,
+                     size_t host_lwork, int *info) {
+  CHECKED(A)
+  SOLVE(1)
+}
+int cusolverDnXsytrs_bufferSize(handle h, int uplo, int64_t n, int64_t nrhs, int type, const void *A, int64_t lda,
+                                const int64_t *ipiv, int type_b, void *B, int64_t ldb, size_t *device, size_t *host) {
+  *device = DEVICE_BYTES, *host = HOST_BYTES;
+  return is_good(h) && is_array(A) ? SUCCESS : INVALID_VALUE;
+}
+int cusolverDnXsytrs(handle h, int uplo, int64_t n, int64_t nrhs, int type, const void *A, int64_t lda,
+                     const int64_t *ipiv, int type_b, void *B, int64_t ldb, void *work, size_t lwork, void *host_work,
+                     size_t host_lwork, int *info) {
+  if (!computes(h) || !is_array(A) || kind_of(info) != 2) return INVALID_VALUE;
+  if (!is_work(work, lwork, DEVICE_BYTES) || !is_host_work(host_work, host_lwork)) return INVALID_VALUE;
+  SOLVE(0)
 }
 SIZES(geev, (handle h, params p, int left, int right, int64_t n, int type, const void *A, int64_t lda, int type_w,
              const void *W, int type_vl, const void *VL, int64_t ldvl, int type_vr, const void *VR, int64_t ldvr,

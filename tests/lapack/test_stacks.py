@@ -78,6 +78,15 @@ def test_eigenvalues_and_singular_values_of_stacks(device: str, matrices: Matric
     assert matrices.near((U * s[:, None]) @ VT, general)
 
 
+def test_right_singular_vectors_alone(device: str, matrices: Matrices) -> None:
+    general = by_columns(matrices.general(2, 5, 3))
+    A, s, VT = general.copy("K"), np.zeros((2, 3), matrices.real), by_columns(np.zeros((2, 3, 3), matrices.dtype))
+    with offload_args(A, Out(s), Out(VT), device=device) as (dA, ds, dVT):
+        lapack.gesvd(dA, ds, VT=dVT)
+    squares = general.conj().swapaxes(-1, -2) @ general
+    assert matrices.near(VT.conj().swapaxes(-1, -2) @ (s[..., None] ** 2 * VT), squares)
+
+
 def test_matrices_that_fail_are_named_and_the_others_are_done(device: str, dtype: str) -> None:
     given = np.stack([np.eye(3)] * 6).reshape(2, 3, 3, 3).astype(dtype) * 4
     given[0, 1, 1, 1], given[1, 2, 0, 0] = -1, -1

@@ -1,0 +1,166 @@
+"""Symmetric and Hermitian systems that need not be positive definite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from .._operands import INT32, letter_of, need_fortran, need_option, square, vector
+from ..errors import ArgumentError
+from ..pointers import DevicePtr
+from ._checks import columns, refuse
+from ._copies import fitting
+from ._stacks import stacked
+from ._vendors import vendor_of
+
+if TYPE_CHECKING:
+    from .._operands import Matrix
+    from ._checks import Columns
+
+__all__ = ["hetrf", "hetrs", "sytrf", "sytrs"]
+
+_SINGULAR: Final = "A is singular: pivot {info} of its factor D is zero"
+
+
+@stacked("ipiv", writes=("ipiv",))
+def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U") -> None:
+    """Factor a symmetric A with pivots by Bunch and Kaufman: A = U D U^T for uplo "U", L D L^T for "L".
+
+    A: matrix of shape (n, n), in any order, also complex symmetric. One triangle of it is read, and becomes the
+    factors; the other one is left alone.
+    ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
+    uplo: the triangle: "U", the upper one, or "L", the lower one.
+
+    For an A in C order the library factors the other triangle, stored transposed. sytrs takes either.
+
+        A, ipiv, b = np.array([[0.0, 2.0], [2.0, 1.0]]), np.empty(2, np.int32), np.array([4.0, 4.0])
+        with offload_args(A, ipiv, b) as (dA, dp, db):
+            lapack.sytrf(dA, dp)
+            lapack.sytrs(dA, dp, db)
+        print(b.round(6))  # [1. 2.]
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block. Source: LAPACK, xSYTRF.
+
+    See also: lapack.sytrs, lapack.hetrf, lapack.potrf, lapack.getrf; lapacke.dsytrf, cusolver.dsytrf;
+    docs/guide/lapack.md.
+    """
+    _factor("lapack.sytrf", A, ipiv, uplo, hermitian=False)
+
+
+@stacked("ipiv", writes=("ipiv",))
+def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U") -> None:
+    """Factor a Hermitian A with pivots by Bunch and Kaufman: A = U D U^H for uplo "U", L D L^H for "L".
+
+    A: matrix of shape (n, n); a complex one is in Fortran order. One triangle of it is read, and becomes the factors;
+    the other one is left alone.
+    ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
+    uplo: the triangle: "U", the upper one, or "L", the lower one.
+
+    For real dtypes it is sytrf.
+
+        A, ipiv, b = np.array([[0, 2j], [-2j, 1]], order="F"), np.empty(2, np.int32), np.array([4j, 4])
+        with offload_args(A, ipiv, b) as (dA, dp, db):
+            lapack.hetrf(dA, dp)
+            lapack.hetrs(dA, dp, db)
+        print((abs(b - [1j, 2]) < 1e-12).all())  # True
+
+    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block. Source: LAPACK, xHETRF.
+
+    See also: lapack.hetrs, lapack.sytrf, lapack.potrf; lapacke.zhetrf, cusolver.xhetrf; docs/guide/lapack.md.
+    """
+    _factor("lapack.hetrf", A, ipiv, uplo, hermitian=True)
+
+
+@stacked("ipiv", "B")
+def sytrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
+    """Solve A X = B with the factors of sytrf, and set B to X.
+
+    A: matrix of shape (n, n), as sytrf left it, in any order.
+    ipiv: vector of shape (n,) and dtype int32, as sytrf left it.
+    B: matrix of shape (n, nrhs), or vector (n,); becomes X.
+    uplo: the triangle that sytrf had.
+
+    B is in Fortran order, or a vector without gaps; of another one a copy is solved, with a PerformanceWarning.
+    ArgumentError is raised for pivots that sytrf can't have left.
+
+        A, ipiv, b = np.array([[0.0, 2.0], [2.0, 1.0]]), np.empty(2, np.int32), np.array([4.0, 4.0])
+        with offload_args(A, ipiv, b) as (dA, dp, db):
+            lapack.sytrf(dA, dp)
+            lapack.sytrs(dA, dp, db)
+        print(b.round(6))  # [1. 2.]
+
+    Source: LAPACK, xSYTRS.
+
+    See also: lapack.sytrf, lapack.hetrs, lapack.getrs; lapacke.dsytrs, cusolver.xsytrs; docs/guide/lapack.md.
+    """
+    _solve("lapack.sytrs", A, ipiv, B, uplo, hermitian=False)
+
+
+@stacked("ipiv", "B")
+def hetrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
+    """Solve A X = B with the factors of hetrf, and set B to X.
+
+    A: matrix of shape (n, n), as hetrf left it; a complex one is in Fortran order.
+    ipiv: vector of shape (n,) and dtype int32, as hetrf left it.
+    B: matrix of shape (n, nrhs), or vector (n,), as for sytrs; becomes X.
+    uplo: the triangle that hetrf had.
+
+        A, ipiv, b = np.array([[0, 2j], [-2j, 1]], order="F"), np.empty(2, np.int32), np.array([4j, 4])
+        with offload_args(A, ipiv, b) as (dA, dp, db):
+            lapack.hetrf(dA, dp)
+            lapack.hetrs(dA, dp, db)
+        print((abs(b - [1j, 2]) < 1e-12).all())  # True
+
+    Source: LAPACK, xHETRS.
+
+    See also: lapack.hetrf, lapack.sytrs; lapacke.zhetrs, cusolver.xhetrs; docs/guide/lapack.md.
+    """
+    _solve("lapack.hetrs", A, ipiv, B, uplo, hermitian=True)
+
+
+def _operands(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bool) -> tuple[str, Matrix, bool, str]:
+    """Return the letter, the geometry, whether the matrix differs from its transpose, and its triangle by columns."""
+    t = letter_of(name, "A", A)
+    need_option(name, "uplo", uplo, ("U", "L"))
+    a = square(name, "A", A)
+    hermitian = hermitian and t in "cz"
+    if hermitian:
+        need_fortran(name, "A", A, a, " for a complex Hermitian matrix, as the factors of conj(A) are others")
+    vector(name, "ipiv", ipiv, a.rows, INT32, "for A of that order")
+    return t, a, hermitian, uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]
+
+
+def _factor(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bool) -> None:
+    t, a, hermitian, stored = _operands(name, A, ipiv, uplo, hermitian)
+    vendor = vendor_of(name, A)
+    if not a.rows:
+        return
+    info = vendor.sytrf(t, hermitian, stored, a.rows, A, a.ld_f or a.ld_c, ipiv)
+    if info:
+        refuse(name, _SINGULAR.format(info=info), info, A=A, ipiv=ipiv)
+
+
+def _solve(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str, hermitian: bool) -> None:
+    t, a, hermitian, stored = _operands(name, A, ipiv, uplo, hermitian)
+    b: Columns = columns(name, "B", B, a.rows, "for A of that order", A)
+    vendor = vendor_of(name, A)
+    _need_pivots(name, ipiv)
+    if not b.rows or not b.columns:
+        return
+    with fitting(name, "B", A, B, None if b.ld_f else "F") as fit:
+        ld = a.ld_f or a.ld_c
+        vendor.sytrs(t, hermitian, stored, b.rows, b.columns, A, ld, ipiv, fit, b.ld_f or b.rows)
+
+
+def _need_pivots(name: str, ipiv: DevicePtr) -> None:
+    """Raise ArgumentError for pivots that no factors have: libraries do not check them, and write there."""
+    pivots = ipiv.to_host()
+    n = len(pivots)
+    wrong = np.flatnonzero((pivots == 0) | (pivots > n) | (pivots < -n))
+    if len(wrong):
+        i = int(wrong[0])
+        raise ArgumentError(
+            f"{name}: ipiv[{i}] is {pivots[i]}, needs to be from 1 to {n}, or from -{n} to -1 for a block of order 2, "
+            f"as {name.replace('trs', 'trf')} leaves it"
+        )
