@@ -68,7 +68,7 @@ def search(browser: Any, folder: Path) -> Iterator[str]:
         page.goto((folder / "index.html").as_uri())
         page.locator("input[name=q]").first.fill(query)
         page.locator("input[name=q]").first.press("Enter")
-        page.wait_for_function("document.querySelector('p.search-summary')?.textContent.includes('found')")
+        page.wait_for_function("/found|did not match/.test(document.querySelector('p.search-summary')?.textContent)")
         links = [link.partition("#")[0].partition("?")[0] for link in page.evaluate(SHOWN)]
         first = list(dict.fromkeys(links))[:FIRST]
         if not {f"{name}.html" for name in wanted} & set(first):

@@ -257,7 +257,7 @@ class CommandLine(SphinxDirective):
         text = " ".join((parser.description or "").split())
         section = nodes.section("", nodes.title(name, name), nodes.paragraph(text, text), ids=[f"command-{name}"])
         parser.formatter_class = partial(argparse.HelpFormatter, width=72)
-        usage = textwrap.dedent(parser.format_usage().removeprefix("usage: "))
+        usage = "\n    ".join(line.strip() for line in parser.format_usage().removeprefix("usage: ").splitlines())
         section += nodes.literal_block(usage, usage, language="text")
         options = nodes.definition_list("")
         for action in parser._actions:

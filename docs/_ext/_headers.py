@@ -173,4 +173,5 @@ def pages() -> Iterator[tuple[str, str]]:
         listed.append(f"- [offload_args_{name}.h](../{name}/c.md): the functions of {library.title}.")
     yield "c/index.md", INDEX.format(listed="\n".join(listed), pages="\n".join(names.values()))
     for name, file in names.items():
-        yield f"c/{file}.md", f"# {name}\n\n```{{c-header}} {name}\n```\n"
+        title = name.replace("/", "/\u200b")  # a line may break there
+        yield f"c/{file}.md", f"# {title}\n\n```{{c-header}} {name}\n```\n"
