@@ -25,6 +25,7 @@ from offload_args.kernels import (
     atomic_min,
     here,
 )
+from offload_args.kernels.compilers import Target
 from offload_args.kernels.partitions import Partition
 
 # The kernels are functions without types for checkers of types: their annotations are values.
@@ -322,6 +323,31 @@ def test_a_struct_is_passed_by_value(device: str) -> None:
     y = np.zeros(50)
     offload(line, (0.5, 3.0), y, device=device)
     np.testing.assert_array_equal(y, 0.5 * np.arange(50) + 3)
+
+
+WAVE = np.dtype([
+    ("line", LINE), ("half", np.float16), ("size", np.int8), ("a bit", np.bool_), ("z", np.complex64),
+    ("c", np.float32, (3,)),
+], align=True)  # fmt: skip
+
+
+@kernel.function
+def start_of(wave, factor):
+    return wave["line"].start * factor
+
+
+@kernel
+def wave(of: WAVE, y: Out[np.float64].by(Linear1D())):
+    for i in y.mine():
+        y[i] = of["line"]["slope"] * i + start_of(of, 2) + (of.size if of["a bit"] else 0) + of.z.imag * of["c"][1]
+
+
+def test_fields_have_names_and_may_be_structs(device: str) -> None:
+    y = np.zeros(50)
+    offload(wave, ((0.5, 3.0), 0.25, -7, True, 1 + 2j, (1, 2, 3)), y, device=device)
+    np.testing.assert_array_equal(y, 0.5 * np.arange(50) + 3)
+    for target in (Target("cuda", "sm_90"), Target("hip", "gfx90a")):
+        assert wave._source.compiled(target).data
 
 
 @kernel

@@ -17,6 +17,30 @@ Matrix = Out[np.float32].by(Tiles(8, 8))
 TABLE = np.arange(3)
 
 
+BALL = np.dtype([("x", np.float32), ("h", np.float16)], align=True)
+
+
+def field_that_is_not_there(ball: BALL, y: Line):
+    for i in y.mine():
+        y[i] = ball.z  # refused: ball.z: the struct has no field z: it has x, h
+
+
+def field_by_name_that_is_not_there(ball: BALL, y: Line):
+    for i in y.mine():
+        y[i] = ball["z"]  # refused: ball.z: the struct has no field z: it has x, h
+
+
+def half_in_a_struct(ball: BALL, y: Line):
+    for i in y.mine():
+        y[i] = ball.h  # refused: ball.h: kernels read no float16 in a struct: make the field a float32
+
+
+def field_that_is_stored(ball: BALL, y: Line):
+    for i in y.mine():
+        ball.x = 1  # refused: ball.x is assigned: assign variables and elements of arrays
+        y[i] = ball.x
+
+
 def neighbour(y: Line):
     for i in y.mine():
         y[i + 1] = 0  # refused: y\[i \+ 1\] is assigned, .* for i in y.mine\(\): y\[i\] = ...
@@ -192,7 +216,8 @@ def one_name(x: In[np.float32], y: Line):
 REFUSED = [
     neighbour, by_number, moved, of_another, after_the_loop, read_of_another, read_of_out, turned, one_for_two,
     written_in, no_partition, stopped, left, two_ranks, of_python, of_numpy, outer_array, a_list, a_text, raises,
-    caught, sliced, passed_on, stepped, unknown, returned, renamed, mixed, compared, one_name,
+    caught, sliced, passed_on, stepped, unknown, returned, renamed, mixed, compared, one_name, field_that_is_not_there,
+    field_by_name_that_is_not_there, half_in_a_struct, field_that_is_stored,
 ]  # fmt: skip
 
 
@@ -240,6 +265,10 @@ def no_array(n: np.int32):
     pass
 
 
+def array_of_structs(balls: In[BALL], y: Line):
+    pass
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -249,6 +278,7 @@ def no_array(n: np.int32):
         (with_int, "is declared as int, which has no one size in C: use np.int32"),
         (never_written, r"y is Out and never written: for i in y.mine\(\)"),
         (no_array, "a kernel needs a pointer parameter"),
+        (array_of_structs, "the parameter balls: its elements are structs: pass an array for each field"),
     ],
 )
 def test_a_signature_that_says_too_little_is_refused(function, words: str) -> None:

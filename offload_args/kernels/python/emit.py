@@ -179,6 +179,9 @@ def _lower(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, Any, str]:
         done = compiler.compile_extra(typing, target, _python(written, {}), kinds, types.void, _flags(), {})
     except errors.NumbaError as error:
         raise _said(error, written) from None
+    except KeyError as error:  # in a function, which knows no types
+        location = f"{written.file}:{written.line}: {written.name}"
+        raise KernelError(f"{location}: a function reads a field {error}, which its struct does not have") from None
     library = done.library
     module = library._final_module.clone()
     for other in library._linking_libraries:

@@ -116,7 +116,23 @@ def is_small_float(dtype: np.dtype[Any]) -> bool:
 
 def value_type(dtype: np.dtype[Any]) -> Any:
     """Return the type with which a kernel computes."""
-    return types.float32 if is_small_float(dtype) else from_dtype(dtype)
+    return types.float32 if is_small_float(dtype) else from_dtype(readable(dtype))
+
+
+def is_readable(dtype: np.dtype[Any]) -> bool:
+    """Tell whether kernels read a field of that dtype."""
+    return dtype.names is not None or (dtype.base.kind in "biufc" and dtype.base != np.float16)
+
+
+def readable(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a struct with those of its fields that kernels read, at their places."""
+    if dtype.names is None or dtype.fields is None:
+        return dtype
+    fields = {name: place for name, place in dtype.fields.items() if is_readable(place[0])}
+    return np.dtype({
+        "names": list(fields), "formats": [readable(place[0]) for place in fields.values()],
+        "offsets": [place[1] for place in fields.values()], "itemsize": dtype.itemsize, "aligned": True,
+    })  # fmt: skip
 
 
 def stored_type(dtype: np.dtype[Any]) -> Any:

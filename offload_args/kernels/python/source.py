@@ -211,6 +211,7 @@ class _Reader:
         self.fresh = 0
         self.weak: Weakness
         self.aliases: dict[str, set[str]] = {}  # of a function: the parameters that a variable may be
+        self.structs: dict[str, np.dtype[Any]] = {}  # of a kernel: the parameters that are structs
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -415,8 +416,39 @@ class _Reader:
             "a kernel reads numbers and tuples of numbers from outside",
         )
 
+    def unnamed(self, node: ast.expr) -> ast.expr:
+        """Return an expression with attributes in place of fields by their names."""
+        match node:
+            case ast.Subscript(value=base, slice=ast.Constant(value=str() as name)):
+                return ast.copy_location(ast.Attribute(self.unnamed(base), name, ast.Load()), node)
+        return node
+
+    def struct_of(self, node: ast.expr) -> np.dtype[Any] | None:
+        """Return the dtype of an expression that is a struct of the kernel's parameters, or its field."""
+        if isinstance(node, ast.Name):
+            return self.structs.get(node.id)
+        if not isinstance(node, ast.Attribute):
+            return None
+        outer = self.struct_of(node.value)
+        return outer[node.attr] if outer is not None and node.attr in (outer.names or ()) else None
+
+    def field(self, node: ast.Attribute, struct: np.dtype[Any]) -> ast.expr:
+        """Return a field of a struct. Refuse one that it does not have, or that kernels do not read."""
+        construct, names = ast.unparse(node), struct.names or ()
+        if node.attr not in names:
+            self.refuse(node, construct, f"the struct has no field {node.attr}: it has {', '.join(names)}")
+        dtype = struct[node.attr]
+        if dtype.names is None and (dtype.base.kind == "V" or dtype.base == np.float16):
+            self.refuse(node, construct, f"kernels read no {dtype.base} in a struct: make the field a float32")
+        return node
+
     def attribute(self, node: ast.Attribute) -> ast.expr:
         base = node.value
+        struct = self.struct_of(base)
+        if struct is not None and struct.names is not None:
+            if isinstance(base, ast.Attribute):
+                self.attribute(base)
+            return self.field(node, struct)
         if isinstance(base, ast.Name) and (self.array_named(base.id) is not None or self.parameters_of(base.id)):
             if node.attr == "size":
                 return self.call(node, "oa__size", base)
@@ -437,6 +469,9 @@ class _Reader:
 
     def subscript(self, node: ast.Subscript) -> ast.expr:
         base, index = node.value, node.slice
+        field = self.unnamed(node)
+        if isinstance(field, ast.Attribute):
+            return self.attribute(field)
         array_of_shape = base.value if isinstance(base, ast.Attribute) and base.attr == "shape" else None
         if isinstance(array_of_shape, ast.Name) and (
             self.parameters_of(array_of_shape.id) or array_of_shape.id in self.written.shared
@@ -956,6 +991,10 @@ def _declared(reader: _Reader, names: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(annotations[name] for name in written.parameters)
 
 
+def _has_fields(declared: Any) -> bool:
+    return isinstance(declared, np.dtype) and declared.names is not None
+
+
 def _take_shared(reader: _Reader) -> None:
     """Take the parameters of type Shared[dtype] out of those that a launch passes."""
     written = reader.written
@@ -986,7 +1025,12 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
             reader.refuse(reader.original, f"the parameter {name}", f"name the dtype of its elements: "
                           f"{declared.__name__}[np.float32]")  # fmt: skip
         if isinstance(declared, Parameter):
+            if declared.dtype.names is not None:
+                reader.refuse(reader.original, f"the parameter {name}", "its elements are structs: pass an array for "
+                              "each field, as np.ascontiguousarray(x['field'])")  # fmt: skip
             written.arrays[name] = Array(name, i, declared.direction, declared.dtype, declared.partition)
+        elif isinstance(declared, (type, np.dtype)):
+            reader.structs |= {name: np.dtype(declared)} if _has_fields(declared) else {}
     reader.finish("oa__here")
     mixed = {id(reader.root_of(array)) for array in written.arrays.values() if len(array.owners) > 1}
     for array in written.arrays.values():
