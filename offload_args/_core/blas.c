@@ -600,7 +600,9 @@ static inline PyObject *call_plan(Plan *plan, PyObject *const *values, Py_ssize_
 /* Calls the routine, and tells the recorder before and after it: the vendor's calls in between are its own. */
 static __attribute__((cold, noinline)) PyObject *call_recorded(Plan *plan, PyObject *const *values, Py_ssize_t count,
                                                                PyObject *names) {
-  PyObject *none = tell_recorder_values("begin", plan->name, NULL, 0, NULL, Py_NewRef(Py_None));
+  const int all = atomic_load_explicit(&recording, memory_order_relaxed) == RECORDS_BEGINNINGS;
+  PyObject *none =
+      tell_recorder_values("begin", plan->name, values, all ? count : 0, all ? names : NULL, Py_NewRef(Py_None));
   if (none == NULL) return NULL;
   Py_DECREF(none);
   return tell_recorder_values("blas", plan->name, values, count, names, call_plan(plan, values, count, names));

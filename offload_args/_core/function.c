@@ -598,26 +598,37 @@ static inline PyObject *call_function(const Function *function, PyObject *const 
   return call_with(function, &arguments);
 }
 
-PyObject *function_tell(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names,
-                        PyObject *result) {
+PyObject *function_tell(const char *kind, const Function *function, PyObject *const *values, Py_ssize_t count,
+                        PyObject *names, PyObject *result) {
   PyObject *subject = Py_BuildValue("ss", function->library, strchr(function->routine->function, '.') + 1);
   if (subject == NULL) return result;
-  result = tell_recorder_values("call", subject, values, count, names, result);
+  result = tell_recorder_values(kind, subject, values, count, names, result);
   Py_DECREF(subject);
   return result;
 }
 
+/* Calls the function, and tells the recorder. */
+static __attribute__((cold, noinline)) PyObject *call_recorded(const Function *function, PyObject *const *values,
+                                                               Py_ssize_t count, PyObject *names) {
+  if (atomic_load_explicit(&recording, memory_order_relaxed) == RECORDS_BEGINNINGS) {
+    PyObject *none = function_tell("begun", function, values, count, names, Py_NewRef(Py_None));
+    if (none == NULL) return NULL;
+    Py_DECREF(none);
+  }
+  return function_tell("call", function, values, count, names, call_function(function, values, count, names));
+}
+
 static PyObject *call(PyObject *self, PyObject *const *values, Py_ssize_t count, PyObject *names) {
   const Function *function = *(Function **)PyModule_GetState(self);
-  PyObject *result = call_function(function, values, count, names);
-  if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return result;
-  return function_tell(function, values, count, names, result);
+  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed)))
+    return call_recorded(function, values, count, names);
+  return call_function(function, values, count, names);
 }
 
 PyObject *function_call(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-  PyObject *result = call_function(function, values, count, names);
-  if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return result;
-  return function_tell(function, values, count, names, result);
+  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed)))
+    return call_recorded(function, values, count, names);
+  return call_function(function, values, count, names);
 }
 
 /* -- making one ---------------------------------------------------------------------------------------------------- */

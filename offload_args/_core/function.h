@@ -89,9 +89,9 @@ const Function *function_of(PyObject *object);
 /* Calls a function that is not a helper function, with the arguments of its builtin. */
 PyObject *function_call(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names);
 
-/* Tells the recorder of a call; as tell_recorder(). */
-__attribute__((cold)) PyObject *function_tell(const Function *function, PyObject *const *values, Py_ssize_t count,
-                                              PyObject *names, PyObject *result);
+/* Tells the recorder of a call, or (kind "begun") of one that comes next; as tell_recorder(). */
+__attribute__((cold)) PyObject *function_tell(const char *kind, const Function *function, PyObject *const *values,
+                                              Py_ssize_t count, PyObject *names, PyObject *result);
 
 /* Reads an integer of 64 bits. Returns 0, or -1 with an exception. */
 int function_read_integer(PyObject *object, int64_t *number);

@@ -312,5 +312,5 @@ PyObject *helper_call(PyObject *self, PyObject *const *values, Py_ssize_t count,
   const Function *function = *(Function **)PyModule_GetState(self);
   PyObject *outputs = call(function, values, count, names);
   if (OA_LIKELY(!atomic_load_explicit(&recording, memory_order_relaxed))) return outputs;
-  return function_tell(function, values, count, names, outputs);
+  return function_tell("call", function, values, count, names, outputs);
 }

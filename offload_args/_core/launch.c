@@ -281,14 +281,20 @@ static inline PyObject *launch_any(Kernel *kernel, const oa_launch *asked, PyObj
 static __attribute__((cold, noinline)) PyObject *launch_recorded(Kernel *kernel, const oa_launch *asked,
                                                                  PyObject *const *arguments) {
   static _Thread_local int depth;
-  depth++;
-  PyObject *result = launch_any(kernel, asked, arguments);
-  if (--depth > 0) return result;
+  if (depth > 0) return launch_any(kernel, asked, arguments);
   PyObject *subject = Py_BuildValue("O(III)(III)L", (PyObject *)kernel, asked->grid[0], asked->grid[1], asked->grid[2],
                                     asked->block[0], asked->block[1], asked->block[2], (long long)asked->shared_bytes);
-  if (subject == NULL) return result;
-  result = tell_recorder_values("launch", subject, arguments, kernel->given, NULL, result);
-  Py_DECREF(subject);
+  PyObject *result = subject == NULL ? NULL : Py_NewRef(Py_None);
+  if (result != NULL && atomic_load_explicit(&recording, memory_order_relaxed) == RECORDS_BEGINNINGS)
+    result = tell_recorder_values("begun", subject, arguments, kernel->given, NULL, result);
+  if (result != NULL) {
+    Py_DECREF(result);
+    depth++;
+    result = launch_any(kernel, asked, arguments);
+    depth--;
+    result = tell_recorder_values("launch", subject, arguments, kernel->given, NULL, result);
+  }
+  Py_XDECREF(subject);
   return result;
 }
 

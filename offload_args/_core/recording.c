@@ -39,19 +39,22 @@ PyObject *tell_recorder_values(const char *kind, PyObject *subject, PyObject *co
   return result;
 }
 
-/* (function or None): reports to that function from now on, or to none. It is called on any thread with (kind, subject,
- * arguments, names of the last ones or None, result, exception or None). */
-static PyObject *recording_set(PyObject *Py_UNUSED(module), PyObject *function) {
-  if (function != Py_None && python.done == NULL)
-    python.done = Py_NewRef(function); /* once: others may be calling it */
-  atomic_store(&recording, function != Py_None);
+/* (function, 0: not from now on, 1: after each call, 2: also before it): reports to that function, always the same. It
+ * is called on any thread with (kind, subject, arguments, names of the last ones or None, result, exception or None).
+ */
+static PyObject *recording_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *function;
+  int when;
+  if (!PyArg_ParseTuple(arguments, "Oi", &function, &when)) return NULL;
+  if (python.done == NULL) python.done = Py_NewRef(function); /* once: others may be calling it */
+  atomic_store(&recording, when);
   Py_RETURN_NONE;
 }
 
 void recording_after_fork(void) { atomic_store(&recording, 0); }
 
 static PyMethodDef recording_functions[] = {
-    {"recording_set", recording_set, METH_O, NULL},
+    {"recording_set", recording_set, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the file has of the contents of arrays: nothing, checksums, or the values (%(default)s)",
     )
     parser.add_argument("--calls", type=count, metavar="N", help="end the recording after N calls")
+    parser.add_argument(
+        "--sync", action="store_true", help="write each call before it is made, too: for a call that ends the process"
+    )
     add_script(parser)
 
 
@@ -35,4 +38,4 @@ def run(options: argparse.Namespace) -> int:
     if run_script is None:
         print(f"record: no file {options.script}", file=sys.stderr)
         return 2
-    return process.run(run_script, file, options.contents, options.calls)
+    return process.run(run_script, file, options.contents, options.calls, options.sync)

@@ -24,7 +24,11 @@ __all__ = ["record"]
 
 
 def record(
-    file: str | os.PathLike[str], *, contents: Literal["none", "hash", "inputs"] = "hash", calls: int | None = None
+    file: str | os.PathLike[str],
+    *,
+    contents: Literal["none", "hash", "inputs"] = "hash",
+    calls: int | None = None,
+    sync: bool = False,
 ) -> Recording:
     """Record every region, copy and call of a block in a file: `with record("bug.jsonl.gz"): ...`.
 
@@ -32,10 +36,11 @@ def record(
 
     contents: of the arrays; "hash": checksums only, by which a replay knows when they changed; "none": not even those;
     "inputs": the values themselves, and those of results. Numbers that are passed to calls are always in the file, and
-    so are the names of arrays and of source files. calls: the most to record.
+    so are the names of arrays and of source files. calls: the most to record. sync: write each call to the file
+    before it is made, too, so that the file has a call that ends the process.
 
     Raises ArgumentError for a wrong argument, and OSError if the file can't be written.
     """
     from .recorder import Recording
 
-    return Recording(file, contents, calls)
+    return Recording(file, contents, calls, sync)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +100,9 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
     if solves and not name.endswith("batched"):
         other = "trmm" if solves.group(1) is None else f"{solves.group(1)}mv"
         # The triangle times the solution is what it was solved for.
-        scalars = [1.0 if not isinstance(value, (DevicePtr, list, tuple, str, int)) else value for value in arguments]
+        scalars = [
+            1.0 if not isinstance(value, (DevicePtr, list, tuple, str, int, NoneType)) else value for value in arguments
+        ]
 
         def multiplied(now: list[NDArray[Any]]) -> list[NDArray[Any]]:
             products = [_twin(array) for array in now]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Use", "make", "uses_of"]
+from .layout import flat
+
+__all__ = ["Use", "make", "note_use"]
 
 #: How calls use an array: as a matrix to factor or to solve with, or as a triangle or band in a form of its own.
 Use = Literal["", "matrix", "stored"]
@@ -19,24 +20,16 @@ _SOLVES = re.compile(
 )
 
 
-def uses_of(events: Iterable[dict[str, Any]]) -> dict[int, Use]:
-    """Return the pointers of regions, by number, whose contents calls solve with or factor."""
-    uses: dict[int, Use] = {}
-    for event in events:
-        name = event.get("blas") or event.get("call", "")
-        match = _SOLVES.search(name) if name else None
-        if match is None:
-            continue
-        use: Use = "stored" if match.group(1) in ("tp", "tb") else "matrix"
-        for operand in (*event["args"], *event.get("names", {}).values()):
-            for pointer in operand if isinstance(operand, list) else [operand]:
-                if isinstance(pointer, dict) and "p" in pointer:
-                    uses.setdefault(pointer["p"], use)
-                    break
-            else:
-                continue
-            break
-    return uses
+def note_use(uses: dict[int, Use], event: dict[str, Any]) -> None:
+    """Note the pointer, by its number, whose contents a call solves with or factors."""
+    name = event.get("blas") or event.get("call", "")
+    match = _SOLVES.search(name) if name else None
+    if match is None:
+        return
+    for operand in flat([*event["args"], *event.get("names", {}).values()]):
+        if isinstance(operand, dict) and "p" in operand:
+            uses.setdefault(operand["p"], "stored" if match.group(1) in ("tp", "tb") else "matrix")
+            return
 
 
 def make(array: NDArray[Any], seed: str, use: Use = "") -> None:

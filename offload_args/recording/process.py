@@ -24,10 +24,10 @@ def start_from_environment() -> None:
         say(f"offload_args: OFFLOAD_ARGS_RECORD: {error}", sys.stderr)
 
 
-def run(run_script: Callable[[], object], file: str, contents: str, calls: int | None) -> int:
+def run(run_script: Callable[[], object], file: str, contents: str, calls: int | None, sync: bool) -> int:
     """Run a script, record it, and return its exit status; stderr says where the recording is."""
     process, stderr = os.getpid(), sys.stderr
-    recording = Recording(file, contents, calls)
+    recording = Recording(file, contents, calls, sync)
     if contents == "inputs":
         say(f"record: {file} WILL HAVE THE VALUES OF ALL ARRAYS: think of who may see them", stderr)
     try:
@@ -38,5 +38,9 @@ def run(run_script: Callable[[], object], file: str, contents: str, calls: int |
     status = run_to_end(run_script, recording.stop)
     if os.getpid() == process:  # not a child that the script forked
         count = f"{recording.calls} {plural('call', recording.calls)}"
-        say(f"record: {count} in {file}; `python -m offload_args replay {file}` runs them again", stderr)
+        if recording.fault is not None:
+            verb = "is" if recording.calls == 1 else "are"
+            say(f"record: {file} ends early, at most {count} {verb} in it: {recording.fault}", stderr)
+        else:
+            say(f"record: {count} in {file}; `python -m offload_args replay {file}` runs them again", stderr)
     return status

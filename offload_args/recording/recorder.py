@@ -13,6 +13,7 @@ import sys
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -31,6 +32,7 @@ from .stream import FORMAT, VERSION, Writer
 __all__ = ["Recording"]
 
 _CONTENTS = ("none", "hash", "inputs")
+_KNOWN = 64  # arrays of a buffer whose contents need not be written again
 _SAMPLED = 1 << 20  # arrays of more bytes are known by a sample of them
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
@@ -47,6 +49,11 @@ def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, resul
     """Hear of what was done. The extension calls this, on any thread."""
     for recording in _active:
         recording._take(kind, subject, arguments, names, result, error)
+
+
+def _tell() -> None:
+    """Have the extension tell what the recordings need."""
+    _core.recording_set(_done, max((1 + recording._is_sync for recording in _active), default=0))
 
 
 def _forget() -> None:
@@ -79,7 +86,7 @@ class _Buffer:
     def __init__(self, owner: _Owner, low: int) -> None:
         self.number, self.owner, self.low = owner.number, owner, low
         self.lent = 0  # by how many open regions
-        self.known: dict[tuple[Any, ...], str] = {}  # the last digests of arrays in it
+        self.known: dict[tuple[Any, ...], str] = {}  # the digests of arrays in it that were written last
 
 
 class _Lent:
@@ -94,7 +101,9 @@ class _Lent:
 class Recording:
     """Record a block, or a process, in a file; `offload_args.record(file)` makes one."""
 
-    def __init__(self, file: str | os.PathLike[str], contents: str = "hash", calls: int | None = None) -> None:
+    def __init__(
+        self, file: str | os.PathLike[str], contents: str = "hash", calls: int | None = None, sync: bool = False
+    ) -> None:
         if contents not in _CONTENTS:
             raise ArgumentError(f'record: contents needs "none", "hash" or "inputs", got {contents!r}')
         if calls is not None and (not isinstance(calls, int) or calls < 1):
@@ -102,6 +111,8 @@ class Recording:
         self.file = os.fspath(file)
         self.contents = contents
         self.calls = 0  #: recorded so far
+        self.fault: Exception | None = None  #: why the file ends before the recording
+        self._is_sync = sync
         self._most = calls
         self._lock = threading.RLock()  # a finalizer may leave a region within
         self._is_over = False
@@ -140,7 +151,7 @@ class Recording:
             self._writer.write(self._header())
             self._writer.flush()
             _active = (*_active, self)
-            _core.recording_set(_done)
+            _tell()
         atexit.register(self.stop)
 
     def stop(self) -> None:
@@ -168,8 +179,7 @@ class Recording:
                 return False
             self._is_over = True
             _active = tuple(other for other in _active if other is not self)
-            if not _active:
-                _core.recording_set(None)
+            _tell()
             return True
 
     def _header(self) -> dict[str, Any]:
@@ -201,6 +211,7 @@ class Recording:
 
     def _fail(self, fault: Exception) -> None:
         """Leave the file as it is, and warn: the program goes on as it would have."""
+        self.fault = fault
         self._writer.abandon()
         with contextlib.suppress(Warning):
             warnings.warn(f"record: {self.file} ends here: {fault}", RuntimeWarning, stacklevel=3)
@@ -334,10 +345,12 @@ class Recording:
             digest = self._digest(values)
         else:
             digest = self._digest(*_sample(array))
-        is_same, buffer.known[key] = buffer.known.get(key) == digest, digest
-        if is_same or values is None:
+        if values is None:
             return {"hash": digest}
-        return {"hash": digest, "data": base64.b64encode(values).decode()}
+        is_same, buffer.known[key] = buffer.known.pop(key, None) == digest, digest
+        if len(buffer.known) > _KNOWN:
+            del buffer.known[next(iter(buffer.known))]
+        return {"hash": digest} if is_same else {"hash": digest, "data": base64.b64encode(values).decode()}
 
     def _digest(self, *parts: bytes) -> str:
         digest = hashlib.blake2b(key=self._salt, digest_size=8)
@@ -416,8 +429,21 @@ class Recording:
 
     # -- calls -------------------------------------------------------------------------------------------------
 
-    def _on_begin(self, *_: Any) -> None:
+    def _on_begin(self, name: str, arguments: tuple[Any, ...], names: Any, *_: Any) -> None:
+        if self._is_sync:
+            self._begun(lambda: {"blas": name, **self._arguments(arguments, names)})
         self._stack().append([])
+
+    def _on_begun(self, subject: tuple[Any, ...], arguments: tuple[Any, ...], names: Any, *_: Any) -> None:
+        if self._is_sync:
+            named = self._launched(subject) if len(subject) > 2 else {"call": ".".join(subject)}
+            self._begun(lambda: {**named, **self._arguments(arguments, names)})
+
+    def _begun(self, event: Callable[[], dict[str, Any]]) -> None:
+        """Write a call to the file before it is made."""
+        if not self._stack():
+            self._put({"begun": self.calls + 1, **event(), "at": self._place(), "thread": self._thread()})
+            self._writer.flush()
 
     def _on_blas(self, name: str, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
         stack = self._stack()
@@ -434,12 +460,15 @@ class Recording:
         self._call({"call": ".".join(subject[:2]), **more, **self._arguments(arguments, names)}, result, error)
 
     def _on_launch(self, subject: tuple[Any, ...], arguments: Any, names: Any, result: Any, error: Any) -> None:
+        self._call({**self._launched(subject), **self._arguments(arguments, names)}, result, error)
+
+    def _launched(self, subject: tuple[Any, ...]) -> dict[str, Any]:
         kernel, grid, block, shared_bytes = subject
         event: dict[str, Any] = {"launch": kernel.name, "grid": grid, "block": block, "shared_bytes": shared_bytes}
         with contextlib.suppress(OffloadError, AttributeError, AssertionError):
             image = kernel._loaded.image
             event |= {"image": hashlib.sha256(image.data).hexdigest(), "format": str(image.format)}
-        self._call({**event, **self._arguments(arguments, names)}, result, error)
+        return event
 
     def _arguments(self, arguments: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
         split = len(arguments) - len(names)
@@ -484,8 +513,10 @@ class Recording:
     def _value(self, value: Any, *, is_new: bool = False) -> Any:
         """Return a value as JSON has it. is_new: objects in it are new ones."""
         kind = type(value)
-        if kind is str or kind is bool or value is None or (kind is int and -_LARGEST < value < _LARGEST):
+        if kind is bool or value is None or (kind is int and -_LARGEST < value < _LARGEST):
             return value
+        if isinstance(value, str):
+            return str.__str__(value)  # also of an enum
         if isinstance(value, float) and not isinstance(value, np.generic):
             return value if value - value == 0 else {"float": repr(value)}
         if isinstance(value, _core.Pointer):
@@ -510,7 +541,8 @@ class Recording:
             if is_new or id(value) not in self._objects:
                 self._objects[id(value)] = self._next("object")
             return {"object": self._objects[id(value)], "kind": kind.__name__}
-        return {"other": kind.__name__}
+        number = _number(value)
+        return {"other": kind.__name__} if number is None else self._value(number)
 
     def _pointer(self, pointer: Any) -> dict[str, Any]:
         handle, offset = _core.origin(pointer)
@@ -558,6 +590,16 @@ def _sample(array: NDArray[Any]) -> list[bytes]:
         return [flat[at : at + 4096].tobytes() for at in range(0, len(flat) - 4095, step)]
     part = array[tuple(slice(None, None, max(1, extent // 32)) for extent in array.shape)]
     return [np.ascontiguousarray(part).tobytes()]
+
+
+def _number(value: Any) -> int | float | complex | None:
+    """Return the number for which an object stands, as routines read it; None if it stands for none."""
+    with contextlib.suppress(Exception):  # the object's own
+        for read in ("__index__", "__float__", "__complex__"):
+            if hasattr(type(value), read):
+                number = getattr(type(value), read)(value)
+                return number if type(number) in (float, complex) or -_LARGEST < number < _LARGEST else None
+    return None
 
 
 def _has_objects(result: Any) -> bool:

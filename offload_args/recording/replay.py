@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _core, blas
+from .._table import LIBRARIES
 from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device
 from ..display import plural
@@ -21,11 +24,12 @@ from ..dtypes import DTYPE_NAMES, dtype_of
 from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args, update
+from ..running import say
 from . import twins
 from .compare import Caller, Difference, Expected, distance, expect
-from .contents import Use, make, uses_of
+from .contents import Use, make, note_use
 from .layout import flat, span
-from .stream import read
+from .stream import damaged, read
 
 __all__ = ["Report", "replay"]
 
@@ -48,6 +52,7 @@ class Report:
     failed_again: int = 0
     differences: list[str] = field(default_factory=list)
     is_cut: bool = False  #: the recorded program ended without an end of the recording
+    ended_in: str = ""  #: the call in which it ended, if the file has that
 
     @property
     def is_good(self) -> bool:
@@ -60,7 +65,11 @@ class Report:
         calls = f"{self.calls} {plural('call', self.calls)} in {self.regions} {plural('region', self.regions)}"
         lines = [f"replayed on {self.device}: {calls}, recorded on {recorded}{made}"]
         if self.is_cut:
-            lines.append("the recorded program was killed: the file ends with its last flush")
+            lines.append(
+                f"the recorded program ended in {self.ended_in}"
+                if self.ended_in
+                else "the recorded program was killed: the file ends with its last flush (record --sync has each call)"
+            )
         if self.failed_again:
             lines.append(f"{self.failed_again} calls failed in the recording, and here")
         lines += [f"not run {count} times: {reason}" for reason, count in sorted(self.skipped.items())]
@@ -107,24 +116,62 @@ class _Replay:
         self._capturing: dict[int, int] = {}  # the chain, by thread
         self._chains: dict[int, list[tuple[int, Event]]] = {}
         self._number = 0  # of the call
+        self._begun: dict[int, Event] = {}  # by thread: a call that was written before it was made
 
     def run(self, file: str | os.PathLike[str]) -> Report:
-        events = read(file)
-        self._uses = uses_of(event for event in read(file))
-        self.report.contents = next(events)["contents"]
-        ended = False
+        count = self._read_ahead(file)
+        if not (self._first == 1 and self._last is None) and not self._first <= (self._last or count) <= count:
+            asked = f"{self._first} to {self._last}" if self._last else f"{self._first} and later ones"
+            raise ArgumentError(
+                f"replay: {os.fspath(file)} has {count} {plural('call', count)}, not {asked}: "
+                f"they have the numbers 1 to {count}"
+            )
+        line = 0
         try:
-            for event in events:
-                ended = "end" in event
-                kind = next(iter(event))
-                act: Callable[[Event], None] | None = getattr(self, f"_on_{kind}", None)
-                if act is not None:
-                    act(event)
+            for line, event in enumerate(read(file), 1):
+                with _line_named(file, line):
+                    self._act(event)
+            with _line_named(file, line):
+                self._run_begun()
         finally:
             for region in reversed(list(self._regions.values())):
                 region.region.discard()
-        self.report.is_cut = not ended
         return self.report
+
+    def _read_ahead(self, file: str | os.PathLike[str]) -> int:
+        """Find how arrays are used, and return the number of calls."""
+        count = 0
+        begun = set()
+        for line, event in enumerate(read(file), 1):
+            with _line_named(file, line):
+                kind = next(iter(event))
+                if kind in ("blas", "call", "launch"):
+                    count += 1
+                    begun.discard(event["thread"])
+                elif kind == "begun":
+                    begun.add(event["thread"])
+                note_use(self._uses, event)
+        return count + len(begun)
+
+    def _act(self, event: Event) -> None:
+        kind = next(iter(event))
+        self.report.is_cut = kind != "end"
+        if kind == "format":
+            self.report.contents = event["contents"]
+        act: Callable[[Event], None] | None = getattr(self, f"_on_{kind}", None)
+        if act is not None:
+            act(event)
+
+    def _on_begun(self, event: Event) -> None:
+        self._begun[event["thread"]] = {key: value for key, value in event.items() if key != "begun"}
+
+    def _run_begun(self) -> None:
+        """Make the calls in which the recorded program ended."""
+        for event in list(self._begun.values()):
+            self.report.ended_in = f"call {self._number + 1}, {_name(event)}, {self._at(event)}"
+            say(f"replay: the recorded program ended in {self.report.ended_in}", sys.stderr)  # as this one may
+            self._act(event)
+            self.report.is_cut = True
 
     # -- what the file describes -------------------------------------------------------------------------------
 
@@ -185,7 +232,9 @@ class _Replay:
         return self._known.get(key[0], {}).get(key)
 
     def _on_enter(self, event: Event) -> None:
-        device, rows = self._device_of(event["device"]), event["arrays"]
+        number, device, rows = event["enter"], self._device_of(event["device"]), event["arrays"]
+        if number in self._regions:
+            raise ArgumentError(f"region {number} has begun before")
         arrays: list[NDArray[Any] | None] = []
         arguments: list[Any] = []
         is_same = device.name == event["device"] and self._first == 1
@@ -207,6 +256,7 @@ class _Replay:
         entered = _Region(offload_args(*arguments, device=device), arrays, rows)
         entered.recorded_on, entered.place = event["device"], self._at(event)
         pointers = entered.region.open()
+        self._regions[number] = entered
         for row, pointer in zip(rows, pointers, strict=True):
             if row.get("memory") == "borrowed":
                 values = np.empty(pointer.shape, pointer.dtype)
@@ -214,7 +264,6 @@ class _Replay:
                 pointer.assign(values)
             self._pointers[row["pointer"]] = pointer
             entered.pointers.append(row["pointer"])
-        self._regions[event["enter"]] = entered
         self.report.regions += 1
 
     def _on_leave(self, event: Event) -> None:
@@ -223,7 +272,7 @@ class _Replay:
             return
         for number in entered.pointers:
             self._pointers.pop(number, None)
-        if event["outcome"] == "discard":
+        if event.get("outcome") == "discard":
             entered.region.discard()
         else:
             entered.region.close()
@@ -275,28 +324,28 @@ class _Replay:
         self._try(event, write)
 
     def _on_fill(self, event: Event) -> None:
-        pointer = self._value(event["fill"])
-        self._write(event, lambda: pointer.fill(self._value(event["value"])))
+        self._write(event, lambda: self._value(event["fill"]).fill(self._value(event["value"])))
 
     def _on_assign(self, event: Event) -> None:
-        pointer = self._value(event["assign"])
-        self._write(event, lambda: pointer.assign(self._value(event["values"])))
+        self._write(event, lambda: self._value(event["assign"]).assign(self._value(event["values"])))
 
     def _on_copy(self, event: Event) -> None:
-        pointer = self._value(event["copy"])
-        self._write(event, lambda: pointer.copy_from(self._value(event["from"])))
+        self._write(event, lambda: self._value(event["copy"]).copy_from(self._value(event["from"])))
 
     def _on_stage(self, event: Event) -> None:
         value = np.asarray(self._value(event["value"]), _dtype(event["dtype"]))
-        self._made(event["stage"], event, _core.stage(self._value(event["beside"][0]), value))
+        self._made("stage", event, lambda: _core.stage(self._value(event["beside"][0]), value))
 
     def _on_scratch(self, event: Event) -> None:
-        beside = tuple(self._value(pointer) for pointer in event["beside"])
         code, shape, strides = DTYPE_NAMES.index(event["dtype"]), tuple(event["shape"]), tuple(event["strides"])
-        self._made(event["scratch"], event, _core.scratch(beside, code, shape, strides))
+        beside = event["beside"]
+        self._made("scratch", event, lambda: _core.scratch(tuple(map(self._value, beside)), code, shape, strides))
 
-    def _made(self, number: int, event: Event, pointer: DevicePtr[Any]) -> None:
-        self._pointers[number] = pointer
+    def _made(self, kind: str, event: Event, make_pointer: Callable[[], DevicePtr[Any]]) -> None:
+        number = event[kind]
+        self._try(event, lambda: self._pointers.__setitem__(number, make_pointer()))
+        if number not in self._pointers:
+            return
         beside = {pointer["p"] for pointer in event["beside"]}
         for entered in self._regions.values():
             if beside & set(entered.pointers):
@@ -334,12 +383,14 @@ class _Replay:
 
     def _on_launch(self, event: Event) -> None:
         self._number += 1
+        self._begun.pop(event["thread"], None)
         if self._is_asked():
             image = f" of image {event['image'][:16]}" if "image" in event else ""
             self.report.skipped[f"kernel {event['launch']}{image}: a recording has no images of kernels"] += 1
 
     def _called(self, event: Event) -> None:
         self._number += 1
+        self._begun.pop(event["thread"], None)
         if not self._is_asked():
             return
         capturing = self._capturing.get(event["thread"])
@@ -350,26 +401,28 @@ class _Replay:
 
     def _make(self, event: Event) -> None:
         arguments = [self._value(value) for value in event["args"]]
-        names = {name: self._value(value) for name, value in event.get("names", {}).items()}
-        if any(isinstance(value, dict) and "other" in value for value in event["args"]):
+        named = _in_order(event)
+        names = {name: self._value(value) for name, value in named.items()}
+        given = [*event["args"], *(value for name, value in named.items() if name != "handle")]
+        if any(isinstance(value, dict) and "other" in value for value in given):
             raise twins.NoTwinError(f"{_name(event)}: an argument is of a kind that a recording does not have")
         pointers = [value for value in flat([*arguments, *names.values()]) if isinstance(value, DevicePtr)]
         device = pointers[0].device if pointers else self._device or self._host
         entered = self._regions_of(event)
-        base = 0
+        recorded, base = arguments, 0
         if "blas" in event:
             routine = event["blas"]
             if routine not in blas.__all__:
                 raise twins.NoTwinError(f"{routine} is no function of blas")
 
             def call(values: list[Any], name: str) -> Any:
-                return getattr(blas, name or routine)(*values, **names)
+                positional, keywords = _split(values, names)
+                return getattr(blas, name or routine)(*positional, **keywords)
 
-            host_call: Caller | None = call
+            host_call: Caller = call
         else:
             library, _, routine = event["call"].partition(".")
             backend = entered[0].recorded_on.partition(":")[0] if entered else ""
-            recorded = arguments
             function: Any = twins.function(library, routine)
             if backend != device.backend and not twins.runs_on(library, device):
                 function, arguments, base = twins.twin(library, routine, arguments, device)
@@ -379,15 +432,16 @@ class _Replay:
                 if "times" in event:
                     steps = tuple(self._value(step) for step in event["steps"])
                     return _core.repeat(function, event["times"], steps, "", *values)
-                return function(*values, **names)
+                positional, keywords = _split(values, names)
+                return function(*positional, **keywords)
 
         expected = None
-        if self._compares and host_call is not None and self._is_comparable(event, device, [*names.values()]):
+        if self._compares and self._is_comparable(event, device):
             try:
-                expected = expect(routine, arguments if "blas" in event else recorded, host_call, self._host)
+                expected = expect(routine, [*recorded, *names.values()], host_call, self._host)
             except OffloadError:
                 expected = None  # the call itself says what is wrong, or it has no counterpart on the host
-        result = call(arguments, "")
+        result = call([*arguments, *names.values()], "")
         if isinstance(result, int) and not isinstance(result, bool):
             result += base
         self.report.calls += 1
@@ -417,17 +471,19 @@ class _Replay:
         numbers = {operand["p"] for operand in operands if isinstance(operand, dict) and "p" in operand}
         return [region for region in self._regions.values() if numbers & set(region.pointers)]
 
-    def _is_comparable(self, event: Event, device: Device, named: list[Any]) -> bool:
-        if (device.name == "host" and self.report.contents != "inputs") or "times" in event:
-            return False
-        return not any(isinstance(value, DevicePtr) for value in flat(named))
+    def _is_comparable(self, event: Event, device: Device) -> bool:
+        return (device.name != "host" or self.report.contents == "inputs") and "times" not in event
 
     def _host_call(self, library: str, routine: str, names: dict[str, Any]) -> Caller:
         def call(values: list[Any], name: str) -> Any:
-            function, passed, base = twins.twin(library, routine, values, self._host)
+            positional, keywords = _split(values, names)
+            function, passed, base = twins.twin(library, routine, positional, self._host)
             if name:
                 function = twins.function("cblas", f"{routine[0]}{name}")
-            result = function(*passed, **names)
+            result = function(*passed, **keywords)
+            index = keywords.get("result")
+            if base and isinstance(index, DevicePtr):
+                index.assign(index.to_host() + base)
             return result + base if isinstance(result, int) else result
 
         return call
@@ -521,21 +577,54 @@ def _name(event: Event) -> str:
     return f"blas.{event['blas']}" if "blas" in event else str(event.get("call", next(iter(event))))
 
 
+def _parameters(event: Event) -> list[str]:
+    """Return the names of the parameters of the function that a call calls."""
+    if "blas" in event:
+        code = getattr(getattr(blas, event["blas"], None), "__text_signature__", "") or ""
+        return [part.strip().partition("=")[0] for part in code.strip("()").split(",")]
+    library, _, routine = event["call"].partition(".")
+    return [row[1] for row in _core.record(library, routine)] if library in LIBRARIES else []
+
+
+def _in_order(event: Event) -> Event:
+    """Return the arguments that are passed by name, in the order of the parameters."""
+    names: Event = event.get("names", {})
+    if len(names) < 2:
+        return names
+    parameters = _parameters(event)
+    places = {name: parameters.index(name) if name in parameters else len(parameters) for name in names}
+    return dict(sorted(names.items(), key=lambda item: places[item[0]]))
+
+
+def _split(values: list[Any], names: Event) -> tuple[list[Any], Event]:
+    """Return the values that are passed by position, and the last ones by their names."""
+    positional = len(values) - len(names)
+    return values[:positional], dict(zip(names, values[positional:], strict=True))
+
+
 def _operand_names(event: Event) -> list[str]:
     """Return a name for each pointer among a call's arguments."""
-    if "blas" in event:
-        code = getattr(getattr(blas, event["blas"]), "__text_signature__", "") or ""
-        parameters = [part.strip() for part in code.strip("()").split(",")]
-    else:
-        library, _, routine = event["call"].partition(".")
-        parameters = [row[1] for row in _core.record(library, routine)]
+    parameters = _parameters(event)
     names: list[str] = []
-    for position, value in enumerate(event["args"]):
-        name = parameters[position] if position < len(parameters) else f"argument {position + 1}"
-        for part in flat([value]):
-            if isinstance(part, dict) and "p" in part:
-                names.append(name)
+    given = [
+        (parameters[position] if position < len(parameters) else f"argument {position + 1}", value)
+        for position, value in enumerate(event["args"])
+    ]
+    for name, value in (*given, *_in_order(event).items()):
+        names += [name for part in flat([value]) if isinstance(part, dict) and "p" in part]
     return names
+
+
+@contextlib.contextmanager
+def _line_named(file: str | os.PathLike[str], line: int) -> Iterator[None]:
+    """Name a line of the file that has no meaning here."""
+    try:
+        yield
+    except (
+        *(OffloadError, ArithmeticError, AttributeError, LookupError, MemoryError),
+        *(RecursionError, TypeError, ValueError),
+    ) as error:
+        raise damaged(file, line, error) from error
 
 
 def replay(
@@ -551,7 +640,7 @@ def replay(
     device: for all of it; None: those of the recording, or the host where they are not here. compare: make each call
     also on the host, and compare. first, last: the numbers of calls to run, from 1.
 
-    Raises ArgumentError if the file is no recording, or of a later version.
+    Raises ArgumentError if the file is no recording, is damaged, has no such calls, or is of a later version.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

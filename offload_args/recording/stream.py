@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import ArgumentError
 
-__all__ = ["FORMAT", "VERSION", "Writer", "read"]
+__all__ = ["FORMAT", "VERSION", "Writer", "damaged", "read"]
 
 FORMAT = "offload_args recording"
 VERSION = 1
@@ -92,28 +92,28 @@ class Writer:
 def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Give the events of a recording, the first of which describes it; a file without an end gives those it has.
 
-    Raises ArgumentError if it is no recording, or one of a later version of the format.
+    Raises ArgumentError if it is no recording, is damaged, or has a later version of the format.
     """
     with open(file, "rb") as source:
         unpacked = zlib.decompressobj(_GZIP)
         parts: list[bytes] = []  # of a line without its end yet
-        first = True
+        number = 0  # of the line
         while block := source.read(1 << 20):
             try:
                 head, *lines = unpacked.decompress(block).split(b"\n")
             except zlib.error as error:
-                raise _no_recording(file) from error
+                raise _no_recording(file) if number == 0 else damaged(file, number + 1, error) from error
             parts.append(head)
             if lines:
                 lines = [b"".join(parts), *lines]
                 parts = [lines.pop()]
             for line in lines:
-                event = _decoded(file, line)
-                if first:
+                number += 1
+                event = _decoded(file, line, number)
+                if number == 1:
                     _check(file, event)
-                    first = False
                 yield event
-        if first:
+        if number == 0:
             raise _no_recording(file)
 
 
@@ -121,13 +121,19 @@ def _no_recording(file: str | os.PathLike[str]) -> ArgumentError:
     return ArgumentError(f"{os.fspath(file)} is no recording; `python -m offload_args record` makes one")
 
 
-def _decoded(file: str | os.PathLike[str], line: bytes) -> dict[str, Any]:
+def damaged(file: str | os.PathLike[str], number: int, error: object) -> ArgumentError:
+    """Return the error of a line that has no meaning."""
+    reason = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+    return ArgumentError(f"{os.fspath(file)}: line {number} can't be replayed: {reason}")
+
+
+def _decoded(file: str | os.PathLike[str], line: bytes, number: int) -> dict[str, Any]:
     try:
         event = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
-        raise _no_recording(file) from error
-    if not isinstance(event, dict):
-        raise _no_recording(file)
+        raise _no_recording(file) if number == 1 else damaged(file, number, error) from error
+    if not isinstance(event, dict) or not event:
+        raise _no_recording(file) if number == 1 else damaged(file, number, "it is no event")
     return event
 
 

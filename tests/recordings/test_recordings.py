@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import enum
 import gzip
 import json
 import os
@@ -11,6 +13,8 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +26,7 @@ from regions.test_signals import DROPPED
 
 from helpers.processes import output_of, printed, python
 from offload_args import Device, In, InOut, Out, Scratch, blas, call, cblas, lapack, offload_args, record, update
+from offload_args.command import main
 from offload_args.errors import ArgumentError, ExtentError
 from offload_args.recording.replay import Report, replay
 from offload_args.selftest import behaviour, routines
@@ -237,9 +242,15 @@ for device in ("sim:0", "host"):
 """
 
 
+def wrong_cublas(folder: Path) -> Path:
+    """Compile the double, and return its path."""
+    double = folder / "libcublas.so"
+    output_of("gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", double, HERE / "wrong_cublas.c", folder=folder)
+    return double
+
+
 def test_a_wrong_function_of_a_library_is_found_at_the_users_line(tmp_path: Path) -> None:
-    double, source = tmp_path / "libcublas.so", HERE / "wrong_cublas.c"
-    output_of("gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", double, source, folder=tmp_path)
+    double = wrong_cublas(tmp_path)
     (tmp_path / "user.py").write_text(USER)
     on_sim, on_host = output_of(sys.executable, "user.py", double, folder=tmp_path).split("replayed on host")
     assert re.search(
@@ -531,6 +542,7 @@ def test_a_disk_that_fills_before_the_end_leaves_the_exit_status(tmp_path: Path)
     command = [sys.executable, "-m", "offload_args", "record", "-o", "r", "full.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 7 and "ends here: [Errno 27]" in ran.stderr and "Traceback" not in ran.stderr
+    assert "r ends early, at most 1 call is in it: [Errno 27]" in ran.stderr and "runs them again" not in ran.stderr
 
 
 def test_names_that_are_no_text_are_recorded(tmp_path: Path) -> None:
@@ -571,3 +583,166 @@ def test_a_file_may_not_name_elements_that_are_addresses(tmp_path: Path) -> None
 def test_ctrl_c_in_a_region_that_is_dropped_is_not_lost_while_recorded(tmp_path: Path) -> None:
     ran = python(DROPPED, OFFLOAD_ARGS_RECORD=str(tmp_path / "r"))
     assert ran.stdout == "KeyboardInterrupt\n" and "ignored" not in ran.stderr
+
+
+def changed(value: Any) -> list[Any]:
+    """Return values of other kinds, and wrong ones of the same."""
+    others = [None, -1, 1 << 40, "x", [], {}, [[1]], {"p": "x"}]
+    return [other for other in others if type(other) is not type(value) or other != value]
+
+
+def damages(events: list[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Give a line's number and the events with that line damaged, for each key of one event of each kind."""
+    kinds = set()
+    for position, event in enumerate(events):
+        kind = next(iter(event))
+        if kind in kinds or position == 0:
+            continue
+        kinds.add(kind)
+        for key in event:
+            rows = [event | {key: other} for other in changed(event[key]) if (key, other) != ("times", 1 << 40)]
+            rows.append({name: value for name, value in event.items() if name != key})
+            if key == "arrays" and isinstance(event[key], list):
+                row = event[key][0]
+                rows += [event | {key: [row | {name: other}]} for name in row for other in changed(row[name])]
+            for damaged in rows:
+                yield position + 1, [*events[:position], damaged, *events[position + 1 :]]
+
+
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_damaged_line_is_named_by_its_number_or_does_no_harm(every: int, tmp_path: Path) -> None:
+    A, x, y = np.eye(4), np.ones(4), np.zeros(4)
+    with record(tmp_path / "r", contents="inputs"):
+        region = offload_args(A, x, y, device="host")
+        with region as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+            cblas.dscal(3, 2.0, dy[1:], 1)
+            dx.fill(2.0)
+            dx.assign(np.arange(4.0))
+            dx[1:].copy_from(dy[1:])
+            with update(x):
+                x[:] = 5
+            with region.capture(a=2.0) as graph:
+                blas.axpy(graph["a"], dx, dy)
+            graph.replay()
+    events, refused = events_of(tmp_path / "r"), 0
+    assert replay(tmp_path / "r", device=Device("host"), compare=True).is_good
+    for line, damaged in islice(damages(events), 0, None, every):
+        rewritten(tmp_path / "d", [event for event in damaged if event])
+        try:
+            replay(tmp_path / "d", device=Device("host"), compare=True)
+        except ArgumentError as error:
+            refused += 1
+            (number,) = re.findall(r"^.*/d: line (\d+) can't be replayed: ", str(error))
+            assert int(number) >= line
+    assert refused > 10
+
+
+@pytest.mark.parametrize("text", [b"[]\n", b"{}\n", b"{nothing\n", b"\xff\n"])
+def test_a_line_that_is_no_event_is_named_by_its_number(text: bytes, tmp_path: Path) -> None:
+    with record(tmp_path / "r"):
+        pass
+    header = gzip.decompress((tmp_path / "r").read_bytes()).splitlines(keepends=True)[0]
+    (tmp_path / "r").write_bytes(gzip.compress(header + text))
+    with pytest.raises(ArgumentError, match=r"/r: line 2 can't be replayed: "):
+        replay(tmp_path / "r")
+
+
+@pytest.mark.parametrize(("first", "last"), [(4, None), (1, 4), (3, 2)])
+def test_calls_that_the_file_does_not_have_are_refused(
+    first: int, last: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with record(tmp_path / "r"), offload_args(np.ones(4), device="host") as (dx,):
+        for _ in range(3):
+            blas.scal(2.0, dx)
+    with pytest.raises(ArgumentError, match=r"replay: .*/r has 3 calls, not .*: they have the numbers 1 to 3"):
+        replay(tmp_path / "r", first=first, last=last)
+    options = ["--from", str(first), *(["--to", str(last)] if last else [])]
+    assert main(["replay", str(tmp_path / "r"), *options]) == 2
+    assert "has 3 calls" in capsys.readouterr().err
+
+
+def test_numbers_of_other_classes_are_recorded(tmp_path: Path) -> None:
+    class Size(enum.IntEnum):
+        four = 4
+
+    x = np.ones(4)
+    with record(tmp_path / "r"), offload_args(x, device="host") as (dx,):
+        cblas.dscal(Size.four, Fraction(1, 2), dx, 1)
+        blas.scal(Fraction(1, 2), dx)
+    assert [event["args"][:2] for event in events_of(tmp_path / "r") if "call" in event] == [[4, 0.5]]
+    report = replayed(tmp_path / "r", "sim:0")
+    assert (report.calls, report.skipped, report.compared) == (2, {}, 2)
+
+
+@pytest.mark.parametrize("contents", ["none", "hash", "inputs"])
+def test_views_of_one_array_do_not_fill_the_memory(contents: Any, tmp_path: Path) -> None:
+    x = np.zeros(5000, np.uint8)
+    with record(tmp_path / "r", contents=contents) as recording:
+        for end in range(300):
+            with offload_args(In(x[end:]), device="host"):
+                pass
+        (buffer,) = recording._buffers.values()
+        assert len(buffer.known) <= 64
+    assert replayed(tmp_path / "r", "host").regions == 300
+
+
+def test_pointers_that_are_passed_by_name_are_compared(tmp_path: Path) -> None:
+    A, x, y, total = np.eye(5), np.arange(1.0, 6), np.zeros(5), np.zeros(1)
+    with record(tmp_path / "r"), offload_args(A, x, y, total, device="sim:0") as (dA, dx, dy, dtotal):
+        blas.dot(dx, dx, result=dtotal)
+        blas.gemv(y=dy, x=dx, A=dA, beta=0.0, alpha=2.0)
+        cblas.dasum(n=5, x=dx, incx=1, result=dtotal)
+        blas.trsv(x=dx, A=dA)
+    assert replayed(tmp_path / "r", "sim:0").compared == 4
+
+
+def test_a_wrong_result_in_an_array_that_is_passed_by_name_is_found(tmp_path: Path) -> None:
+    x, total = np.ones(5), np.zeros(1)
+    with record(tmp_path / "r", contents="inputs"), offload_args(x, total, device="sim:0") as (dx, dtotal):
+        blas.dot(dx, dx, result=dtotal)
+    events = events_of(tmp_path / "r")
+    for event in events:
+        if "leave" in event:
+            event["arrays"]["1"]["data"] = base64.b64encode(np.full(1, 6.0)).decode()
+    rewritten(tmp_path / "r", events)
+    (difference,) = replay(tmp_path / "r", device=Device("host"), compare=True).differences
+    assert "total is off by 1 from the recorded results" in difference
+
+
+CRASHES = """\
+import sys
+import numpy as np
+from offload_args import cublas, offload_args, record, testing
+testing.library("cublas", sys.argv[1])
+with record("r", sync=True), offload_args(np.ones(13), device="sim:0") as (dx,):
+    cublas.dscal(4, 2.0, dx, 1)
+    cublas.dscal(13, 2.0, dx, 1)
+"""
+
+
+def test_a_call_that_ends_the_process_is_in_the_file_with_sync(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(CRASHES)
+    command = [sys.executable, "user.py", wrong_cublas(tmp_path)]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == -signal.SIGABRT
+    report = replayed(tmp_path / "r", "host")
+    assert report.calls == 2 and report.is_cut
+    assert re.fullmatch(r"call 2, cublas\.dscal, .*user\.py:7", report.ended_in)
+    assert f"the recorded program ended in {report.ended_in}" in report.lines()
+
+
+def test_sync_changes_no_recorded_call(device: str, tmp_path: Path) -> None:
+    A, x, y = np.eye(6), np.ones(6), np.zeros(6)
+    for sync in (False, True):
+        with record(tmp_path / str(sync), sync=sync), offload_args(A, x, y, device=device) as (dA, dx, dy):
+            blas.gemv(1.0, dA, dx, 0.0, dy, trans="T")
+            blas.scal(2.0, dy)
+    texts = [
+        [event["blas"] for event in events_of(tmp_path / name) if next(iter(event)) == "blas"]
+        for name in ("False", "True")
+    ]
+    assert texts[0] == texts[1] == ["gemv", "scal"]
+    begun = [event for event in events_of(tmp_path / "True") if "begun" in event]
+    assert [(event["begun"], event["blas"]) for event in begun] == [(1, "gemv"), (2, "scal")]
+    report = replayed(tmp_path / "True", device)
+    assert (report.calls, report.is_cut, report.ended_in) == (2, False, "")

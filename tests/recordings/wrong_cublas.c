@@ -1,5 +1,7 @@
-/* A double of cuBLAS in which one function is wrong: dgemv takes every matrix as its transpose if it is square. */
+/* A double of cuBLAS that is wrong: dgemv takes every matrix as its transpose if it is square, and dscal of 13 numbers
+ * ends the process. */
 #include <stdint.h>
+#include <stdlib.h>
 
 typedef struct handle *Handle;
 enum { DONE = 0, TRANSPOSED = 1 };
@@ -36,6 +38,7 @@ const char *cublasGetStatusString(int status) {
 
 int cublasDscal_v2(Handle handle, int n, const double *alpha, double *x, int step) {
   (void)handle;
+  if (n == 13) abort();
   for (int i = 0; i < n; i++) x[(int64_t)i * step] *= *alpha;
   return DONE;
 }
