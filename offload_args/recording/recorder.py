@@ -148,8 +148,12 @@ class Recording:
             if self._is_over or self in _active:
                 raise ArgumentError("record: it has begun before; make another one")
             self._writer = Writer(self.file)
-            self._writer.write(self._header())
-            self._writer.flush()
+            try:
+                self._writer.write(self._header())
+                self._writer.flush()
+            except BaseException:
+                self._writer.abandon()
+                raise
             _active = (*_active, self)
             _tell()
         atexit.register(self.stop)

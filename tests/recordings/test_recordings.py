@@ -420,9 +420,11 @@ def test_two_recordings_at_once_have_the_same_calls(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_the_recording_and_not_the_program() -> None:
     x = np.ones(4)
-    recording = record("/dev/full")
-    with pytest.raises(OSError, match="No space"):
-        recording.start()
+    before, recordings = len(os.listdir("/proc/self/fd")), [record("/dev/full") for _ in range(5)]
+    for recording in recordings:
+        with pytest.raises(OSError, match="No space"):
+            recording.start()
+    assert len(os.listdir("/proc/self/fd")) < before + 5
     with offload_args(x, device="host") as (dx,):
         blas.scal(2.0, dx)
     assert x[0] == 2
