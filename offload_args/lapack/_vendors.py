@@ -164,6 +164,9 @@ class Vendor(Adapter):
         """Return also how many eigenvalues there are. The vectors are in A."""
         raise NotImplementedError
 
+    def need_indefinite(self, name: str, hermitian: bool, solves: bool) -> None:
+        """Raise LibraryError if the library lacks sytrf, or sytrs if `solves`, of a complex Hermitian matrix or not."""
+
     def need_geev(self, name: str, left: bool) -> None:
         """Raise LibraryError if the library has no geev, or has none with left vectors."""
 
@@ -493,7 +496,171 @@ class _CuSOLVER(Vendor):
             return self.call("xgeev", A, *arguments)
 
 
-_VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _LAPACKE)
+_NO_INFO: Final = ("getrs", "geqrf", "ormqr", "unmqr", "orgqr", "ungqr")
+
+
+class _RocSOLVER(Vendor):
+    """rocSOLVER: its functions write info to the device, or give none; workspaces are those of rocBLAS's handle."""
+
+    module = "rocsolver"
+    backend = "hip"
+    op: ClassVar = {"N": "operation_none", "T": "operation_transpose", "C": "operation_conjugate_transpose"}
+    uplo: ClassVar = {"U": "fill_upper", "L": "fill_lower"}
+    side: ClassVar = {"L": "side_left", "R": "side_right"}
+    jobz: ClassVar = {"N": "evect_none", "V": "evect_original"}
+    jobs: ClassVar = {"N": "svect_none", "A": "svect_all", "S": "svect_singular"}
+    names: ClassVar = {"D": "w", "W": "w", "S": "s", "V": "VT", "ipiv": "tau"}
+
+    def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
+        infos = self.several(name, A, *arguments, count=1)
+        return int(infos[0])
+
+    def several(self, name: str, A: DevicePtr, *arguments: Any, count: int) -> Infos:
+        """Call a function of one matrix or of `count`, whose info is before the count, if it gives one."""
+        if any(isinstance(argument, DevicePtr) and _core.query(argument).escaped for argument in arguments):
+            _core.device_synchronize(A._device)  # as for cuSOLVER
+        infos, function = np.zeros(count, np.int32), getattr(self.functions, name)
+        last = (count,) if name.endswith("batched") else ()
+        if name[1:].partition("_")[0] in _NO_INFO:
+            function(*arguments, *last)
+            return infos
+        with offload_args(Out(infos), device=A.device) as (dinfos,):
+            function(*arguments, dinfos, *last)
+        return infos
+
+    # -- stacks ----------------------------------------------------------------------------------------------
+
+    def solves_stacks(self, n: int) -> bool:
+        return n <= _BATCHED
+
+    def diagonalizes_stacks(self, m: int, n: int) -> bool:
+        return max(m, n) <= _BATCHED
+
+    def batched(self, name: str, A: DevicePtr, *arguments: Any) -> Infos:
+        try:
+            return self.several(f"{name}_strided_batched", A, *arguments, count=A._shape[0])
+        except OffloadError as error:
+            note_names(error, self.names)
+            raise
+
+    def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+        if n > _BATCHED:
+            return None
+        return self.batched(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda, _step(A))
+
+    def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
+        if n > _BATCHED:
+            return None
+        return self.batched(f"{t}getrf", A, n, n, A, lda, _step(A), ipiv, _step(ipiv))
+
+    def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
+        if n > _BATCHED:
+            return None
+        ipiv, B, ldb = rest
+        chosen = self.value(self.op, trans)
+        return self.batched(f"{t}getrs", A, chosen, n, nrhs, A, lda, _step(A), ipiv, _step(ipiv), B, ldb, _step(B))
+
+    def getri_batched(self, t: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
+        if n > _BATCHED:
+            return None
+        ipiv, C, ldc = rest
+        C.copy_from(A)  # which is in the same order
+        return self.batched(f"{t}getri", C, n, C, ldc, _step(C), ipiv, _step(ipiv))
+
+    def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
+        if max(m, n) > _BATCHED:
+            return None
+        return self.batched(f"{t}geqrf", A, m, n, A, lda, _step(A), tau, _step(tau))
+
+    def syevd_batched(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> Infos | None:
+        chosen = self.value(self.jobz, jobz), self.value(self.uplo, uplo)
+        name = f"{t}{'sy' if t in 'sd' else 'he'}evd"
+        with offload_args(Scratch(w._shape, w.dtype), device=A.device) as (diagonals,):
+            return self.batched(name, A, *chosen, n, A, lda, _step(A), w, _step(w), diagonals, n)
+
+    def gesvd_batched(
+        self, t: str, A: DevicePtr, lda: int, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None
+    ) -> Infos | None:
+        (_, m, n), k = A._shape, min(A._shape[1:])
+        left = "N" if U is None else "A" if U._shape[2] == m else "S"
+        right = "N" if VT is None else "A" if VT._shape[1] == n else "S"
+        sides: list[Any] = []
+        for V in (U, VT):
+            sides += (
+                (A, max(m, n), 0) if V is None else (V, max(V._strides[2] // V.dtype.itemsize, V._shape[1]), _step(V))
+            )
+        with offload_args(Scratch(s._shape, s.dtype), device=A.device) as (unfound,):
+            arguments = *(self.value(self.jobs, job) for job in (left, right)), m, n, A, lda, _step(A), s, _step(s)
+            return self.batched(f"{t}gesvd", A, *arguments, *sides, unfound, k, self.functions.outofplace)
+
+    # -- one matrix ------------------------------------------------------------------------------------------
+
+    def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
+        return self.call(f"{t}getri", A, n, A, lda, ipiv)
+
+    def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
+        return self.call(f"{t}geqrf", A, m, n, A, lda, tau)
+
+    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
+        chosen = self.value(self.side, side), self.value(self.op, trans)
+        return self.call(_q(t, "mqr"), A, *chosen, m, n, k, A, *rest)
+
+    def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
+        return self.call(_q(t, "gqr"), A, m, n, k, A, lda, tau)
+
+    def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
+        chosen = self.value(self.jobz, jobz), self.value(self.uplo, uplo)
+        with offload_args(Scratch((n,), w.dtype), device=A.device) as (diagonal,):
+            return self.call(f"{t}{'sy' if t in 'sd' else 'he'}evd", A, *chosen, n, A, lda, w, diagonal)
+
+    def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        s = rest[0]
+        with offload_args(Scratch(s._shape, s.dtype), device=A.device) as (unfound,):
+            arguments = *(self.value(self.jobs, job) for job in jobs), m, n, A, lda, *rest
+            return self.call(f"{t}gesvd", A, *arguments, unfound, self.functions.outofplace)
+
+    def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
+        return self.call(f"{t}sytrf", A, self.value(self.uplo, uplo), n, A, lda, ipiv)
+
+    def need_indefinite(self, name: str, hermitian: bool, solves: bool) -> None:
+        if solves:
+            raise LibraryError(f"{name}: rocSOLVER has none; use getrf and getrs, or the host")
+        if hermitian:
+            raise LibraryError(f"{name}: rocSOLVER has none for complex dtypes; use getrf, or the host")
+
+    def sygvd(self, t: str, itype: int, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
+        which = getattr(self.functions, ("eform_ax", "eform_abx", "eform_bax")[itype - 1])
+        chosen, w = (which, self.value(self.jobz, jobz), self.value(self.uplo, uplo)), rest[-1]
+        with offload_args(Scratch((n,), w.dtype), device=A.device) as (diagonal,):
+            return self.call(f"{t}{'sy' if t in 'sd' else 'he'}gvd", A, *chosen, n, A, lda, *rest, diagonal)
+
+    def syevdx(
+        self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, chosen: Chosen, w: DevicePtr
+    ) -> tuple[int, int]:
+        which, vl, vu, il, iu = chosen
+        named = getattr(self.functions, {"A": "erange_all", "I": "erange_index", "V": "erange_value"}[which])
+        most = iu - il + 1 if which == "I" else n
+        vectors = Scratch((n, most), A.dtype, order="F") if jobz == "V" else Scratch((1, 1), A.dtype)
+        scratches = Scratch((1,), np.int32), vectors, Scratch((n,), np.int32)
+        with offload_args(*scratches, device=A.device) as (count, z, failed):
+            jobs = self.value(self.jobz, jobz), named, self.value(self.uplo, uplo)
+            arguments = *jobs, n, A, lda, vl, vu, il, iu, 0.0, count, w, z, n, failed
+            info = self.call(f"{t}{'sy' if t in 'sd' else 'he'}evx", A, *arguments)
+            known = 0 if info else int(count.to_host()[0])
+            if known and jobz == "V":
+                A[:, :known].copy_from(z[:, :known])
+        return info, known
+
+    def need_geev(self, name: str, left: bool) -> None:
+        raise LibraryError(f"{name}: rocSOLVER finds no eigenvalues of general matrices; find them on the host")
+
+
+def _step(stack: DevicePtr) -> int:
+    """Return the elements from a part of a stack to the next one."""
+    return stack._strides[0] // stack.dtype.itemsize
+
+
+_VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _RocSOLVER, _LAPACKE)
 
 
 def vendor_of(name: str, pointer: DevicePtr) -> Vendor:
@@ -505,5 +672,7 @@ def vendor_of(name: str, pointer: DevicePtr) -> Vendor:
     if adapter is not None:
         return adapter
     info = by_number(pointer._device)._info
-    later = "rocSOLVER comes later" if info.backend == "hip" else "no library of this build has it"
-    raise LibraryError(f'{name}: there is no LAPACK on {info.name}: {later}; open the region with device="host"')
+    raise LibraryError(
+        f"{name}: there is no LAPACK on {info.name}: no library of this build has it; open the region with "
+        'device="host"'
+    )

@@ -134,6 +134,7 @@ def _operands(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bo
 def _factor(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bool) -> None:
     t, a, hermitian, stored = _operands(name, A, ipiv, uplo, hermitian)
     vendor = vendor_of(name, A)
+    vendor.need_indefinite(name, hermitian, solves=False)
     if not a.rows:
         return
     info = vendor.sytrf(t, hermitian, stored, a.rows, A, a.ld_f or a.ld_c, ipiv)
@@ -145,6 +146,7 @@ def _solve(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str, he
     t, a, hermitian, stored = _operands(name, A, ipiv, uplo, hermitian)
     b: Columns = columns(name, "B", B, a.rows, "for A of that order", A)
     vendor = vendor_of(name, A)
+    vendor.need_indefinite(name, hermitian, solves=True)
     _need_pivots(name, ipiv)
     if not b.rows or not b.columns:
         return

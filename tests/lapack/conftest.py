@@ -13,12 +13,16 @@ from helpers.devices import here, library_or_skip, open_or_skip
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
-@pytest.fixture(params=here("host", "sim:0", "cuda:0"))
+LIBRARIES = {"cuda": "cusolver", "hip": "rocsolver"}
+
+
+@pytest.fixture(params=here("host", "sim:0", "cuda:0", "hip:0"))
 def device(request: pytest.FixtureRequest) -> str:
     """The name of a device that is here and has a LAPACK."""
     device = open_or_skip(request.param)
-    if device.startswith("cuda"):
-        library_or_skip("cusolver", device)
+    library = LIBRARIES.get(device.partition(":")[0])
+    if library:
+        library_or_skip(library, device)
     return device
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from helpers.devices import open_or_skip
+from helpers.devices import library_or_skip, open_or_skip
 from offload_args import In, Out, Scratch, lapack, offload_args
 from offload_args.errors import (
     AliasError,
@@ -228,11 +228,19 @@ def test_an_option_that_is_no_string_is_refused_by_name(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["hip:0"])
-def test_amd_gpus_have_no_lapack_yet(device: str) -> None:
+def test_what_rocsolver_lacks_is_refused_with_the_reason(device: str) -> None:
     open_or_skip(device)
-    with pytest.raises(LibraryError, match=r'^lapack\.potrf: .*hip:0: rocSOLVER comes later; .*device="host"'):
-        with offload_args(np.eye(2), device=device) as (dA,):
-            lapack.potrf(dA)
+    library_or_skip("rocsolver", device)
+    C, ipiv = np.eye(2, dtype=complex, order="F"), np.arange(1, 3, dtype=np.int32)
+    with offload_args(np.eye(2), C, ipiv, np.ones(2), np.ones(2, complex), device=device) as lent:
+        dA, dC, dp, db, dw = lent
+        for call, text in (
+            (lambda: lapack.hetrf(dC, dp), r"^lapack\.hetrf: rocSOLVER has none for complex dtypes; use getrf"),
+            (lambda: lapack.sytrs(dA, dp, db), r"^lapack\.sytrs: rocSOLVER has none; use getrf and getrs, or the host"),
+            (lambda: lapack.geev(dA, dw), r"^lapack\.geev: rocSOLVER finds no eigenvalues of general matrices; find"),
+        ):
+            with pytest.raises(LibraryError, match=text):
+                call()
 
 
 def test_an_operand_that_the_library_names_otherwise_is_named_as_the_caller_does(device: str) -> None:

@@ -34,7 +34,7 @@ PROGRAMS = {
     if needs or "/coming-from/" not in page  # test_our_side_of_each_row_runs has those
 }
 DEVICES = ("cuda:0", "cuda:1", "hip:0")
-LIBRARIES = {"cublaslt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0"}
+LIBRARIES = {"cublaslt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0", "rocsolver": "hip:0"}
 # Python that no test runs: each with its reason.
 NOT_RUN = {"docs/guide/embedding.md": "a setup.py: tests/embedding/test_build_files.py builds with it"}
 # Languages of the other blocks: commands, output and other languages' sources.
@@ -56,7 +56,8 @@ def skip_without(needs: tuple[str, ...]) -> None:
                 pytest.skip("device unavailable: this version of cudnn has no functions on graphs")
         elif need == "lapack":
             if Device.default().is_gpu:
-                library_or_skip("cusolver", str(Device.default()))
+                library = "cusolver" if Device.default().backend == "cuda" else "rocsolver"
+                library_or_skip(library, str(Device.default()))
         elif need not in DEVICES:
             pytest.importorskip(need, reason=f"device unavailable: no {need}")
 
