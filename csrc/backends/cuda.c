@@ -56,6 +56,31 @@ struct launch_config {
   unsigned attribute_count;
 };
 
+struct node_parameters {
+  int kind, reserved[3];
+  union {
+    char bytes[232];
+    struct {
+      void *function;
+      unsigned grid[3], block[3], shared_bytes;
+      void **arguments, **extra;
+      void *kernel, *context;
+    } kernel;
+    struct {
+      void *graph;
+      int ownership;
+    } child;
+    struct {
+      unsigned long long handle;
+      int kind;
+      unsigned count;
+      void *const *graphs; /* set by the driver */
+      void *context;
+    } conditional;
+  };
+  long long reserved_last;
+};
+
 enum {                        /* constants of the driver that only this file uses */
        ATTRIBUTE_BLOCK_X = 2, /* y and z follow */
        ATTRIBUTE_GRID_X = 5,  /* y and z follow */
@@ -73,7 +98,12 @@ enum {                        /* constants of the driver that only this file use
        POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
        ON_HOST = 1,
        ON_DEVICE = 2,
-       ANYWHERE = 4 /* the address tells the kind of memory */
+       ANYWHERE = 4, /* the address tells the kind of memory */
+       NODE_KERNEL = 0,
+       NODE_CHILD = 4,
+       NODE_CONDITIONAL = 13,
+       CONDITION_WHILE = 1,
+       CONDITION_ASSIGN_DEFAULT = 1
 };
 
 #define DRIVER_DEF "cuda.def"
@@ -325,9 +355,134 @@ static __attribute__((noinline)) int launch_with_attributes(gpu_function functio
   return driver.launch_ex(&config, function, arguments, NULL);
 }
 
+/* -- loops of graphs ---------------------------------------------------------------------------------------------- */
+
+/* The last kernel of each step. Bytes of the number are looked at one by one, as it may be at any address; `and` drops
+ * the signs of floats: -0.0 is 0, too. The driver has the function. */
+static const char until_ptx[] =
+    ".version 6.0\n"
+    ".target sm_60\n"
+    ".address_size 64\n"
+    ".extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n"
+    ".visible .entry offload_args_until(.param .u64 number, .param .u32 nbytes, .param .u32 float_bytes,\n"
+    " .param .u64 at_most, .param .u64 count, .param .u64 outcome, .param .u64 handle)\n"
+    "{\n"
+    "  .reg .pred %last, %more, %ended, %spent, %stops;\n"
+    "  .reg .b32 %left, %part, %in_part, %byte, %any, %goes_on;\n"
+    "  .reg .b64 %at, %most, %count, %steps, %outcome, %flag, %handle;\n"
+    "  ld.param.u64 %at, [number];\n"
+    "  ld.param.u32 %left, [nbytes];\n"
+    "  ld.param.u32 %part, [float_bytes];\n"
+    "  ld.param.u64 %most, [at_most];\n"
+    "  ld.param.u64 %count, [count];\n"
+    "  ld.param.u64 %outcome, [outcome];\n"
+    "  ld.param.u64 %handle, [handle];\n"
+    "  mov.u32 %any, 0;\n"
+    "  mov.u32 %in_part, %part;\n"
+    "NEXT:\n"
+    "  ld.global.u8 %byte, [%at];\n"
+    "  add.u64 %at, %at, 1;\n"
+    "  sub.u32 %in_part, %in_part, 1;\n"
+    "  setp.eq.u32 %last, %in_part, 0;\n"
+    "  @%last and.b32 %byte, %byte, 127;\n"
+    "  @%last mov.u32 %in_part, %part;\n"
+    "  or.b32 %any, %any, %byte;\n"
+    "  sub.u32 %left, %left, 1;\n"
+    "  setp.ne.u32 %more, %left, 0;\n"
+    "  @%more bra NEXT;\n"
+    "  ld.global.u64 %steps, [%count];\n"
+    "  add.u64 %steps, %steps, 1;\n"
+    "  st.global.u64 [%count], %steps;\n"
+    "  setp.ne.u32 %ended, %any, 0;\n"
+    "  setp.ge.u64 %spent, %steps, %most;\n"
+    "  or.pred %stops, %ended, %spent;\n"
+    "  selp.u64 %flag, 1, 0, %ended;\n"
+    "  @%stops st.global.u64 [%outcome], %steps;\n"
+    "  @%stops st.global.u64 [%outcome+8], %flag;\n"
+    "  selp.u32 %goes_on, 0, 1, %stops;\n"
+    "  {\n"
+    "    .param .b64 to_handle;\n"
+    "    .param .b32 to_value;\n"
+    "    st.param.b64 [to_handle], %handle;\n"
+    "    st.param.b32 [to_value], %goes_on;\n"
+    "    call.uni cudaGraphSetConditional, (to_handle, to_value);\n"
+    "  }\n"
+    "  ret;\n"
+    "}\n";
+
+/* Returns that kernel, loaded at first need; NULL: the driver refuses it. With the context current. */
+static gpu_function until_kernel(struct gpu *gpu) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&mutex);
+  gpu_module module = NULL;
+  if (!gpu->until && !driver.module_load(&module, until_ptx, 0, NULL, NULL) &&
+      driver.module_function(&gpu->until, module, "offload_args_until")) {
+    gpu->until = NULL;
+    driver.module_unload(module);
+  }
+  gpu_function until = gpu->until;
+  pthread_mutex_unlock(&mutex);
+  return until;
+}
+
+/* Fills the empty graph `outer` with a node that repeats the body, and then the kernel, while that says so. With the
+ * context current. Returns the driver's code. */
+static int fill_loop(gpu_graph outer, gpu_graph body, gpu_context context, gpu_function kernel,
+                     const oa_graph_until *until) {
+  unsigned long long handle;
+  uint64_t at_most = (uint64_t)until->at_most, address = until->address, count = until->count,
+           outcome = (uintptr_t)until->outcome;
+  unsigned nbytes = (unsigned)until->nbytes, float_bytes = (unsigned)until->float_bytes;
+  void *arguments[] = {&address, &nbytes, &float_bytes, &at_most, &count, &outcome, &handle}, *node, *steps;
+  int code = driver.conditional_create(&handle, outer, context, 1, CONDITION_ASSIGN_DEFAULT);
+  struct node_parameters loop = {
+      .kind = NODE_CONDITIONAL,
+      .conditional = {.handle = handle, .kind = CONDITION_WHILE, .count = 1, .context = context}};
+  if (!code) code = driver.node_add(&node, outer, NULL, NULL, 0, &loop);
+  struct node_parameters child = {.kind = NODE_CHILD, .child = {.graph = body}};
+  if (!code) code = driver.node_add(&steps, loop.conditional.graphs[0], NULL, NULL, 0, &child);
+  struct node_parameters last = {
+      .kind = NODE_KERNEL,
+      .kernel = {
+          .function = kernel, .grid = {1, 1, 1}, .block = {1, 1, 1}, .arguments = arguments, .context = context}};
+  if (!code) code = driver.node_add(&node, loop.conditional.graphs[0], &steps, NULL, 1, &last);
+  return code;
+}
+
+/* Refused are bodies with nodes that no loop may have, such as allocations of a library, and loops of older drivers. */
+static int gpu_graph_loop(oa_device *device, void *graph, const oa_graph_until *until, void **loop) {
+  struct gpu *gpu = device->state;
+  const struct graph *body = graph;
+  void *saved;
+  *loop = NULL;
+  if (!driver.graph_create || !driver.conditional_create || !driver.node_add) return OA_OK;
+  struct graph *made = calloc(1, sizeof *made);
+  const int status = made ? gpu_enter(device, &saved) : OA_OK;
+  if (status || !made) {
+    free(made);
+    return status;
+  }
+  const int mode = exchange_mode(RELAXED_MODE);
+  const gpu_function kernel = until_kernel(gpu);
+  gpu_graph outer = NULL, instance = NULL;
+  int code = kernel ? driver.graph_create(&outer, 0) : NOT_FOUND;
+  if (!code) code = fill_loop(outer, body->captured, gpu->context, kernel, until);
+  if (!code) code = instantiate(&instance, outer);
+  if (outer) driver.graph_destroy(outer);
+  exchange_mode(mode);
+  if (code) {
+    free(made);
+  } else {
+    atomic_init(&made->instance, instance);
+    *loop = made;
+  }
+  return leave_context(device, saved, OA_OK);
+}
+
 const oa_backend oa_backend_cuda = {
     .name = "cuda",
     .flags = OA_DEVICE_GPU | OA_PINNED_IN_PLACE,
     .dlpack_type = 2, /* kDLCUDA */
     GPU_ENTRIES,
+    .graph_loop = gpu_graph_loop,
 };

@@ -32,6 +32,16 @@ enum oa_backend_flags {
 
 enum { OA_RELAXED = 2 }; /* oa_backend.capture_mode */
 
+/* The end of a graph's loop: a number that its calls write is not 0, or it ran so often. */
+typedef struct oa_graph_until {
+  uint64_t address;  /* of the number */
+  int nbytes;        /* of it */
+  int float_bytes;   /* of each of its parts, if the highest bit of a part is a sign; else 0 */
+  int64_t at_most;   /* 1 or more */
+  uint64_t count;    /* the address of 8 bytes of the device, which are 0 when the loop is launched */
+  uint64_t *outcome; /* in pinned memory: becomes how often the graph ran, and 1 if the number is not 0, else 0 */
+} oa_graph_until;
+
 typedef struct oa_backend {
   const char *name;
   unsigned flags;  /* oa_device_flags and oa_backend_flags; OA_DEVICE_HOST_CALLS asks for `submit` */
@@ -98,8 +108,13 @@ typedef struct oa_backend {
   int (*graph_begin)(oa_device *device, void **stream);
   /* Ends the recording, whatever it returns. *graph: NULL after a failure. */
   int (*graph_end)(oa_device *device, void **stream, void **graph);
+  /* Makes a graph ready to be launched. Threads may call it at once, and again. NULL: a graph is ready at its end. */
+  int (*graph_prepare)(oa_device *device, void *graph);
   int (*graph_launch)(oa_device *device, void *stream, void *graph);
   int (*graph_destroy)(oa_device *device, void *graph); /* no launch of it is under way */
+  /* Makes a graph, ready to be launched, that runs another one again and again. *loop: NULL if the driver has no such
+   * graphs, or refuses this one. NULL: there are none. */
+  int (*graph_loop)(oa_device *device, void *graph, const oa_graph_until *until, void **loop);
   int (*event_create)(oa_device *device, void **event);
   int (*event_record)(oa_device *device, void *event, void *stream);
   int (*event_destroy)(oa_device *device, void *event);

@@ -5,6 +5,8 @@
 #include "base/sized.h"
 #include "call/call.h"
 #include "device/device.h"
+#include "device/memory.h"
+#include "device/staging.h"
 #include "region/caller.h"
 #include "region/capture.h"
 #include "region/slot.h"
@@ -21,6 +23,7 @@ typedef struct chain {
   bool released; /* the last user frees it */
   int users;     /* threads that replay it */
   void *graph;   /* the backend's; NULL before the capture has ended */
+  bool is_ready; /* the graph can be launched */
   int64_t replays;
   oa_stream *last;  /* where the last replay went; NULL: to no stream of the core's */
   uint64_t ticket;  /* of that */
@@ -212,8 +215,54 @@ static void mark_writers(const chain *c) {
   }
 }
 
-/* Replays a chain that this thread uses. Called with the lock, which is free when it returns. */
-static int replay(const char *function, chain *c) {
+/* A loop of a chain on the device: oa_chain_loop's arguments, and results. */
+typedef struct device_loop {
+  oa_graph_until until;
+  oa_block *block; /* has the outcome */
+  bool ran;
+  int64_t count;
+  int ended;
+} device_loop;
+
+/* Runs the calls in a loop on the device, and waits for it. Sets loop->ran, unless the device has no loop for these
+ * calls: then nothing was done. In a call that has begun. */
+static int run_loop(const oa_call *call, void *graph, device_loop *loop) {
+  enum { COUNT_BYTES = 8 };
+  oa_device *device = call->device;
+  const oa_stream *stream = call->stream;
+  const oa_region_state *region = call->region;
+  void *native = NULL;
+  int status = oa_device_allocate(device, stream->native, COUNT_BYTES, &loop->until.count);
+  if (status) return status == OA_ERROR_MEMORY ? OA_OK : status;
+  status = device->backend->graph_loop(device, graph, &loop->until, &native);
+  loop->ran = native;
+  if (native) {
+    status = device->backend->fill(device, stream->native, loop->until.count, COUNT_BYTES, 0, 4, COUNT_BYTES, 1);
+    if (!status) status = device->backend->graph_launch(device, stream->native, native);
+    const int waited = oa_device_wait_stream(device, stream->native, region->serial, call->function);
+    if (!status) status = waited;
+    if (!status) {
+      loop->count = (int64_t)loop->until.outcome[0];
+      loop->ended = (int)loop->until.outcome[1];
+    }
+  }
+  oa_saved_error saved;
+  oa_error_save(&saved);
+  if (native && !atomic_load(&device->lost)) {
+    const int destroyed = device->backend->graph_destroy(device, native);
+    if (!status) status = destroyed;
+  }
+  const int freed = oa_device_free(device, stream->native, loop->until.count, COUNT_BYTES);
+  if (!status)
+    status = freed;
+  else
+    oa_error_restore(&saved);
+  return status;
+}
+
+/* Replays a chain that this thread uses, or runs its loop on the device. Called with the lock, which is free when it
+ * returns. */
+static int replay(const char *function, chain *c, device_loop *loop) {
   const int count = c->capture.count;
   oa_operand *operands = count ? calloc((size_t)count, sizeof *operands) : NULL;
   int status = OA_OK;
@@ -234,43 +283,51 @@ static int replay(const char *function, chain *c) {
   if (!(status = oa_begin_locked(&call))) {
     oa_stream *stream = call.stream;
     const bool is_foreign = stream->number < 0; /* once the call has ended, it may be freed */
-    status = c->device->backend->graph_launch(c->device, stream->native, c->graph);
+    status =
+        loop ? run_loop(&call, c->graph, loop) : c->device->backend->graph_launch(c->device, stream->native, c->graph);
+    const bool did_nothing = loop && !loop->ran;
     oa_saved_error saved;
     oa_error_save(&saved);
-    const int ended = oa_end(&call, status);
+    const int ended = did_nothing ? (oa_call_cancel(&call), OA_OK) : oa_end(&call, status);
     if (status)
       oa_error_restore(&saved);
     else
       status = ended;
-    oa_lock();
-    mark_writers(c);
-    c->was_foreign |= is_foreign;
-    if (!is_foreign) {
-      c->last = stream;
-      c->ticket = stream->ticket;
+    if (!did_nothing) {
+      oa_lock();
+      mark_writers(c);
+      c->was_foreign |= is_foreign;
+      if (!is_foreign) {
+        c->last = stream;
+        c->ticket = stream->ticket;
+      }
+      c->replays += loop ? loop->count : 1;
+      oa_unlock();
     }
-    c->replays++;
-    oa_unlock();
   }
   free(operands);
   return status;
 }
 
-int oa_chain_replay(oa_chain *handle) {
-  const char *const function = "oa_chain_replay";
-  int status;
-  chain *c = enter(function, handle, &status);
-  if (!c) return status;
+/* Takes the lock, and begins to use a chain that can be replayed. Returns NULL with the lock free if there is none. */
+static chain *use(const char *function, const oa_chain *handle, int *status) {
+  chain *c = enter(function, handle, status);
+  if (!c) return NULL;
   if (!region_of(c))
-    status = oa_fail(OA_ERROR_STALE, "%s: the chain's region has ended; capture the calls in an open region", function);
+    *status =
+        oa_fail(OA_ERROR_STALE, "%s: the chain's region has ended; capture the calls in an open region", function);
   else if (c->capturing)
-    status = oa_fail(OA_ERROR_CAPTURE, "%s: the chain is still being captured; end the capture first", function);
-  if (status) {
+    *status = oa_fail(OA_ERROR_CAPTURE, "%s: the chain is still being captured; end the capture first", function);
+  if (*status) {
     oa_unlock();
-    return status;
+    return NULL;
   }
   c->users++;
-  status = replay(function, c);
+  return c;
+}
+
+/* Ends the use of a chain, which the last one frees if it was released. */
+static void end_use(chain *c) {
   oa_lock();
   if (--c->users == 0 && c->released) {
     oa_saved_error saved;
@@ -279,6 +336,86 @@ int oa_chain_replay(oa_chain *handle) {
     oa_error_restore(&saved);
   }
   oa_unlock();
+}
+
+int oa_chain_replay(oa_chain *handle) {
+  const char *const function = "oa_chain_replay";
+  int status;
+  chain *c = use(function, handle, &status);
+  if (!c) return status;
+  if (!c->is_ready && c->device->backend->graph_prepare) {
+    oa_unlock();
+    status = c->device->backend->graph_prepare(c->device, c->graph);
+    oa_lock();
+  }
+  c->is_ready |= !status;
+  if (status)
+    oa_unlock();
+  else
+    status = replay(function, c, NULL);
+  end_use(c);
+  return status;
+}
+
+/* Returns whether a loop on the device can look at the element: the calls write it. Sets its address. Under the
+ * lock. */
+static bool sees(const chain *c, const oa_slot *slot, uint64_t *address) {
+  const oa_mapping *mapping = slot->mapping;
+  for (const oa_captured *g = c->capture.groups; g < c->capture.groups + c->capture.count; g++)
+    if (g->writes && g->mapping == mapping && g->serial == mapping->serial &&
+        &mapping->groups[g->group] == slot->group) {
+      *address = mapping->address + (uint64_t)slot->offset;
+      return slot->reads;
+    }
+  return false;
+}
+
+/* Returns the bytes of a number's parts that have a sign, as floats do; 0: it has none. */
+static int float_bytes(int dtype) {
+  switch (dtype) {
+    case OA_F8E4M3:
+    case OA_F8E5M2:
+      return 1;
+    case OA_F16:
+    case OA_BF16:
+      return 2;
+    case OA_F32:
+    case OA_C64:
+      return 4;
+    case OA_F64:
+    case OA_C128:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+/* Runs the loop on the device, if it can. */
+static int loop_there(const char *function, const oa_chain *handle, const oa_any *until, int64_t at_most,
+                      device_loop *loop) {
+  int status;
+  chain *c = use(function, handle, &status);
+  if (!c) return status;
+  const oa_slot *slot = oa_slot_of(until, OA_SLOT_POINTER, &status);
+  bool can = c->device->backend->graph_loop && at_most > 0 && slot && sees(c, slot, &loop->until.address);
+  status = OA_OK;
+  if (can) {
+    loop->until.nbytes = (int)slot->nbytes;
+    loop->until.float_bytes = float_bytes(slot->dtype);
+    loop->until.at_most = at_most;
+    oa_unlock();
+    loop->block = oa_block_take(c->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);
+    oa_lock();
+    can = loop->block;
+  }
+  if (can) {
+    loop->until.outcome = loop->block->memory;
+    status = replay(function, c, loop);
+    oa_block_return(c->device, loop->block);
+  } else {
+    oa_unlock();
+  }
+  end_use(c);
   return status;
 }
 
@@ -306,6 +443,13 @@ int oa_chain_loop(oa_chain *handle, const oa_any *until, int64_t at_most, int64_
   if (nbytes != oa_itemsize(dtype))
     return oa_fail(OA_ERROR_EXTENT, "%s: until needs one element, of %lld bytes, got %lld bytes", function,
                    (long long)oa_itemsize(dtype), (long long)nbytes);
+  device_loop loop = {.ran = false};
+  status = loop_there(function, handle, until, at_most, &loop);
+  if (loop.ran || status) {
+    *count = loop.count;
+    *ended = loop.ended;
+    return status;
+  }
   while (!status && !*ended && *count < at_most)
     if (!(status = oa_chain_replay(handle))) {
       ++*count;

@@ -68,7 +68,16 @@ static PyObject *chain_check(PyObject *Py_UNUSED(module), PyObject *number) {
   return fail(status);
 }
 
-/* (handle, pointer, at_most) -> how often the calls ran. A signal is handled between two steps. */
+/* Returns how many steps of a loop to make before signals are handled: on a GPU they may be one launch. */
+static int64_t steps_at_once(const oa_any *until) {
+  oa_pointer_info pointer = OA_SIZED(oa_pointer_info);
+  oa_device_info device = OA_SIZED(oa_device_info);
+  const int on_gpu = oa_pointer_query(until, &pointer) == OA_OK &&
+                     oa_device_get_info(pointer.device, &device) == OA_OK && device.flags & OA_DEVICE_GPU;
+  return on_gpu ? 1000 : 1;
+}
+
+/* (handle, pointer, at_most) -> how often the calls ran. A signal is handled between steps. */
 static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *number, *object;
   long long at_most;
@@ -78,10 +87,12 @@ static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
   if (until == NULL) return NULL;
   int64_t count = 0;
   int status = OA_OK, ended = 0;
+  const int64_t most = steps_at_once(until->handle);
   while (status == OA_OK && !ended && count < at_most) {
     int64_t steps;
     if (PyErr_CheckSignals() < 0) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = oa_chain_loop(chain, until->handle, 1, &steps, &ended);
+    const int64_t left = at_most - count;
+    Py_BEGIN_ALLOW_THREADS status = oa_chain_loop(chain, until->handle, left < most ? left : most, &steps, &ended);
     Py_END_ALLOW_THREADS count += steps;
   }
   if (raise_touch() < 0) return NULL;

@@ -35,8 +35,16 @@ struct graph {
   void *forks[MOST_FORKS]; /* streams that took part later, and have work that the origin has not waited for */
   pthread_t thread;
   int device, mode, is_invalid, is_complete, is_destroyed;
+  int is_body; /* of a loop */
 };
-static struct graph *under_way; /* under the lock, as is is_invalid */
+/* The condition of a loop in a graph. Never freed. */
+struct condition {
+  unsigned value, initial;
+  struct graph *graph; /* that it was made for */
+  int is_used;
+};
+static _Thread_local struct condition *looping; /* of the loop whose body runs */
+static struct graph *under_way;                 /* under the lock, as is is_invalid */
 static int captures_of_all;
 static _Thread_local int captures_here;
 static _Thread_local int interaction; /* the mode of this thread: which captures forbid it what is unsafe */
@@ -175,12 +183,16 @@ int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, 
   *made = *graph; /* it has the nodes that the graph has now */
   return *executable = made, SUCCESS;
 }
+static int run_nodes(const struct graph *graph, gpu_stream stream) {
+  int code = SUCCESS;
+  for (const struct node *node = graph->first; node && !code; node = node->next)
+    if (!later(stream, node->run, node->arguments, node->nbytes)) code = node->run(node->arguments, stream);
+  return code;
+}
 int cuGraphLaunch(struct graph *executable, gpu_stream stream) {
   int code = takes_work(stream);
   if (!code && (!executable || executable->is_destroyed)) code = INVALID_VALUE;
-  for (const struct node *node = code ? NULL : executable->first; node && !code; node = node->next)
-    if (!later(stream, node->run, node->arguments, node->nbytes)) code = node->run(node->arguments, stream);
-  return code;
+  return code ? code : run_nodes(executable, stream);
 }
 static int destroy_graph(struct graph *graph) {
   if (!graph || graph->is_destroyed) return INVALID_VALUE;

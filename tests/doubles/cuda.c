@@ -98,6 +98,32 @@ struct launch_config {
   unsigned attribute_count;
 };
 
+struct node_parameters {
+  int kind, reserved[3];
+  union {
+    char bytes[232];
+    struct {
+      gpu_function function;
+      unsigned grid[3], block[3], shared_bytes;
+      void **arguments, **extra;
+      void *kernel;
+      gpu_context context;
+    } kernel;
+    struct {
+      gpu_graph graph;
+      int ownership;
+    } child;
+    struct {
+      unsigned long long handle;
+      int kind;
+      unsigned count;
+      void *const *graphs;
+      gpu_context context;
+    } conditional;
+  };
+  long long reserved_last;
+};
+
 #define DRIVER(name, symbol, ...) int symbol(__VA_ARGS__);
 #define OPTIONAL DRIVER
 #include "../../csrc/backends/cuda.def"
@@ -603,3 +629,83 @@ int cuEventQuery(gpu_event event) { return ask_event(event); }
 int cuEventSynchronize(gpu_event event) { return ask_event(event); }
 
 #include "kernels.h"
+
+/* -- graphs that are made of nodes: a loop of a graph and a kernel, as csrc/backends/cuda.c makes it --------------- */
+/* CUDA_DOUBLE_LOOPS=0: the driver refuses loops. */
+enum { KERNEL_NODE = 0, CHILD_NODE = 4, CONDITIONAL_NODE = 13, WHILE = 1, NOT_SUPPORTED_HERE = 801 };
+
+int cuGraphCreate(struct graph **graph, unsigned flags) {
+  if (flags) return INVALID_VALUE;
+  struct graph *made = calloc(1, sizeof *made);
+  if (!made) return OUT_OF_MEMORY;
+  made->is_complete = 1;
+  return *graph = made, SUCCESS;
+}
+
+int cuGraphConditionalHandleCreate(unsigned long long *handle, struct graph *graph, gpu_context context, unsigned value,
+                                   unsigned flags) {
+  const char *loops = getenv("CUDA_DOUBLE_LOOPS");
+  if (loops && strcmp(loops, "0") == 0) return NOT_SUPPORTED_HERE;
+  if (!graph || graph->is_destroyed || graph->is_body || context != current() || flags != 1) return INVALID_VALUE;
+  struct condition *made = calloc(1, sizeof *made);
+  if (!made) return OUT_OF_MEMORY;
+  *made = (struct condition){.initial = value, .graph = graph};
+  return *handle = (uintptr_t)made, SUCCESS;
+}
+
+struct loop {
+  struct condition *condition;
+  struct graph *body;
+};
+static int run_loop(const void *arguments, gpu_stream stream) {
+  const struct loop *loop = arguments;
+  int code = SUCCESS;
+  loop->condition->value = loop->condition->initial;
+  looping = loop->condition;
+  while (!code && loop->condition->value) code = run_nodes(loop->body, stream);
+  looping = NULL;
+  return code;
+}
+
+static void add_node(struct graph *graph, operation *run, const void *arguments, size_t nbytes) {
+  struct node *node = calloc(1, sizeof *node + nbytes);
+  if (!node) abort();
+  node->run = run;
+  node->nbytes = nbytes;
+  memcpy(node->arguments, arguments, nbytes);
+  *(graph->last ? &graph->last->next : &graph->first) = node;
+  graph->last = node;
+}
+
+/* Each node is after all that the graph has. */
+int cuGraphAddNode_v2(void **added, struct graph *graph, void *const *after, const void *edges, size_t count,
+                      struct node_parameters *p) {
+  if (!graph || graph->is_destroyed || edges || p->reserved_last) return INVALID_VALUE;
+  if (count != (graph->first != NULL) || (count && after[0] != graph->last)) return INVALID_VALUE;
+  if (p->kind == CONDITIONAL_NODE) {
+    struct condition *condition = (struct condition *)(uintptr_t)p->conditional.handle;
+    struct graph **bodies = calloc(1, sizeof *bodies);
+    if (condition->graph != graph || condition->is_used || p->conditional.kind != WHILE || p->conditional.count != 1 ||
+        p->conditional.context != current())
+      return INVALID_VALUE;
+    if (!bodies || cuGraphCreate(bodies, 0)) return OUT_OF_MEMORY;
+    condition->is_used = bodies[0]->is_body = 1;
+    p->conditional.graphs = (void *const *)bodies; /* the graph's, never freed */
+    const struct loop loop = {condition, bodies[0]};
+    add_node(graph, run_loop, &loop, sizeof loop);
+  } else if (p->kind == CHILD_NODE) { /* copied: the child may change or end */
+    if (!p->child.graph || p->child.graph->is_destroyed || p->child.ownership) return INVALID_VALUE;
+    for (const struct node *node = p->child.graph->first; node; node = node->next)
+      add_node(graph, node->run, node->arguments, node->nbytes);
+  } else {
+    const struct function *f = p->kernel.function;
+    if (p->kind != KERNEL_NODE || p->kernel.extra || is_loaded(f) || p->kernel.context != current())
+      return INVALID_VALUE;
+    struct launch l = {.f = f, .shared_bytes = p->kernel.shared_bytes};
+    memcpy(l.grid, p->kernel.grid, sizeof l.grid);
+    memcpy(l.block, p->kernel.block, sizeof l.block);
+    for (int i = 0; i < f->count; i++) memcpy(l.values + f->offsets[i], p->kernel.arguments[i], f->sizes[i]);
+    add_node(graph, launch_later, &l, sizeof l);
+  }
+  return *added = graph->last, SUCCESS;
+}

@@ -226,6 +226,22 @@ static int run_known(const char *name, int64_t threads, void **p) {
       y[row] = 0;
       for (int k = starts[row]; k < starts[row + 1]; k++) y[row] += values[k] * x[columns[k]];
     }
+  } else if (strcmp(name, "offload_args_until") == 0) { /* csrc/backends/cuda.c */
+    const unsigned char *number = *(unsigned char **)p[0];
+    const unsigned nbytes = *(unsigned *)p[1], float_bytes = *(unsigned *)p[2];
+    const uint64_t at_most = *(uint64_t *)p[3];
+    uint64_t *count = *(uint64_t **)p[4], *outcome = *(uint64_t **)p[5];
+    if (!looping || *(struct condition **)p[6] != looping || out_of_reach(number, nbytes) ||
+        out_of_reach(count, sizeof *count) || owner_of(outcome, 2 * sizeof *outcome) != -1)
+      return ILLEGAL_ADDRESS;
+    uint64_t ended = 0;
+    for (unsigned i = 0; i < nbytes; i++)
+      ended |= float_bytes && i % float_bytes == float_bytes - 1 ? number[i] & 0x7f : number[i];
+    ++*count;
+    looping->value = !ended && *count < at_most;
+    if (looping->value) return SUCCESS;
+    outcome[0] = *count;
+    outcome[1] = ended != 0;
   } else if (strcmp(name, "stray") == 0) { /* writes to address 0 */
     return ILLEGAL_ADDRESS;
   }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -644,6 +646,13 @@ def test_a_number_of_another_graph_ends_with_its_region(device: str) -> None:
 # -- loops --
 
 
+def has_loops(device: str) -> bool:
+    """Return whether the driver has graphs that repeat another one."""
+    if not device.startswith("cuda") or os.environ.get("CUDA_DOUBLE_LOOPS") == "0":
+        return False
+    return hasattr(ctypes.CDLL("libcuda.so.1"), "cuGraphConditionalHandleCreate")
+
+
 def test_a_loop_ends_after_the_step_that_set_the_number(device: str) -> None:
     """Each step adds 1 to x, and shifts the row of zeros whose end is looked at."""
     x = np.zeros(3)
@@ -662,6 +671,68 @@ def test_a_loop_ends_after_the_step_that_set_the_number(device: str) -> None:
         assert region.loop(body, until=drow[4:], at_most=100) == 1  # at least one step
         assert region.loop(body, until=drow[4:], at_most=0) == 0
     assert (x == 5).all() and (row == 5).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128", "bool", "int8", "int64"])
+def test_a_loop_looks_at_numbers_of_each_dtype(device: str, dtype: str) -> None:
+    """-0.0 is zero, too. Where the driver has loops, nothing comes down for a look."""
+    for at, at_most in (6, 100), (7, 100), (7, 3):
+        row, spare = np.zeros(9, dtype), np.zeros(9, dtype)
+        if row.dtype.kind in "fc":
+            row[1:] = -0.0
+        row[0] = 1j if row.dtype.kind == "c" else 1
+        first = row[0]
+        region = offload_args(row, spare, device=device)
+        with region as (drow, dspare):
+
+            def body(drow: Any = drow, dspare: Any = dspare) -> None:
+                dspare.copy_from(drow)
+                drow[1:].copy_from(dspare[:8])
+
+            before = Device(device).counters.copies_down
+            steps = region.loop(body, until=drow[at : at + 1], at_most=at_most)
+            looks = Device(device).counters.copies_down - before
+            assert steps == min(at, at_most)
+            assert looks == 0 or not has_loops(device)
+        assert row.tolist() == [first] * (steps + 1) + [0] * (8 - steps)
+
+
+def test_a_loop_of_many_steps_at_a_number_that_stays(device: str) -> None:
+    x, flags = np.zeros(2), np.array([0.0, 3.0])
+    region = offload_args(x, np.ones(2), flags, device=device)
+    with region as (dx, dones, dflags):
+
+        def body() -> None:
+            blas.axpy(1.0, dones, dx)
+
+        assert region.loop(body, until=dflags[:1], at_most=1203) == 1203
+        assert region.loop(body, until=dflags[1:], at_most=1203) == 1
+    region = offload_args(x, np.ones(2), flags, device=device)
+    with region as (dx, dones, dflags):
+
+        def count() -> None:
+            blas.axpy(1.0, dones, dx)
+            blas.scal(0.5, dflags[:1])
+
+        assert region.loop(count, until=dflags[:1], at_most=2001) == 2001
+    assert x.tolist() == [3205.0, 3205.0]
+
+
+def test_many_loops_leave_memory_as_it_was(device: str) -> None:
+    x, flag = np.zeros(3), np.zeros(2)
+    region = offload_args(x, np.ones(3), flag, device=device)
+    with region as (dx, dones, dflag):
+
+        def body() -> None:
+            blas.axpy(1.0, dones, dx)
+            dflag[:1].copy_from(dflag[1:])
+
+        assert region.loop(body, until=dflag[:1], at_most=3) == 3
+        used = Device(device).counters.memory_used
+        for _ in range(70):
+            assert region.loop(body, until=dflag[:1], at_most=3) == 3
+        assert Device(device).counters.memory_used == used
+    assert (x == 213).all()
 
 
 def test_what_a_loop_refuses(device: str) -> None:
