@@ -2,6 +2,7 @@
  * data, and call it. A call that does not fit its plan goes to the function in Python, which takes every call, and
  * reports wrong arguments. */
 #include "function.h"
+#include "recorded.h"
 
 #include <string.h>
 
@@ -600,12 +601,25 @@ static inline PyObject *call_plan(Plan *plan, PyObject *const *values, Py_ssize_
 /* Calls the routine, and tells the recorder before and after it: the vendor's calls in between are its own. */
 static __attribute__((cold, noinline)) PyObject *call_recorded(Plan *plan, PyObject *const *values, Py_ssize_t count,
                                                                PyObject *names) {
+  const int begun = lines_begin();
+  if (begun < 0) return NULL;
+  if (begun) {
+    const char *name = PyUnicode_AsUTF8AndSize(plan->name, NULL);
+    PyObject *result = name == NULL ? NULL : call_plan(plan, values, count, names);
+    const Recorded call = {NULL, name, values, count, names};
+    const int done = lines_end(&call, result);
+    if (done < 0) Py_CLEAR(result);
+    if (done != 0) return result;
+    return tell_recorder_values("blas", plan->name, values, count, names, result);
+  }
   const int all = atomic_load_explicit(&recording, memory_order_relaxed) == RECORDS_BEGINNINGS;
   PyObject *none =
       tell_recorder_values("begin", plan->name, values, all ? count : 0, all ? names : NULL, Py_NewRef(Py_None));
+  PyObject *result = none == NULL ? NULL : call_plan(plan, values, count, names);
+  lines_told();
   if (none == NULL) return NULL;
   Py_DECREF(none);
-  return tell_recorder_values("blas", plan->name, values, count, names, call_plan(plan, values, count, names));
+  return tell_recorder_values("blas", plan->name, values, count, names, result);
 }
 
 static PyObject *call_planned(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *names) {

@@ -3,6 +3,7 @@
  * A builtin reads its arguments by its routine's record, runs the routine, and returns the results. explain.c has
  * offload_args._explain, in Python, explain wrong arguments. */
 #include "function.h"
+#include "recorded.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -600,7 +601,14 @@ static inline PyObject *call_function(const Function *function, PyObject *const 
 
 PyObject *function_tell(const char *kind, const Function *function, PyObject *const *values, Py_ssize_t count,
                         PyObject *names, PyObject *result) {
-  PyObject *subject = Py_BuildValue("ss", function->library, strchr(function->routine->function, '.') + 1);
+  const char *name = strchr(function->routine->function, '.') + 1;
+  if (strcmp(kind, "call") == 0) {
+    const Recorded call = {function->library, name, values, count, names};
+    const int done = lines_end(&call, result);
+    if (done < 0) Py_CLEAR(result);
+    if (done != 0) return result;
+  }
+  PyObject *subject = Py_BuildValue("ss", function->library, name);
   if (subject == NULL) return result;
   result = tell_recorder_values(kind, subject, values, count, names, result);
   Py_DECREF(subject);

@@ -121,6 +121,8 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
 
 /* Returns the object as a Pointer; NULL with TypeError if it is not one. */
 Pointer *as_pointer(PyObject *object);
+/* Reads the bytes from the lowest of the root to the first element. Returns 0, or -1 with an exception. */
+int pointer_first(const Pointer *pointer, int64_t *bytes);
 
 /* Returns the object as a Pointer, NULL without an exception if it is not one. For most scalars it does not look at the
  * base class. */

@@ -146,15 +146,20 @@ static int64_t bytes_before(Py_ssize_t ndim, const int64_t *shape, const int64_t
   return bytes;
 }
 
+int pointer_first(const Pointer *pointer, int64_t *bytes) {
+  int64_t shape[64], strides[64];
+  if (read_integers(pointer->shape, shape) < 0 || read_integers(pointer->strides, strides) < 0) return -1;
+  *bytes = pointer->offset + bytes_before(PyTuple_Size(pointer->shape), shape, strides);
+  return 0;
+}
+
 /* (pointer) -> (handle of the pointer of which it is a view, or its own, bytes from the lowest of those to the first
  * element here) */
 static PyObject *origin(PyObject *Py_UNUSED(module), PyObject *object) {
-  int64_t shape[64], strides[64];
+  int64_t first;
   const Pointer *pointer = as_pointer(object);
-  if (pointer == NULL) return NULL;
-  if (read_integers(pointer->shape, shape) < 0 || read_integers(pointer->strides, strides) < 0) return NULL;
-  const int64_t before = bytes_before(PyTuple_Size(pointer->shape), shape, strides);
-  return Py_BuildValue("KL", (unsigned long long)(uintptr_t)pointer->root, (long long)(pointer->offset + before));
+  if (pointer == NULL || pointer_first(pointer, &first) < 0) return NULL;
+  return Py_BuildValue("KL", (unsigned long long)(uintptr_t)pointer->root, (long long)first);
 }
 
 /* (pointer, offset, shape, strides) -> DevicePtr with bounds of its own; offset and strides in bytes. */

@@ -1,5 +1,6 @@
-/* The recorder's hook: while a recording is under way, each call is reported to a function of Python's. */
-#include "module.h"
+/* The recorder's hook: while a recording is under way, each call is reported to a function of Python's, but for those
+ * whose lines lines.c writes. */
+#include "recorded.h"
 
 atomic_int recording;
 
@@ -51,9 +52,15 @@ static PyObject *recording_set(PyObject *Py_UNUSED(module), PyObject *arguments)
   Py_RETURN_NONE;
 }
 
-void recording_after_fork(void) { atomic_store(&recording, 0); }
+void recording_after_fork(void) {
+  atomic_store(&recording, 0);
+  lines_after_fork();
+}
 
 static PyMethodDef recording_functions[] = {
+    {"recording_lines", lines_take, METH_NOARGS, NULL},
+    {"recording_directly", lines_set, METH_O, NULL},
+    {"recording_is_inside", lines_are_inside, METH_NOARGS, NULL},
     {"recording_set", recording_set, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -42,24 +42,34 @@ _base_of = np.ndarray.base.__get__  # a subclass may have another one
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 _active: tuple[Recording, ...] = ()  # replaced, never changed
-_starting = threading.Lock()
+_direct: Recording | None = None  # the recording whose lines the extension writes
+_lock = threading.RLock()  # a finalizer may leave a region within
 
 
-def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
-    """Hear of what was done. The extension calls this, on any thread."""
+def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> Any:
+    """Hear of what was done, or answer the extension, which calls this, on any thread."""
+    answer = None
     for recording in _active:
-        recording._take(kind, subject, arguments, names, result, error)
+        answer = recording._take(kind, subject, arguments, names, result, error)
+    return answer
 
 
 def _tell() -> None:
-    """Have the extension tell what the recordings need."""
+    """Have the extension tell what the recordings need, and write the lines of one that is alone."""
+    global _direct
+    alone = _active[0] if len(_active) == 1 and _active[0]._is_simple else None
+    if alone is not _direct:
+        ended, _direct = _direct, alone
+        lines = _core.recording_directly(None if alone is None else alone._roots)
+        if ended is not None:
+            ended._add(*lines)
     _core.recording_set(_done, max((1 + recording._is_sync for recording in _active), default=0))
 
 
 def _forget() -> None:
     """End all recordings as they are, in a forked child: the parent goes on with them."""
-    global _active, _starting
-    _starting = threading.Lock()
+    global _active, _direct, _lock
+    _lock, _direct = threading.RLock(), None
     for recording in _active:
         recording._writer.abandon()
         recording._is_over = True
@@ -110,11 +120,11 @@ class Recording:
             raise ArgumentError(f"record: calls needs a number above 0, or None, got {calls!r}")
         self.file = os.fspath(file)
         self.contents = contents
-        self.calls = 0  #: recorded so far
+        self._calls = 0  # recorded so far, without those whose lines the extension has
         self.fault: Exception | None = None  #: why the file ends before the recording
         self._is_sync = sync
         self._most = calls
-        self._lock = threading.RLock()  # a finalizer may leave a region within
+        self._is_simple = contents != "inputs" and calls is None and not sync  # the extension can write lines
         self._is_over = False
         self._writer: Writer
         self._salt = os.urandom(16)  # never written: nobody can find contents by trying hashes
@@ -144,7 +154,7 @@ class Recording:
     def start(self) -> None:
         """Begin to record. A recording begins once. Raises OSError if the file can't be written."""
         global _active
-        with _starting:
+        with _lock:
             if self._is_over or self in _active:
                 raise ArgumentError("record: it has begun before; make another one")
             self._writer = Writer(self.file)
@@ -160,25 +170,44 @@ class Recording:
 
     def stop(self) -> None:
         """End the recording, and the file. A second stop does nothing."""
-        if self._leave():
-            try:
-                with self._lock:
+        with _lock:
+            if self._leave():
+                try:
                     self._writer.write({"end": "stopped", "calls": self.calls})
                     self._writer.close()
-            except OSError as error:
-                self._fail(error)
+                except OSError as error:
+                    self._fail(error)
 
     def flush(self) -> None:
         """Bring all that was recorded so far to the file, which a killed process then leaves behind."""
-        with self._lock:
+        with _lock:
             if not self._is_over:
+                self._drain()
                 self._writer.flush()
+
+    @property
+    def calls(self) -> int:
+        """Return the number of calls recorded so far."""
+        with _lock:
+            if not self._is_over:
+                self._drain()
+            return self._calls
+
+    def _drain(self) -> None:
+        """Take the lines that the extension wrote for this recording."""
+        if _direct is self:
+            self._add(*_core.recording_lines())
+
+    def _add(self, lines: bytes, calls: int) -> None:
+        self._calls += calls
+        if lines:
+            self._writer.add(lines)
 
     def _leave(self) -> bool:
         """Hear no more; return whether this recording was under way."""
         global _active
         atexit.unregister(self.stop)
-        with _starting:
+        with _lock:
             if self not in _active:
                 return False
             self._is_over = True
@@ -197,21 +226,40 @@ class Recording:
             "system": f"{platform.platform()}, {platform.machine()}",
         }
 
+    # -- what the extension asks ------------------------------------------------------------------------------
+
+    def _on_where(self, *_: Any) -> int:
+        """Return the number of the line that calls; 0 if that is this package's, for which the caller's is another."""
+        frame = sys._getframe(3)
+        return 0 if self._is_own(frame.f_code.co_filename) else self._place()
+
+    def _on_thread(self, *_: Any) -> int:
+        return self._thread()
+
+    def _on_library(self, name: str, *_: Any) -> None:
+        self._note_library(name)
+
+    def _on_flush(self, *_: Any) -> None:
+        self._drain()
+        self._writer.flush()
+
     # -- what is told ------------------------------------------------------------------------------------------
 
     def _take(
         self, kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: BaseException | None
-    ) -> None:
+    ) -> Any:
         try:
-            with self._lock:
+            with _lock:
                 if not self._is_over:
-                    getattr(self, f"_on_{kind}")(subject, arguments, names or (), result, error)
+                    answer = getattr(self, f"_on_{kind}")(subject, arguments, names or (), result, error)
                     if self._most is not None and self.calls >= self._most and self._leave():
                         self._writer.write({"end": "enough calls", "calls": self.calls})
                         self._writer.close()
+                    return answer
         except Exception as fault:
             self._leave()
             self._fail(fault)
+        return None
 
     def _fail(self, fault: Exception) -> None:
         """Leave the file as it is, and warn: the program goes on as it would have."""
@@ -221,6 +269,7 @@ class Recording:
             warnings.warn(f"record: {self.file} ends here: {fault}", RuntimeWarning, stacklevel=3)
 
     def _put(self, event: dict[str, Any]) -> None:
+        self._drain()
         while self._gone:
             owner = self._gone.pop()
             self._writer.write({"free": owner.number})
@@ -238,18 +287,25 @@ class Recording:
     def _stack(self) -> list[list[dict[str, Any]]]:
         return self._inside.setdefault(threading.get_ident(), [])
 
+    def _is_inside(self) -> bool:
+        """Tell whether this thread is in a portable call."""
+        return bool(self._stack()) or _core.recording_is_inside()
+
     def _caller(self) -> FrameType | None:
         """Return the user's frame that calls this package, if there is one."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            file = frame.f_code.co_filename
-            own = self._files.get(file)
-            if own is None:
-                own = self._files[file] = file.startswith(_PACKAGE) or file == contextlib.__file__
-            if not own:
+            if not self._is_own(frame.f_code.co_filename):
                 break
             frame = frame.f_back
         return frame
+
+    def _is_own(self, file: str) -> bool:
+        """Tell whether a file is this package's."""
+        own = self._files.get(file)
+        if own is None:
+            own = self._files[file] = file.startswith(_PACKAGE) or file == contextlib.__file__
+        return own
 
     def _place(self) -> int:
         """Return the number of the user's line that calls this package, 0 if there is none."""
@@ -267,7 +323,7 @@ class Recording:
     # -- regions -----------------------------------------------------------------------------------------------
 
     def _on_enter(self, region: Any, pointers: tuple[Any, ...], *_: Any) -> None:
-        if self._stack():
+        if self._is_inside():
             return  # of a portable call
         number, handles = self._next("region"), []
         rows: list[dict[str, Any]] = []
@@ -384,7 +440,7 @@ class Recording:
         self._update("update_to", arguments[0], error)
 
     def _update(self, kind: str, array: NDArray[Any], error: Any) -> None:
-        if error is not None or self._stack():
+        if error is not None or self._is_inside():
             return
         buffer = self._buffer(array)
         row = {
@@ -408,7 +464,7 @@ class Recording:
         self._written("copy", arguments, {"from": self._value(arguments[1])}, error)
 
     def _written(self, kind: str, arguments: tuple[Any, ...], more: dict[str, Any], error: Any) -> None:
-        if error is None and not self._stack():
+        if error is None and not self._is_inside():
             self._put({kind: self._value(arguments[0]), **more, "at": self._place(), "thread": self._thread()})
 
     def _on_stage(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
@@ -419,7 +475,7 @@ class Recording:
 
     def _made(self, kind: str, like: Any, result: Any, more: dict[str, Any]) -> None:
         """Note memory that a call or a program took in a region."""
-        if result is None or self._stack():
+        if result is None or self._is_inside():
             return
         beside = like if isinstance(like, tuple) else (like,)
         root = max((self._roots.get(_core.origin(pointer)[0], (0, 0)) for pointer in beside), key=lambda pair: pair[1])
@@ -445,7 +501,7 @@ class Recording:
 
     def _begun(self, event: Callable[[], dict[str, Any]]) -> None:
         """Write a call to the file before it is made."""
-        if not self._stack():
+        if not self._is_inside():
             self._put({"begun": self.calls + 1, **event(), "at": self._place(), "thread": self._thread()})
             self._writer.flush()
 
@@ -491,7 +547,9 @@ class Recording:
         if stack:
             stack[-1].append(event)
             return
-        self.calls += 1
+        if self._is_inside():
+            return
+        self._calls += 1
         self._put({**event, "at": self._place(), "thread": self._thread()})
 
     # -- chains of captured calls ------------------------------------------------------------------------------

@@ -51,14 +51,17 @@ class Writer:
             os.ftruncate(self._file, 0)
         self._rest = b""  # compressed, and not yet in the file
         self._compressor = zlib.compressobj(3, wbits=_GZIP)
-        self._lines: list[str] = []
+        self._lines: list[bytes] = []
         self._size = 0
         self._flushed = time.monotonic()
 
     def write(self, event: dict[str, Any]) -> None:
-        line = _encode(event)
-        self._lines.append(line)
-        self._size += len(line)
+        self.add(f"{_encode(event)}\n".encode())
+
+    def add(self, lines: bytes) -> None:
+        """Write lines as they are."""
+        self._lines.append(lines)
+        self._size += len(lines)
         if self._size > _MOST or time.monotonic() - self._flushed > _LONGEST:
             self.flush()
 
@@ -84,8 +87,7 @@ class Writer:
 
     def _put(self, mode: int) -> None:
         lines, self._lines, self._size = self._lines, [], 0  # a finalizer may write more of them
-        text = "".join(f"{line}\n" for line in lines).encode()
-        self._rest += self._compressor.compress(text) + self._compressor.flush(mode)
+        self._rest += self._compressor.compress(b"".join(lines)) + self._compressor.flush(mode)
         while self._rest:  # also what an interrupt left
             self._rest = self._rest[os.write(self._file, self._rest) :]
         self._flushed = time.monotonic()

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import threading
 import warnings
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
@@ -748,3 +750,97 @@ def test_sync_changes_no_recorded_call(device: str, tmp_path: Path) -> None:
     assert [(event["begun"], event["blas"]) for event in begun] == [(1, "gemv"), (2, "scal")]
     report = replayed(tmp_path / "True", device)
     assert (report.calls, report.is_cut, report.ended_in) == (2, False, "")
+
+
+def usual_and_rare_calls(device: str) -> None:
+    A, x, y, total = np.eye(6), np.ones(6), np.zeros(6), np.zeros(1)
+    with offload_args(A, x, y, total, device=device) as (dA, dx, dy, dtotal):
+        for alpha in (1.0, -0.0, 1 / 3, -2.5e300, 5e-324, 1e15, 123456789.0, 7, -(1 << 62), float("nan"), True):
+            blas.gemv(alpha, dA, dx, 0.0, dy)
+        for other in (np.float64(0.5), np.float32(3), 1 << 70, Fraction(1, 4)):
+            blas.scal(other, dx)
+        blas.gemv(1.0, dA[1:4, 1:5].T, dx[:3], 1.0, dy[2:], trans="N")
+        blas.dot(dx[::-1], dx, result=dtotal)
+        blas.trsv(dA, dx, uplo="L", trans="T")
+        blas.gemm_batched(1.0, [dA[:2, :2], dA[2:4, :2]], [dA[:2, 2:4], dA[2:4, 2:4]], 0.0, [dA[4:, :2], dA[4:, 2:4]])
+        with pytest.raises(ArgumentError):
+            blas.copy(dx, dy[1:])
+        cblas.dscal(3, 2.0, dy, 1)
+        assert blas.iamax(dx) >= 0 and blas.asum(dx) is not None
+
+
+def test_lines_that_c_writes_are_those_of_python(tmp_path: Path) -> None:
+    for name, calls in (("c", None), ("python", 1000)):  # to count calls is Python's
+        with record(tmp_path / name, calls=calls, contents="none") as recording:
+            usual_and_rare_calls("host")
+        assert recording.calls == 23
+    events = [
+        [event for event in events_of(tmp_path / name) if next(iter(event)) in ("blas", "call")]
+        for name in ("c", "python")
+    ]
+    numbers = [{event.pop("at"): None for event in side} for side in events]
+    assert len(numbers[0]) == len(numbers[1]) > 5
+    for written, expected in zip(*events, strict=True):
+        calls = [event.pop("calls", []) for event in (written, expected)]
+        assert calls[0] in (calls[1], [])  # rare arguments leave the vendor's calls out
+        assert json.dumps(written) == json.dumps(expected)
+    assert sum("calls" not in event for event in events[0]) > 15
+
+
+def test_many_calls_of_several_threads_are_all_in_the_file(tmp_path: Path) -> None:
+    def work() -> None:
+        with offload_args(np.ones(4), device="host") as (dx,):
+            for _ in range(500):
+                blas.scal(1.0, dx)
+
+    with record(tmp_path / "r", contents="none") as recording:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert recording.calls == 2000
+    events = [event for event in events_of(tmp_path / "r") if "blas" in event]
+    counts = Counter(event["thread"] for event in events)
+    assert sum(counts.values()) == 2000 and set(counts.values()) <= {500, 1000, 1500, 2000}
+    assert {len(event["calls"]) for event in events} == {1}
+    assert replayed(tmp_path / "r", "host").calls == 2000
+
+
+def test_a_recording_within_another_leaves_no_call_out(tmp_path: Path) -> None:
+    with record(tmp_path / "a") as outer, offload_args(np.ones(4), device="host") as (dx,):
+        blas.scal(2.0, dx)
+        with record(tmp_path / "b") as inner, offload_args(np.ones(4), device="host") as (dy,):
+            blas.scal(3.0, dy)
+            assert (outer.calls, inner.calls) == (2, 1)
+        blas.scal(4.0, dx)
+        outer.flush()
+        assert [event["args"][0] for event in begun_events(tmp_path / "a") if "blas" in event] == [2, 3, 4]
+    assert [event["args"][0] for event in events_of(tmp_path / "a") if "blas" in event] == [2, 3, 4]
+    assert [event["args"][0] for event in events_of(tmp_path / "b") if "blas" in event] == [3]
+
+
+def begun_events(file: Path) -> list[dict[str, Any]]:
+    """Return the events of a file that has no end yet."""
+    return [json.loads(line) for line in zlib.decompressobj(31).decompress(file.read_bytes()).splitlines()]
+
+
+def test_recordings_that_begin_and_end_beside_calls_of_other_threads_change_none(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def work() -> None:
+        with offload_args(np.ones(4), device="host") as (dx,):
+            for _ in range(300):
+                blas.scal(1.0, dx)
+        ended.set()
+
+    with record(tmp_path / "all", contents="none") as recording:
+        thread = threading.Thread(target=work)
+        thread.start()
+        while not ended.is_set():
+            with record(tmp_path / "some", contents="none"), offload_args(np.ones(4), device="host"):
+                pass
+        thread.join()
+        assert recording.calls == 300
+    calls = [event for event in events_of(tmp_path / "all") if next(iter(event)) in ("blas", "call")]
+    assert [event.get("blas") for event in calls] == ["scal"] * 300

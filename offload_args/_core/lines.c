@@ -1,0 +1,360 @@
+/* Lines of a recording that are written without Python: of calls whose arguments are numbers, short texts and pointers,
+ * while one recording alone is under way. Python takes them from here when it writes a line itself, or when they are
+ * many. A line is made in memory of its thread, and added under the mutex, which no thread holds while it runs Python.
+ */
+#include "recorded.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ALL = 1 << 16, LINE = 1 << 12, INSIDE = 1 << 11, PLACES = 256, LIBRARIES = 16, DEEPEST = 8 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint direct; /* the number of the recording whose lines are written here; 0: none is */
+static struct {
+  unsigned last;      /* number of a recording */
+  PyObject *pointers; /* a dict by handle, of tuples whose first item is the pointer's number */
+  size_t size;        /* of the lines */
+  long long calls;    /* in them */
+  struct timespec taken;
+  const char *libraries[LIBRARIES]; /* that the recording has */
+  struct {
+    PyObject *code;
+    int line;
+    long number;
+  } places[PLACES]; /* of calls, by code and line */
+  char text[ALL];
+} lines;
+
+/* The portable calls that this thread is in, and the text of the vendor's calls that they made. Other recordings may
+ * begin and end meanwhile: a call ends where it began. */
+static _Thread_local struct {
+  unsigned recording;
+  long thread; /* its number in the recording */
+  int depth;
+  int told;              /* of calls whose beginning Python was told */
+  size_t begun[DEEPEST]; /* where the text of each one's calls begins */
+  size_t size;
+  char text[INSIDE];
+} inside;
+
+typedef struct {
+  char *at, *end;
+  PyObject *pointers;
+} Text;
+
+/* -- text: each function returns 0 if there is no room, or no text for a value ------------------------------------- */
+static int put_bytes(Text *text, const char *bytes, size_t size) {
+  if ((size_t)(text->end - text->at) < size) return 0;
+  memcpy(text->at, bytes, size);
+  text->at += size;
+  return 1;
+}
+
+static int put(Text *text, const char *words) { return put_bytes(text, words, strlen(words)); }
+
+static int put_integer(Text *text, long long number) {
+  char digits[24], *at = digits + sizeof digits;
+  unsigned long long rest = number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number;
+  do *--at = (char)('0' + rest % 10);
+  while (rest /= 10);
+  if (number < 0) *--at = '-';
+  return put_bytes(text, at, (size_t)(digits + sizeof digits - at));
+}
+
+static int put_real(Text *text, double number) {
+  if (!isfinite(number)) return 0;
+  if (fabs(number) < 1e15 && number != 0 && number == (double)(long long)number)
+    return put_integer(text, (long long)number) && put(text, ".0");
+  char *digits = PyOS_double_to_string(number, 'r', 0, Py_DTSF_ADD_DOT_0, NULL);
+  const int done = digits != NULL && put(text, digits);
+  PyMem_Free(digits);
+  return done;
+}
+
+static int put_letters(Text *text, PyObject *letters) {
+  Py_ssize_t size;
+  const char *bytes = PyUnicode_AsUTF8AndSize(letters, &size);
+  if (bytes == NULL) return 0;
+  for (Py_ssize_t i = 0; i < size; i++)
+    if (bytes[i] < 0x20 || bytes[i] > 0x7e || bytes[i] == '"' || bytes[i] == '\\') return 0;
+  return put(text, "\"") && put_bytes(text, bytes, (size_t)size) && put(text, "\"");
+}
+
+static int put_value(Text *text, PyObject *value, int depth);
+
+static int put_values(Text *text, PyObject *tuple, int depth) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  if (!put(text, "[")) return 0;
+  for (Py_ssize_t i = 0; i < count; i++)
+    if ((i > 0 && !put(text, ",")) || !put_value(text, PyTuple_GetItem(tuple, i), depth + 1)) return 0;
+  return put(text, "]");
+}
+
+static int put_pointer(Text *text, const Pointer *pointer) {
+  PyObject *key = PyLong_FromVoidPtr(pointer->root);
+  PyObject *row = key == NULL ? NULL : PyObject_GetItem(text->pointers, key);
+  Py_XDECREF(key);
+  if (row == NULL) return 0;
+  const long number = PyLong_AsLong(PyTuple_GetItem(row, 0));
+  Py_DECREF(row);
+  if (number <= 0 || !put(text, "{\"p\":") || !put_integer(text, number)) return 0;
+  if (pointer->root == pointer->handle) return put(text, "}");
+  int64_t first;
+  return pointer_first(pointer, &first) == 0 && put(text, ",\"offset\":") && put_integer(text, first) &&
+         put(text, ",\"shape\":") && put_values(text, pointer->shape, 0) && put(text, ",\"strides\":") &&
+         put_values(text, pointer->strides, 0) && put(text, "}");
+}
+
+static int put_value(Text *text, PyObject *value, int depth) {
+  if (value == Py_None) return put(text, "null");
+  if (value == Py_True) return put(text, "true");
+  if (value == Py_False) return put(text, "false");
+  if (PyObject_TypeCheck(value, (PyTypeObject *)python.pointer)) return put_pointer(text, (const Pointer *)value);
+  if (PyLong_CheckExact(value)) {
+    int overflow;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return overflow == 0 && put_integer(text, number);
+  }
+  if (PyFloat_CheckExact(value)) return put_real(text, PyFloat_AsDouble(value));
+  if (PyUnicode_CheckExact(value)) return put_letters(text, value);
+  if (depth > 2 || !(PyTuple_CheckExact(value) || PyList_CheckExact(value))) return 0;
+  PyObject *tuple = PySequence_Tuple(value); /* no other thread changes it */
+  const int done = tuple != NULL && put_values(text, tuple, depth);
+  Py_XDECREF(tuple);
+  return done;
+}
+
+/* Puts a call without its end, so that keys may follow. */
+static int put_call(Text *text, const Recorded *call) {
+  const Py_ssize_t named = call->names == NULL ? 0 : PyTuple_Size(call->names);
+  if (!put(text, call->library == NULL ? "{\"blas\":\"" : "{\"call\":\"")) return 0;
+  if (call->library != NULL && !(put(text, call->library) && put(text, "."))) return 0;
+  if (!put(text, call->name) || !put(text, "\",\"args\":[")) return 0;
+  for (Py_ssize_t i = 0; i < call->count; i++)
+    if ((i > 0 && !put(text, ",")) || !put_value(text, call->values[i], 0)) return 0;
+  if (!put(text, "]")) return 0;
+  for (Py_ssize_t i = 0; i < named; i++)
+    if (!put(text, i == 0 ? ",\"names\":{" : ",") || !put_letters(text, PyTuple_GetItem(call->names, i)) ||
+        !put(text, ":") || !put_value(text, call->values[call->count + i], 0))
+      return 0;
+  return named == 0 || put(text, "}");
+}
+
+/* -- the user's line ----------------------------------------------------------------------------------------------- */
+/* Asks Python for a fact. Returns a new reference; NULL with an exception. */
+static PyObject *ask(const char *kind, PyObject *subject) {
+  return PyObject_CallFunction(python.done, "sOOOOO", kind, subject, Py_None, Py_None, Py_None, Py_None);
+}
+
+/* Returns the number of the line that calls, 0 if Python has to write this one, -1 with an exception. */
+static long place_of_caller(unsigned recording_number) {
+  PyFrameObject *frame = PyEval_GetFrame();
+  if (frame == NULL) return 0;
+  PyObject *code = (PyObject *)PyFrame_GetCode(frame), *old = NULL;
+  const int line = PyFrame_GetLineNumber(frame);
+  const size_t at = (((uintptr_t)code >> 5) + (unsigned)line * 31U) % PLACES;
+  pthread_mutex_lock(&mutex);
+  long number = lines.places[at].code == code && lines.places[at].line == line ? lines.places[at].number : 0;
+  pthread_mutex_unlock(&mutex);
+  if (number == 0) {
+    PyObject *answer = ask("where", Py_None); /* the number, or 0 if this line is the package's; None after the end */
+    number = answer == NULL ? -1 : answer == Py_None ? 0 : PyLong_AsLong(answer);
+    Py_XDECREF(answer);
+    pthread_mutex_lock(&mutex);
+    if (number > 0 && lines.last == recording_number) {
+      old = lines.places[at].code;
+      lines.places[at].code = Py_NewRef(code);
+      lines.places[at].line = line;
+      lines.places[at].number = number;
+    }
+    pthread_mutex_unlock(&mutex);
+  }
+  Py_DECREF(code);
+  Py_XDECREF(old);
+  return number;
+}
+
+/* Tells Python of a library at its first call. Returns -1 with an exception. */
+static int note_library(const char *library) {
+  int known = 0;
+  pthread_mutex_lock(&mutex);
+  for (int i = 0; i < LIBRARIES && !known; i++) {
+    if (lines.libraries[i] == NULL) {
+      lines.libraries[i] = library;
+      break;
+    }
+    known = strcmp(lines.libraries[i], library) == 0;
+  }
+  pthread_mutex_unlock(&mutex);
+  if (known) return 0;
+  PyObject *name = PyUnicode_FromString(library), *none = name == NULL ? NULL : ask("library", name);
+  Py_XDECREF(name);
+  Py_XDECREF(none);
+  return none == NULL ? -1 : 0;
+}
+
+/* -- lines --------------------------------------------------------------------------------------------------------- */
+/* Adds a line. Returns 1; 0 if there is no room, or another recording by now. *is_late: lines should be taken now. */
+static int add_line(unsigned recording_number, const Text *text, const char *line, int *is_late) {
+  struct timespec now;
+  const size_t size = (size_t)(text->at - line);
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  pthread_mutex_lock(&mutex);
+  const int fits = atomic_load(&direct) == recording_number && lines.size + size <= ALL;
+  if (fits) {
+    memcpy(lines.text + lines.size, line, size);
+    lines.size += size;
+    lines.calls++;
+  }
+  *is_late = lines.size > ALL - LINE ||
+             (now.tv_sec - lines.taken.tv_sec) * 1000000000LL + now.tv_nsec - lines.taken.tv_nsec > 500000000LL;
+  pthread_mutex_unlock(&mutex);
+  return fits;
+}
+
+static int write_line(unsigned recording_number, const Recorded *call, const char *calls, size_t size) {
+  char line[LINE];
+  Text text = {line, line + sizeof line, NULL};
+  pthread_mutex_lock(&mutex);
+  text.pointers = lines.last == recording_number ? Py_XNewRef(lines.pointers) : NULL;
+  pthread_mutex_unlock(&mutex);
+  if (text.pointers == NULL) return 0;
+  int done = put_call(&text, call);
+  Py_DECREF(text.pointers);
+  if (PyErr_Occurred()) PyErr_Clear(); /* Python writes it */
+  if (!done) return 0;
+  if (inside.depth > 0) { /* a part of the line of the call that made it */
+    const size_t all = (size_t)(text.at - line) + 2;
+    if (inside.size + all <= INSIDE) {
+      inside.text[inside.size] = ',';
+      memcpy(inside.text + inside.size + 1, line, all - 2);
+      inside.text[inside.size + all - 1] = '}';
+      inside.size += all;
+    }
+    return 1;
+  }
+  const long place = place_of_caller(recording_number);
+  if (place <= 0) return (int)place;
+  int is_late = 0;
+  done = (call->library != NULL || (put(&text, ",\"calls\":[") && put_bytes(&text, calls, size) && put(&text, "]"))) &&
+         put(&text, ",\"at\":") && put_integer(&text, place) && put(&text, ",\"thread\":") &&
+         put_integer(&text, inside.thread) && put(&text, "}\n") && add_line(recording_number, &text, line, &is_late);
+  if (!done || !is_late) return done;
+  PyObject *none = ask("flush", Py_None);
+  Py_XDECREF(none);
+  return none == NULL ? -1 : 1;
+}
+
+/* Begins the thread's part in a recording. Returns the recording's number; 0 if Python writes it; -1 with an exception.
+ */
+static int64_t join(void) {
+  const unsigned number = atomic_load_explicit(&direct, memory_order_relaxed);
+  if (number == 0 || inside.recording == number) return number;
+  PyObject *answer = ask("thread", Py_None);
+  if (answer == NULL) return -1;
+  const long thread = answer == Py_None ? 0 : PyLong_AsLong(answer);
+  Py_DECREF(answer);
+  if (thread <= 0) return PyErr_Occurred() ? -1 : 0;
+  inside.recording = number;
+  inside.thread = thread;
+  return number;
+}
+
+int lines_begin(void) {
+  const int64_t number = inside.told > 0 ? 0 : join();
+  if (number < 0) return -1;
+  if (number == 0 && inside.depth == 0) {
+    inside.told++;
+    return 0;
+  }
+  if (inside.depth == 0) inside.size = 0;
+  if (inside.depth < DEEPEST) inside.begun[inside.depth] = inside.size;
+  inside.depth++;
+  return 1;
+}
+
+void lines_told(void) { inside.told--; }
+
+int lines_end(const Recorded *call, PyObject *result) {
+  const char *calls = "";
+  if (inside.told > 0) return 0;
+  size_t size = 0;
+  if (call->library == NULL && inside.depth > 0) {
+    inside.depth--;
+    if (inside.depth < DEEPEST) {
+      calls = inside.text + inside.begun[inside.depth];
+      size = inside.size - inside.begun[inside.depth];
+      inside.size = inside.begun[inside.depth];
+    }
+    if (size > 0) calls++, size--; /* the comma before the first one */
+  }
+  const int is_plain = result != NULL && (result == Py_None || PyNumber_Check(result)); /* no object of a library */
+  const int64_t number = is_plain ? join() : 0; /* with an exception nothing is asked of Python */
+  if (number > 0) {
+    if (call->library != NULL && note_library(call->library) < 0) return -1;
+    const int done = write_line((unsigned)number, call, calls, size);
+    if (done != 0) return done;
+  }
+  if (number < 0) return -1;
+  return inside.depth > 0; /* the call around it is recorded */
+}
+
+/* Returns a tuple of lines, which it frees, and of the number of calls in them. */
+static PyObject *taken(char *copy, size_t size, long long calls) {
+  PyObject *pair = copy == NULL ? PyErr_NoMemory() : Py_BuildValue("y#L", copy, (Py_ssize_t)size, calls);
+  free(copy);
+  return pair;
+}
+
+/* () -> (the lines since the last time, the number of calls in them) */
+PyObject *lines_take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  char *copy = malloc(ALL);
+  if (copy == NULL) return PyErr_NoMemory();
+  pthread_mutex_lock(&mutex);
+  const size_t size = lines.size;
+  const long long calls = lines.calls;
+  memcpy(copy, lines.text, size);
+  lines.size = 0;
+  lines.calls = 0;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &lines.taken);
+  pthread_mutex_unlock(&mutex);
+  return taken(copy, size, calls);
+}
+
+/* (pointers or None): writes lines for another recording, which has these pointers, or none. Returns as lines_take. */
+PyObject *lines_set(PyObject *module, PyObject *pointers) {
+  PyObject *codes[PLACES], *old;
+  atomic_store(&direct, 0);
+  PyObject *pair = lines_take(module, NULL);
+  if (pair == NULL) return NULL;
+  pthread_mutex_lock(&mutex);
+  old = lines.pointers;
+  lines.pointers = pointers == Py_None ? NULL : Py_NewRef(pointers);
+  lines.last++;
+  for (int i = 0; i < PLACES; i++) {
+    codes[i] = lines.places[i].code;
+    lines.places[i].code = NULL;
+  }
+  memset(lines.libraries, 0, sizeof lines.libraries);
+  if (pointers != Py_None) atomic_store(&direct, lines.last);
+  pthread_mutex_unlock(&mutex);
+  Py_XDECREF(old);
+  for (int i = 0; i < PLACES; i++) Py_XDECREF(codes[i]);
+  return pair;
+}
+
+/* () -> whether this thread is in a call of blas whose line is written here */
+PyObject *lines_are_inside(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+  return PyBool_FromLong(inside.depth > 0);
+}
+
+void lines_after_fork(void) {
+  pthread_mutex_init(&mutex, NULL);
+  atomic_store(&direct, 0);
+  lines.size = 0;
+  lines.calls = 0;
+}

@@ -1,0 +1,28 @@
+/* The names that recording.c shares with lines.c, which writes a recording's lines without Python. */
+#ifndef OFFLOAD_ARGS_CORE_RECORDED_H
+#define OFFLOAD_ARGS_CORE_RECORDED_H
+
+#include "module.h"
+
+/* A call of a function: of a library, or (NULL) of blas. The last values have the names. */
+typedef struct {
+  const char *library, *name;
+  PyObject *const *values;
+  Py_ssize_t count; /* of values without a name */
+  PyObject *names;  /* a tuple, or NULL */
+} Recorded;
+
+/* A call of blas begins: the vendor's calls until its end are its own. Returns 1; 0 if Python has to be told; -1 with
+ * an exception. */
+int lines_begin(void);
+/* After lines_begin returned 0: that call has ended. */
+void lines_told(void);
+/* A call has ended, with the result, or NULL. Returns as lines_begin. */
+int lines_end(const Recorded *call, PyObject *result);
+
+PyObject *lines_take(PyObject *module, PyObject *nothing);
+PyObject *lines_set(PyObject *module, PyObject *pointers);
+PyObject *lines_are_inside(PyObject *module, PyObject *nothing);
+void lines_after_fork(void);
+
+#endif
