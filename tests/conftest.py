@@ -16,6 +16,25 @@ DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --later, for the runs of other lanes than the default one and the slow one."""
+    parser.addoption("--later", action="store_true", help="run tests that are marked later, too")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Make slow those instances of a test that its marker `later` leaves to the slow run."""
+    marker = item.get_closest_marker("later")
+    if marker is None or item.config.getoption("later"):
+        return
+    names = {item.name.partition("[")[2][:-1]}
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        names |= {*item.callspec.id.split("-"), *map(str, item.callspec.params.values())}
+    kept = marker.kwargs.get("but", ())
+    stays = names.intersection([kept] if isinstance(kept, str) else kept)
+    if names.intersection(marker.args) if marker.args else not stays:
+        item.add_marker("slow")
+
+
 def pytest_report_header() -> str:
     """Name the devices whose tests are made."""
     return f"devices: {', '.join(DEVICES)}"

@@ -89,6 +89,7 @@ def module(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return ctypes.CDLL(str(built / "calls.so"))
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("order", [ROW, COLUMN])
 @pytest.mark.parametrize("which", range(22))
 def test_each_routine_by_rows_and_by_columns(module: ctypes.CDLL, device: str, which: int, order: int) -> None:

@@ -58,6 +58,7 @@ def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, timeout=300, **options)
 
 
+@pytest.mark.later(but="sim:0-fork")
 @pytest.mark.parametrize(
     "kind", [pytest.param(choice, marks=pytest.mark.slow) if choice in LONG else choice for choice in KINDS]
 )
@@ -92,6 +93,7 @@ def test_children_run_as_they_are_by_default(program: Path, tmp_path: Path) -> N
     assert ended.stdout.startswith("False {") and ended.stderr == "hidden one\n" * 2
 
 
+@pytest.mark.later
 def test_a_plan_has_the_calls_of_children(device: str, program: Path, tmp_path: Path) -> None:
     plan, report = tmp_path / "plan.json", tmp_path / "report.json"
     assert run("--children", "--device", device, "--margin", 0, "--plan", plan, program, "python").returncode == 0

@@ -40,6 +40,7 @@ def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     return subprocess.run(words, capture_output=True, text=True, timeout=300, **options)
 
 
+@pytest.mark.later("host")
 def test_run_keeps_the_programs_output_and_status(program: Path, device: str, tmp_path: Path) -> None:
     plain = subprocess.run([sys.executable, program, "64"], capture_output=True, text=True, timeout=300)
     file = tmp_path / "report.json"
@@ -65,6 +66,7 @@ say("end of the script\\n")
 """
 
 
+@pytest.mark.later
 def test_what_a_program_registers_for_its_end_runs_once(tmp_path: Path) -> None:
     path = tmp_path / "ends.py"
     path.write_text(ENDS)
@@ -85,6 +87,7 @@ def test_run_without_a_gpu_says_so_in_a_line_and_runs_the_program(program: Path)
     assert ended.stdout.startswith("sum ")
 
 
+@pytest.mark.later("host")
 def test_run_takes_a_module(tmp_path: Path, device: str) -> None:
     (tmp_path / "measured.py").write_text("import numpy as np\nA = np.ones((40, 40))\nprint((A @ (A + 1))[0, 0])\n")
     ended = command("run", "--device", device, "--margin", 0, "--report", "-m", "measured", cwd=tmp_path)
@@ -93,6 +96,7 @@ def test_run_takes_a_module(tmp_path: Path, device: str) -> None:
     assert "1 went" in ended.stderr
 
 
+@pytest.mark.later
 def test_run_prints_an_exception_as_python_does(tmp_path: Path) -> None:
     path = tmp_path / "fails.py"
     path.write_text("import numpy as np\nnp.linalg.cholesky(-np.eye(3))\n")
@@ -107,6 +111,7 @@ def test_run_names_a_file_that_is_not_there() -> None:
     assert (ended.returncode, ended.stderr) == (2, "run: no file nowhere.py\n")
 
 
+@pytest.mark.later
 def test_plan_of_a_script_counts_and_sends_nothing(program: Path) -> None:
     ended = command("plan", program, 600)
     assert ended.returncode == 3

@@ -85,6 +85,7 @@ def test_a_device_without_lapack_has_the_rest(device: str) -> None:
 # -- each routine ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_systems_of_equations(solver: str, dtype: str) -> None:
     t, A, B = LETTERS[dtype], numbers((23, 23), dtype), numbers((23, 5), dtype, 1)
@@ -97,6 +98,7 @@ def test_systems_of_equations(solver: str, dtype: str) -> None:
     agree(*both(solver, lambda: getattr(lapack, f"{t}getri")(lu, piv, lwork=23 * 8), f"{t}getri"), dtype)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("lower", [0, 1])
 def test_positive_definite_and_triangular_matrices(solver: str, dtype: str, lower: int) -> None:
@@ -117,6 +119,7 @@ def test_positive_definite_and_triangular_matrices(solver: str, dtype: str, lowe
             agree(*result, dtype)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(31, 17), (17, 31)])
 def test_qr(solver: str, dtype: str, shape: tuple[int, int]) -> None:
@@ -133,6 +136,7 @@ def test_qr(solver: str, dtype: str, shape: tuple[int, int]) -> None:
             agree(*result, dtype)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("uplo", "LU")
 def test_eigenvalues(solver: str, dtype: str, uplo: str) -> None:
@@ -151,6 +155,7 @@ def test_eigenvalues(solver: str, dtype: str, uplo: str) -> None:
         agree([w, (V * w) @ V.conj().T, V.conj().T @ V], [expected, A, np.eye(23, dtype=dtype)], dtype)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(31, 17), (17, 31), (20, 20)])
 def test_singular_values(solver: str, dtype: str, shape: tuple[int, int]) -> None:
@@ -334,6 +339,7 @@ def lent_calls() -> dict[str, tuple[np.ndarray, Callable[[np.ndarray], Any]]]:
     }
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("name", [*lent_calls()])
 @pytest.mark.parametrize("direction", ["InOut", "In"])
 def test_what_the_program_lends_itself_is_the_cpus_to_write(solver: str, name: str, direction: str) -> None:
@@ -381,6 +387,7 @@ PROGRAMS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("name", [*PROGRAMS])
 def test_a_device_that_fails_at_any_call_changes_nothing(name: str) -> None:
     A, call = np.asfortranarray(positive(24, "f8")), PROGRAMS[name]

@@ -49,6 +49,7 @@ def multiply(A: np.ndarray) -> np.ndarray:
     return A @ (A + 1)
 
 
+@pytest.mark.later("host")
 def test_a_run_stores_its_decisions_and_the_next_one_follows_them(device: str, program: Path, tmp_path: Path) -> None:
     plan, report = tmp_path / "plan.json", tmp_path / "report.json"
     first = run("--device", device, "--margin", 0, "--plan", plan, program)
@@ -105,6 +106,7 @@ def test_a_plan_decides_against_the_model_and_in_a_crowd(tmp_path: Path) -> None
         np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
+@pytest.mark.later
 def test_a_plan_of_another_machine_is_refused_with_its_name(program: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     with accelerate("host", margin=0, plan=plan):
@@ -150,6 +152,7 @@ def test_deterministic_needs_a_plan(tmp_path: Path) -> None:
         accelerate("host", plan=tmp_path / "plan.json", deterministic=True)
 
 
+@pytest.mark.later("host")
 def test_a_plan_that_cannot_be_written_is_said_at_the_end(device: str, program: Path, tmp_path: Path) -> None:
     plan = tmp_path / "no such folder" / "plan.json"
     ended = run("--device", device, "--margin", 0, "--plan", plan, program)
@@ -239,6 +242,7 @@ def compiled(tmp_path: Path, name: str, text: str) -> None:
     subprocess.run([*words, f"-Wl,-rpath,{folder}"], cwd=tmp_path, check=True, timeout=300)
 
 
+@pytest.mark.later
 def test_a_call_inside_a_lock_does_not_wait_for_the_thread_that_waits_for_the_lock(tmp_path: Path) -> None:
     """The thread with Python's lock waits for the mutex around the call: its line can't be found, and it stays.
 

@@ -51,6 +51,7 @@ def went(report: offload_args.scripts.Report, routine: str) -> int:
 # -- NumPy and SciPy ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
 def test_a_product_of_numpy_goes_in_every_order(device: str, dtype: str, orders: str) -> None:
@@ -77,6 +78,7 @@ def test_a_matrix_times_its_transpose_goes(device: str, dtype: str) -> None:
     assert on.report.gone == 2
 
 
+@pytest.mark.later("host", "c", "s")
 @pytest.mark.parametrize("letter", "sdcz")
 def test_each_routine_of_level_3_agrees(device: str, letter: str) -> None:
     dtype = {"s": "f4", "d": "f8", "c": "c8", "z": "c16"}[letter]
@@ -245,6 +247,7 @@ def child(program: str, timeout: float = 300) -> str:
     return ended.stdout
 
 
+@pytest.mark.later("host")
 def test_a_module_that_is_loaded_later_is_caught(device: str) -> None:
     out = child(f"""
 import numpy as np, sys
@@ -259,6 +262,7 @@ print(_core.accelerate_query(), before[0] > 0, on.report.gone)
     assert out.split("\n")[0] == "(0, 0) True 1"
 
 
+@pytest.mark.later("host")
 def test_undone_while_other_threads_call(device: str) -> None:
     A = numbers((24, 24), "f8")
     expected, ending, wrong = A @ (A + 1), threading.Event(), []
@@ -488,6 +492,7 @@ print(on.report.calls)
 """
 
 
+@pytest.mark.later("host")
 def test_a_second_interpreter_changes_nothing(device: str) -> None:
     """Once there was one, PyGILState_Check says that each thread has Python's lock."""
     words = [sys.executable, "-c", INTERPRETERS, device]

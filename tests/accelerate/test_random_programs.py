@@ -8,6 +8,7 @@ from helpers import random_programs
 from offload_args import Device, testing
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("first", [0, pytest.param(1000, marks=pytest.mark.exhaustive)])
 def test_random_programs_have_the_same_bits(device: str, first: int) -> None:
     with testing.residency("explicit"):

@@ -201,6 +201,7 @@ WRONG: dict[str, Any] = {
 }
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T60")
 @pytest.mark.parametrize("declared", [None, In, InOut])
 @pytest.mark.parametrize("case", WRONG)

@@ -174,6 +174,7 @@ def test_sums_of_matrices_are_made_in_the_memory_of_one(device: str, dtype: str,
     np.testing.assert_array_equal(A, b)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("step", [1, -1, 2, -2])
 @pytest.mark.parametrize("side", "LR")
 @pytest.mark.parametrize("order", "CF")

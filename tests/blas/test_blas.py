@@ -686,6 +686,7 @@ def triangular_matrix(r: Routine) -> None:
         A.check(case)
 
 
+@pytest.mark.later("host", "s", "z")
 @SHARES
 @pytest.mark.parametrize("letter", "sdcz")
 @pytest.mark.parametrize("name", blas.__all__)

@@ -49,6 +49,7 @@ def close(actual: Any, expected: Any, case: object = "") -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3, err_msg=str(case))
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("steps", [(1, 1), (2, -1), (-1, 3)])
 @pytest.mark.parametrize("trans", "NTC")
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -114,6 +115,7 @@ def test_updates_of_packed_triangles_by_rows(device: str, dtype: Any, uplo: str)
     close(two, packed_rows(H + alpha * np.outer(x, v.conj()) + np.conj(alpha) * np.outer(v, x.conj()), uplo))
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("diag", "NU")
 @pytest.mark.parametrize("trans", "NTC")
 @pytest.mark.parametrize("uplo", "UL")

@@ -157,6 +157,7 @@ class Random:
 ROUTINES = "trmv tbmv tpmv syr spr symv sbmv gemv gbmv ger".split()
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T47")
 @pytest.mark.parametrize("name", ROUTINES)
 def test_operands_in_one_memory_are_refused_exactly_when_they_share_an_element(device: str, name: str) -> None:
@@ -215,6 +216,7 @@ def test_a_unit_triangle_may_have_its_right_side_on_its_diagonal(device: str, n:
         assert ap == [2.0]
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T31")
 @pytest.mark.parametrize("name", ROUTINES)
 def test_a_matrix_may_end_with_the_last_element_that_is_touched(device: str, name: str) -> None:

@@ -62,6 +62,7 @@ def names(letter: str) -> dict[str, str]:
     return built if letter in "cz" else {**built, "rotm": letter + "rotm"}
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T46")
 @pytest.mark.parametrize("letter", "sdcz")
 def test_an_increment_of_0_repeats_one_element_as_in_the_reference(device: str, letter: str) -> None:

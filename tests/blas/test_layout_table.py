@@ -92,6 +92,7 @@ def taken(device: str, name: str, dtype: Any, orders: tuple[str, ...], step: int
     return True
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize(("name", "named", "column", "cell"), CELLS)
 def test_a_cell_of_the_table_of_layouts_holds(device: str, name: str, named: str, column: str, cell: str) -> None:
     words = cell.split(", ")

@@ -76,6 +76,7 @@ def named_by(error: BaseException) -> str:
     return callers[0] if callers else text
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 @pytest.mark.parametrize("name", FORMS)
 def test_a_stale_operand_is_named_as_the_caller_names_it(device: str, name: str, dtype: type) -> None:

@@ -697,12 +697,14 @@ COUNTS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.later("host", "s", "c")
 @COUNTS
 @pytest.mark.parametrize("letter", "sdcz")
 def test_random_calls_of_blas_come_out_as_plain_sums(device: str, letter: str, calls: int) -> None:
     programs(device, letter, calls, portable)
 
 
+@pytest.mark.later("host", "s", "c")
 @COUNTS
 @pytest.mark.parametrize("letter", "sdcz")
 def test_random_calls_of_the_library_come_out_as_plain_sums(device: str, letter: str, calls: int) -> None:

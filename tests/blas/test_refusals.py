@@ -157,6 +157,7 @@ SHAPE_ERRORS: list[tuple[Call, str]] = [
 ]
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("index", range(len(SHAPE_ERRORS)))
 def test_operands_that_do_not_fit_are_named_before_the_call(device: str, index: int) -> None:
     call, text = SHAPE_ERRORS[index]
@@ -283,6 +284,7 @@ MATRICES_OF = {
 LEVEL_3 = "gemm gemm_batched trsm_batched geam symm hemm syrk herk syr2k her2k trmm trsm".split()
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("size", [2, 0])
 @pytest.mark.parametrize("name", blas.__all__)
 def test_a_dtype_that_blas_does_not_take_is_named_for_every_operand(device: str, name: str, size: int) -> None:

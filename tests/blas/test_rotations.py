@@ -48,6 +48,7 @@ def count_calls(letter: str) -> int:
     return count
 
 
+@pytest.mark.later(but="d")
 @pytest.mark.parametrize("letter", "sdcz")
 def test_rotations_of_any_numbers_end(letter: str) -> None:
     """T62. In a process of its own, which is ended if one does not."""
@@ -89,6 +90,7 @@ def check_infinite_weights(device: str, dtype: type) -> None:
         assert param[0] == flag, numbers
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("letter", "sd")
 def test_rotmg_is_the_librarys_where_that_ends(letter: str) -> None:
     """T62. Bit for bit: numbers of usual sizes, with signs, and some that need scaling."""

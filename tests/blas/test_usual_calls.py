@@ -59,6 +59,7 @@ def test_a_usual_call_runs_no_code_in_python(device: str, function: Any, columns
 PLANNED = sorted(set(FORMS) - {"gemm", "gemv", "gemm_strided_batched", "gemm_batched", "trsm_batched"})
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("name", PLANNED)
 def test_a_usual_call_of_every_function_runs_no_code_in_python(device: str, name: str, order: Any) -> None:

@@ -37,6 +37,7 @@ def test_the_c_tests_call_every_function_twice_with_what_has_ended() -> None:
     assert [name for name in declared if name not in trusted and not re.search(rf"\b{name}\(", tests)] == []
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("language", ["c", *(["c++"] if shutil.which("g++") else [])])
 def test_the_public_headers_compile_alone_and_with_no_extension(language: str, tmp_path: Path) -> None:
     source = tmp_path / "program"

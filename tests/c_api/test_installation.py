@@ -77,11 +77,13 @@ def test_the_library_needs_neither_python_nor_a_vendor() -> None:
     }
 
 
+@pytest.mark.later
 def test_a_program_without_python_finds_a_blas_beside_the_library(program: Path) -> None:
     assert run(program, "host", 20, 20) == EIGENVALUE
     assert run(program, "sim:0", 20, 20) == EIGENVALUE
 
 
+@pytest.mark.later
 def test_the_environment_names_the_library_of_a_program_without_python(program: Path, tmp_path: Path) -> None:
     (tmp_path / "libblas.so").write_text("no library")
     assert "needs an absolute path" in run(program, "host", 4, 4, status=1, OFFLOAD_ARGS_CBLAS="libblas.so")
@@ -165,6 +167,7 @@ def test_the_sources_install_a_library_that_programs_use_without_python(tmp_path
             assert run(program, device, 20, 20, PATH="", OFFLOAD_ARGS_CBLAS=blas) == EIGENVALUE
 
 
+@pytest.mark.later
 def test_the_folders_and_options_are_those_that_the_command_prints() -> None:
     def config(*options: str) -> str:
         return run(sys.executable, "-m", "offload_args", "config", *options).strip()

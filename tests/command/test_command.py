@@ -71,6 +71,7 @@ def test_the_shell_completes_commands_where_argcomplete_is_here() -> None:
 FULL = "the standard output can't be written: No space left on device"
 
 
+@pytest.mark.later(but="config")
 @pytest.mark.parametrize("arguments", ["info", "selftest --every 400 --device host", "config", "config --cflags"])
 def test_a_full_disk_is_reported_and_a_reader_who_has_enough_is_not(arguments: str) -> None:
     command_line = [sys.executable, "-u", "-m", "offload_args", *arguments.split()]

@@ -11,6 +11,7 @@ from offload_args import Device, command, demo
 from offload_args.command import demo as demo_command
 
 
+@pytest.mark.later("sim:0")
 def test_demo_agrees_with_numpy(device: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["demo", "--device", device]) == 0
     output = capsys.readouterr().out
@@ -27,6 +28,7 @@ def test_demo_components_are_orthonormal_eigenvectors(device: str) -> None:
     np.testing.assert_allclose(covariance @ components.T, components.T * eigenvalues, atol=1e-4)
 
 
+@pytest.mark.later
 def test_demo_draws_a_picture_where_matplotlib_is_here(tmp_path: Path) -> None:
     path = tmp_path / "components.png"
     plot = ["demo", "--device", "host", "--components", "2", "--plot", str(path)]
@@ -46,6 +48,7 @@ def test_demo_says_how_to_get_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys
     assert "pip install 'offload-args[demo]' or, in a checkout, '.[demo]'" in capsys.readouterr().err
 
 
+@pytest.mark.later
 def test_a_picture_that_can_not_be_written_is_named_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="device unavailable: no matplotlib")
     assert command.main(["demo", "--device", "host", "--plot", "/nonexistent/x.png"]) == 2

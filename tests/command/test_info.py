@@ -45,6 +45,7 @@ def test_info_names_devices_libraries_and_compilers() -> None:
         assert words in text and (compiler.get("path", "/").startswith("/"))
 
 
+@pytest.mark.later
 def test_info_says_where_a_driver_is_or_why_a_vendor_has_no_device() -> None:
     text, results = info("--verbose"), json.loads(info("--json"))
     there = {library["name"].partition(":")[0]: library for library in results["devices"]}
@@ -56,6 +57,7 @@ def test_info_says_where_a_driver_is_or_why_a_vendor_has_no_device() -> None:
             assert f"no device {backend}: {results['absent'][backend]}" in text
 
 
+@pytest.mark.later
 def test_info_is_a_short_line_a_device_library_and_compiler() -> None:
     results: dict[str, Any] = json.loads(info("--json"))
     short = info().splitlines()
@@ -76,6 +78,7 @@ def test_info_is_a_short_line_a_device_library_and_compiler() -> None:
     assert cblas["path"] not in "".join(short)
 
 
+@pytest.mark.later(but="CBLAS")
 @pytest.mark.parametrize("name", ["CUBLAS", "CBLAS", "NVRTC", "HIPRTC"])
 def test_info_tells_in_its_line_what_is_wrong_with_a_library_that_was_chosen(name: str, tmp_path: Path) -> None:
     path = tmp_path / "libother.so"

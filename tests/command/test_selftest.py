@@ -24,6 +24,7 @@ def test_every_check_passes_on_every_device(device: str, capsys: pytest.CaptureF
     assert " passed, 0 failed, " in capsys.readouterr().out
 
 
+@pytest.mark.later("host")
 def test_the_report_names_versions_device_library_and_counts(
     device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +56,7 @@ def test_every_third_check_of_each_kind_is_made_for_slow_devices(
     assert "--every: needs a whole number above 0" in capsys.readouterr().err
 
 
+@pytest.mark.later("host")
 def test_a_failing_check_is_named_and_makes_the_exit_code_1(
     device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ threading.Thread(target=work).start()
     assert "\n1 region, 1 call on host" in ran.stderr
 
 
+@pytest.mark.later
 def test_the_command_ends_with_its_summary_when_a_thread_is_interrupted(tmp_path: Path) -> None:
     ran = traced(
         tmp_path / "long.py",
@@ -73,6 +74,7 @@ ENDS_OF_STDERR = {
 }
 
 
+@pytest.mark.later(but="closed")
 @pytest.mark.parametrize("end", ENDS_OF_STDERR)
 def test_a_script_that_closes_stderr_keeps_its_output_and_status(tmp_path: Path, end: str) -> None:
     ran = traced(tmp_path / "quiet.py", f"import os, sys\n{ENDS_OF_STDERR[end]}\nsys.exit(3)\n")
@@ -81,12 +83,14 @@ def test_a_script_that_closes_stderr_keeps_its_output_and_status(tmp_path: Path,
     assert "lost sys.stderr" not in ran.stderr and "Traceback" not in ran.stderr
 
 
+@pytest.mark.later
 def test_a_child_that_the_script_forks_tells_no_summary_of_its_own(tmp_path: Path) -> None:
     text = "import os, sys\nchild = os.fork()\nif not child:\n    sys.exit(5)\nprint(os.waitpid(child, 0)[1] >> 8)\n"
     ran = traced(tmp_path / "forking.py", text)
     assert (ran.returncode, ran.stdout, ran.stderr.count("-- offload_args trace")) == (0, "5\n", 1)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("option", ["--save", "--json"])
 def test_a_file_that_can_not_be_written_is_named_before_the_script_runs(tmp_path: Path, option: str) -> None:
     (tmp_path / "short.py").write_text("print('it ran')\n")
@@ -118,6 +122,7 @@ def test_command_shows_the_scripts_own_traceback(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in ran.stderr and "runpy" not in ran.stderr and "-- offload_args trace" in ran.stderr
 
 
+@pytest.mark.later("host")
 def test_the_scripts_output_is_all_there_is_on_stdout(device: str, tmp_path: Path) -> None:
     text = LOOP.format(device=device)
     (tmp_path / "plain.py").write_text(text)
@@ -127,6 +132,7 @@ def test_the_scripts_output_is_all_there_is_on_stdout(device: str, tmp_path: Pat
     assert "-- offload_args trace" in ran.stderr
 
 
+@pytest.mark.later
 def test_command_runs_a_module_and_refuses_a_missing_file(tmp_path: Path) -> None:
     (tmp_path / "part.py").write_text("print('as', __name__)\n")
     command = [sys.executable, "-m", "offload_args", "trace"]

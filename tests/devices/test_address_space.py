@@ -29,6 +29,7 @@ print(x.sum())
 """
 
 
+@pytest.mark.later(but="8-sim:0")
 @pytest.mark.promise("T72")
 @pytest.mark.parametrize("device", ["host", "sim:0"])
 @pytest.mark.parametrize("limit", [4, 8, 17])
@@ -37,6 +38,7 @@ def test_regions_open_where_address_space_is_limited(limit: int, device: str) ->
     assert printed(code, OPENBLAS_NUM_THREADS="1") == "56.0\n"
 
 
+@pytest.mark.later
 @pytest.mark.promise("T72")
 @pytest.mark.parametrize("limit", [4, 17])
 def test_a_handle_traps_where_address_space_is_limited(limit: int) -> None:

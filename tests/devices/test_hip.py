@@ -62,6 +62,7 @@ def library(path: Path, *options: str) -> None:
     subprocess.run(["cc", "-shared", "-fPIC", "-o", path, "-x", "c", "/dev/null", *options], check=True)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("tree", ["lib", "core-10.2/lib"])  # of old and of new releases
 def test_a_runtime_that_needs_a_missing_library_is_named_with_it(tmp_path: Path, tree: str) -> None:
     folder = tmp_path / tree

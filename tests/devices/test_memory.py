@@ -103,6 +103,7 @@ print(a.sum(), c.sum())
 """
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T05")
 def test_every_device_gives_the_numbers_when_memory_runs_out(device: str) -> None:
     use = python(FULL.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT="1000000")
@@ -153,6 +154,7 @@ def used_in_a_cycle(device: str, code: str, **limits: str) -> list[str]:
     return use.stdout.splitlines()
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T05")
 def test_garbage_that_is_a_region_makes_room_for_another(device: str) -> None:
     code = """
@@ -165,6 +167,7 @@ print(x.sum(), old.flags.writeable, device.counters.regions, device.counters.mem
     assert used_in_a_cycle(device, code, OFFLOAD_ARGS_MEMORY_LIMIT="1000000") == ["131072.0 True 0 0"]
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T05")
 def test_the_numbers_of_the_error_do_not_count_garbage(device: str) -> None:
     code = """
@@ -178,6 +181,7 @@ except DeviceMemoryError as error:
     assert re.search(r"1.00 MiB requested, .* 0 bytes used .*, limit 1000000 bytes", message)
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T05")
 def test_garbage_makes_room_for_a_scalar_on_its_way_to_the_device(device: str) -> None:
     code = """
@@ -190,6 +194,7 @@ print(*y)
     assert used_in_a_cycle(device, code, OFFLOAD_ARGS_MEMORY_LIMIT="100000") == ["6.5 6.5 6.5"]
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T05")
 def test_garbage_that_is_a_pinned_array_makes_room_for_another(device: str) -> None:
     code = """
@@ -252,6 +257,7 @@ except OffloadError as error:
 """
 
 
+@pytest.mark.later(but="sim:0-1MiB")
 @pytest.mark.promise("T07")
 @pytest.mark.parametrize("limit", ["1MiB", "1048576", "0.01%"])
 def test_a_memory_limit_is_obeyed(device: str, limit: str) -> None:
@@ -262,6 +268,7 @@ def test_a_memory_limit_is_obeyed(device: str, limit: str) -> None:
         assert use.stdout.startswith("DeviceMemoryError") and "OFFLOAD_ARGS_MEMORY_LIMIT" in use.stdout, use
 
 
+@pytest.mark.later(but="sim:0-much")
 @pytest.mark.promise("T07")
 @pytest.mark.parametrize(
     "limit", ["much", "-1", *(pytest.param(choice, marks=pytest.mark.slow) for choice in ("200%", "1 parsec", "nan"))]
@@ -271,6 +278,7 @@ def test_a_limit_that_can_not_be_read_is_refused_not_ignored(device: str, limit:
     assert use.stdout.startswith(f'ArgumentError Device("{device}"): OFFLOAD_ARGS_MEMORY_LIMIT={limit}'), use
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T07")
 def test_all_of_the_memory_is_a_limit(device: str) -> None:
     use = python(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT="100%")

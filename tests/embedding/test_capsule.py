@@ -166,6 +166,7 @@ def test_the_c_api_is_imported_twice(through: ModuleType) -> None:
     assert not through.has("oa_no_such_function") and not through.has("malloc") and not through.has("")
 
 
+@pytest.mark.later
 @pytest.mark.promise("T43")
 def test_an_extension_of_another_version_is_refused_when_it_is_imported(tmp_path: Path) -> None:
     include = shutil.copytree(get_include(), tmp_path / "include")

@@ -45,6 +45,7 @@ def test_one_folder_is_printed_as_it_is(moved: Path) -> None:
     assert config(moved, "--fortran") == f"{moved}/include/offload_args.f90\n"
 
 
+@pytest.mark.later
 def test_options_for_a_compiler_are_quoted_for_the_shell(moved: Path, tmp_path: Path) -> None:
     words = config(moved, "--cflags", "--libs").strip()
     subprocess.run(
@@ -52,6 +53,7 @@ def test_options_for_a_compiler_are_quoted_for_the_shell(moved: Path, tmp_path: 
     )
 
 
+@pytest.mark.later
 def test_pkg_config_escapes_them(moved: Path, tmp_path: Path) -> None:
     if shutil.which("pkg-config") is None:
         pytest.skip("device unavailable: no pkg-config")

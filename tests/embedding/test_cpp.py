@@ -24,16 +24,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.later
 def test_regions_move_end_with_their_objects_and_throw(program: Path, device: str) -> None:
     ran = subprocess.run([program, device], capture_output=True, text=True, timeout=300)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "right\n", "")
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_the_headers_give_a_strict_compiler_nothing_to_say(compiler: str) -> None:
     subprocess.run([compiler, *COMMAND, "-fsyntax-only"], check=True)
 
 
+@pytest.mark.later
 def test_a_pointer_or_array_that_is_misused_does_not_compile(tmp_path: Path) -> None:
     misused = [
         "oa_blas_dscal(4, 2.0, readable, 1);",
@@ -55,6 +58,7 @@ def test_a_pointer_or_array_that_is_misused_does_not_compile(tmp_path: Path) -> 
     assert "oa::out needs an array that may be written" in ran.stderr
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("debug", [[], ["-DOA_DEBUG=1"]])
 def test_both_cpp_headers_are_in_one_program_and_in_one_file(debug: list[str], tmp_path: Path) -> None:
     kernel, region = "#include <offload_args/kernel.h>\n", "#include <offload_args.hpp>\n"

@@ -77,6 +77,7 @@ def compiled(name: str, kind: str, signature: list[Any], device: str) -> Kernel:
     return Kernel.compile(f"using T = {kind};\n{SOURCE}", name, signature, device=device)
 
 
+@pytest.mark.later(but="int")
 @types(*TYPES)
 def test_sum_least_and_greatest_of_all_threads(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])
@@ -89,6 +90,7 @@ def test_sum_least_and_greatest_of_all_threads(device: str, kind: str) -> None:
     np.testing.assert_array_equal(result, [x.sum(dtype=dtype), x.min(), x.max(), x.size])
 
 
+@pytest.mark.later
 @types("int", "float", "long long", "double")
 def test_one_thread_wins_each_compare_and_swap(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])

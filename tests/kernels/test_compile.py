@@ -61,6 +61,7 @@ def test_one_source_runs_on_every_device(device: str) -> None:
     np.testing.assert_array_equal(c, np.maximum(a + b - 1000, 0))
 
 
+@pytest.mark.later
 def test_a_kernel_compiled_for_one_device_compiles_for_others_when_used_there(cached: Path) -> None:
     relu = Kernel.compile(ONE_SOURCE, "relu", [InOut[np.float32], np.int32], device="host")
     for name in ("host", "sim:0"):
@@ -76,6 +77,7 @@ def test_a_source_that_does_not_compile_gives_the_log(cached: Path, compiling: s
         Kernel.compile(ONE_SOURCE, "vadd", VADD, options=["--no-such-option"], device=compiling)
 
 
+@pytest.mark.later
 def test_options_reach_the_compiler(cached: Path, compiling: str) -> None:
     source = ONE_SOURCE.replace("+ b[", "+ FACTOR * b[")
     vadd = Kernel.compile(source, "vadd", VADD, options=["-DFACTOR=1"], device=compiling)
@@ -207,6 +209,7 @@ def test_a_target_is_a_processor_of_gpus_and_no_device() -> None:
         Kernel.compile(ONE_SOURCE, "vadd", VADD, target=90)  # type: ignore[arg-type]
 
 
+@pytest.mark.later
 def test_warnings_of_the_compiler_are_kept_with_the_kernel(cached: Path, compiling: str) -> None:
     source = ONE_SOURCE + "\n#warning mind the gap\n"
     for _ in range(2):  # compiled, and from the cache
@@ -231,6 +234,7 @@ def test_a_source_is_compiled_once(cached: Path, monkeypatch: pytest.MonkeyPatch
     assert {file: file.stat().st_mtime_ns for file in cached.iterdir()} == before
 
 
+@pytest.mark.later
 def test_another_source_or_option_is_another_file(cached: Path) -> None:
     Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")
     one = len(list(cached.iterdir()))
@@ -256,6 +260,7 @@ def number(device: str, *options: str) -> int:
     return int(x[2])
 
 
+@pytest.mark.later
 @pytest.mark.promise("T67")
 def test_a_header_that_changes_is_compiled_again(cached: Path, compiling: str, tmp_path: Path) -> None:
     header, inner = tmp_path / "number.h", tmp_path / "inner.h"
@@ -268,6 +273,7 @@ def test_a_header_that_changes_is_compiled_again(cached: Path, compiling: str, t
     assert number(compiling, f"-I{tmp_path}") == 7
 
 
+@pytest.mark.later
 @pytest.mark.promise("T67")
 def test_a_header_that_comes_before_another_is_compiled_again(
     cached: Path, compiling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -284,6 +290,7 @@ def test_a_header_that_comes_before_another_is_compiled_again(
     assert number(compiling, *options) == 1
 
 
+@pytest.mark.later
 @pytest.mark.promise("T67")
 @pytest.mark.parametrize("asked", ['"maybe.h"', pytest.param("<maybe.h>", marks=pytest.mark.slow), "MAYBE"])
 def test_a_header_that_is_asked_for_counts(cached: Path, compiling: str, tmp_path: Path, asked: str) -> None:
@@ -299,6 +306,7 @@ def test_a_header_that_is_asked_for_counts(cached: Path, compiling: str, tmp_pat
     assert number(compiling, f"-I{tmp_path}") == 1
 
 
+@pytest.mark.later
 @pytest.mark.promise("T67")
 @pytest.mark.parametrize("where", ["source", pytest.param("header", marks=pytest.mark.slow)])
 def test_a_file_that_the_assembler_reads_is_compiled_again(cached: Path, tmp_path: Path, where: str) -> None:
@@ -316,6 +324,7 @@ def test_a_file_that_the_assembler_reads_is_compiled_again(cached: Path, tmp_pat
         assert x[2] == given
 
 
+@pytest.mark.later
 @pytest.mark.promise("T67")
 @pytest.mark.parametrize(
     ("word", "where"),
@@ -342,6 +351,7 @@ def test_a_source_that_asks_the_time_is_compiled_again(
         number(compiling, *options)
 
 
+@pytest.mark.later
 @pytest.mark.promise("T67")
 def test_a_further_source_among_the_options_is_compiled_again(cached: Path, tmp_path: Path) -> None:
     """The compiler's list of headers is that of one source."""
@@ -352,6 +362,7 @@ def test_a_further_source_among_the_options_is_compiled_again(cached: Path, tmp_
         assert number("host", f"-I{tmp_path}", str(tmp_path / "further.cpp")) == given
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     "options", [["-L{0}", "-lmend"], *(pytest.param([f"{{0}}/{one}"], marks=pytest.mark.slow) for one in LIBRARIES)]
 )
@@ -372,6 +383,7 @@ def test_an_option_that_makes_no_module_is_refused(device: str, option: str) -> 
         Kernel.compile(ONE_SOURCE, "vadd", VADD, options=["-O1", option, "x"], device=device)
 
 
+@pytest.mark.later
 @pytest.mark.promise("T67")
 def test_a_header_that_is_found_by_the_environment_counts(
     cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -384,6 +396,7 @@ def test_a_header_that_is_found_by_the_environment_counts(
         assert number("host") == given
 
 
+@pytest.mark.later
 @pytest.mark.promise("T67")
 def test_another_compiler_or_cpu_compiles_again(cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = tmp_path / "compiler"
@@ -426,6 +439,7 @@ def test_headers_are_found_in_sources_that_no_compiler_lists(
     assert list(files.read) == expected[0] and set(expected[1]) <= set(files.absent)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     "damage", [b"\x7fELF", *(pytest.param(one, marks=pytest.mark.slow) for one in (b"", b"no module"))]
 )

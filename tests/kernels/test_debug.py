@@ -67,6 +67,7 @@ def checked(name: str, device: str) -> Kernel:
     return Kernel.compile(HEADER + KERNELS[name], name, SIGNATURES[name], device=device, debug=True)
 
 
+@pytest.mark.later
 def test_a_kernel_within_its_bounds_runs_as_without_checks(device: str) -> None:
     a, c = ramp(1000), np.zeros(1000, F)
     shifted = checked("shifted", device)
@@ -136,6 +137,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.later("another array of the same partition")
 @pytest.mark.parametrize("case", CASES)
 def test_an_access_out_of_bounds_is_an_exception_and_touches_nothing(device: str, case: str) -> None:
     name, arguments, shape, words = CASES[case]
@@ -215,6 +217,7 @@ OA_KERNEL(columns_of, oa::In<float> a, oa::Out<float> c, int rows, int columns, 
 """
 
 
+@pytest.mark.later
 def test_a_slice_of_columns_reaches_from_its_first_element_to_its_last(device: str) -> None:
     a, c = ramp(100).reshape(10, 10), np.zeros((10, 5), F)
     signature = [In[F], Out[F].by(Linear2D()), N, N, N, N]
@@ -304,6 +307,7 @@ OA_KERNEL(throws, oa::InOut<int> x, int n) {
 """
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("device", ["host", "sim:0"])
 def test_a_cpp_exception_of_a_kernel_is_an_error(device: str) -> None:
     throws = Kernel.compile(THROWS, "throws", [InOut[np.int32], np.int32], device=device)

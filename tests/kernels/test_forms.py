@@ -121,6 +121,7 @@ REFUSED = r"twice: argument 1 needs elements in C or Fortran order, .* contiguou
 
 
 # Lending an array that is packed on its way warns, before a kernel refuses it.
+@pytest.mark.later("host")
 @pytest.mark.promise("T66")
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @pytest.mark.parametrize("form", FORMS)
@@ -200,6 +201,7 @@ def test_t66_parts_without_gaps_and_single_elements_are_taken(device: str) -> No
 # -- grids that reach beyond an array ----------------------------------------------------------------------------------
 
 
+@pytest.mark.later
 @pytest.mark.promise("T66")
 @pytest.mark.parametrize("debug", [None, False])
 def test_t66_a_grid_with_more_blocks_than_a_part_has_elements_writes_nothing_after_it(
@@ -226,6 +228,7 @@ def test_t66_a_grid_with_more_blocks_than_a_part_has_elements_writes_nothing_aft
     np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.later
 @pytest.mark.promise("T66")
 def test_t66_the_default_grid_is_refused_if_two_arrays_need_different_ones(device: str) -> None:
     both = compiled("both", device, debug=False)
@@ -265,6 +268,7 @@ except errors.ExtentError as error:
 """
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T66")
 def test_t66_a_size_far_too_large_does_not_end_python(tmp_path: Path, device: str) -> None:
     script = tmp_path / "wrong.py"
@@ -317,6 +321,7 @@ OA_KERNEL(fill, oa::Out<Large> y, int n) {
 """
 
 
+@pytest.mark.later
 def test_elements_of_160_bytes_are_taken_by_checked_kernels_too(device: str) -> None:
     y = np.zeros((5, 20))
     offload(Kernel.compile(LARGE, "fill", [Out, Count], device=device), y, 5, device=device)

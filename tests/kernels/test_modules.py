@@ -28,6 +28,7 @@ def image(request: pytest.FixtureRequest) -> bytes:
     return FORMATS[request.param]()
 
 
+@pytest.mark.later("nvcc's cubin of sm_90", "nvcc's fatbin")
 def test_a_module_lists_its_kernels_and_their_parameters(image: bytes, tmp_path: Path) -> None:
     path = tmp_path / "kernels.bin"
     path.write_bytes(image)
@@ -42,6 +43,7 @@ def test_a_module_lists_its_kernels_and_their_parameters(image: bytes, tmp_path:
         assert module.name == "kernels.bin" and "vadd(" in repr(module)
 
 
+@pytest.mark.later("nvcc's cubin of sm_90", "nvcc's fatbin", "nvcc's PTX")
 def test_a_kernel_of_any_format_may_be_undeclared(image: bytes) -> None:
     assert "vadd" in repr(Module.load(image).kernel("vadd"))
 
@@ -97,6 +99,7 @@ def test_a_cubin_states_shared_memory_without_that_of_the_driver() -> None:
     assert [kernels[name].shared_bytes for name in ("vadd", "relu")] == [2048, 0]
 
 
+@pytest.mark.later
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize(
     "target", ["sm_90", *(pytest.param(choice, marks=pytest.mark.slow) for choice in ("sm_80", "sm_100"))]
@@ -152,6 +155,7 @@ def test_a_signature_that_agrees_is_taken(image: bytes) -> None:
     assert module.kernel("relu", InOut, np.float32).signature == ("InOut", "float32")
 
 
+@pytest.mark.later
 def test_a_struct_is_taken_if_its_fields_lie_as_in_c_however_its_dtype_was_made() -> None:
     source = 'extern "C" __global__ void shift(float *x, float4 by) { x[threadIdx.x] += by.z; }\n'
     image = compiled("nvcc", source, ".cu", "-ptx") if shutil.which("nvcc") else SHIFT.encode()
@@ -297,6 +301,7 @@ CALLED = """__device__ __noinline__ float twice(float x) { return 2 * x; }
 extern "C" __global__ void doubled(float *y) { y[0] = twice(y[0]); }"""
 
 
+@pytest.mark.later
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 @pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "for a debugger"])
 def test_a_function_that_a_kernel_calls_is_no_kernel_of_the_cubin(options: tuple[str, ...]) -> None:

@@ -67,12 +67,14 @@ def test_clang_compiles_all_of_it_to_hsaco(form: str, target: str) -> None:
     check_kernels(form, compiled(CLANG, sources()[form], ".hip", *arguments))
 
 
+@pytest.mark.later
 @FORMS
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 def test_nvcc_compiles_all_of_it_to_ptx(form: str) -> None:
     check_kernels(form, compiled("nvcc", sources()[form], ".cu", "-ptx", "-std=c++17", f"-I{INCLUDE}", *options(form)))
 
 
+@pytest.mark.later
 @FORMS
 @HOST_COMPILERS
 def test_compilers_of_the_host_compile_all_of_it(form: str, compiler: str) -> None:
@@ -107,6 +109,7 @@ OA_BLOCK_KERNEL(phases, oa::InOut<float> c) {
 }"""
 
 
+@pytest.mark.later
 @FORMS
 @HOST_COMPILERS
 def test_the_header_gives_no_warning_about_shadows_and_conversions(form: str, compiler: str) -> None:
@@ -143,6 +146,7 @@ OA_KERNEL(three, oa::In<int> x, oa::Out<int> y, oa::Out<int> z, oa::Out<int> w, 
 }"""
 
 
+@pytest.mark.later
 @HOST_COMPILERS
 @pytest.mark.parametrize("partition", ["Linear1D(n)", "GridStride1D(n)", "Linear2D(n, n)"])
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="device unavailable: not an x86-64 processor")

@@ -108,6 +108,7 @@ SIZES = list(product((0, 1, 2, 5), (0, 1, 3, 5), (0, 2)))
 ID = {"ids": repr}
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "every"])
 @pytest.mark.parametrize("partition", LINES + MATRICES, **ID)
 def test_each_element_has_one_owner_in_every_small_grid(device: str, partition: Partition, every: bool) -> None:
@@ -137,6 +138,7 @@ def test_each_element_has_one_owner_in_large_grids(device: str, partition: Parti
     check_owners(device, partition, grid, block, rows, columns, data.draw(st.integers(0, 9)))
 
 
+@pytest.mark.later
 def test_rows_that_overlap_have_no_owner(device: str) -> None:
     for partition in MATRICES:
         counted = np.zeros(30, np.int32)
@@ -147,6 +149,7 @@ def test_rows_that_overlap_have_no_owner(device: str) -> None:
 # -- grid and block from a partition -----------------------------------------------------------------------------------
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("partition", LINES + MATRICES, **ID)
 @pytest.mark.parametrize("shape", [(1, 1), (37, 53), (300, 7), (1, 4000)], **ID)
 def test_grid_and_block_follow_from_the_partition(device: str, partition: Partition, shape: tuple[int, int]) -> None:
@@ -166,6 +169,7 @@ def test_grid_and_block_follow_from_the_partition(device: str, partition: Partit
         assert (counted == 2 * ONE_OWNER).all()
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("partition", LINES + MATRICES, **ID)
 def test_a_grid_is_refused_exactly_if_it_leaves_elements_without_an_owner(device: str, partition: Partition) -> None:
     signature = [InOut[np.int32].by(partition), np.int32, np.int32, np.int32]
@@ -224,6 +228,7 @@ OA_BLOCK_KERNEL(plus, oa::In<float> from, oa::Out<float> to, int rows, int colum
 """
 
 
+@pytest.mark.later
 def test_a_matrix_in_either_order_has_its_rows_as_they_lie_in_memory(device: str) -> None:
     signature = [In[np.float32], Out[np.float32].by(Tiles(16, 8)), np.int32, np.int32]
     copy = Kernel.compile(COPY, "copy", signature, device=device)
@@ -250,6 +255,7 @@ LONE: list[Any] = [  # one row or one column, each lies in memory as 5 elements 
 ]
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("lent", LONE, ids=lambda x: f"{x.shape}_{x.strides}")
 @pytest.mark.parametrize("partition", [Rows(), RowBlocks(3)], **ID)
 def test_one_row_or_column_has_owners_in_either_order(device: str, partition: Partition, lent: Any) -> None:
@@ -263,6 +269,7 @@ def test_one_row_or_column_has_owners_in_either_order(device: str, partition: Pa
             offload(kernel, lent, rows, columns, columns, grid=1, block=1, device=device)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("lent", LONE, ids=lambda x: f"{x.shape}_{x.strides}")
 @pytest.mark.parametrize("partition", [Linear2D(), Tiles(2, 3)], **ID)
 def test_one_row_or_column_by_rows_and_columns_has_c_order_or_is_refused(
@@ -286,6 +293,7 @@ def test_one_row_or_column_by_rows_and_columns_has_c_order_or_is_refused(
         assert (lent == ONE_OWNER).all()
 
 
+@pytest.mark.later
 def test_the_array_decides_whatever_it_is_lent_as(device: str) -> None:
     signature = [In[np.float32], Out[np.float32].by(Tiles(16, 8)), np.int32, np.int32]
     copy = Kernel.compile(COPY, "copy", signature, device=device)

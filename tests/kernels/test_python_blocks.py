@@ -80,6 +80,7 @@ def transpose(a: In[np.float64], b: Out[np.float64].by(Tiles(16, 8))):
         b[i, j] = tile[j - column, i - row]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_matrix_is_transposed_tile_by_tile(device: str, order: str) -> None:
     a = np.arange(35 * 50.0).reshape(35, 50)
@@ -149,6 +150,7 @@ def neighbours_sums(times: np.int32, x: In[np.int64], y: Out[np.int64].by(RowBlo
         y[i, j] = left[j]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("times", [0, 1, 5, 9])
 def test_what_a_thread_knows_outlives_a_barrier(device: str, times: int) -> None:
     x = np.random.default_rng(6).integers(0, 100, (5, 32))
@@ -167,6 +169,7 @@ def test_what_a_thread_knows_outlives_a_barrier(device: str, times: int) -> None
 # -- machine code of GPUs ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.later
 def test_modules_for_gpus_have_barriers_and_shared_memory() -> None:
     texts = {one.name: one._source.compiled(GPUS[0]).data.decode() for one in (sums, histogram)}
     assert ".shared .align 16 .b8 oa_own_memory[1024];" in texts["sums"]

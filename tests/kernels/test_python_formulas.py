@@ -41,6 +41,7 @@ def test_a_formula_has_variables_functions_and_the_number_of_the_element(running
     assert made.name == "distance"
 
 
+@pytest.mark.later
 def test_a_partition_of_rows_and_columns_takes_matrices_of_both_orders(running_device) -> None:
     made = elementwise("y = x * 10 + j", x=In[np.float32], y=Out[np.float32].by(Linear2D()))
     x, y = ramp(35).reshape(5, 7), np.zeros((5, 7), np.float32, "F")
@@ -48,6 +49,7 @@ def test_a_partition_of_rows_and_columns_takes_matrices_of_both_orders(running_d
     np.testing.assert_array_equal(y, x * 10 + np.arange(7))
 
 
+@pytest.mark.later
 def test_a_dtype_that_does_not_suit_is_told_with_the_conversion() -> None:
     made, total = elementwise("y = x", x=In[np.float32], y=Out[np.float32]), reduce("sum", x=np.float32)
     x, y = np.ones(4), np.zeros(4, np.float32)
@@ -87,6 +89,7 @@ def test_a_formula_that_is_no_kernel_is_refused(formula, parameters, words) -> N
 OPERATIONS = ("sum", "min", "max", "argmin", "argmax")
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("operation", ["argmax", *(pytest.param(name, marks=pytest.mark.slow)
                                                    for name in ("sum", "min", "max", "argmin"))])  # fmt: skip
 def test_a_reduction_is_that_of_numpy(running_device, operation) -> None:
@@ -104,6 +107,7 @@ def test_a_reduction_is_that_of_numpy(running_device, operation) -> None:
                 np.testing.assert_array_equal(by_lines(A, device=running_device), of_numpy(A, axis=axis))
 
 
+@pytest.mark.later
 def test_a_reduction_of_lent_arrays_writes_its_result(running_device) -> None:
     A, sums, total = ramp(70 * 100).reshape(70, 100), np.zeros(70, np.float32), np.zeros((), np.float32)
     by_rows, whole = reduce("sum", axis=1, A=np.float32), reduce("sum", x=np.float32)
@@ -134,6 +138,7 @@ def test_a_captured_reduction_has_its_memory_from_the_region(running_device, ope
         assert dresult.to_host() == of_numpy(y)
 
 
+@pytest.mark.later
 def test_the_memory_of_a_reduction_follows_from_the_shape(running_device) -> None:
     total, places = reduce("sum", axis=0, A=np.float32), reduce("argmin", x=np.float32)
     assert total.scratch((64, 7)) == ()
@@ -162,6 +167,7 @@ def test_a_formula_is_reduced(running_device) -> None:
     assert dot(x, y, device=running_device) == dot(x, y, device="host")
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("dtype", ["float16", "int8", *(pytest.param(one, marks=pytest.mark.slow)
                                                        for one in ("bool", "uint16", "complex64"))])  # fmt: skip
 def test_sums_have_the_dtype_of_numpy(running_device, dtype) -> None:
@@ -170,6 +176,7 @@ def test_sums_have_the_dtype_of_numpy(running_device, dtype) -> None:
     assert result == x.sum() and result.dtype == x.sum().dtype
 
 
+@pytest.mark.later
 def test_a_nan_is_the_greatest_and_of_equal_elements_the_first_counts(running_device) -> None:
     x = np.array([1, 5, np.nan, 5, np.nan] * 40, np.float32)
     where = reduce("argmax", x=np.float32)
@@ -198,6 +205,7 @@ def test_a_reduction_that_is_none_is_refused(operation, options, words) -> None:
         reduce(operation, **options)
 
 
+@pytest.mark.later
 def test_a_formula_of_integers_has_integers_unless_the_dtype_says_so(running_device) -> None:
     x = np.array([5, 7, 0], np.uint8)
     assert reduce("sum", "x - 1", x=np.uint8)(x, device=running_device) == np.sum(x - np.uint8(1))  # 255 where it was 0
@@ -210,6 +218,7 @@ def test_a_formula_of_integers_has_integers_unless_the_dtype_says_so(running_dev
             reduce(operation, formula, x=np.uint8)(x, device=running_device)
 
 
+@pytest.mark.later
 def test_complex_values_are_not_made_real(running_device) -> None:
     z, x = np.array([3 + 4j, 1j]), np.zeros(2)
     assert reduce("max", "abs(z)", z=np.complex128, dtype=np.float64)(z, device=running_device) == 5

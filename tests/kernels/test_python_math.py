@@ -134,6 +134,7 @@ def reference(name, a, b):
         return getattr(np, NUMPY.get(name, name))(*([a, b] if name in OF_TWO else [a]))
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("dtype", "names"), CASES)
 def test_the_errors_are_those_that_are_stated(running_device, names, dtype) -> None:
     if dtype == np.float64 and np.finfo(Long).nmant < 63:

@@ -79,6 +79,7 @@ def computed(
         f[i] = turned(x[i], k[i])
 
 
+@pytest.mark.later
 def test_a_number_takes_the_type_of_what_it_is_combined_with(device: str) -> None:
     x = np.concatenate([np.float32([0, 0.1, 0.3, 0.7, -0.1]), np.random.default_rng(7).normal(size=500)])
     x, k = x.astype(np.float32), np.arange(505, dtype=np.int16)
@@ -104,6 +105,7 @@ def test_indices_and_sizes_are_numbers_of_python(device: str) -> None:
     np.testing.assert_array_equal(b, k * x + 0.1)
 
 
+@pytest.mark.later
 def test_expressions_of_float32_have_no_float64_on_gpus() -> None:
     text = computed._source.compiled(Target("cuda", "sm_90")).data.decode()
     assert not re.search(r"\bf64\b|\.f64", text)

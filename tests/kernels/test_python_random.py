@@ -19,6 +19,7 @@ CASES = [
 ]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("seeds", CASES)
 def test_random_kernels_have_the_results_of_numpy(seeds: range, running_device: str) -> None:
     for seed in seeds:

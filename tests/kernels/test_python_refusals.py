@@ -221,6 +221,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("function", REFUSED, ids=lambda function: function.__name__)
 def test_a_refusal_names_the_file_the_line_and_the_remedy(function) -> None:
     lines, first = inspect.getsourcelines(function)

@@ -43,6 +43,7 @@ OTHERS = [Target("cuda", "sm_80"), Target("cuda", "sm_100"), Target("hip", "gfx1
 ALL = [*TARGETS, *(pytest.param(choice, marks=pytest.mark.slow) for choice in OTHERS)]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("target", ALL, ids=lambda target: target.processor)
 def test_a_module_for_a_gpu_that_is_not_here_states_the_parameters(target: Target) -> None:
     for function, values in ((axpy, 1), (everything, 4)):
@@ -58,6 +59,7 @@ def test_a_module_for_a_gpu_that_is_not_here_states_the_parameters(target: Targe
         Module.load(image.data).kernel(function.name, *declared)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("target", [ALL[0], ALL[2], ALL[3]], ids=lambda target: target.processor)
 def test_ptx_is_such_as_older_drivers_take_and_forms_no_fma(target: Target, tmp_path: Path) -> None:
     for function in (axpy, everything):
@@ -176,6 +178,7 @@ def test_a_version_of_numba_that_was_not_tried_is_named_once(monkeypatch: pytest
     decorated._versions()
 
 
+@pytest.mark.later
 def test_a_kernel_of_other_closures_is_another_kernel() -> None:
     def made(by: float):
         @kernel

@@ -43,6 +43,7 @@ def close(array: Array, expected: Array) -> None:
     np.testing.assert_allclose(array, expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.later(but="triad")
 @pytest.mark.parametrize("name", SIMPLE)
 def test_a_loop_over_vectors_is_that_of_numpy(kernels: dict[str, Kernel], device: str, name: str) -> None:
     count, numbers, formula = SIMPLE[name]
@@ -54,6 +55,7 @@ def test_a_loop_over_vectors_is_that_of_numpy(kernels: dict[str, Kernel], device
         close(output, wanted)
 
 
+@pytest.mark.later("host")
 def test_daxpy_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> None:
     x, y = arrays(2)
     expected = y + 0.7 * x
@@ -61,6 +63,7 @@ def test_daxpy_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> None
     close(y, expected)
 
 
+@pytest.mark.later(but="7")
 @pytest.mark.parametrize("parts", [1, 7, 64])
 def test_dot_is_that_of_numpy(kernels: dict[str, Kernel], device: str, parts: int) -> None:
     a, b = arrays(2)
@@ -71,6 +74,7 @@ def test_dot_is_that_of_numpy(kernels: dict[str, Kernel], device: str, parts: in
     np.testing.assert_allclose(results[0], a @ b, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.later(but="7")
 @pytest.mark.parametrize("parts", [1, 7, 64])
 def test_reduce3_int_finds_sum_least_and_most(kernels: dict[str, Kernel], device: str, parts: int) -> None:
     x = np.random.default_rng(3).integers(-100_000, 100_000, N, np.int32)
@@ -81,6 +85,7 @@ def test_reduce3_int_finds_sum_least_and_most(kernels: dict[str, Kernel], device
     assert actual.tolist() == [x.sum(dtype=np.int32), x.min(), x.max()]
 
 
+@pytest.mark.later("host")
 def test_pressure_is_that_of_numpy(kernels: dict[str, Kernel], device: str) -> None:
     compression, e_old, vnewc = arrays(3)
     bvc, p_new = np.full((2, N), np.nan)
@@ -98,6 +103,7 @@ NAMES = "e_old delvc p_new p_old q_old work comp_half p_half bvc pbvc ql_old qq_
 RHO0, E_CUT, E_MIN, Q_CUT = (IN_NUMPY[name] for name in ("RHO0", "E_CUT", "E_MIN", "Q_CUT"))
 
 
+@pytest.mark.later
 def test_energy_moves_each_array_at_most_once_each_way_over_six_launches(
     kernels: dict[str, Kernel], device: str
 ) -> None:

@@ -28,6 +28,7 @@ def scale(device: str, dtype: type, expression: str) -> Kernel:
         pytest.skip("device unavailable: a double, which has no name expressions")
 
 
+@pytest.mark.later(but="float")
 @pytest.mark.parametrize(("dtype", "name"), [(np.float32, "float"), (np.int64, "long long")])
 def test_an_instance_of_a_template_runs_on_every_device(device: str, dtype: type, name: str) -> None:
     kernel = scale(device, dtype, f"scale<{name}, 2>")
@@ -47,6 +48,7 @@ def test_an_instance_is_in_the_saved_module_by_its_symbol(device: str, tmp_path:
     np.testing.assert_array_equal(x, 2 * ramp(10))
 
 
+@pytest.mark.later
 def test_an_instance_that_there_is_not_is_refused_with_the_log(device: str) -> None:
     scale(device, np.float32, "scale<float, 2>")
     with pytest.raises(errors.ModuleError, match="refuses scale<float>"):

@@ -58,6 +58,7 @@ WRONG: dict[str, tuple[str, int, Any, str]] = {
 }
 
 
+@pytest.mark.later("mixed")
 @pytest.mark.promise("T65")
 @pytest.mark.parametrize("debug", [False, True], ids=["plain", "checked"])
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -97,6 +98,7 @@ def test_the_types_are_in_the_saved_module(device: str, tmp_path: Path) -> None:
     assert module.kernel("mixed", *MIXED)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("options", [("-ptx",), ("-cubin", "-arch=sm_90")], ids=["PTX", "cubin"])
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="device unavailable: no nvcc")
 def test_a_module_of_nvcc_has_the_types(options: tuple[str, ...]) -> None:
@@ -107,6 +109,7 @@ def test_a_module_of_nvcc_has_the_types(options: tuple[str, ...]) -> None:
         module.kernel("mixed", *MIXED[:4], np.int32, *MIXED[5:])
 
 
+@pytest.mark.later
 def test_without_a_signature_arrays_that_are_only_read_do_not_come_down(device: str, tmp_path: Path) -> None:
     source = "#include <offload_args/kernel.h>\nOA_KERNEL(copy, oa::In<float> x, oa::Out<float> y, int n) {\n"
     source += "  for (auto one : y.mine(oa::Linear1D(n), here)) *one = x[one.index()];\n}\n"
@@ -120,6 +123,7 @@ def test_without_a_signature_arrays_that_are_only_read_do_not_come_down(device: 
     np.testing.assert_array_equal(y, x)
 
 
+@pytest.mark.later(but="any")
 @pytest.mark.promise("T65")
 @pytest.mark.parametrize("name", ["all", "any", "memcpy"])
 def test_a_kernel_has_the_name_of_an_overloaded_function(device: str, name: str) -> None:

@@ -33,6 +33,7 @@ def weighed(x: np.ndarray) -> np.ndarray:
     return x * W[i % 3, i % 2]
 
 
+@pytest.mark.later("unchecked")
 @pytest.mark.parametrize("debug", [None, False], ids=["default", "unchecked"])
 def test_a_kernel_reads_a_constant_and_counts_in_a_variable(device: str, debug: bool | None) -> None:
     weigh = Kernel.compile(SOURCE, "weigh", WEIGH, device=device, debug=debug)
@@ -51,6 +52,7 @@ def test_a_kernel_reads_a_constant_and_counts_in_a_variable(device: str, debug: 
     assert not weights.live and not launches.live
 
 
+@pytest.mark.later
 def test_variables_are_ordered_with_launches_on_other_streams(device: str) -> None:
     weigh = Kernel.compile(SOURCE, "weigh", WEIGH, device=device, debug=False)
     launches = weigh.module.variable("launches", np.int32, device=device)
@@ -65,6 +67,7 @@ def test_variables_are_ordered_with_launches_on_other_streams(device: str) -> No
     weigh.module.unload()
 
 
+@pytest.mark.later
 def test_a_variable_is_an_operand_like_any_other(device: str) -> None:
     weigh = Kernel.compile(SOURCE, "weigh", WEIGH, device=device, debug=False)
     weights = weigh.module.variable("weights", np.float32, (6,), device=device)

@@ -246,6 +246,7 @@ WRONG_STRUCTS: dict[str, tuple[type[Exception], str, Any]] = {
 }
 
 
+@pytest.mark.later
 def test_the_numbers_in_a_struct_are_checked_as_those_outside(device: str) -> None:
     take = Kernel.compile(STRUCT_SOURCE, "take", [Out[np.float64], BOTH], device=device)
     y = np.zeros(7)

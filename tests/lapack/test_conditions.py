@@ -27,6 +27,7 @@ def expected(name: str, matrices: Matrices, original: Any, anorm: float, *option
     return float(rcond)
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("norm", ["1", "I"])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", SIZES)
@@ -45,6 +46,7 @@ def test_gecon_estimates_as_scipy_does(device: str, matrices: Matrices, n: int, 
         assert true * (0.99 - slack) <= rcond <= 10 * true
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("uplo", "UL")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", SIZES)

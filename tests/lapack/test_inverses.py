@@ -15,6 +15,7 @@ from offload_args import In, Out, Scratch, lapack, offload_args
 from offload_args.errors import ArgumentError, DirectionError, HostPointerError
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("name", ["orgqr", "ungqr"])
 @pytest.mark.parametrize(("m", "n", "k"), [(7, 3, 3), (7, 3, 2), (5, 5, 5), (4, 3, 0), (1, 1, 1), (3, 0, 0), (0, 0, 0)])
 def test_orgqr_makes_the_q_of_scipy(device: str, matrices: Matrices, m: int, n: int, k: int, name: str) -> None:
@@ -40,6 +41,7 @@ def test_orgqr_of_stacks(device: str, matrices: Matrices) -> None:
     assert matrices.near(A.conj().swapaxes(-1, -2) @ A, np.broadcast_to(np.eye(3), (2, 2, 3, 3)))
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", SIZES)
 def test_getri_inverts_from_factors(device: str, matrices: Matrices, n: int, order: str) -> None:
@@ -54,6 +56,7 @@ def test_getri_inverts_from_factors(device: str, matrices: Matrices, n: int, ord
     assert np.array_equal(A.base, around)
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("uplo", "UL")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", SIZES)

@@ -52,6 +52,7 @@ def each(matrices: Matrices, shapes: list[tuple[int, ...]] = SHAPES) -> list[Giv
     return [Given(matrices, shape, order) for shape in shapes for order in orders]
 
 
+@pytest.mark.later("host")
 def test_systems_and_determinants_are_numpys(device: str, matrices: Matrices) -> None:
     for given in each(matrices):
         A, n = given.A, given.A.shape[-1]
@@ -66,6 +67,7 @@ def test_systems_and_determinants_are_numpys(device: str, matrices: Matrices) ->
         assert np.array_equal(A, before)
 
 
+@pytest.mark.later("host")
 def test_factors_and_eigenvalues_are_numpys(device: str, matrices: Matrices) -> None:
     for given in each(matrices):
         S = given.definite
@@ -81,6 +83,7 @@ def test_factors_and_eigenvalues_are_numpys(device: str, matrices: Matrices) -> 
         assert np.array_equal(S, before)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 1), (1, 4), (2, 4, 3), (2, 3, 4), (0, 3), (3, 0), (2, 0, 3)])
 def test_singular_values_and_qr_are_numpys(device: str, matrices: Matrices, shape: tuple[int, ...]) -> None:
     for given in each(matrices, [shape]):
@@ -121,6 +124,7 @@ def test_svd_of_a_hermitian_matrix_uses_its_eigenvalues(device: str, matrices: M
     given.near(s, np.linalg.svd(A, compute_uv=False))
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize(
     ("m", "n", "rank"), [(6, 3, 3), (3, 6, 3), (6, 4, 2), (4, 6, 2), (4, 4, 0), (0, 3, 0), (3, 0, 0)]
 )
@@ -136,6 +140,7 @@ def test_least_squares_are_numpys_of_any_rank(device: str, matrices: Matrices, m
             near(one, other)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -160,6 +165,7 @@ def test_products_are_numpys(device: str, matrices: Matrices, first: Any, second
         Given(matrices, (1, 1), "C").near(linalg.matmul(a, b, device=device), np.matmul(a, b))
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("power", [0, 1, 2, 3, 7, -1, -2])
 def test_powers_are_numpys(device: str, matrices: Matrices, power: int) -> None:
     for given in each(matrices):

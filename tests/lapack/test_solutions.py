@@ -34,6 +34,7 @@ def operation(values: NDArray[Any], trans: str) -> NDArray[Any]:
     return {"N": values, "T": values.T, "C": values.conj().T}[trans]
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", SIZES)
 def test_gesv_solves_a_general_system(device: str, matrices: Matrices, n: int, order: str) -> None:
@@ -78,6 +79,7 @@ def test_getrf_keeps_the_factors_of_a_singular_matrix(device: str, matrices: Mat
             lapack.getrf(dA, dp, singular="ignore")
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("trans", "NTC")
 @pytest.mark.parametrize("order", ORDERS)
 def test_getrs_solves_with_each_operation(device: str, matrices: Matrices, order: str, trans: str) -> None:
@@ -93,6 +95,7 @@ def test_getrs_solves_with_each_operation(device: str, matrices: Matrices, order
     assert matrices.near(operation(original, trans) @ x, right)
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("uplo", "UL")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", SIZES)
@@ -143,6 +146,7 @@ def test_trtrs_takes_mixed_orders(device: str, matrices: Matrices) -> None:
         assert matrices.near(triangle.conj().T @ x, right)
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("diag", "NU")
 @pytest.mark.parametrize("trans", "NTC")
 @pytest.mark.parametrize("uplo", "UL")
@@ -161,6 +165,7 @@ def test_trtrs_solves_a_triangular_system(
     assert matrices.near(operation(triangle, trans) @ x, right)
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize(("m", "n"), [(7, 3), (5, 5), (4, 1), (1, 1), (3, 6), (3, 0), (0, 3)])
 def test_geqrf_and_ormqr_are_the_factors(device: str, matrices: Matrices, m: int, n: int) -> None:
     k, arguments = min(m, n), matrices.general(m, n)
@@ -190,6 +195,7 @@ def test_ormqr_takes_a_c_in_c_order(device: str, matrices: Matrices) -> None:
     assert matrices.near(there, wanted)
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("trans", "NTC")
 @pytest.mark.parametrize(("m", "n"), [(9, 4), (4, 9), (5, 5), (1, 3), (3, 1), (1, 1), (0, 3), (3, 0)])
 def test_gels_is_least_squares_or_the_least_norm(device: str, matrices: Matrices, m: int, n: int, trans: str) -> None:
@@ -256,6 +262,7 @@ def test_right_sides_in_c_order_of_stacks(device: str, matrices: Matrices) -> No
     assert matrices.near(general @ x, right)
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("uplo", "UL")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("n", SIZES)
@@ -271,6 +278,7 @@ def test_heevd_and_syevd_find_eigenvalues_and_vectors(
         assert jobz == "N" or matrices.near(original @ A, A * w)
 
 
+@pytest.mark.later("host", "float32", "complex64")
 @pytest.mark.parametrize("jobs", ["AA", "SS", "NN", "SN", "NA"])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("m", "n"), [(7, 3), (3, 7), (5, 5), (1, 4), (4, 1), (0, 3)])

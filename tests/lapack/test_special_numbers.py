@@ -17,6 +17,7 @@ from helpers.processes import output_of
 from offload_args import Device, lapack, offload_args
 
 
+@pytest.mark.later
 @pytest.mark.promise("T70")
 def test_drivers_end_with_any_number_in_any_place(device: str, tmp_path: Path) -> None:
     script = Path(__file__).with_name("special_numbers.py")

@@ -33,6 +33,7 @@ from offload_args.errors import (
 MODULES = [importlib.import_module(f"offload_args.{name}") for name in libraries.NAMES]
 
 
+@pytest.mark.later("offload_args.cublas", "offload_args.rocblas")
 @pytest.mark.parametrize("module", MODULES)
 def test_every_function_is_shown_documented_and_pickled_as_one_of_its_module(module: ModuleType) -> None:
     names = [name for name in dir(module) if isinstance(getattr(module, name), BuiltinFunctionType) and name[0] != "_"]

@@ -211,6 +211,7 @@ print(y)
 TOO_LARGE = "cblas.dgemv: lda is {}, and this library takes at most 2147483647 here; split the call"
 
 
+@pytest.mark.later
 @pytest.mark.promise("T30")
 def test_a_leading_dimension_beyond_31_bits_is_taken_by_64_bit_integers_only(tmp_path: Path) -> None:
     narrow = run(tmp_path, code=WIDE, OFFLOAD_ARGS_CBLAS=with_32_bit_integers()).splitlines()
@@ -224,6 +225,7 @@ def test_a_leading_dimension_beyond_31_bits_is_taken_by_64_bit_integers_only(tmp
         assert lines[2].startswith("cblas.idamax: incx is 2147483648")
 
 
+@pytest.mark.later(but="int-_64")
 @pytest.mark.promise("T30")
 @pytest.mark.parametrize("suffix", ["", "64_", "_64"])
 @pytest.mark.parametrize("integer", ["int", "long long"])
@@ -300,6 +302,7 @@ def test_a_relative_override_is_refused(tmp_path: Path, openblas: str) -> None:
     assert "not an absolute path" in text
 
 
+@pytest.mark.later
 @pytest.mark.promise("T39")
 def test_a_library_planted_in_the_working_directory_is_not_loaded(tmp_path: Path) -> None:
     planted = "#include <stdlib.h>\n__attribute__((constructor)) static void planted(void) { exit(66); }"
@@ -321,6 +324,7 @@ except Exception as error: print(type(error).__name__, str(error))
 PARTS = "void cublasCaxpy_v2(void) {} int cublasGetProperty(int part, int *value) { return *value = part + 3, 0; }"
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("source", "version"), [(PARTS, "3.4.5"), (PARTS.replace("0; }", "7; }"), "")])
 def test_a_library_is_asked_for_its_version_as_its_roles_file_says(tmp_path: Path, source: str, version: str) -> None:
     path = build(tmp_path, "libmine.so", source)

@@ -171,11 +171,13 @@ print(raw.rocblas_sgemv(handle[0], 111, 1, 1, number, number, 1, number, 1, numb
     assert run(code, doubles["4.4.1"]) == "9"
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("version", ["4.4.1", "2.47.0"])
 def test_trmm_is_one_function_in_every_version(doubles: dict[str, str], version: str) -> None:
     assert run(TRMM, doubles[version]) == f"{version}.abcdef01"
 
 
+@pytest.mark.later
 def test_a_function_of_older_versions_only_names_both_versions(doubles: dict[str, str]) -> None:
     assert run(OUT_OF_PLACE, doubles["2.47.0"]) == "[1. 1. 2.]"
     text = run(OUT_OF_PLACE, doubles["4.4.1"])
@@ -183,12 +185,14 @@ def test_a_function_of_older_versions_only_names_both_versions(doubles: dict[str
     assert text.endswith("[1. 1. 1.]")
 
 
+@pytest.mark.later
 def test_a_64_bit_form_that_the_loaded_version_lacks_names_both_versions(doubles: dict[str, str]) -> None:
     assert run(WIDE, doubles["4.4.1"]) == "64-bit form"
     text = run(WIDE, doubles["2.47.0"])
     assert "has no rocblas_sscal_64: its version is 2.47.0.abcdef01; version 4.4.1 has it" in text
 
 
+@pytest.mark.later
 def test_raw_refuses_a_function_that_takes_other_arguments_in_the_loaded_version(doubles: dict[str, str]) -> None:
     assert run(RAW, doubles["4.4.1"]) == (
         "LibraryError rocblas.raw.rocblas_strmm: the library returned rocblas_status_invalid_value (11)"
@@ -202,6 +206,7 @@ def test_the_error_is_one_that_programs_catch() -> None:
     assert issubclass(LibraryVersionError, LibraryError) and issubclass(LibraryVersionError, NotImplementedError)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     ("call", "kind", "text"),
     [

@@ -85,6 +85,7 @@ def test_packages_of_python_come_before_folders(tmp_path: Path) -> None:
     assert "rocm.bindings.util.paths.get_library_path: " in tried and "rocm_sdk.find_libraries: " in tried
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(
     ("module", "text"),
     [
@@ -111,6 +112,7 @@ def test_the_working_directory_is_never_searched(tmp_path: Path) -> None:
         assert place in tried
 
 
+@pytest.mark.later
 def test_a_major_version_that_is_not_known_is_refused_with_its_remedy(tmp_path: Path) -> None:
     newer = put(tmp_path, "rocm", "lib", name="librocblas.so.6.1.2")
     (tmp_path / "rocm" / "lib" / "librocblas.so").symlink_to(newer)
@@ -148,6 +150,7 @@ def test_hip_is_found_in_any_site_folder_of_this_python(tmp_path: Path) -> None:
     assert not said or f"libamdhip64.so.7 could not be loaded: {there}: " in said
 
 
+@pytest.mark.later(but="None")
 @pytest.mark.parametrize("raised", ["ModuleNotFoundError('none')", "UnboundLocalError('none')", None])
 def test_amds_own_finder_is_asked_for_hip(tmp_path: Path, raised: str | None) -> None:
     there = put_runtime(tmp_path, "elsewhere")
@@ -183,6 +186,7 @@ def test_nothing_looks_for_hip_before_it_is_asked_for() -> None:
     assert printed(code, OFFLOAD_ARGS_INFO="").strip() == "False"
 
 
+@pytest.mark.later(but="elsewhere-libamdhip64.so.7")
 @pytest.mark.parametrize("name", ["libhiprtc.so.7", "libamdhip64.so.7"])
 @pytest.mark.parametrize(
     "tree", ["site/_rocm_sdk_core/lib", "elsewhere", "rocm/lib", "rocm/core-10.2/lib", "site/_rocm_sdk_core_7/lib"]

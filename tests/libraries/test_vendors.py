@@ -41,6 +41,7 @@ def compile_to(path: Path, source: str) -> Path:
     return path
 
 
+@pytest.mark.later
 @pytest.mark.promise("T39")
 def test_a_missing_corrupt_planted_or_other_file_is_not_loaded(tmp_path: Path) -> None:
     planted = compile_to(

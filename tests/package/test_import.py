@@ -26,6 +26,7 @@ def test_every_public_name_is_there_and_others_are_not() -> None:
         _ = package.elephant
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T22")
 def test_the_interpreter_leaves_quietly_with_open_regions_and_pointers(device: str) -> None:
     code = f"""

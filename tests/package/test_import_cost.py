@@ -52,6 +52,7 @@ def test_importing_the_package_imports_only_modules_that_every_region_needs() ->
     assert others <= CHEAP
 
 
+@pytest.mark.later(but="blas")
 @pytest.mark.parametrize("module", ["blas", "cblas", "cublas", "libraries", "testing"])
 def test_importing_a_module_imports_no_heavy_module_of_python(module: str) -> None:
     own, others = imported_by(f"offload_args.{module}")
@@ -59,6 +60,7 @@ def test_importing_a_module_imports_no_heavy_module_of_python(module: str) -> No
     assert others <= CHEAP
 
 
+@pytest.mark.later
 def test_a_trace_is_imported_when_one_begins() -> None:
     own, others = imported_by("offload_args.tracing")
     assert own == AT_START

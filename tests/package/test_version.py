@@ -94,6 +94,7 @@ def test_a_checkout_names_its_commit_and_whether_it_was_changed(checkout: Path) 
     assert version(checkout) == f"{NUMBER}.dev0+g{commit_of(checkout)}.dirty"
 
 
+@pytest.mark.later
 def test_a_tagged_commit_is_the_release_and_its_clone_too(checkout: Path, tmp_path: Path) -> None:
     git(checkout, "tag", "v9.9.9")
     assert version(checkout) != NUMBER

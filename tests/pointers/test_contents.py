@@ -56,6 +56,7 @@ def lent(shape: tuple[int, ...], order: str, dtype: Any = np.float32) -> tuple[A
     return base, base
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T55")
 @pytest.mark.parametrize("name", SLICES)
 @pytest.mark.parametrize("order", ["C", "F", "gaps"])
@@ -95,6 +96,7 @@ def test_every_dtype_is_filled_copied_and_read(device: str, name: str) -> None:
     assert other.tobytes() == ramp(5, 6).astype(dtype).tobytes()
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("value", [0, 1, 0.1, float("nan"), -0.0, 2**52 + 1])
 @pytest.mark.parametrize("shape", [(), (1,), (1000003,), (257, 3), (3, 129, 5)])
 def test_fill_needs_no_bytes_of_the_host(device: str, shape: tuple[int, ...], value: float) -> None:

@@ -77,6 +77,7 @@ ON_THE_HOST: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T36")
 @pytest.mark.parametrize("name", ON_THE_HOST)
 def test_every_use_on_the_host_is_refused_with_advice(device: str, name: str) -> None:

@@ -59,6 +59,7 @@ def checks_recorded(file: Path, device: str, every: int, **options: Any) -> int:
     return count
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_routine_recorded_on_host_replays_on_each_device_and_does_not_differ(
     device: str, every: int, tmp_path: Path
@@ -69,6 +70,7 @@ def test_every_routine_recorded_on_host_replays_on_each_device_and_does_not_diff
     assert report.compared == (0 if device == "host" else count)
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_routine_recorded_on_a_device_replays_on_host_with_the_recorded_results(
     device: str, every: int, tmp_path: Path
@@ -476,6 +478,7 @@ sys.exit(3)
 """
 
 
+@pytest.mark.later
 def test_the_command_records_a_script_and_another_replays_it(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     base = [sys.executable, "-m", "offload_args"]

@@ -40,6 +40,7 @@ if child:
 """
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T21")
 def test_regions_and_pointers_show_themselves_in_a_forked_child_and_at_exit(device: str) -> None:
     # Python 3.12 warns of every fork of a process with threads.
@@ -75,6 +76,7 @@ print(status, a.flags.writeable)
 """
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T21")
 def test_a_region_refused_in_a_child_leaves_the_array_writable(device: str) -> None:
     code = LENT_ELSEWHERE.format(device=device)
@@ -220,12 +222,14 @@ print(status, x)
 """
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T21")
 def test_a_child_forked_while_a_thread_finds_the_library_is_told_and_does_not_wait(device: str) -> None:
     run = python(FIRST_USE.format(device=device), timeout=300)
     assert (run.returncode, run.stderr, run.stdout) == (0, "", "7 [2. 2. 2. 2.]\n")
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T21")
 @pytest.mark.parametrize("children", [3, pytest.param(10, marks=pytest.mark.slow)])
 def test_children_forked_while_threads_are_busy_say_so_and_leave_quietly(device: str, children: int) -> None:

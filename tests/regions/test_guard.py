@@ -269,6 +269,7 @@ def test_a_touch_after_the_thread_that_lent_has_ended_is_printed(device: str) ->
     assert x.sum() == 2 * N
 
 
+@pytest.mark.later("host")
 def test_products_whose_threads_read_a_guarded_matrix_end_in_the_exception(device: str) -> None:
     program = f"""
 import threading
@@ -448,6 +449,7 @@ def test_a_system_call_fails_with_an_error(device: str, tmp_path: Path) -> None:
     assert x.sum() == 2 * N
 
 
+@pytest.mark.later("host")
 def test_another_fault_still_reaches_the_handler_that_was_there(device: str) -> None:
     program = f"""
 import ctypes, faulthandler, sys
@@ -471,6 +473,7 @@ with offload_args(x, device={device!r}, guard=True) as (dx,):
     assert faulthandler.is_enabled()
 
 
+@pytest.mark.later("host")
 def test_the_environment_asks_for_it_everywhere(device: str) -> None:
     program = f"""
 import time

@@ -125,6 +125,7 @@ def test_a_view_whose_base_became_read_only_meanwhile_is_released(device: str) -
     assert gone() is None
 
 
+@pytest.mark.later("sim:0")
 @pytest.mark.promise("T45")
 @pytest.mark.parametrize("many", [10_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
 def test_many_regions_leave_memory_as_it_was(device: str, many: int) -> None:

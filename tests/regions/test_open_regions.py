@@ -145,6 +145,7 @@ def test_open_regions_has_those_of_all_threads_and_none_that_is_left(device: str
     assert open_regions() == []
 
 
+@pytest.mark.later("host")
 def test_a_region_collected_while_open_warns_where_python_hides_resource_warnings(device: str) -> None:
     x = ramp(8)
     region = offload_args(x, device=device)

@@ -159,6 +159,7 @@ def lends_columns_apart_and_then_together(p: Program, first: str, other: str) ->
     p.do(p.fill(p.operand(3, 1)))
 
 
+@pytest.mark.later("enters_while_another_device_is_sent_what_it_writes", "raises_while_another_region_sends_a_part")
 @pytest.mark.parametrize(
     "write",
     [
@@ -196,6 +197,7 @@ def test_a_program_agrees_with_the_documents_that(
             break
 
 
+@pytest.mark.later
 def test_a_program_is_not_told_of_the_pinned_memory_that_the_one_before_it_lacked() -> None:
     code = """
 from helpers.programs import program_on

@@ -66,6 +66,7 @@ def check(devices: tuple[str, str], steps: int, write: Callable[[tuple[str, str]
         pytest.fail(text, pytrace=False)
 
 
+@pytest.mark.later
 def test_random_programs_agree_with_the_documents(devices: tuple[str, str]) -> None:
     check(devices, STEPS // 2, any_program)
 
@@ -75,10 +76,12 @@ def test_random_programs_agree_with_the_documents_where_memory_is_short(devices:
         check(devices, STEPS // 20, program_short_of_memory)
 
 
+@pytest.mark.later("host")
 def test_two_to_four_steps_at_once_come_out_as_one_after_the_other(devices: tuple[str, str]) -> None:
     check(devices, STEPS // 20, program_of_steps_at_once)
 
 
+@pytest.mark.later(but="R")
 @pytest.mark.parametrize("base", [base for base, part in BASES.items() if part.index.nbytes > 8192])
 def test_programs_have_arrays_of_pages_that_the_guard_protects(base: str) -> None:
     code = f"""

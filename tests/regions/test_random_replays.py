@@ -7,6 +7,7 @@ import pytest
 from helpers.random_replays import check
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("count", [12, pytest.param(120, marks=pytest.mark.slow)])
 def test_random_programs_with_replays_agree_with_the_documents(device: str, count: int) -> None:
     other = {"host": "sim:0", "sim:0": "sim:1"}.get(device, "host")

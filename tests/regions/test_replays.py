@@ -554,6 +554,7 @@ def test_a_graph_keeps_a_kernel_whose_module_was_unloaded(device: str) -> None:
     assert np.array_equal(x, [5, 0, 0])
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("device", ["host", "sim:0"], indirect=True)
 def test_a_kernel_that_is_checked_is_refused_and_says_how_to_capture_it(device: str) -> None:
     source = """
@@ -865,6 +866,7 @@ def test_the_trace_shows_replays(device: str) -> None:
     assert [event.name for event in t.events if event.kind == "access"] == ["oa_chain_replay"] * 2
 
 
+@pytest.mark.later
 @pytest.mark.promise("T01")
 def test_every_failing_call_of_the_backend_is_an_error_and_results_stay_right() -> None:
     sim = testing.sim_device()

@@ -34,6 +34,7 @@ def test_auto_keeps_an_array_that_is_read_for_the_third_time(device: str, tracke
         assert not Device(device).residency.kept
 
 
+@pytest.mark.later("host")
 def test_auto_keeps_a_large_array_that_is_read_for_the_second_time(device: str, tracked: None) -> None:
     with testing.residency("auto"):
         x = ramp(1 << 22)
@@ -60,6 +61,7 @@ def test_auto_gives_up_arrays_that_the_device_writes(device: str) -> None:
         assert now.promoted == before.promoted and now.pages_armed == 0
 
 
+@pytest.mark.later("host")
 def test_auto_backs_off_from_arrays_that_are_rewritten(device: str, tracked: None) -> None:
     with testing.residency("auto"):
         x = np.empty(1 << 19, np.float32)
@@ -100,6 +102,7 @@ print(Device("host").residency.mode, Device("host").counters.bytes_up // x.nbyte
 """
 
 
+@pytest.mark.later(but="off")
 @pytest.mark.parametrize(
     ("value", "options", "expected"),
     [("", "{}", "explicit 5"), ("off", "{'resident': True}", "off 5"), ("auto", "{}", "auto 3"),

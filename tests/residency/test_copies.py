@@ -129,6 +129,7 @@ WRITES: tuple[Callable[[Array], None], ...] = (
 )
 
 
+@pytest.mark.later("host")
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
 @pytest.mark.parametrize("offset", [0, 1, 1000])
 def test_no_write_is_missed(device: str, write: Callable[[Array], None], offset: int) -> None:
@@ -140,6 +141,7 @@ def test_no_write_is_missed(device: str, write: Callable[[Array], None], offset:
         sent(x, device)
 
 
+@pytest.mark.later("4194304")
 @pytest.mark.parametrize("n", [1, 100, 10_000, N, 1 << 22])
 def test_arrays_can_be_resident_from_128_kib_on(device: str, n: int) -> None:
     x = ramp(n)

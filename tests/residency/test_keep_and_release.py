@@ -74,6 +74,7 @@ def resident_set() -> int:
         return int(file.read().split()[1]) * PAGE
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T17")
 def test_threads_lend_write_and_release(device: str) -> None:
     shared, errors = ramp(), []

@@ -103,6 +103,7 @@ send("again")
 """
 
 
+@pytest.mark.later("host")
 def test_while_memory_is_pinned_for_writing_everything_is_sent_again(device: str, tracked: None) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PINNED.replace("{device}", device)], capture_output=True, text=True, timeout=300

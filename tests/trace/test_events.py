@@ -370,6 +370,7 @@ def test_ctrl_c_while_the_trace_reads_its_queue_does_not_stop_it() -> None:
     assert (ran.stdout, ran.stderr) == ("KeyboardInterrupt\n1\n", "")
 
 
+@pytest.mark.later
 def test_regions_of_many_threads_keep_their_places() -> None:
     def work() -> None:
         x = np.ones(8)

@@ -18,6 +18,7 @@ from offload_args import offload_args, trace
 from offload_args.tracing import collect, listeners, recording
 
 
+@pytest.mark.later("host")
 def test_environment_writes_the_whole_process(device: str, tmp_path: Path) -> None:
     script = tmp_path / "cg.py"
     script.write_text(LOOP.format(device=device) + "import sys, os\nos.chdir('/')\nsys.exit(3)\n")
@@ -31,6 +32,7 @@ def test_environment_writes_the_whole_process(device: str, tmp_path: Path) -> No
     assert sum(event["args"]["bytes"] for event in results if event["cat"] == "up") == 10 * (64 * 32 + 32) * 8
 
 
+@pytest.mark.later
 def test_environment_with_a_fork_a_thread_and_an_open_region_ends_quietly(tmp_path: Path) -> None:
     script = tmp_path / "cg.py"
     script.write_text(
@@ -54,6 +56,7 @@ def test_environment_says_where_it_can_not_write(tmp_path: Path) -> None:
     assert ran.returncode == 0 and "OFFLOAD_ARGS_TRACE" in ran.stderr and "Traceback" not in ran.stderr
 
 
+@pytest.mark.later("host")
 def test_information_is_logged_as_text(device: str, tmp_path: Path) -> None:
     script = tmp_path / "cg.py"
     script.write_text(LOOP.format(device=device))

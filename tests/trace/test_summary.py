@@ -40,6 +40,7 @@ def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> N
     assert not any(event.unchanged for event in blind.events)
 
 
+@pytest.mark.later("host")
 def test_advice_names_file_line_and_loop(device: str, tmp_path: Path) -> None:
     ran = traced(tmp_path / "cg.py", LOOP.format(device=device))
     assert ran.returncode == 0, ran.stderr
@@ -186,6 +187,7 @@ for step in range(4):
 """
 
 
+@pytest.mark.later("host")
 def test_a_place_has_one_line_whatever_the_sizes_and_the_callers(device: str, tmp_path: Path) -> None:
     ran = traced(tmp_path / "sizes.py", SIZES.format(device=device))
     lines = ran.stderr.splitlines()

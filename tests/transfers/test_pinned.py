@@ -49,6 +49,7 @@ def test_trim_gives_back_what_past_copies_had_pinned(device: str) -> None:
     assert (x[0], x[-1]) == (8, 4)
 
 
+@pytest.mark.later("host")
 def test_pinned_blocks_of_past_copies_make_room_for_a_pinned_array(device: str) -> None:
     code = f"""
 import numpy as np
@@ -79,6 +80,7 @@ print(empty(1 << 20, device="sim:1").nbytes)
 with_pinned_copies = pytest.mark.parametrize("device", ["sim:0", "cuda:0"], indirect=True)
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T34")
 @with_pinned_copies
 def test_without_pinned_memory_the_copies_go_another_way_with_one_warning(device: str) -> None:

@@ -47,6 +47,7 @@ UNALIGNED: dict[str, Callable[[Array], Array]] = {
 }
 
 
+@pytest.mark.later("host")
 @pytest.mark.promise("T59")
 @pytest.mark.parametrize("declared", [None, InOut])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])

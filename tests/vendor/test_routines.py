@@ -13,6 +13,7 @@ from vendor import batched, level1, level2, level3, low, mixed
 CASES = {**level1.CASES, **level2.CASES, **level3.CASES, **batched.CASES, **low.CASES, **mixed.CASES}
 
 
+@pytest.mark.later("host")
 @on_every_device
 def test_a_routine_agrees_with_higher_precision(device: str, name: str, share: float) -> None:
     check(CASES, device, name, share)

@@ -152,6 +152,7 @@ CASES = [
 ]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("kind", "dtype", "layout", "directions", "layers"), CASES)
 def test_a_recurrent_network_and_its_gradients_are_as_its_formula(
     gpu: str, kind: str, dtype: Any, layout: str, directions: int, layers: int
