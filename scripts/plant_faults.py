@@ -89,10 +89,17 @@ FAULTS: Final = (
 def hunt(seconds: float) -> float | None:
     """Run random programs until one comes out wrong. Returns after how many seconds; None if none did."""
     from helpers.programs import Wrong
-    from helpers.writer import BYTES, LENGTH, any_program, program_of_steps_at_once, program_short_of_memory
+    from helpers.writer import (
+        BYTES,
+        LENGTH,
+        any_program,
+        program_of_parts,
+        program_of_steps_at_once,
+        program_short_of_memory,
+    )
 
     kinds: Sequence[Callable[[tuple[str, str], bytes], None]]
-    kinds = (any_program, any_program, any_program, program_short_of_memory, program_of_steps_at_once)
+    kinds = (any_program, any_program, program_of_parts, program_short_of_memory, program_of_steps_at_once)
     begun, number = time.monotonic(), random.Random(0)
     for kind, devices in zip(cycle(kinds), cycle([("sim:0", "sim:1"), ("sim:0", "host")])):
         if time.monotonic() - begun > seconds:

@@ -517,7 +517,15 @@ static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool f
              OA_OVERWRITTEN) { /* only this makes it valid: another region may have failed since oa_begin */
     group->valid = true;
     group->invalid = false;
+    if (OA_UNLIKELY(group->parts != NULL)) oa_parts_clear(&group->parts);
   }
+}
+
+/* Notes the part of a group that the call wrote. */
+static __attribute__((cold, noinline)) int mark_part(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
+  oa_lines lines;
+  oa_operand_lines(call, o, &lines);
+  return oa_group_note_part(slot->mapping, slot->group, lines);
 }
 
 static __attribute__((cold)) bool is_among(const oa_library *library, const int *statuses, int status) {
@@ -580,7 +588,13 @@ int oa_end(oa_call *call, int vendor_status) {
       oa_capture_note(capture, slot, o->touched & OA_OVERWRITTEN, (o->access & OA_READ_WRITE) != OA_OVERWRITE, writes);
     else if (o->touched && capturing)
       escape_to_graph(slot, writes);
-    if (writes && !only_asked && !capture) mark_written(o, slot, failed);
+    if (writes && !only_asked && !capture) {
+      mark_written(o, slot, failed);
+      if (OA_UNLIKELY(o->touched & OA_PART_WRITTEN) && !failed) {
+        const int noted = mark_part(call, o, slot);
+        if (!status) status = noted;
+      }
+    }
     unhold_one(call, o);
   }
   oa_announce_change();

@@ -4,6 +4,7 @@
 #include "call/extent.h"
 #include "library/library.h"
 #include "region/caller.h"
+#include "region/capture.h"
 #include "region/leave.h"
 #include "region/residency.h"
 
@@ -112,6 +113,58 @@ static inline bool is_being_filled(const oa_slot *slot) {
   return OA_UNLIKELY(group->writing) && !group->valid && group->writer != oa_caller_of_thread;
 }
 
+/* Fails for an operand of an Out that uses bytes that no call wrote. exact: it would overwrite all of its lines. */
+static __attribute__((cold, noinline)) int fail_unwritten(const oa_call *call, const oa_operand *o, const oa_slot *slot,
+                                                          bool writes, bool exact) {
+  const char *name = oa_slot_view(slot)->name;
+  if (o->access & OA_ADDRESS_ONLY)
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        "%s: %s was lent as Out, and calls wrote only a part of it (%s), so that code with its address could "
+        "read what nothing wrote; write the rest first, or lend it as InOut",
+        call->function, o->name, name);
+  if (exact)
+    return oa_fail(OA_ERROR_DIRECTION,
+                   "%s: %s was lent as Out, but this call does not write every element of %s, and the others would "
+                   "come down undefined; fill all of it first, such as by dy.fill(0), lend each part as an Out of its "
+                   "own, or lend it as InOut, which sends the host's bytes",
+                   call->function, o->name, name);
+  if ((o->access & OA_READ_WRITE) == OA_OVERWRITE || (writes && o->extent.kind == OA_EXTENT_TRIANGLE))
+    return oa_fail(
+        OA_ERROR_DIRECTION,
+        "%s: %s was lent as Out, but this call does not write every element of it (%s), and the others would "
+        "come down undefined; fill all of it first, such as by dy.fill(0), or lend it as InOut, which sends "
+        "the host's bytes",
+        call->function, o->name, name);
+  return oa_fail(OA_ERROR_DIRECTION,
+                 slot->group->parts
+                     ? "%s: %s would be read before it is written: calls wrote only a part of %s, which was lent as "
+                       "Out; write the rest first, or lend it as InOut"
+                     : "%s: %s was lent as Out and would be read before it is written (%s); write it first, or lend it "
+                       "as InOut",
+                 call->function, o->name, name);
+}
+
+/* Checks an operand that is not its whole group, of which calls have written parts or nothing. The call may overwrite a
+ * part, and use what was written. exact: it overwrites all of its lines. */
+static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
+                                                      const oa_lines *lines, bool exact) {
+  const oa_mapping *mapping = slot->mapping;
+  const oa_group *group = slot->group;
+  if (group->parts && (call->special & OA_REPLAYS || oa_capture_concerns(mapping)))
+    return oa_fail(OA_ERROR_CAPTURE,
+                   "%s: only a part of %s was written before its calls are captured; write all of it first",
+                   call->function, oa_slot_view(slot)->name);
+  if (!(o->access & OA_ADDRESS_ONLY)) {
+    if (exact && oa_group_takes_parts(mapping, group) && !oa_capture_concerns(mapping)) {
+      o->touched |= OA_PART_WRITTEN;
+      return OA_OK;
+    }
+    if (group->parts && oa_parts_contain(group->parts, *lines)) return OA_OK;
+  }
+  return fail_unwritten(call, o, slot, oa_writes(o->access), exact);
+}
+
 /* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
  * o->touched for oa_end. */
 static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
@@ -127,7 +180,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
                                                                                                           : OA_READ);
   const bool writes = oa_writes(o->access);
   /* the call overwrites the whole group; it overwrites all lent bytes, and the rest goes up */
-  bool whole = false, own = false;
+  bool whole = false, own = false, exact = false;
   if (writes) {
     if (OA_UNLIKELY(!slot->writes))
       return oa_fail(
@@ -135,9 +188,10 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
           "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut, or a copy of it",
           call->function, o->name, oa_slot_view(slot)->name);
     const bool fills = OA_LIKELY(!(o->extent.part & OA_BATCHED)) || oa_extent_fills(&o->extent, *lines, slot->itemsize);
-    if ((o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
-        o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&
-        o->extent.kind != OA_EXTENT_PACKED) {
+    exact = (o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
+            o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&
+            o->extent.kind != OA_EXTENT_PACKED;
+    if (exact) {
       own = oa_slot_view(slot)->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
       whole = group->cover >= 0 && same_lines(lines, &mapping->views[group->cover].lines);
     }
@@ -150,17 +204,14 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
     return oa_fail(OA_ERROR_INVALID,
                    "%s: %s was left undefined by a call or region that failed; overwrite it whole before it is used",
                    call->function, o->name);
-  if (OA_UNLIKELY(slot->out && !whole && !own && !group->written && !group->captured && !(call->special & OA_REPLAYS) &&
-                  !(group->escaped && group->valid)) &&
-      !address_only)
-    return oa_fail(
-        OA_ERROR_DIRECTION,
-        (o->access & OA_READ_WRITE) == OA_OVERWRITE || (writes && o->extent.kind == OA_EXTENT_TRIANGLE)
-            ? "%s: %s was lent as Out, but this call does not write every element of %s, and the others would "
-              "come down undefined; fill all of it first, such as by dy.fill(0), lend each part as an Out of "
-              "its own, or lend it as InOut, which sends the host's bytes"
-            : "%s: %s was lent as Out and would be read before it is written (%s); lend it as InOut",
-        call->function, o->name, oa_slot_view(slot)->name);
+  const bool unwritten = OA_UNLIKELY(slot->out && !whole && !own && !group->written && !group->captured &&
+                                     !(call->special & OA_REPLAYS) && !(group->escaped && group->valid)) &&
+                         !address_only;
+  if (OA_UNLIKELY(unwritten || (*up && group->parts))) {
+    const int status = check_part(call, o, slot, lines, exact);
+    if (status) return status;
+    *up = false;
+  }
   if (OA_UNLIKELY(mapping->elsewhere)) { /* code that has the address may write at any time */
     return check_elsewhere(call, o, mapping, o->touched & OA_FOR_WRITING);
   }
@@ -321,6 +372,11 @@ static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_
   if (OA_UNLIKELY(*span > slot->nbytes) || (slot->spaced && !oa_lines_contain(slot->inside, *lines)))
     return check_bounds(call, o, slot, lines);
   return OA_OK;
+}
+
+void oa_operand_lines(const oa_call *call, const oa_operand *operand, oa_lines *lines) {
+  int64_t span;
+  find_lines(call, operand, operand->slot, lines, &span);
 }
 
 /* Returns whether the other thread has seized the mapping of an operand, or is the one that fills its group. */

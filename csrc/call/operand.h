@@ -24,7 +24,8 @@ enum { OA_ADDRESS_ONLY = 1 << 16 };
 enum {
   OA_TOUCHED = 1,
   OA_OVERWRITTEN = 2, /* its whole group */
-  OA_FOR_WRITING = 4  /* by the call, or by code that has the address */
+  OA_FOR_WRITING = 4, /* by the call, or by code that has the address */
+  OA_PART_WRITTEN = 8 /* all of the operand's lines, in a group that is written by parts */
 };
 /* A call with more operands needs memory, and compares them in another way. */
 enum { OA_FEW_OPERANDS = 16 };
@@ -39,6 +40,8 @@ typedef struct oa_reach {
 /* Returns whether an oa_access writes. */
 static inline bool oa_writes(int access) { return access & OA_OVERWRITE; }
 
+/* Sets the lines of an operand that was found, from the mapping's address. */
+void oa_operand_lines(const oa_call *call, const oa_operand *operand, oa_lines *lines);
 /* Finds all operands of a call and checks them. Sets each operand's slot, address and touched, the bytes that each one
  * reaches, the youngest region of the operands, and the number of operands to bring up. Called with the lock, which it
  * may free meanwhile. */

@@ -90,6 +90,12 @@ static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
     if (!view->writes || !comes_down(group, outcome)) continue;
     const bool covered = group->cover >= 0 && group->cover != i && mapping->views[group->cover].writes;
     if (covered) continue;
+    if (group->parts) {
+      const int first = count;
+      count += oa_group_moves_of_parts(mapping, group, moves + count);
+      for (int m = first; m < count; m++) moves[m].trace.why = "written in part, leaving the region";
+      continue;
+    }
     oa_view_move(mapping, view, &moves[count]);
     moves[count++].trace.why =
         group->dirty ? "written, leaving the region" : "its address was given away, leaving the region";
@@ -213,11 +219,14 @@ static void lend_rest_up(const oa_region_state *left) {
 
 /* Decides the fate of the region's results: they pass to the enclosing region, are committed if there is none, or
  * become invalid if they are discarded. Adds to `arrays` the arrays lent as Out that no call wrote, or those whose
- * results are lost. */
-static void account_writes(oa_region_state *region, int outcome, names *arrays) {
+ * results are lost, and to `partly` those lent as Out of which calls wrote a part. */
+static void account_writes(oa_region_state *region, int outcome, names *arrays, names *partly) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;
     oa_group *group = slot->group;
+    if (slot->owed && outcome == OA_COMMIT && group->parts && !group->invalid &&
+        !oa_parts_contain(group->parts, slot->inside))
+      add_name(partly, slot);
     if (slot->wrote && outcome == OA_DISCARD) {
       if (!group->dirty || group->invalid) continue; /* an update brought it down, or it was lost before */
       group->invalid = true;
@@ -289,7 +298,12 @@ static void note_down(oa_region_state *region) {
 static void collect_moves(oa_region_state *region, int outcome) {
   names invalid = {.count = 0};
   int views = 0;
-  for (int i = 0; i < region->mapping_count; i++) views += region->mappings[i]->view_count;
+  for (int i = 0; i < region->mapping_count; i++) {
+    const oa_mapping *mapping = region->mappings[i];
+    views += mapping->view_count;
+    for (int g = 0; g < mapping->group_count; g++)
+      if (mapping->groups[g].parts) views += (int)oa_parts_pieces(mapping->groups[g].parts);
+  }
   if (views) {
     region->moves = malloc((size_t)views * sizeof *region->moves);
     if (!region->moves) remember(region, oa_fail(OA_ERROR_MEMORY, "oa_region_finish: no host memory"));
@@ -354,8 +368,13 @@ static void issue_moves(oa_region_state *region) {
 }
 
 /* Warns of arrays that no call wrote, or whose results are lost. */
-static void warn_of(const names *arrays, int outcome) {
-  if (arrays->count && outcome == OA_COMMIT)
+static void warn_of(const names *arrays, const names *partly, int outcome) {
+  static const char rest[] = "the rest of the host array is as it was. Write all of it, or lend it as InOut";
+  if (partly->count && arrays->count)
+    oa_warn("lent as Out, and nothing wrote it: %s; only a part was written: %s; %s", arrays->text, partly->text, rest);
+  else if (partly->count)
+    oa_warn("lent as Out, and only a part was written: %s; %s", partly->text, rest);
+  else if (arrays->count && outcome == OA_COMMIT)
     oa_warn("lent as Out, and nothing wrote it: %s; the host array is as it was. Write all of it, or lend it as InOut",
             arrays->text);
   else if (arrays->count)
@@ -378,7 +397,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
                    (void *)handle);
   }
   oa_region_state *region = own->region;
-  names arrays = {.count = 0};
+  names arrays = {.count = 0}, partly = {.count = 0};
   region->phase = OA_FINISHING;
   region->leaving_since = oa_trace_begin();
   status = wait_for_escaped(region);
@@ -388,7 +407,7 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
     oa_unlock();
     return status;
   }
-  account_writes(region, outcome, &arrays);
+  account_writes(region, outcome, &arrays, &partly);
   while (region->slots) oa_slot_free(region->slots);
   lend_rest_up(region);
   collect_moves(region, outcome);
@@ -396,8 +415,8 @@ int oa_region_finish(oa_region *handle, int outcome, int *warnings) {
   region->phase = OA_FINISHED;
   oa_announce_change();
   oa_unlock();
-  if (warnings) *warnings = arrays.count;
-  warn_of(&arrays, outcome);
+  if (warnings) *warnings = arrays.count + partly.count;
+  warn_of(&arrays, &partly, outcome);
   return OA_OK;
 }
 

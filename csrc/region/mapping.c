@@ -160,6 +160,7 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   if (mapping->next) mapping->next->previous = mapping->previous;
   mapping->device->counts.mappings--;
   for (int i = 0; i < mapping->view_count; i++) free(mapping->views[i].shape);
+  for (int g = 0; g < mapping->group_count; g++) oa_parts_clear(&mapping->groups[g].parts);
   if (mapping->views != &mapping->one_view) free(mapping->views);
   if (mapping->groups != &mapping->one_group) free(mapping->groups);
   oa_uses_free(&mapping->uses);
@@ -167,7 +168,7 @@ int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays) {
   return status;
 }
 
-/* -- views and groups -- */
+/* -- views -- */
 
 bool oa_view_is(const oa_view *view, const oa_array *a) {
   const oa_shape *s = view->shape;
@@ -203,6 +204,47 @@ int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   }
   return count;
 }
+
+/* -- parts -- */
+
+bool oa_group_takes_parts(const oa_mapping *mapping, const oa_group *group) {
+  if (mapping->kind != OA_MAPS_HOST || group->valid || group->invalid || group->escaped || group->cover < 0)
+    return false;
+  if (group->written && !group->parts) return false; /* then the host has all of it */
+  const oa_view *view = &mapping->views[group->cover];
+  return view->writes && !view->goes_up && !view->shape;
+}
+
+int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines) {
+  if (group->valid || group->invalid) return OA_OK;
+  if (!oa_parts_add(&group->parts, lines)) {
+    group->invalid = true;
+    return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to note which part was written",
+                   mapping->views[group->cover].name);
+  }
+  if (oa_parts_contain(group->parts, mapping->views[group->cover].lines)) {
+    group->valid = true;
+    oa_parts_clear(&group->parts);
+  }
+  return OA_OK;
+}
+
+int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, oa_move *moves) {
+  const oa_view *view = &mapping->views[group->cover];
+  oa_lines lines;
+  int count = 0;
+  for (int64_t at = 0; (lines = oa_parts_next(group->parts, &at)).count; count++) {
+    oa_move *move = &moves[count];
+    oa_view_move(mapping, view, move);
+    move->host = (char *)view->host + (lines.start - view->lines.start);
+    move->address = mapping->address + (uint64_t)lines.start;
+    move->lines = lines;
+    move->padding = 0;
+  }
+  return count;
+}
+
+/* -- groups -- */
 
 void oa_mapping_form_groups(oa_mapping *mapping) {
   const int count = mapping->view_count;

@@ -4,6 +4,7 @@
 #define OA_MAPPING_H
 
 #include "base/lines.h"
+#include "base/parts.h"
 #include "base/present.h"
 #include "device/stream.h"
 #include "transfer/transfer.h"
@@ -19,6 +20,7 @@ typedef struct oa_group {
   bool lapsed;       /* not valid, only because updates let the host write some of its bytes (region/update.c) */
   bool captured;     /* a call that is being captured overwrites it, so that later ones of that graph may read it */
   int cover;         /* the view that has every byte of the group, or -1 */
+  oa_parts *parts;   /* bytes that calls wrote while the group is not valid, from the mapping's address; usually NULL */
   int writing;       /* operands of calls that write it, from oa_begin to oa_end */
   oa_caller *writer; /* caller of the last such call; while the group is not valid, of all of them: others then wait */
 } oa_group;
@@ -127,6 +129,13 @@ void oa_mapping_form_groups(oa_mapping *mapping);
 bool oa_view_is(const oa_view *view, const oa_array *array);
 /* Fills *move with the copy between a view and the host's array. */
 void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move);
+/* Returns whether calls may write the group by parts: nothing of it goes up, and parts of it can come down. */
+bool oa_group_takes_parts(const oa_mapping *mapping, const oa_group *group);
+/* Notes that a call wrote these bytes of a group that is not valid. The group is valid once all of it is written. If
+ * there is no host memory to note it, the group becomes invalid, and returns OA_ERROR_MEMORY with the text set. */
+int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines);
+/* Fills moves with the copies between the parts of the group and the host. Returns their number, oa_parts_pieces. */
+int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, oa_move *moves);
 /* Fills moves with the copies that bring the group up. Returns their number, at most view_count; 0 for a resident
  * mapping. */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);

@@ -387,6 +387,7 @@ bool oa_resident_return(oa_mapping *mapping) {
   }
   const oa_group *group = &mapping->groups[0];
   if (group->dirty || group->invalid) entry->outdated = true; /* the device has bytes that never reached the host */
+  if (group->parts) entry->outdated = true;                   /* it has only a part of the array */
   entry->address = mapping->address;
   entry->mapping = NULL;
   entry->coming = false;

@@ -270,7 +270,8 @@ static int add_common(plan *p, oa_mapping *mapping, const oa_view *view, oa_line
 /* Returns whether the group has bytes to move: down, bytes that the device wrote; up, bytes of which it has a copy. */
 static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
-  if (!p->from) return group->valid || group->lapsed; /* otherwise the host's bytes go up when a call needs them */
+  if (!p->from) /* otherwise the host's bytes go up when a call needs them */
+    return group->valid || group->lapsed || (group->parts && !group->invalid);
   return group->dirty || (group->escaped && group->valid);
 }
 
@@ -308,6 +309,16 @@ static int plan_view(plan *p, oa_mapping *mapping, const oa_view *view) {
   if (!status && p->from && p->move_count > before && mapping->groups[view->group].invalid)
     return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
                    p->function, lent->name);
+  const oa_group *group = &mapping->groups[view->group];
+  for (int i = before; i < p->move_count && group->parts && !status; i++) {
+    oa_lines lines = p->moves[i].lines;
+    lines.start = (int64_t)(p->moves[i].address - mapping->address);
+    if (!oa_parts_contain(group->parts, lines))
+      return oa_fail(OA_ERROR_DIRECTION,
+                     "%s: %s was lent as Out, and calls wrote only a part of it; update that part, "
+                     "or write all of it first",
+                     p->function, lent->name);
+  }
   return status;
 }
 

@@ -18,21 +18,37 @@ from offload_args.errors import (
     DirectionError,
     HostAccessError,
     HostPointerError,
+    PerformanceWarning,
 )
 
 
-def test_an_out_that_calls_write_by_parts_is_filled_first(device: str) -> None:
+def test_an_out_is_read_where_calls_wrote_it(device: str) -> None:
     x, y = ramp(4), np.full((3, 4), 9, np.float32)
     with offload_args(In(x), Out(y), device=device) as (dx, dy):
+        blas.copy(dx, dy[1])
+        with pytest.raises(
+            DirectionError, match=r"read before it is written: calls wrote only a part .* write the rest"
+        ):
+            blas.axpy(1.0, dy.reshape(12)[:4], dy[1])
+        dy[::2].fill(0)
+        blas.axpy(1.0, dy.reshape(12)[:4], dy[1])
+    np.testing.assert_array_equal(y, [[0] * 4, x, [0] * 4])
+
+
+def test_a_packed_out_that_calls_write_by_parts_is_filled_first(device: str) -> None:
+    x, whole = ramp(2), np.full((4, 6), 9, np.float32)
+    y = whole[::2, ::3]
+    with pytest.warns(PerformanceWarning), offload_args(In(x), Out(y), device=device) as (dx, dy):
         with pytest.raises(DirectionError, match=r"does not write every element .* dy\.fill\(0\), lend each part as"):
             blas.copy(dx, dy[1])
         dy.fill(0)
         blas.copy(dx, dy[1])
-    np.testing.assert_array_equal(y, [[0] * 4, x, [0] * 4])
-    with offload_args(In(x), *(Out(part) for part in y), device=device) as (dx, *parts):
-        for part in parts:
-            blas.copy(dx, part)
-    np.testing.assert_array_equal(y, [x, x, x])
+    np.testing.assert_array_equal(y, [[0, 0], x])
+    with pytest.warns(PerformanceWarning), offload_args(In(x), *(Out(row) for row in y), device=device) as (dx, *rows):
+        for row in rows:
+            blas.copy(dx, row)
+    np.testing.assert_array_equal(y, [x, x])
+    assert np.count_nonzero(whole == 9) == 20
 
 
 def test_an_out_of_which_a_triangle_is_written_is_filled_first(device: str) -> None:

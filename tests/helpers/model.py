@@ -192,6 +192,7 @@ class Group:
     written: bool = False  # a call wrote it in this mapping's life
     invalid: bool = False  # a failure left it undefined
     escaped: bool = False  # an address by which it may be written was given away
+    parts: int = 0  # elements that calls wrote, of an Out that is not valid as others were not
     writers: set[int] = field(default_factory=set)  # open regions whose writes it holds and the host does not
     ever_wrote: set[int] = field(default_factory=set)  # open regions that wrote it at all, or were handed writes
 
@@ -202,6 +203,18 @@ class Group:
     @property
     def writable(self) -> bool:
         return any(lent.writes for lent in self.lent)
+
+    def note_part(self, part: Part) -> None:
+        if not self.valid:
+            self.parts |= part.elements
+        if self.parts == self.elements:
+            self.valid, self.parts = True, 0
+
+    def takes_parts(self) -> bool:
+        """Tell whether calls may write it by parts: nothing goes up, and one of its arrays has all of it."""
+        if self.valid or self.invalid or self.escaped or self.goes_up or (self.written and not self.parts):
+            return False
+        return any(lent.writes for lent in self.lent if lent.part.elements == self.elements)
 
 
 @dataclass(eq=False)
@@ -217,6 +230,11 @@ class Mapping:
     contents: Array  # by position, as the base array's; NaN where it is unknown
     scratch: bool = False
     holders: set[int] = field(default_factory=set)  # regions that are open
+
+    def takes_part(self, group: Group, operand: Operand, access: int) -> bool:
+        """Tell whether a call writes a part of a group that takes parts."""
+        regular = operand.part.lines is not None and not (self.packed or self.scratch)
+        return access == OVERWRITES and regular and group.takes_parts()
 
     def meets(self, part: Part) -> bool:
         return not self.scratch and self.base == part.base and self.low < part.high and part.low < self.high
@@ -239,7 +257,7 @@ class Mapping:
 
     def state(self) -> tuple[object, ...]:
         groups = [
-            (g.valid, g.dirty, g.written, g.invalid, g.escaped, frozenset(g.writers), frozenset(g.ever_wrote))
+            (g.valid, g.dirty, g.written, g.invalid, g.escaped, g.parts, frozenset(g.writers), frozenset(g.ever_wrote))
             for g in self.groups
         ]
         lent = [(lent.part, lent.writes, lent.goes_up) for _, lent in self.lent()]
@@ -324,6 +342,7 @@ class Rules:
     in_place: frozenset[int] = frozenset()  # operands that may be the very same vector
     may_be_real: frozenset[int] = frozenset()  # operands that may be real where the others are complex
     stays: bool = False  # contents that are on the host only are read there
+    by_rows: bool = False  # rows of an irregular slice are read one by one; otherwise with what is between
 
     def faults(self, operands: Sequence[Operand]) -> set[str]:
         """Return the errors of the operands' dtypes."""
@@ -340,6 +359,7 @@ REAL = Rules(dtypes=frozenset({"float32", "float64"}))
 LEVEL_1 = Rules(in_place=frozenset({0, 1}))
 SCAL = Rules(may_be_real=frozenset({1}))
 CONTENTS = Rules(dtypes=FLOATS | {"int32"})
+HELD = Rules(by_rows=True)
 TO_HOST = Rules(dtypes=FLOATS | {"int32"}, stays=True)
 
 
@@ -386,6 +406,7 @@ class World:
         self.regions: dict[int, Region] = {}  # that are open; of one thread, younger ones have higher numbers
         self.chains: dict[str, Chain] = {}
         self.captured: list[Group] = []  # while calls are captured: those that one of them overwrites
+        self.capturing: int | None = None  # the region whose calls are captured
         self.thread = 0  # that makes the next step
 
     def make(self, base: Part, contents: Array) -> Outcome:
@@ -553,7 +574,7 @@ class World:
         values = []
         for (operand, access), pointer in zip(operands, pointers, strict=True):
             source = pointer.mapping.contents
-            if not pointer.group.valid and pointer.group.goes_up:
+            if not pointer.group.valid and not pointer.group.parts and pointer.group.goes_up:
                 source = self.hosts[operand.part.base]
             value = source[operand.part.index]
             if access & READS and np.isnan(value).any():
@@ -564,14 +585,17 @@ class World:
         if any(np.abs(value).max() > LARGEST[operands[0][0].part.dtype] for value in sizes):
             raise Unspecified
         new = iter(written)
-        for (operand, access), pointer in zip(operands, pointers, strict=True):
+        takes = [p.mapping.takes_part(p.group, o, a) for (o, a), p in zip(operands, pointers, strict=True)]
+        for (operand, access), pointer, part in zip(operands, pointers, takes, strict=True):
             covers = access == OVERWRITES and operand.part.elements == pointer.group.elements
             there = rules.stays and not (pointer.out or pointer.group.dirty or self._elsewhere(pointer.mapping))
-            if not covers and not there:
+            if not covers and not there and not part:
                 self._bring_up(pointer)
             if access & OVERWRITES:
                 pointer.mapping.contents[operand.part.index] = next(new)
                 self._mark_written(pointer, operand.region, covers)
+                if part and not covers:
+                    pointer.group.note_part(operand.part)
         return Outcome(value=result)
 
     def _check(self, operands: Sequence[tuple[Operand, int]], rules: Rules) -> list[Pointer]:
@@ -582,7 +606,9 @@ class World:
             raise Refused("StalePointerError", *wrong_dtype)
         pointers = [self.regions[operand.region].pointers[operand.argument] for operand, _ in operands]
         errors = wrong_dtype | {
-            error for (o, access), p in zip(operands, pointers, strict=True) for error in self._faults(o, access, p)
+            error
+            for (o, access), p in zip(operands, pointers, strict=True)
+            for error in self._faults(o, access, p, rules)
         }
         if len({pointer.mapping.device for pointer in pointers}) > 1:
             errors.add("WrongDeviceError")
@@ -601,7 +627,7 @@ class World:
             raise Refused(*errors)
         return pointers
 
-    def _faults(self, operand: Operand, access: int, pointer: Pointer) -> Iterator[str]:
+    def _faults(self, operand: Operand, access: int, pointer: Pointer, rules: Rules) -> Iterator[str]:
         group = pointer.group
         covers = access == OVERWRITES and operand.part.elements == group.elements
         if access & OVERWRITES and not pointer.writes:
@@ -611,8 +637,14 @@ class World:
         if group.invalid and not covers:
             yield "InvalidDataError"
         own = access == OVERWRITES and operand.part.elements == pointer.part.elements and group.goes_up
-        if pointer.out and not (covers or own) and not group.written and not (group.escaped and group.valid):
-            yield "DirectionError"
+        unwritten = pointer.out and not (covers or own) and not group.written and not (group.escaped and group.valid)
+        if unwritten or (group.parts and not covers):
+            captured = self.capturing in pointer.mapping.holders
+            part = operand.part
+            needed = part.elements if part.lines or rules.by_rows else (1 << part.high) - (1 << part.low)
+            takes = not captured and pointer.mapping.takes_part(group, operand, access)
+            if not takes and (captured or not group.parts or needed & ~group.parts):
+                yield "DirectionError"
         for elsewhere in self._elsewhere(pointer.mapping):
             if access & OVERWRITES or elsewhere.newer:
                 yield "DirectionError"
@@ -628,7 +660,7 @@ class World:
 
     def _bring_up(self, pointer: Pointer) -> None:
         group, mapping = pointer.group, pointer.mapping
-        if not group.valid:
+        if not group.valid and not group.parts:
             for lent in group.lent:
                 mapping.contents[lent.part.index] = self.hosts[mapping.base][lent.part.index]
             group.valid = True
@@ -636,7 +668,7 @@ class World:
     def _mark_written(self, pointer: Pointer, region: int, covers: bool) -> None:
         group = pointer.group
         if covers:
-            group.valid, group.invalid = True, False
+            group.valid, group.invalid, group.parts = True, False, 0
             group.writers.clear()
         group.written = group.dirty = True
         group.writers.add(region)
@@ -661,6 +693,8 @@ class World:
         errors = {"DirectionError" for other in self._elsewhere(mapping) if pointer.writes or other.newer}
         if group.invalid:
             errors.add("InvalidDataError")
+        if group.parts:
+            errors.add("DirectionError")
         if errors:
             raise Refused(*errors)
         if pointer.out and not group.goes_up and not group.valid:
@@ -693,7 +727,7 @@ class World:
         world._make_numbers(number, names, values)
         captured: list[Call] = []
         errors = [world._capture(number, call, captured) for call in calls]
-        world.captured = []
+        world.captured, world.capturing = [], None
         world.chains[name] = Chain(number, names, tuple(captured))
         self._become(world)
         return Outcome(value=Each(tuple(errors)))
@@ -716,6 +750,7 @@ class World:
 
     def _capture(self, number: int, call: Call, captured: list[Call]) -> frozenset[str]:
         """Capture one call, or make it now if it has nothing to do with the region; return the errors it may raise."""
+        self.capturing = number
         try:
             pointers = self._check(call.operands, call.rules)
         except Refused as refused:
@@ -827,6 +862,8 @@ class World:
                 group, elsewhere = pointer.group, self._elsewhere(pointer.mapping)
                 if group.invalid and not first[group]:
                     raise Refused("InvalidDataError")
+                if group.parts and not first[group]:
+                    raise Refused("CaptureError")
                 if any(writers[group] or other.newer for other in elsewhere):
                     raise Refused("DirectionError")
                 if not first[group]:
@@ -857,10 +894,10 @@ class World:
         for call in calls:
             errors = world._capture(number, call, captured)
             if errors:
-                world.captured = []
+                world.captured, world.capturing = [], None
                 self._become(world)
                 raise Refused(*errors)
-        world.captured = []
+        world.captured, world.capturing = [], None
         chain, count = Chain(number, {}, tuple(captured)), 0
         if world._stale(chain):
             raise Unspecified
@@ -888,6 +925,8 @@ class World:
         Returns what may come of it: what can't be named in what is present is brought too, or nothing is.
         """
         news = self._news(part, device)
+        if any(group.parts and group.elements & part.elements & ~group.parts for _, group, _ in news):
+            raise Refused("DirectionError", "PresentError", "InvalidDataError")
         refused = [] if all(m.names(lent.part, part) for m, _, lent in news) else [self._refused()]
         if not any(group.invalid and group.elements & part.elements for _, group, _ in news):
             self._bring_down(part, news)
@@ -937,7 +976,12 @@ class World:
         ends = self.update(part, device)
         if ends[0][1].errors:
             return ends
-        held = [(m, lent) for m in self.mappings for g, lent in m.lent() if m.meets(part) and g.valid]
+        held = [
+            (m, lent)
+            for m in self.mappings
+            for g, lent in m.lent()
+            if m.meets(part) and (g.valid or (g.parts and not g.invalid))
+        ]
         if not all(m.names(lent.part, part) for m, lent in held):
             ends.append(self._refused())  # as it is where an address was given away
         self.hosts[part.base][inner.index] = value
@@ -973,9 +1017,13 @@ class World:
             if fate == "come down" and copied:
                 for lent in group.lent:
                     if lent.writes:
-                        self.hosts[mapping.base][lent.part.index] = mapping.contents[lent.part.index]
-        owed = [p.group for p in region.pointers if p.owed and not p.group.written and not p.group.invalid]
-        unwritten = [group for group in owed if not group.escaped]
+                        self._bring_written_down(mapping, group, lent.part)
+        owed = [p for p in region.pointers if p.owed and not p.group.invalid]
+        unwritten = [
+            p
+            for p in owed
+            if (p.part.elements & ~p.group.parts if p.group.parts else not p.group.written and not p.group.escaped)
+        ]
         for mapping in mappings:
             mapping.holders.discard(number)
             for group in mapping.groups:
@@ -991,6 +1039,13 @@ class World:
         if told_invalid:
             return Outcome(errors=frozenset({"InvalidDataError"}))
         return Outcome(warnings=("UnwrittenWarning",) if unwritten and end == "well" else ())
+
+    def _bring_written_down(self, mapping: Mapping, group: Group, part: Part) -> None:
+        index = part.index.ravel()
+        if group.parts:
+            data = np.frombuffer(group.parts.to_bytes(mapping.high // 8 + 1, "little"), np.uint8)
+            index = index[np.unpackbits(data, bitorder="little")[index] == 1]
+        self.hosts[mapping.base][index] = mapping.contents[index]
 
     def _lend_up(self, group: Group) -> None:
         """Let a group go up if the oldest region that still lends it lends some of it otherwise than as Out."""

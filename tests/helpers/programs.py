@@ -20,6 +20,7 @@ from helpers.arrays import behind, lend
 from helpers.model import (
     BLAS,
     CONTENTS,
+    HELD,
     LARGEST,
     LEVEL_1,
     OVERWRITES,
@@ -536,7 +537,7 @@ class Program:
         )
 
     def held(self, x: Operand) -> Step:
-        step = self.routine(f"held({x.text})", [(x, READS)], lambda x: ((), x.ravel().tolist()))
+        step = self.routine(f"held({x.text})", [(x, READS)], lambda x: ((), x.ravel().tolist()), HELD)
         return replace(step, fails=None)  # it makes several calls
 
     def gemv(

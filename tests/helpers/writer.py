@@ -67,6 +67,7 @@ class Writer:
         *["to_host"] * 3,
         *["assign"] * 3,
         *["fill", "copy_from"] * 2,
+        *["part"] * 3,
         *["update"] * 2,
         *["write_lent"] * 3,
         *["write_host"] * 2,
@@ -79,7 +80,7 @@ class Writer:
     BESIDE: Final = (
         *["call"] * 3,
         *["enter", "leave", "routine", "assign", "update"] * 2,
-        *["fill", "copy_from", "to_host", "address", "reside", "vendor"],
+        *["fill", "copy_from", "to_host", "address", "reside", "vendor", "part"],
     )
 
     FOLLOWING: Final = (*["routine"] * 4, *["assign", "fill"] * 2, *["copy_from", "vendor", "to_host"])
@@ -309,6 +310,27 @@ class Writer:
         x = self.pointer(lambda ndim: OF_VECTORS if ndim == 1 else OF_MATRICES)
         return None if x is None else self.program.fill(x)
 
+    def part(self) -> Step | None:
+        """Write or read a part of an Out that takes parts; without one, lend one."""
+        regions = self.program.world.regions
+        taking = [
+            (number, i)
+            for number in sorted(regions, reverse=True)
+            for i, pointer in enumerate(regions[number].pointers)
+            if pointer.writes and pointer.group.takes_parts()
+        ]
+        if not taking:
+            return self.program.enter(self.pick(self.program.devices), ("Out", *self.host_array()))
+        number, i = self.pick(taking)
+        shape = regions[number].pointers[i].part.index.shape
+        regular = OF_VECTORS if len(shape) == 1 else OF_MATRICES
+        x = self.program.operand(number, i, self.slices(shape) if self.chance(2) else self.pick(regular))
+        way = self.pick(("fill", "fill", "fill", "assign", "assign", "to_host", "scal"))
+        if way == "scal" and len(shape) == 1:
+            return self.program.scal(2.0, x)
+        step: Step = getattr(self.program, "fill" if way == "scal" else way)(x)
+        return step
+
     def copy_from(self) -> Step | None:
         results = [self.pointer(lambda ndim: OF_VECTORS if ndim == 1 else OF_MATRICES) for _ in range(2)]
         operands = [x for x in results if x]
@@ -416,10 +438,25 @@ def program_short_of_memory(devices: tuple[str, str], data: bytes) -> None:
         testing.sim_device(index=index)
 
 
+def program_of_parts(devices: tuple[str, str], data: bytes) -> None:
+    """Run a program that mostly writes and reads parts of an Out."""
+    bases = tuple("a A aA AF F g C f P R E p cC".split())
+    _run(devices, data, bases, (*["part"] * 20, *Writer.KINDS, *["leave", "routine", "update"] * 2))
+
+
 def program_of_steps_at_once(devices: tuple[str, str], data: bytes) -> None:
     """Run a program of which two to four steps are often made at once."""
     once = ("call", "address", "to_host", "fill", "copy_from", "reside")
-    kinds = ("nothing", *["enter"] * 4, *["leave"] * 3, *["routine"] * 3, *["assign"] * 2, *["update"] * 2, *once)
+    kinds = (
+        "nothing",
+        *["enter"] * 4,
+        *["leave"] * 3,
+        *["routine"] * 3,
+        *["assign"] * 2,
+        *["update"] * 2,
+        "part",
+        *once,
+    )
     _run(devices, data, ("a", "A", "A", "AF", "f", "cC", "pq", "P", "R", "E"), kinds, at_once=True)
 
 

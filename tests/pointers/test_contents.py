@@ -128,8 +128,13 @@ def test_contents_that_may_not_be_written_or_read_are_refused(device: str) -> No
             dy.to_host()
         with pytest.raises(DirectionError, match=r"DevicePtr\.copy_from: source .* read before it is written"):
             dz.copy_from(dy)
-        with pytest.raises(DirectionError, match=r"DevicePtr\.fill: .* does not write every element"):
-            dy[:2].fill(1)
+        dy[:2].fill(1)
+        np.testing.assert_array_equal(dy[:2].to_host(), [1, 1])
+        for unwritten in (dy, dy[1:3], dy[::2]):
+            with pytest.raises(DirectionError, match=r"DevicePtr\.to_host: .* read before it is written: calls wrote"):
+                unwritten.to_host()
+            with pytest.raises(DirectionError, match=r"DevicePtr\.copy_from: source .* read before it is written"):
+                dz[: unwritten.size].copy_from(unwritten)
         dy.copy_from(dx)
         np.testing.assert_array_equal(dy.to_host(), ramp(4))
         dy[:2].fill(0)

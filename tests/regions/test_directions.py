@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -114,35 +112,63 @@ def test_an_out_of_some_elements_leaves_the_others_as_they_were(device: str) -> 
 
 
 @pytest.mark.promise("T33")
-def test_outs_that_overlap_are_written_whole_or_not_at_all(device: str) -> None:
+def test_outs_that_overlap_show_what_calls_wrote_and_no_more(device: str) -> None:
     source = np.arange(6.0)
-    for part in (slice(0, 6), slice(2, 8)):
+    for part, partly in ((slice(0, 6), "argument 3"), (slice(2, 8), "argument 1, argument 3")):
         x = np.arange(10.0, 18.0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnwrittenWarning)
-            with offload_args(Out(x[:6]), Out(x[part]), Out(x), source, device=device) as (*_, dx, dsource):
-                with pytest.raises(DirectionError, match="does not write every element"):
-                    blas.copy(dsource, dx[part])
-                with pytest.raises(DirectionError, match="does not write every element"):
-                    blas.copy(dsource, _[1])
-        assert x.tolist() == np.arange(10.0, 18.0).tolist()
+        expected = x.copy()
+        expected[part] = source
+        with pytest.warns(UnwrittenWarning, match=f"only a part was written: {partly};") as warned:
+            with offload_args(Out(x[:6]), Out(x[part]), Out(x), source, device=device) as (first, dpart, dx, dsource):
+                blas.copy(dsource, dx[part])
+                blas.scal(1.0, dpart)
+                with pytest.raises(DirectionError, match="only a part of argument 3"):
+                    blas.scal(1.0, dx)
+                with pytest.raises(DirectionError, match="only a part of argument [13]"):
+                    blas.asum(dx[5:] if part.stop == 6 else first[1:])
+        assert len(warned) == 1
+        assert x.tolist() == expected.tolist()
+
+
+@pytest.mark.promise("T33")
+def test_outs_that_overlap_with_no_array_of_all_are_not_written_by_parts(device: str) -> None:
+    x = np.arange(10.0, 18.0)
+    with pytest.warns(UnwrittenWarning, match="nothing wrote it"):
+        with offload_args(Out(x[:6]), Out(x[2:]), np.ones(6), device=device) as (first, last, ones):
+            for target in (first, last):
+                with pytest.raises(DirectionError, match=r"does not write every element .* lend it as InOut"):
+                    blas.copy(ones, target)
+    assert x.tolist() == np.arange(10.0, 18.0).tolist()
 
 
 @pytest.mark.promise("T33")
 @pytest.mark.parametrize("n", [8, 1 << 16])
 def test_an_out_never_shows_bytes_of_another_array(device: str, n: int) -> None:
     secret = np.full(n, 12345, np.float32)
+    half = n // 2
     for _ in range(10):
         with offload_args(secret, device=device) as (ds,):
             blas.scal(1.0, ds)
         x, y, z = ramp(n), ramp(n), ramp(n)
-        with pytest.warns(UnwrittenWarning, match="nothing wrote it"):
+        with pytest.warns(UnwrittenWarning, match="nothing wrote it: argument 2; only a part was written: argument 1;"):
             with offload_args(Out(x), Out(y), Out(z), In(np.ones(n, np.float32)), device=device) as (dx, dy, dz, done):
-                with pytest.raises(DirectionError, match=r"copy: y.*InOut"):
-                    blas.copy(done[: n // 2], dx[: n // 2])
+                blas.copy(done[:half], dx[:half])
+                for unwritten in (dx, dx[half:], dx[half - 1 : half + 1], dx[::2], dx[::-1], dy, dy[:1]):
+                    with pytest.raises(DirectionError, match=r"asum: .* read before it is written.*; write .*InOut"):
+                        blas.asum(unwritten)
+                    with pytest.raises(DirectionError, match="read before it is written"):
+                        unwritten.to_host()
+                    with pytest.raises(DirectionError, match="read before it is written"):
+                        blas.scal(2.0, unwritten)
+                with pytest.raises(DirectionError, match="could read what nothing wrote"):
+                    _ = dx.address
+                with pytest.raises(DirectionError, match="only a part of it"):
+                    update(x)
                 update(y)
+                assert blas.asum(dx[:half]) == half
                 blas.copy(done, dz)
-        np.testing.assert_array_equal(x, ramp(n))
+        np.testing.assert_array_equal(x[:half], np.ones(half, np.float32))
+        np.testing.assert_array_equal(x[half:], ramp(n)[half:])
         np.testing.assert_array_equal(y, ramp(n))
         np.testing.assert_array_equal(z, np.ones(n, np.float32))
         with offload_args(Out(x), device=device) as (dx,):

@@ -23,7 +23,14 @@ from hypothesis.errors import FlakyFailure
 
 from helpers.processes import printed
 from helpers.programs import BASES, Wrong
-from helpers.writer import BYTES, LENGTH, any_program, program_of_steps_at_once, program_short_of_memory
+from helpers.writer import (
+    BYTES,
+    LENGTH,
+    any_program,
+    program_of_parts,
+    program_of_steps_at_once,
+    program_short_of_memory,
+)
 
 STEPS: Final = int(os.environ.get("OFFLOAD_ARGS_MODEL_STEPS", "10000"))
 SEED: Final = os.environ.get("OFFLOAD_ARGS_MODEL_SEED")
@@ -74,6 +81,11 @@ def test_random_programs_agree_with_the_documents(devices: tuple[str, str]) -> N
 def test_random_programs_agree_with_the_documents_where_memory_is_short(devices: tuple[str, str]) -> None:
     if devices[0].startswith("sim:"):
         check(devices, STEPS // 20, program_short_of_memory)
+
+
+@pytest.mark.later("host")
+def test_random_programs_of_parts_agree_with_the_documents(devices: tuple[str, str]) -> None:
+    check(devices, STEPS // 20, program_of_parts)
 
 
 @pytest.mark.later("host")

@@ -302,10 +302,11 @@ int oa_region_enter(int device, const oa_region_options *options, oa_array *arra
 /* Ends the region's pointers and enqueues the copies down. Waits for calls on its arrays that other threads have begun.
  * If this thread has begun a call and not ended it, returns OA_ERROR_ARGUMENT and changes nothing; likewise
  * OA_ERROR_CAPTURE, if it would have to wait for a stream or a device that is being captured into a graph. *warnings
- * (may be NULL) is the number of arrays lent as Out that no call wrote, or with OA_DISCARD of arrays whose results are
- * lost; oa_last_warning() names them. Returns OA_OK for a region that already ended. A nested region passes its writes
- * to its enclosing region: an older region of the same thread that is still open and lends the array. Without one,
- * leaving well commits the writes, and the array's last region brings them down, whatever its own outcome. */
+ * (may be NULL) is the number of arrays lent as Out that no call wrote, or only in part, or with OA_DISCARD of arrays
+ * whose results are lost; oa_last_warning() names them. Returns OA_OK for a region that already ended. A nested region
+ * passes its writes to its enclosing region: an older region of the same thread that is still open and lends the array.
+ * Without one, leaving well commits the writes, and the array's last region brings them down, whatever its own
+ * outcome. */
 int oa_region_finish(oa_region *region, int outcome, int *warnings);
 /* Waits for every user of the region's mappings, completes the copies down, and frees the memory that no other region
  * holds. */

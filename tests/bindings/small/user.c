@@ -51,6 +51,7 @@ static void batches(int device) {
   enum { MOST = 22 };
   static const int64_t length = MOST;
   double a[MOST], c[MOST];
+  double sum = 0;
   for (int i = 0; i < MOST; i++) a[i] = 1, c[i] = -1;
   oa_array arrays[] = {lent(a, OA_F64), lent(c, OA_F64)};
   arrays[0].shape = arrays[1].shape = &length;
@@ -76,11 +77,13 @@ static void batches(int device) {
     const int at = i % 9;
     CHECK(c[i] == (i == 0 ? 7 : at == 0 || at == 2 ? 5 : at < 4 ? 3 : -1));
   }
-  /* An array that a batch fills needs not go up; one with gaps does, or is refused as Out. */
+  /* An array that a batch fills, or lines of it, needs not go up; a batch with other gaps is refused for an Out. */
   arrays[1].direction = OA_OUT;
   CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
   CHECK_FAILS(oa_tiny_scale_batch(1, 2, 2, (oa_f64 *)arrays[0].handle, 2, 3, (oa_f64 *)arrays[1].handle, 3, 7),
               OA_ERROR_DIRECTION, "this call does not write every element");
+  CHECK_OK(oa_tiny_scale_batch(1, 1, 4, (oa_f64 *)arrays[0].handle, 1, 3, (oa_f64 *)arrays[1].handle, 3, 7));
+  CHECK_FAILS(oa_tiny_sum(2, (oa_f64 *)arrays[1].handle, &sum), OA_ERROR_DIRECTION, "read before it is written");
   CHECK_OK(oa_tiny_scale_batch(2, 1, 2, (oa_f64 *)arrays[0].handle, 2, 2, (oa_f64 *)arrays[1].handle, 2, 11));
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));
   CHECK_OK(oa_region_wait(region));
