@@ -240,7 +240,7 @@ def gradients(device: Device, rounds: int) -> None:
         old, product, fresh = (ds[i : i + 1].reshape(()) for i in range(3))
         alpha, minus, beta = df[:1].reshape(()), df[1:].reshape(()), dt[:1].reshape(())
 
-        def step() -> None:
+        def step(small: float = small) -> None:
             blas.gemv(1.0, dM, dp, 0.0, dw)
             blas.dot(dp, dw, result=product)
             launch(divide, ds, df, 2)
@@ -308,10 +308,20 @@ def gradients(device: Device, rounds: int) -> None:
                 step()
             return 0
 
+        def endless(steps: int) -> Callable[[], int]:
+            return lambda: region.loop(lambda: step(-1.0), until=dt[1:], at_most=steps)
+
         kernels, back_to_back, capturing = timed(one_launch)[0], timed(unlooked)[0], timed(capture)[0]
+        each = (timed(endless(400))[0] - timed(endless(100))[0]) / 300
         row(
-            f"CG, n = {SYSTEM}, one loop",
+            f"CG, n = {SYSTEM}, a step of one loop",
             "1.05",
+            f"{each * steps / kernels:.3f} of its kernels, {each * steps / back_to_back:.3f} of a replay",
+            f"{1e3 * each:.2f}; kernels {1e3 * kernels / steps:.2f}; a replay {1e3 * back_to_back / steps:.2f}",
+        )
+        row(
+            f"the whole loop, {steps} steps",
+            "",
             f"{looped / kernels:.3f} of its kernels, {looped / plain:.2f} of Python's loop",
             f"{1e3 * looped:.0f}; kernels {1e3 * kernels:.0f}; Python's {1e3 * plain:.0f}; replays with a look "
             f"{1e3 * replayed:.0f}, without {1e3 * back_to_back:.0f}; a capture {1e3 * capturing:.0f}",

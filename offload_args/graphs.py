@@ -28,7 +28,7 @@ from .pointers import DevicePtr, _values
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import TracebackType
 
 __all__ = ["Capture", "Graph", "Node"]
@@ -42,13 +42,9 @@ class Node(NamedTuple):
     writes: tuple[str, ...]
 
 
-@contextlib.contextmanager
-def _stale_as_a_graph() -> Iterator[None]:
-    """Raise StaleGraphError where a captured pointer is stale."""
-    try:
-        yield
-    except StalePointerError as error:
-        raise StaleGraphError(f"Graph.replay: {str(error).partition(': ')[2]}") from None
+def _stale(function: str, error: StalePointerError) -> StaleGraphError:
+    """Return the exception of a graph for that of a captured pointer."""
+    return StaleGraphError(f"{function}: {str(error).partition(': ')[2]}")
 
 
 class Graph:
@@ -82,8 +78,10 @@ class Graph:
             handle = self._usable("replay")
             if contents:
                 self._write(handle, contents)
-            with _stale_as_a_graph():
+            try:
                 _core.chain_replay(handle)
+            except StalePointerError as error:
+                raise _stale("Graph.replay", error) from None
 
     def update(self, **names: Any) -> Capture:
         """Capture other calls in place of these, such as after a change of shape: `with g.update(x=dx): ...`.
@@ -167,20 +165,23 @@ class Graph:
             if name not in self._names:
                 known = ", ".join(self._names) or "none"
                 raise ArgumentError(f"Graph.replay: nothing was captured as {shown(name)}; known names: {known}")
-        contents = {name: self._checked(name, value) for name, value in contents.items()}
-        with _stale_as_a_graph():
+        targets = [(self._names[name], self._checked(name, value)) for name, value in contents.items()]
+        try:
             is_defined = _core.chain_check(handle)
-        if not is_defined and all("undefined" not in self._names[name]._state() for name in contents):
+        except StalePointerError as error:
+            raise _stale("Graph.replay", error) from None
+        if not is_defined and all("undefined" not in target._state() for target, _ in targets):
             return  # no content defines it: the replay is refused
-        # A pointer is read before anything is written that it may point to: the first one first, and the others from
-        # copies.
-        values = {name: value for name, value in contents.items() if not isinstance(value, DevicePtr)}
-        sources = {name: value for name, value in contents.items() if name not in values}
-        sources = {name: value for name, value in sources.items() if value is not self._names[name]}
-        self._check_targets([self._names[name] for name in (*sources, *values)])
-        self._copy(list(sources.items()))
-        for name, value in values.items():
-            self._names[name].assign(value)
+        if len(targets) > 1 or isinstance(targets[0][1], DevicePtr):
+            # A pointer is read before anything is written that it may point to: the first one first, and the others
+            # from copies.
+            sources = [(target, value) for target, value in targets if isinstance(value, DevicePtr)]
+            targets = [(target, value) for target, value in targets if not isinstance(value, DevicePtr)]
+            sources = [(target, value) for target, value in sources if value is not target]
+            self._check_targets([target for target, _ in (*sources, *targets)])
+            self._copy(sources)
+        for target, value in targets:
+            target.assign(value)
 
     def _check_targets(self, targets: list[DevicePtr[Any]]) -> None:
         """Raise what writing the targets in this order would raise, before any of them is written."""
@@ -193,28 +194,30 @@ class Graph:
                 if not _core.query(target).valid:
                     defined.add(array)
 
-    def _copy(self, sources: list[tuple[str, DevicePtr[Any]]]) -> None:
+    def _copy(self, sources: list[tuple[DevicePtr[Any], DevicePtr[Any]]]) -> None:
         if self._region is None or len(sources) < 2:
-            for name, value in sources:
-                self._names[name].copy_from(value)
+            for target, value in sources:
+                target.copy_from(value)
             return
         copies = [Scratch(value.shape, value.dtype) for _, value in sources[1:]]
         with type(self._region)(*copies, device=sources[0][1].device) as pointers:
             for pointer, (_, value) in zip(pointers, sources[1:], strict=True):
                 pointer.copy_from(value)
-            for (name, _), value in zip(sources, (sources[0][1], *pointers), strict=True):
-                self._names[name].copy_from(value)
+            for (target, _), value in zip(sources, (sources[0][1], *pointers), strict=True):
+                target.copy_from(value)
 
     def _checked(self, name: str, value: Any) -> Any:
         pointer = self._names[name]
-        if "dead" in pointer._state():
-            raise StaleGraphError(f"Graph.replay: the region of {name} has ended; capture in an open region")
+        try:
+            rights = _core.query(pointer)
+        except OffloadError:
+            raise StaleGraphError(f"Graph.replay: the region of {name} has ended; capture in an open region") from None
         if not pointer.shape and isinstance(value, (int, float, complex)):
             value = _values(f"Graph.replay: {name}", value, pointer.dtype)
         if not isinstance(value, (DevicePtr, np.ndarray, np.generic)):
             needed = "a NumPy array or a DevicePtr" if pointer.shape else "a number or a DevicePtr"
             raise ArgumentTypeError(f"Graph.replay: {name} needs {needed}, got {type(value).__name__}")
-        if not _core.query(pointer).writable:
+        if not rights.writable:
             raise DirectionError(
                 f"Graph.replay: {name} was lent as In or is read-only; lend it as InOut, or a copy of it"
             )
@@ -342,7 +345,7 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
         try:
             return _core.chain_loop(graph._usable("loop"), until, int(at_most))
         except StalePointerError as error:
-            raise StaleGraphError(f"offload_args.loop: {str(error).partition(': ')[2]}") from None
+            raise _stale("offload_args.loop", error) from None
 
 
 def _drawing(nodes: tuple[Node, ...]) -> str:

@@ -267,7 +267,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                 raise ArgumentError(
                     f"DevicePtr.assign: values of shape {array.shape} can't be broadcast to shape {self._shape}"
                 ) from None
-        _core.assign(self, np.require(array, requirements=["C", "ALIGNED", "ENSUREARRAY"]))
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned and type(array) is np.ndarray):
+            array = np.require(array, requirements=["C", "ALIGNED", "ENSUREARRAY"])
+        _core.assign(self, array)
 
     def fill(self, value: object) -> None:
         """Set every element to a number; only the number goes to the device.

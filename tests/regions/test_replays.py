@@ -43,6 +43,7 @@ from offload_args.errors import (
     RegionError,
     StaleGraphError,
     StalePointerError,
+    UnwrittenWarning,
 )
 
 
@@ -451,13 +452,16 @@ def test_contents_that_overlap_are_those_from_before_the_replay(device: str) -> 
 
 def test_no_content_is_written_when_a_later_one_is_refused(device: str) -> None:
     x, y, z = numbers(3), np.zeros((4, 3)), numbers(3, seed=2)
-    region = offload_args(x, Out(y), device=device)
-    with region as (dx, dy):
-        with region.capture(x=dx, y=dy[0]) as g:
+    shared = np.zeros(8)
+    region = offload_args(x, Out(shared[:6]), Out(shared[2:]), device=device)
+    with pytest.warns(UnwrittenWarning), region as (dx, dfirst, _):
+        with region.capture(x=dx, y=dfirst) as g:
             blas.scal(2.0, dx)
         with pytest.raises(DirectionError, match="does not write every element"):
-            g.replay(x=z, y=z)
+            g.replay(x=z, y=np.ones(6))
         assert np.array_equal(dx.to_host(), numbers(3))
+    region = offload_args(x, Out(y), device=device)
+    with region as (dx, dy):
         with region.capture(whole=dy, part=dy[0]) as g:
             blas.scal(2.0, dx)
         g.replay(whole=np.ones((4, 3)), part=z)  # the first one defines the array of the second one
