@@ -3,6 +3,8 @@
 
 #include "offload_args/chain.h"
 
+#include <time.h>
+
 /* (number): the handle. Returns NULL with an exception if the number is none. */
 static oa_chain *handle_of(PyObject *number) { return PyLong_AsVoidPtr(number); }
 
@@ -68,16 +70,23 @@ static PyObject *chain_check(PyObject *Py_UNUSED(module), PyObject *number) {
   return fail(status);
 }
 
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* Returns how many steps of a loop to make before signals are handled: on a GPU they may be one launch. */
-static int64_t steps_at_once(const oa_any *until) {
+static int64_t first_steps(const oa_any *until) {
   oa_pointer_info pointer = OA_SIZED(oa_pointer_info);
   oa_device_info device = OA_SIZED(oa_device_info);
   const int on_gpu = oa_pointer_query(until, &pointer) == OA_OK &&
                      oa_device_get_info(pointer.device, &device) == OA_OK && device.flags & OA_DEVICE_GPU;
-  return on_gpu ? 1000 : 1;
+  return on_gpu ? 100 : 1;
 }
 
-/* (handle, pointer, at_most) -> how often the calls ran. A signal is handled between steps. */
+/* (handle, pointer, at_most) -> how often the calls ran. Signals are handled after the first steps, and then every
+ * tenth of a second or so. */
 static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *number, *object;
   long long at_most;
@@ -85,15 +94,17 @@ static PyObject *chain_loop(PyObject *Py_UNUSED(module), PyObject *arguments) {
   oa_chain *chain = handle_of(number);
   const Pointer *until = PyErr_Occurred() ? NULL : as_pointer(object);
   if (until == NULL) return NULL;
-  int64_t count = 0;
+  int64_t count = 0, most = first_steps(until->handle);
   int status = OA_OK, ended = 0;
-  const int64_t most = steps_at_once(until->handle);
   while (status == OA_OK && !ended && count < at_most) {
     int64_t steps;
     if (PyErr_CheckSignals() < 0) return NULL;
     const int64_t left = at_most - count;
+    const double begun = seconds();
     Py_BEGIN_ALLOW_THREADS status = oa_chain_loop(chain, until->handle, left < most ? left : most, &steps, &ended);
     Py_END_ALLOW_THREADS count += steps;
+    const double fit = 0.1 * (double)steps / (seconds() - begun + 1e-7);
+    most = fit < 1 ? 1 : (int64_t)fit;
   }
   if (raise_touch() < 0) return NULL;
   return recorded("loop", arguments, status == OA_OK ? PyLong_FromLongLong(count) : fail(status));

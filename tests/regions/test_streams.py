@@ -15,9 +15,11 @@ from offload_args import (
     Out,
     blas,
     offload_args,
+    testing,
     update,
 )
 from offload_args.errors import (
+    OffloadError,
     RegionError,
 )
 
@@ -123,3 +125,16 @@ def test_results_of_a_destroyed_stream_are_used_by_the_region_around(cuda: str) 
                 np.testing.assert_array_equal(a, np.full_like(a, i * 0.5**20))
             blas.gemm(1.0, dtwice, da, 0.0, db)
         np.testing.assert_array_equal(b, 2 * a)
+
+
+def test_a_region_ends_where_the_driver_can_not_tell_whether_its_stream_is_captured() -> None:
+    sim, x = testing.sim_device(), np.ones(4)
+    first = offload_args(x, device=sim)
+    with first:
+        assert not hasattr(first, "stream")  # from here on it may be captured
+    second = offload_args(x, device=sim)
+    second.__enter__()
+    testing.fail_call(sim, 1)
+    with pytest.raises(OffloadError, match="stream_capturing"):
+        second.__exit__(None, None, None)
+    testing.no_mappings_left()
