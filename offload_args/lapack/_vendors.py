@@ -455,6 +455,7 @@ class _CuSOLVER(Vendor):
         chosen = self.value(self.uplo, uplo)
         with offload_args(Scratch((n,), np.int64), device=A.device) as (pivots,):
             pivots.assign(ipiv.to_host().astype(np.int64))
+            pivots.to_host()  # cuSOLVER 12.0 reads them at once, and not in the order of its stream
             arguments = chosen, n, nrhs, A.dtype, A, lda, pivots, A.dtype, B, ldb
             if not hermitian:
                 return self.call("xsytrs", A, *arguments)
