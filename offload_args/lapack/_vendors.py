@@ -440,6 +440,10 @@ class _CuSOLVER(Vendor):
     def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         return self.call(f"{t}gesvd", A, *(self.value(self.jobs, job) for job in jobs), m, n, A, lda, *rest)
 
+    def need_indefinite(self, name: str, hermitian: bool, solves: bool) -> None:
+        if hermitian:  # raises LibraryVersionError before 12.4
+            _core.library_address("cusolver", "cusolverDnXhetrs" if solves else "cusolverDnXhetrf")
+
     def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
         chosen = self.value(self.uplo, uplo)
         if not hermitian:

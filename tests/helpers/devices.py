@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from offload_args import Device, libraries, testing
-from offload_args.errors import DeviceUnavailableError, LibraryError
+from offload_args import Device, _core, libraries, testing
+from offload_args.errors import DeviceUnavailableError, LibraryError, LibraryVersionError
 
 HIP = os.environ.get("OFFLOAD_ARGS_TEST_HIP", "hip:0")  # the AMD device that tests use
 
@@ -50,6 +50,15 @@ def open_or_skip(name: str) -> str:
     if backend == "sim":
         testing.sim_device(index=int(index))
     return name
+
+
+def has_symbol(library: str, symbol: str) -> bool:
+    """Return whether this version of a library has a function."""
+    try:
+        _core.library_address(library, symbol)
+    except LibraryVersionError:
+        return False
+    return True
 
 
 def library_or_skip(library: str, device: str) -> None:

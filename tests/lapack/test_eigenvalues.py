@@ -11,8 +11,16 @@ from lapack.conftest import Matrices
 from lapack.test_solutions import ORDERS, SIZES, ordered, with_gaps
 from lapack.test_stacks import by_columns
 
+from helpers.devices import has_symbol
 from offload_args import In, Out, Scratch, lapack, offload_args
-from offload_args.errors import ArgumentError, DTypeError, HostPointerError, LibraryError, PerformanceWarning
+from offload_args.errors import (
+    ArgumentError,
+    DTypeError,
+    HostPointerError,
+    LibraryError,
+    LibraryVersionError,
+    PerformanceWarning,
+)
 
 
 def indefinite(matrices: Matrices, n: int, hermitian: bool = True) -> Any:
@@ -45,6 +53,12 @@ def test_sytrf_and_hetrf_solve_indefinite_systems(
             return
         if name == "hetr" and matrices.is_complex and device.startswith("hip"):
             with pytest.raises(LibraryError, match=r"^lapack\.hetrf: rocSOLVER has none for complex dtypes"):
+                factor(dA, dp, uplo=uplo)
+            dp.fill(1)
+            return
+        is_cusolver = name == "hetr" and matrices.is_complex and device.startswith("cuda")
+        if is_cusolver and not has_symbol("cusolver", "cusolverDnXhetrf"):
+            with pytest.raises(LibraryVersionError, match="has no cusolverDnXhetrf"):
                 factor(dA, dp, uplo=uplo)
             dp.fill(1)
             return
