@@ -32,6 +32,11 @@ def other_triangle(values: Any, uplo: str) -> Any:
     return np.tril(values, -1) if uplo == "U" else np.triu(values, 1)
 
 
+def lacks_hetrf(device: str, matrices: Matrices) -> bool:
+    """Return whether cuSOLVER is too old to factor complex Hermitian matrices."""
+    return matrices.is_complex and device.startswith("cuda") and not has_symbol("cusolver", "cusolverDnXhetrf")
+
+
 @pytest.mark.parametrize("name", ["sytr", "hetr"])
 @pytest.mark.parametrize("uplo", "UL")
 @pytest.mark.parametrize("order", ORDERS)
@@ -56,8 +61,7 @@ def test_sytrf_and_hetrf_solve_indefinite_systems(
                 factor(dA, dp, uplo=uplo)
             dp.fill(1)
             return
-        is_cusolver = name == "hetr" and matrices.is_complex and device.startswith("cuda")
-        if is_cusolver and not has_symbol("cusolver", "cusolverDnXhetrf"):
+        if name == "hetr" and lacks_hetrf(device, matrices):
             with pytest.raises(LibraryVersionError, match="has no cusolverDnXhetrf"):
                 factor(dA, dp, uplo=uplo)
             dp.fill(1)
@@ -75,8 +79,8 @@ def test_sytrf_and_hetrf_solve_indefinite_systems(
 
 def test_sytrf_leaves_the_factors_of_scipy(device: str, matrices: Matrices) -> None:
     for name, hermitian in (("sytrf", False), ("hetrf", True)):
-        if hermitian and matrices.is_complex and device.startswith("hip"):
-            continue  # rocSOLVER has none
+        if hermitian and (lacks_hetrf(device, matrices) or (matrices.is_complex and device.startswith("hip"))):
+            continue
         original = indefinite(matrices, 9, hermitian)
         A, ipiv = ordered(original, "F"), np.zeros(9, np.int32)
         with offload_args(A, Out(ipiv), device=device) as (dA, dp):
@@ -90,6 +94,8 @@ def test_sytrf_leaves_the_factors_of_scipy(device: str, matrices: Matrices) -> N
 def test_indefinite_stacks_and_right_sides_in_c_order(device: str, matrices: Matrices) -> None:
     if device.startswith("hip"):
         return  # rocSOLVER has neither hetrs nor sytrs
+    if lacks_hetrf(device, matrices):
+        return
     stack = by_columns(np.stack([indefinite(matrices, 4) for _ in range(3)]))
     x = by_columns(matrices.general(3, 4, 2))
     right, A, alone = x.copy(), stack.copy("K"), ordered(stack[0], "F")

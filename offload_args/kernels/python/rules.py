@@ -308,14 +308,16 @@ def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> A
 
 
 def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any, count: Any) -> Any:
-    """Return a shifted number; by its width and more, as by less than 0, nothing of it is left, as in NumPy."""
-    last = ir.Constant(count.type, count.type.width - 1)
-    inside = builder.icmp_unsigned("<=", count, last)
+    """Return a shifted number; by its width and more, as by less than 0, nothing of it is left, as in NumPy.
+
+    It is shifted twice, by halves: a choice of 0 for large counts becomes an instruction of NVIDIA's that clamps the
+    low 32 bits of the count.
+    """
+    width = ir.Constant(count.type, count.type.width)
+    count = builder.select(builder.icmp_unsigned("<=", count, width), count, width)
+    half = builder.lshr(count, ir.Constant(count.type, 1))
     function = context.get_function(operation, chosen)
-    moved = function(builder, (value, builder.select(inside, count, last)))
-    if operation is operator.rshift and chosen.return_type.signed:
-        return moved  # by all bits but one: copies of its sign
-    return builder.select(inside, moved, ir.Constant(moved.type, 0))
+    return function(builder, (function(builder, (value, half)), builder.sub(count, half)))
 
 
 _COMPARISONS: Final = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
