@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from math import isfinite
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -13,15 +13,18 @@ from .._operands import Matrix, matrix, misfit, need_dimensions, need_dtype, nee
 from ..blas.level1 import asum
 from ..errors import ArgumentError, DirectionError, OffloadError, WrongDeviceError
 from ..pointers import DevicePtr
-from ._stacks import in_a_stack
+from ._stacks import diagonal, in_a_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
 
 __all__ = [
+    "OTHER_TRIANGLE",
     "Columns",
     "as_columns",
+    "by_columns",
     "columns",
     "factored",
     "first_zero",
@@ -33,6 +36,8 @@ __all__ = [
     "need_solvable",
     "refuse",
 ]
+
+OTHER_TRIANGLE: Final = {"U": "L", "L": "U"}
 
 #: Right sides: a vector is one column.
 Columns: TypeAlias = Matrix
@@ -55,24 +60,33 @@ def as_columns(pointer: DevicePtr, stack: bool = False) -> DevicePtr:
     return pointer[..., None] if len(pointer._shape) == 1 + stack else pointer
 
 
+def by_columns(uplo: str, facts: Matrix) -> str:
+    """Return the triangle that a matrix's memory has by columns, as libraries see it: in C order, the other one."""
+    return uplo if facts.ld_f else OTHER_TRIANGLE[uplo]
+
+
+def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which pivots getrf can't have left."""
+    n = pivots.shape[-1]
+    impossible: NDArray[np.bool_] = (pivots < np.arange(1, n + 1)) | (pivots > n)
+    return impossible
+
+
 def need_pivots(name: str, ipiv: DevicePtr) -> None:
     """Raise ArgumentError for pivots that getrf can't have left: libraries do not check them, and write there."""
     pivots = ipiv.to_host()
-    n = len(pivots)
-    wrong = np.flatnonzero((pivots < np.arange(1, n + 1)) | (pivots > n))
+    wrong = np.flatnonzero(_impossible(pivots))
     if len(wrong):
         i = int(wrong[0])
         raise ArgumentError(
-            f"{name}: ipiv[{i}] is {pivots[i]}, needs to be from {i + 1} to {n}: pivots count from 1, as getrf "
-            f"returns them; SciPy's lu_factor counts from 0: pass piv + 1"
+            f"{name}: ipiv[{i}] is {pivots[i]}, needs to be from {i + 1} to {len(pivots)}: pivots count from 1, as "
+            f"getrf returns them; SciPy's lu_factor counts from 0: pass piv + 1"
         )
 
 
 def has_pivots(ipiv: DevicePtr) -> bool:
     """Return whether a stack has pivots as getrf leaves them."""
-    pivots = ipiv.to_host()
-    n = pivots.shape[-1]
-    return bool(np.all((pivots >= np.arange(1, n + 1)) & (pivots <= n)))
+    return not _impossible(ipiv.to_host()).any()
 
 
 def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> None:
@@ -102,8 +116,7 @@ def first_zero(A: DevicePtr) -> int:
     """Return which element of a square matrix's diagonal is the first zero, counted from 1; 0 if none is."""
     if not A._shape[0]:
         return 0
-    diagonal = A._view(0, A._shape[:1], (sum(A._strides),)).to_host()
-    zeros = np.flatnonzero(diagonal == 0)
+    zeros = np.flatnonzero(diagonal(A).to_host() == 0)
     return int(zeros[0]) + 1 if len(zeros) else 0
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-__all__ = ["Infos", "StackError", "flat", "in_a_stack", "stacked", "turned"]
+__all__ = ["Infos", "StackError", "diagonal", "flat", "in_a_stack", "make_identity", "stacked", "turned"]
 
 #: LAPACK's info of each matrix of a stack.
 Infos: TypeAlias = NDArray[np.int32]
@@ -70,6 +70,18 @@ def turned(pointer: DevicePtr) -> DevicePtr:
     """Return a stack of the transposes, of the same memory."""
     (*outer, m, n), (*steps, down, across) = pointer._shape, pointer._strides
     return pointer._view(0, (*outer, n, m), (*steps, across, down))
+
+
+def diagonal(pointer: DevicePtr) -> DevicePtr:
+    """Return the diagonal of a matrix, or those of a stack, as vectors."""
+    (*outer, m, n), (*steps, down, across) = pointer._shape, pointer._strides
+    return pointer._view(0, (*outer, min(m, n)), (*steps, down + across))
+
+
+def make_identity(matrix: DevicePtr) -> None:
+    """Set a matrix to the identity."""
+    matrix.fill(0)
+    diagonal(matrix).fill(1)
 
 
 @contextmanager
@@ -133,7 +145,7 @@ def _run(
     for operand in writes:
         written = pointers.get(operand)
         if written is not None and 0 not in written._shape:
-            written.fill(0)  # each call writes a part, which an Out does not take
+            written.fill(0)  # each call writes a part, which not every Out takes
     if whole is not None and 0 not in batch:
         given = {key: None if p is None else flat(p, len(p._shape) - len(batch)) for key, p in pointers.items()}
         are_flat = all(given[key] is not None for key, p in pointers.items() if p is not None)

@@ -23,10 +23,10 @@ from ..dtypes import dtype_of
 from ..errors import LibraryError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._stacks import Infos, turned
+from ._stacks import Infos, make_identity, turned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 __all__ = ["Vendor", "vendor_of"]
@@ -131,14 +131,15 @@ class Vendor(Adapter):
         raise NotImplementedError
 
     def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        raise NotImplementedError
+        return self.call(f"{t}geqrf", A, m, n, A, lda, tau)
 
     def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
         """rest: lda, tau, C, ldc."""
-        raise NotImplementedError
+        chosen = self.value(self.side, side), self.value(self.op, trans)
+        return self.call(_q(t, "mqr"), A, *chosen, m, n, k, A, *rest)
 
     def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        raise NotImplementedError
+        return self.call(_q(t, "gqr"), A, m, n, k, A, lda, tau)
 
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         raise NotImplementedError
@@ -148,7 +149,7 @@ class Vendor(Adapter):
         raise NotImplementedError
 
     def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
-        raise NotImplementedError
+        return self.call(f"{t}sytrf", A, self.value(self.uplo, uplo), n, A, lda, ipiv)
 
     def sytrs(self, t: str, hermitian: bool, uplo: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         """rest: ipiv, B, ldb."""
@@ -180,6 +181,15 @@ class Vendor(Adapter):
 def _q(t: str, name: str) -> str:
     """Return a function's name: it works on Q, which is orthogonal for real dtypes and unitary for complex ones."""
     return f"{t}{'or' if t in 'sd' else 'un'}{name}"
+
+
+def _wait_for_others(A: DevicePtr, arguments: Sequence[Any]) -> None:
+    """Wait for the device if other packages have the address of an argument.
+
+    Their work may be on a stream that a call does not wait for.
+    """
+    if any(isinstance(argument, DevicePtr) and _core.query(argument).escaped for argument in arguments):
+        _core.device_synchronize(A._device)
 
 
 class _LAPACKE(Vendor):
@@ -265,22 +275,17 @@ class _LAPACKE(Vendor):
     def syevdx(
         self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, chosen: Chosen, w: DevicePtr
     ) -> tuple[int, int]:
-        which, vl, vu, il, iu = chosen
-        most = iu - il + 1 if which == "I" else n
-        vectors = Scratch((n, most), A.dtype, order="F") if jobz == "V" else Scratch((1, 1), A.dtype)
-        scratches = Scratch((1,), np.int32), vectors, Scratch((2 * n,), np.int32)
-        with offload_args(*scratches, device=A.device) as (count, z, support):
-            chars = self.value(self.jobz, jobz), getattr(self.functions, f"RANGE_{which}"), self.value(self.uplo, uplo)
-            arguments = *chars, n, A, lda, vl, vu, il, iu, 0.0, count, w, z, n, support
-            work, integers = ((_BLOCK + 26) * n, A.dtype), (10 * n, np.int32)
+        which, *bounds = chosen
+        chars = self.value(self.jobz, jobz), getattr(self.functions, f"RANGE_{which}"), self.value(self.uplo, uplo)
+        work, integers = ((_BLOCK + 26) * n, A.dtype), (10 * n, np.int32)
+
+        def call(*found: DevicePtr | int) -> int:
+            arguments = *chars, n, A, lda, *bounds, 0.0, *found
             if t in "sd":
-                info = self.with_work(f"{t}syevr", A, arguments, work, integers)
-            else:
-                info = self.with_work(f"{t}heevr", A, arguments, work, (24 * n, w.dtype), integers)
-            known = 0 if info else int(count.to_host()[0])
-            if known and jobz == "V":
-                A[:, :known].copy_from(z[:, :known])
-        return info, known
+                return self.with_work(f"{t}syevr", A, arguments, work, integers)
+            return self.with_work(f"{t}heevr", A, arguments, work, (24 * n, w.dtype), integers)
+
+        return _subset(call, jobz, n, A, chosen, w, 2 * n)
 
     def geev(
         self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
@@ -294,6 +299,25 @@ class _LAPACKE(Vendor):
             return self.with_work(f"{t}geev", A, (*jobs, n, A, lda, w[:n], w[n:], *sides), work)
         reals = (2 * n, dtype_of(REAL_OF[t]))
         return self.with_work(f"{t}geev", A, (*jobs, n, A, lda, w, *sides), work, reals, sized=1)
+
+
+def _subset(
+    call: Callable[..., int], jobz: str, n: int, A: DevicePtr, chosen: Chosen, w: DevicePtr, integers: int
+) -> tuple[int, int]:
+    """Call a function that finds some eigenvalues, and move their vectors to A. Return its info, and their number.
+
+    call: takes the places of their number, values and vectors, the leading dimension of these, and so many integers.
+    """
+    which, _, _, il, iu = chosen
+    most = iu - il + 1 if which == "I" else n
+    vectors = Scratch((n, most), A.dtype, order="F") if jobz == "V" else Scratch((1, 1), A.dtype)
+    scratches = Scratch((1,), np.int32), vectors, Scratch((integers,), np.int32)
+    with offload_args(*scratches, device=A.device) as (count, z, more):
+        info = call(count, w, z, n, more)
+        known = 0 if info else int(count.to_host()[0])
+        if known and jobz == "V":
+            A[:, :known].copy_from(z[:, :known])
+    return info, known
 
 
 _INFO: Final = object()  # stands for the array of info
@@ -319,9 +343,7 @@ class _CuSOLVER(Vendor):
     needs_tall = True
 
     def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
-        # Work of other packages may be on a stream that this call does not wait for: they have the address.
-        if any(isinstance(argument, DevicePtr) and _core.query(argument).escaped for argument in arguments):
-            _core.device_synchronize(A._device)
+        _wait_for_others(A, arguments)
         info = np.empty(1, np.int32)
         with offload_args(Out(info), device=A.device) as (dinfo,):
             getattr(self.functions, name)(*arguments, dinfo)
@@ -331,8 +353,7 @@ class _CuSOLVER(Vendor):
 
     def batched(self, library: Any, name: str, A: DevicePtr, *arguments: Any) -> Infos:
         """Call a batched function, where _INFO among the arguments stands for the array of info."""
-        if any(isinstance(argument, DevicePtr) and _core.query(argument).escaped for argument in arguments):
-            _core.device_synchronize(A._device)  # as in run
+        _wait_for_others(A, arguments)
         infos = np.zeros(A._shape[0], np.int32)
         function = getattr(library, name)
         try:
@@ -408,8 +429,7 @@ class _CuSOLVER(Vendor):
             if U is not None:
                 U.copy_from(turned(u[:, : U._shape[2]]))
             if VT is not None:  # V^H, exactly: the function makes V, and conjugates nothing
-                identity.fill(0)
-                identity._view(0, (n,), (sum(identity._strides),)).fill(1)
+                make_identity(identity)
                 gemm(1.0, turned(v[:, : VT._shape[1]]), identity, 0.0, VT, trans_a="C")
         return infos
 
@@ -417,21 +437,10 @@ class _CuSOLVER(Vendor):
 
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
         with offload_args(Scratch((n, n), A.dtype), device=A.device) as (made,):  # symmetric, so in either order
-            made.fill(0)
-            made._view(0, (n,), (sum(made._strides),)).fill(1)
+            make_identity(made)
             info = self.getrs(t, "N", n, n, A, lda, ipiv, made, n)
             A.copy_from(made if A._strides[1] == A.dtype.itemsize else made.T)
         return info
-
-    def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        return self.call(f"{t}geqrf", A, m, n, A, lda, tau)
-
-    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
-        chosen = self.value(self.side, side), self.value(self.op, trans)
-        return self.call(_q(t, "mqr"), A, *chosen, m, n, k, A, *rest)
-
-    def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        return self.call(_q(t, "gqr"), A, m, n, k, A, lda, tau)
 
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         chosen = self.value(self.jobz, jobz), self.value(self.uplo, uplo)
@@ -445,12 +454,11 @@ class _CuSOLVER(Vendor):
             _core.library_address("cusolver", "cusolverDnXhetrs" if solves else "cusolverDnXhetrf")
 
     def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
-        chosen = self.value(self.uplo, uplo)
         if not hermitian:
-            return self.call(f"{t}sytrf", A, chosen, n, A, lda, ipiv)
+            return super().sytrf(t, hermitian, uplo, n, A, lda, ipiv)
         wide = Scratch((n,), np.int64)
         with offload_args(wide, device=A.device) as (pivots,), self.functions.create_params() as params:
-            info = self.call("xhetrf", A, params, chosen, n, A.dtype, A, lda, pivots, A.dtype)
+            info = self.call("xhetrf", A, params, self.value(self.uplo, uplo), n, A.dtype, A, lda, pivots, A.dtype)
             ipiv.assign(pivots.to_host().astype(np.int32))
         return info
 
@@ -522,8 +530,7 @@ class _RocSOLVER(Vendor):
 
     def several(self, name: str, A: DevicePtr, *arguments: Any, count: int) -> Infos:
         """Call a function of one matrix or of `count`, whose info is before the count, if it gives one."""
-        if any(isinstance(argument, DevicePtr) and _core.query(argument).escaped for argument in arguments):
-            _core.device_synchronize(A._device)  # as for cuSOLVER
+        _wait_for_others(A, arguments)
         infos, function = np.zeros(count, np.int32), getattr(self.functions, name)
         last = (count,) if name.endswith("batched") else ()
         if name[1:].partition("_")[0] in _NO_INFO:
@@ -603,16 +610,6 @@ class _RocSOLVER(Vendor):
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
         return self.call(f"{t}getri", A, n, A, lda, ipiv)
 
-    def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        return self.call(f"{t}geqrf", A, m, n, A, lda, tau)
-
-    def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
-        chosen = self.value(self.side, side), self.value(self.op, trans)
-        return self.call(_q(t, "mqr"), A, *chosen, m, n, k, A, *rest)
-
-    def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        return self.call(_q(t, "gqr"), A, m, n, k, A, lda, tau)
-
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         chosen = self.value(self.jobz, jobz), self.value(self.uplo, uplo)
         with offload_args(Scratch((n,), w.dtype), device=A.device) as (diagonal,):
@@ -623,9 +620,6 @@ class _RocSOLVER(Vendor):
         with offload_args(Scratch(s._shape, s.dtype), device=A.device) as (unfound,):
             arguments = *(self.value(self.jobs, job) for job in jobs), m, n, A, lda, *rest
             return self.call(f"{t}gesvd", A, *arguments, unfound, self.functions.outofplace)
-
-    def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
-        return self.call(f"{t}sytrf", A, self.value(self.uplo, uplo), n, A, lda, ipiv)
 
     def need_indefinite(self, name: str, hermitian: bool, solves: bool) -> None:
         if solves:
@@ -642,19 +636,15 @@ class _RocSOLVER(Vendor):
     def syevdx(
         self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, chosen: Chosen, w: DevicePtr
     ) -> tuple[int, int]:
-        which, vl, vu, il, iu = chosen
+        which, *bounds = chosen
         named = getattr(self.functions, {"A": "erange_all", "I": "erange_index", "V": "erange_value"}[which])
-        most = iu - il + 1 if which == "I" else n
-        vectors = Scratch((n, most), A.dtype, order="F") if jobz == "V" else Scratch((1, 1), A.dtype)
-        scratches = Scratch((1,), np.int32), vectors, Scratch((n,), np.int32)
-        with offload_args(*scratches, device=A.device) as (count, z, failed):
-            jobs = self.value(self.jobz, jobz), named, self.value(self.uplo, uplo)
-            arguments = *jobs, n, A, lda, vl, vu, il, iu, 0.0, count, w, z, n, failed
-            info = self.call(f"{t}{'sy' if t in 'sd' else 'he'}evx", A, *arguments)
-            known = 0 if info else int(count.to_host()[0])
-            if known and jobz == "V":
-                A[:, :known].copy_from(z[:, :known])
-        return info, known
+        jobs = self.value(self.jobz, jobz), named, self.value(self.uplo, uplo)
+        name = f"{t}{'sy' if t in 'sd' else 'he'}evx"
+
+        def call(*found: DevicePtr | int) -> int:
+            return self.call(name, A, *jobs, n, A, lda, *bounds, 0.0, *found)
+
+        return _subset(call, jobz, n, A, chosen, w, n)
 
     def need_geev(self, name: str, left: bool) -> None:
         raise LibraryError(f"{name}: rocSOLVER finds no eigenvalues of general matrices; find them on the host")

@@ -10,9 +10,9 @@ from .._operands import letter_of, need_option, square
 from ..blas.batched import trsm_stack
 from ..blas.level3 import trsm
 from ..pointers import DevicePtr
-from ._checks import as_columns, columns, factored, first_zero, need_solvable, refuse
+from ._checks import as_columns, by_columns, columns, factored, first_zero, need_solvable, refuse
 from ._copies import Order, fitting
-from ._stacks import Infos, stacked
+from ._stacks import Infos, diagonal, stacked
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
@@ -61,16 +61,12 @@ def potrf(A: DevicePtr, *, uplo: str = "U") -> None:
 _INDEFINITE: Final = "A is not positive definite: its leading minor of order {info} (pivot {info}) is not"
 
 
-def _stored(a: Matrix, uplo: str) -> str:
-    """Return the triangle by columns. In C order the library sees conj(A), and conj(U) or conj(L), transposed."""
-    return uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]
-
-
 def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str) -> None:
     vendor = vendor_of(name, A)
     if not a.rows:
         return
-    info = vendor.potrf(t, _stored(a, uplo), a.rows, A, a.ld_f or a.ld_c)
+    # In C order the library sees conj(A), and conj(U) or conj(L), transposed.
+    info = vendor.potrf(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c)
     if info:
         refuse(name, _INDEFINITE.format(info=info), info, A=A)
 
@@ -78,7 +74,7 @@ def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str) -> None:
 def _factor_stack(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str) -> tuple[Infos, str] | None:
     """Factor a stack; a: the geometry of one matrix."""
     vendor = vendor_of(name, A)
-    infos = vendor.potrf_batched(t, _stored(a, uplo), a.rows, A, a.ld_f or a.ld_c) if a.rows else None
+    infos = vendor.potrf_batched(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c) if a.rows else None
     return None if infos is None else (infos, _INDEFINITE)
 
 
@@ -94,7 +90,7 @@ def _potrs_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, st
     b = _right_sides("lapack.potrs", A[0], a, B[0])
     if _needed_order(t, a, b) or not vendor_of("lapack.potrs", A).solves_stacks(a.rows):
         return None
-    _solve_stack(A, B, uplo)
+    _solve(A, B, uplo)
     return np.zeros(A._shape[0], np.int32), ""
 
 
@@ -126,17 +122,16 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
 
 
 def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
-    B = as_columns(B)
-    if 0 not in B._shape:
-        for trans in ("C", "N") if uplo == "U" else ("N", "C"):
-            trsm(1.0, A, B, uplo=uplo, trans=trans)
-
-
-def _solve_stack(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
-    B = as_columns(B, stack=True)
-    if 0 not in B._shape:
-        for trans in ("C", "N") if uplo == "U" else ("N", "C"):
+    """Solve with the factor of a matrix, or with those of a stack of three dimensions."""
+    is_stack = len(A._shape) == 3
+    B = as_columns(B, stack=is_stack)
+    if 0 in B._shape:
+        return
+    for trans in ("C", "N") if uplo == "U" else ("N", "C"):
+        if is_stack:
             trsm_stack(A, B, "L", uplo, trans, "N")
+        else:
+            trsm(1.0, A, B, uplo=uplo, trans=trans)
 
 
 @stacked()
@@ -164,7 +159,7 @@ def potri(A: DevicePtr, *, uplo: str = "U") -> None:
     zero = first_zero(A)
     if zero:
         refuse("lapack.potri", _ZERO.format(info=zero), zero)
-    vendor.potri(t, _stored(a, uplo), a.rows, A, a.ld_f or a.ld_c)
+    vendor.potri(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c)
 
 
 def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
@@ -176,7 +171,7 @@ def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str
     done = _factor_stack("lapack.posv", t, a, A, uplo)
     if done is not None:
         with factored("lapack.posv", A=A, B=B):
-            _solve_stack(A, B, uplo)
+            _solve(A, B, uplo)
     return done
 
 
@@ -231,8 +226,7 @@ def _trtrs_stack(
         return None
     zeros = np.zeros((A._shape[0], 1), bool)
     if diag == "N":
-        step, down, across = A._strides
-        zeros = A._view(0, A._shape[:2], (step, down + across)).to_host() == 0
+        zeros = diagonal(A).to_host() == 0
     if 0 not in B._shape:
         trsm_stack(A, as_columns(B, stack=True), "L", uplo, trans, diag)
     return np.where(zeros.any(axis=1), zeros.argmax(axis=1) + 1, 0).astype(np.int32), _ZERO

@@ -12,7 +12,7 @@ from ..arguments import Scratch
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._checks import first_zero
+from ._checks import OTHER_TRIANGLE, first_zero
 from ._vendors import vendor_of
 from .cholesky import solve_triangular
 
@@ -82,7 +82,7 @@ def pocon(A: DevicePtr, anorm: float, *, uplo: str = "U") -> float:
     need_option("lapack.pocon", "uplo", uplo, ("U", "L"))
     a = square("lapack.pocon", "A", A)
     if not a.ld_f:  # conj(A), whose norms are those of A
-        A, uplo = A.T, "L" if uplo == "U" else "U"
+        A, uplo = A.T, OTHER_TRIANGLE[uplo]
     steps: list[_Step] = [(uplo, trans, "N") for trans in ("CN" if uplo == "U" else "NC")]
     return _reciprocal("lapack.pocon", t, A, anorm, steps, steps)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,18 +14,16 @@ from ..dtypes import dtype_of
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._checks import need_finite, refuse
+from ._checks import OTHER_TRIANGLE, need_finite, refuse
 from ._stacks import stacked
 from ._vendors import vendor_of
+from .spectral import UNFOUND, symmetric
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 __all__ = ["geev", "heevdx", "hegvd", "syevdx", "sygvd"]
-
-_UNFOUND: Final = "the eigenvalues did not converge (info {info})"
-_OTHER: Final = {"U": "L", "L": "U"}
 
 
 @stacked("B", "w", writes=("w",))
@@ -105,14 +103,14 @@ def _pencil(name: str, t: str, A: DevicePtr, B: DevicePtr, w: DevicePtr, itype: 
     need_finite(name, A, uplo)
     need_finite(name, B, uplo, "B")
     # In C order the library sees conj(A) and conj(B), which have the same eigenvalues.
-    stored = uplo if a.ld_f and b.ld_f else _OTHER[uplo]
+    stored = uplo if a.ld_f and b.ld_f else OTHER_TRIANGLE[uplo]
     info = vendor.sygvd(t, int(itype), jobz, stored, n, A, lda, B, ldb, w)
     if info > n:
         minor = info - n
         reason = f"B is not positive definite: its leading minor of order {minor} (pivot {minor}) is not"
         refuse(name, reason, info, A=A, B=B, w=w)
     if info:
-        refuse(name, _UNFOUND.format(info=info), info, A=A, B=B, w=w)
+        refuse(name, UNFOUND.format(info=info), info, A=A, B=B, w=w)
 
 
 def syevdx(
@@ -216,22 +214,16 @@ def _some(
     jobz: str,
     uplo: str,
 ) -> int:
-    need_option(name, "jobz", jobz, ("N", "V"))
-    need_option(name, "uplo", uplo, ("U", "L"))
-    a = square(name, "A", A)
-    vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order and dtype")
-    if jobz == "V":
-        need_fortran(name, "A", A, a, ' for jobz="V", whose vectors are columns')
+    a, stored = symmetric(name, t, A, w, jobz, uplo)
     chosen = _chosen(name, a.rows, places, bounds)
     vendor = vendor_of(name, A)
     if not a.rows:
         return 0
     need_finite(name, A, uplo)
-    w.fill(0)  # the library writes a part, which an Out does not take
-    stored = uplo if a.ld_f else _OTHER[uplo]
+    w.fill(0)  # the library writes a part
     info, count = vendor.syevdx(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, chosen, w)
     if info:
-        refuse(name, _UNFOUND.format(info=info), info, A=A, w=w)
+        refuse(name, UNFOUND.format(info=info), info, A=A, w=w)
     return count
 
 
@@ -277,7 +269,7 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
     ld = a.ld_f or a.ld_c
     info = vendor.geev(t, n, A, ld, w, VL, VR) if t in "cz" else _real(vendor, t, n, A, ld, w, VL, VR)
     if info:
-        refuse(name, _UNFOUND.format(info=info), info, A=A, **written)
+        refuse(name, UNFOUND.format(info=info), info, A=A, **written)
 
 
 def _real(

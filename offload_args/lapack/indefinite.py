@@ -9,7 +9,7 @@ import numpy as np
 from .._operands import INT32, letter_of, need_fortran, need_option, square, vector
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._checks import columns, refuse
+from ._checks import by_columns, columns, refuse
 from ._copies import fitting
 from ._stacks import stacked
 from ._vendors import vendor_of
@@ -128,7 +128,7 @@ def _operands(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bo
     if hermitian:
         need_fortran(name, "A", A, a, " for a complex Hermitian matrix, as the factors of conj(A) are others")
     vector(name, "ipiv", ipiv, a.rows, INT32, "for A of that order")
-    return t, a, hermitian, uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]
+    return t, a, hermitian, by_columns(uplo, a)
 
 
 def _factor(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bool) -> None:

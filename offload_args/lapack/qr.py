@@ -12,7 +12,7 @@ from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import as_columns, columns, factored, first_zero, need_solvable, refuse
 from ._copies import Order, conjugated, fitting, need_apart, rearranged
-from ._stacks import Infos, stacked
+from ._stacks import Infos, make_identity, stacked
 from ._vendors import vendor_of
 from .cholesky import solve_triangular
 
@@ -122,8 +122,7 @@ def _make_q(name: str, A: DevicePtr, tau: DevicePtr) -> None:
     if k:
         vendor.orgqr(t, a.rows, a.columns, k, A, a.ld_f, tau)
     else:  # not every library makes the identity
-        A.fill(0)
-        A._view(0, (a.columns,), (sum(A._strides),)).fill(1)
+        make_identity(A)
 
 
 @stacked("tau", "C")

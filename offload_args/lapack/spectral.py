@@ -11,7 +11,7 @@ from ..blas.extensions import geam
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._checks import follow, is_finite, need_finite, refuse
+from ._checks import by_columns, follow, is_finite, need_finite, refuse
 from ._copies import Order, rearranged
 from ._stacks import Infos, stacked, turned
 from ._vendors import Vendor, vendor_of
@@ -19,7 +19,7 @@ from ._vendors import Vendor, vendor_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["gesvd", "heevd", "syevd"]
+__all__ = ["UNFOUND", "gesvd", "heevd", "syevd", "symmetric"]
 
 
 def _syevd_stack(A: DevicePtr, w: DevicePtr, jobz: str = "V", uplo: str = "U") -> tuple[Infos, str] | None:
@@ -79,10 +79,10 @@ def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
     _eigenvalues("lapack.heevd", letter_of("lapack.heevd", "A", A), A, w, jobz, uplo)
 
 
-_UNFOUND: Final = "the eigenvalues did not converge (info {info})"
+UNFOUND: Final = "the eigenvalues did not converge (info {info})"
 
 
-def _symmetric(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> tuple[Matrix, str]:
+def symmetric(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> tuple[Matrix, str]:
     """Return the geometry of a matrix whose eigenvalues are wanted, and its triangle by columns."""
     need_option(name, "jobz", jobz, ("N", "V"))
     need_option(name, "uplo", uplo, ("U", "L"))
@@ -91,28 +91,28 @@ def _symmetric(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: s
     if jobz == "V":
         need_fortran(name, "A", A, a, ' for jobz="V", whose vectors are columns')
     # In C order the library sees conj(A), which has the same eigenvalues.
-    return a, uplo if a.ld_f else {"U": "L", "L": "U"}[uplo]
+    return a, by_columns(uplo, a)
 
 
 def _eigenvalues(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> None:
-    a, stored = _symmetric(name, t, A, w, jobz, uplo)
+    a, stored = symmetric(name, t, A, w, jobz, uplo)
     vendor = vendor_of(name, A)
     if not a.rows:
         return
     need_finite(name, A, uplo)
     info = vendor.syevd(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, w)
     if info:
-        refuse(name, _UNFOUND.format(info=info), info, A=A, w=w)
+        refuse(name, UNFOUND.format(info=info), info, A=A, w=w)
 
 
 def _eigenvalues_of_stack(name: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> tuple[Infos, str] | None:
     t = letter_of(name, "A", A)
-    a, stored = _symmetric(name, t, A[0], w[0], jobz, uplo)
+    a, stored = symmetric(name, t, A[0], w[0], jobz, uplo)
     vendor = vendor_of(name, A)
     if not a.rows or not vendor.diagonalizes_stacks(a.rows, a.rows) or not follow(w) or not is_finite(A):
         return None
     infos = vendor.syevd_batched(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, w)
-    return None if infos is None else (infos, _UNFOUND)
+    return None if infos is None else (infos, UNFOUND)
 
 
 class _Job(NamedTuple):

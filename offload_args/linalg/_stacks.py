@@ -17,7 +17,7 @@ from ..blas.extensions import geam
 from ..blas.gemm import gemm
 from ..dtypes import dtype_of
 from ..lapack._checks import is_finite
-from ..lapack._stacks import flat
+from ..lapack._stacks import flat, make_identity
 from ..lapack._vendors import vendor_of
 from ..pointers import DevicePtr
 from ._call import new
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "arrange",
     "clear_triangles",
-    "diagonal",
     "factor",
     "invert_factored",
     "letter",
@@ -133,21 +132,13 @@ def _transpose(target: DevicePtr, source: DevicePtr) -> bool:
     return True
 
 
-def diagonal(pointer: DevicePtr) -> DevicePtr:
-    """Return the diagonals of a stack of matrices, as vectors."""
-    *outer, m, n = pointer._shape
-    *steps, down, across = pointer._strides
-    return pointer._view(0, (*outer, min(m, n)), (*steps, down + across))
-
-
 def set_identity(pointer: DevicePtr) -> None:
     """Set each matrix of a stack to the identity."""
     if 0 in pointer._shape:
         return
     whole = flat(pointer)
     first = pointer if whole is None else whole[0]
-    first.fill(0)
-    diagonal(first).fill(1)
+    make_identity(first)
     if whole is not None:
         _repeat_first(whole)
 

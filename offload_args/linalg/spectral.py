@@ -9,9 +9,10 @@ import numpy as np
 
 from ..display import shown
 from ..errors import ArgumentError
-from ..lapack._checks import is_finite, need_finite
+from ..lapack._checks import OTHER_TRIANGLE, by_columns, is_finite, need_finite
 from ..lapack._stacks import flat, turned
 from ..lapack._vendors import vendor_of
+from ..lapack.spectral import UNFOUND
 from ._call import Call, Operand, Result, Spec, new
 from ._stacks import arrange, clear_triangles, letter, matrices, refuse_first, set_identity, stored, vectors
 
@@ -111,22 +112,22 @@ def _eigenvalues(name: str, a: DevicePtr, w: DevicePtr, v: DevicePtr, uplo: str,
         return
     source = a
     if t in "sd" and not facts_a.ld_f and jobz == "V":  # A is its transpose: no element moves to another place
-        source, uplo = turned(a), {"U": "L", "L": "U"}[uplo]
+        source, uplo = turned(a), OTHER_TRIANGLE[uplo]
     arrange(v, source)
     facts = stored(name, "a", v)
-    by_columns = uplo if facts.ld_f else {"U": "L", "L": "U"}[uplo]  # of conj(A), which has the same eigenvalues
+    triangle = by_columns(uplo, facts)  # of conj(A), which has the same eigenvalues
     whole = flat(v) if len(v._shape) > 2 else None
     if whole is not None and vendor.diagonalizes_stacks(facts.rows, facts.rows) and is_finite(whole):
         ld, values = facts.ld_f or facts.ld_c, flat(w, 1)
-        infos = None if values is None else vendor.syevd_batched(t, jobz, by_columns, facts.rows, whole, ld, values)
+        infos = None if values is None else vendor.syevd_batched(t, jobz, triangle, facts.rows, whole, ld, values)
         if infos is not None:
             refuse_first(name, "a", a._shape[:-2], infos.tolist(), _UNFOUND)
             return
     for part, values in zip(matrices(v), vectors(w), strict=True):
         need_finite(name, part, uplo)
-        info = vendor.syevd(t, jobz, by_columns, facts.rows, part, facts.ld_f or facts.ld_c, values)
+        info = vendor.syevd(t, jobz, triangle, facts.rows, part, facts.ld_f or facts.ld_c, values)
         if info:
-            raise np.linalg.LinAlgError(f"{name}: the eigenvalues did not converge (info {info})")
+            raise np.linalg.LinAlgError(f"{name}: {UNFOUND.format(info=info)}")
 
 
 def svd(

@@ -9,13 +9,13 @@ import numpy as np
 from ..blas.extensions import dgmm
 from ..blas.gemm import gemm
 from ..errors import ArgumentError
-from ..lapack._stacks import flat
+from ..lapack._checks import by_columns
+from ..lapack._stacks import diagonal, flat
 from ..lapack._vendors import vendor_of
 from ._call import Call, Operand, Result, Spec, new
 from ._stacks import (
     arrange,
     clear_triangles,
-    diagonal,
     factor,
     invert_factored,
     letter,
@@ -162,7 +162,7 @@ def _cholesky(a: DevicePtr, x: DevicePtr, uplo: str) -> None:
         return
     facts, whole = stored(name, "a", x), flat(x) if len(x._shape) > 2 else None
     # In C order the library sees conj(A), and in its other triangle conj(L) or conj(U), transposed.
-    order = (uplo if facts.ld_f else {"U": "L", "L": "U"}[uplo]), facts.rows
+    order = by_columns(uplo, facts), facts.rows
     ld = facts.ld_f or facts.ld_c
     done = None if whole is None else vendor.potrf_batched(t, *order, whole, ld)
     infos = [vendor.potrf(t, *order, part, ld) for part in matrices(x)] if done is None else done.tolist()
