@@ -43,7 +43,7 @@ class Node(NamedTuple):
 
 
 def _stale(function: str, error: StalePointerError) -> StaleGraphError:
-    """Return the exception of a graph for that of a captured pointer."""
+    """Return a graph's exception, to be raised in place of a captured pointer's."""
     return StaleGraphError(f"{function}: {str(error).partition(': ')[2]}")
 
 

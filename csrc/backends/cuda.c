@@ -214,9 +214,14 @@ static enum memory_kind memory_kind(const void *memory) {
   return type == 0 ? MEMORY_PLAIN : type == ON_HOST ? MEMORY_PINNED : MEMORY_OTHER;
 }
 
+struct extra {
+  gpu_function until; /* the kernel that ends loops of graphs, made at first need */
+};
+
 static int make_extra(oa_device *device) {
-  (void)device;
-  return OA_OK;
+  struct gpu *gpu = device->state;
+  gpu->extra = calloc(1, sizeof *gpu->extra);
+  return gpu->extra ? OA_OK : oa_fail(OA_ERROR_MEMORY, "%s: out of host memory", device->name);
 }
 
 static int note_stream(oa_device *device, gpu_stream stream) {
@@ -411,16 +416,16 @@ static const char until_ptx[] =
     "}\n";
 
 /* Returns that kernel, loaded at first need; NULL: the driver refuses it. With the context current. */
-static gpu_function until_kernel(struct gpu *gpu) {
+static gpu_function until_kernel(struct extra *extra) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&mutex);
   gpu_module module = NULL;
-  if (!gpu->until && !driver.module_load(&module, until_ptx, 0, NULL, NULL) &&
-      driver.module_function(&gpu->until, module, "offload_args_until")) {
-    gpu->until = NULL;
+  if (!extra->until && !driver.module_load(&module, until_ptx, 0, NULL, NULL) &&
+      driver.module_function(&extra->until, module, "offload_args_until")) {
+    extra->until = NULL;
     driver.module_unload(module);
   }
-  gpu_function until = gpu->until;
+  gpu_function until = extra->until;
   pthread_mutex_unlock(&mutex);
   return until;
 }
@@ -449,9 +454,9 @@ static int fill_loop(gpu_graph outer, gpu_graph body, gpu_context context, gpu_f
   return code;
 }
 
-/* Refused are bodies with nodes that no loop may have, such as allocations of a library, and loops of older drivers. */
+/* The driver refuses nodes that no loop may have, such as allocations of a library; older drivers have no loops. */
 static int gpu_graph_loop(oa_device *device, void *graph, const oa_graph_until *until, void **loop) {
-  struct gpu *gpu = device->state;
+  const struct gpu *gpu = device->state;
   const struct graph *body = graph;
   void *saved;
   *loop = NULL;
@@ -463,7 +468,7 @@ static int gpu_graph_loop(oa_device *device, void *graph, const oa_graph_until *
     return status;
   }
   const int mode = exchange_mode(RELAXED_MODE);
-  const gpu_function kernel = until_kernel(gpu);
+  const gpu_function kernel = until_kernel(gpu->extra);
   gpu_graph outer = NULL, instance = NULL;
   int code = kernel ? driver.graph_create(&outer, 0) : NOT_FOUND;
   if (!code) code = fill_loop(outer, body->captured, gpu->context, kernel, until);

@@ -145,8 +145,8 @@ static __attribute__((cold, noinline)) int fail_unwritten(const oa_call *call, c
                  call->function, o->name, name);
 }
 
-/* Checks an operand that is not its whole group, of which calls have written parts or nothing. The call may overwrite a
- * part, and use what was written. exact: it overwrites all of its lines. */
+/* Checks an operand that is a part of its group, while calls have written parts of that or nothing. The call may
+ * overwrite a part, and use the written ones. exact: it overwrites all of its lines. */
 static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
                                                       const oa_lines *lines, bool exact) {
   const oa_mapping *mapping = slot->mapping;

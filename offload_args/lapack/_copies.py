@@ -83,7 +83,7 @@ def need_apart(name: str, operand: str, A: DevicePtr, B: DevicePtr) -> None:
 
 
 def _depth() -> int:
-    """Return the stacklevel of a warning that the caller gives: that of the line outside of this package's modules."""
+    """Return the stacklevel by which a warning of the caller names the line outside of this package's modules."""
     level, frame = 1, sys._getframe(1)
     here = __name__.rpartition(".")[0]
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith((here, "contextlib")):

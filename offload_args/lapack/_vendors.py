@@ -513,7 +513,7 @@ _NO_INFO: Final = ("getrs", "geqrf", "ormqr", "unmqr", "orgqr", "ungqr")
 
 
 class _RocSOLVER(Vendor):
-    """rocSOLVER: its functions write info to the device, or give none; workspaces are those of rocBLAS's handle."""
+    """rocSOLVER: its functions write info to the device, or give none; rocBLAS's handle has the workspaces."""
 
     module = "rocsolver"
     backend = "hip"

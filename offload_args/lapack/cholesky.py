@@ -136,7 +136,7 @@ def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
 
 @stacked()
 def potri(A: DevicePtr, *, uplo: str = "U") -> None:
-    """Set a triangle of A to that of the inverse of the matrix that potrf factored.
+    """Invert the matrix that potrf factored: a triangle of A becomes the inverse's.
 
     A: matrix of shape (n, n), as potrf left it, in any order. One triangle of it is read and written; the other one is
     left alone.

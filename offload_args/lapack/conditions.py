@@ -52,7 +52,7 @@ def gecon(A: DevicePtr, anorm: float, *, norm: str = "1") -> float:
     t = letter_of("lapack.gecon", "A", A)
     need_option("lapack.gecon", "norm", norm, ("1", "I"))
     a = square("lapack.gecon", "A", A)
-    if not a.ld_f:  # the factors are those of A^T, whose columns are the rows of A
+    if not a.ld_f:  # A^T was factored, whose columns are the rows of A
         A, norm = A.T, "I" if norm == "1" else "1"
     forward: list[_Step] = [("L", "N", "U"), ("U", "N", "N")]
     backward: list[_Step] = [("U", "C", "N"), ("L", "C", "U")]

@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -615,15 +615,18 @@ def _operand_names(event: Event) -> list[str]:
     return names
 
 
+#: What events raise whose values have other types, names or sizes than a recording writes.
+_MEANINGLESS: Final = (
+    OffloadError, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+
+
 @contextlib.contextmanager
 def _line_named(file: str | os.PathLike[str], line: int) -> Iterator[None]:
     """Name a line of the file that has no meaning here."""
     try:
         yield
-    except (
-        *(OffloadError, ArithmeticError, AttributeError, LookupError, MemoryError),
-        *(RecursionError, TypeError, ValueError),
-    ) as error:
+    except _MEANINGLESS as error:
         raise damaged(file, line, error) from error
 
 

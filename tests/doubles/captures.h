@@ -111,11 +111,8 @@ static void note_fork(struct graph *graph, const void *stream) {
   graph->forks[at] = (void *)(uintptr_t)stream;
 }
 
-/* Notes an operation if the stream is captured, or puts it into the stream. Returns whether it did. */
-int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
-int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes) {
-  struct graph *graph = at_work ? NULL : capture_of(stream);
-  if (!graph) return later(stream, run, arguments, nbytes);
+/* Adds an operation after all that the graph has. */
+static void add_node(struct graph *graph, operation *run, const void *arguments, size_t nbytes) {
   struct node *node = calloc(1, sizeof *node + nbytes);
   if (!node) abort();
   node->run = run;
@@ -123,6 +120,14 @@ int gpu_double_captures(const void *stream, operation *run, const void *argument
   memcpy(node->arguments, arguments, nbytes);
   *(graph->last ? &graph->last->next : &graph->first) = node;
   graph->last = node;
+}
+
+/* Notes an operation if the stream is captured, or puts it into the stream. Returns whether it did. */
+int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes);
+int gpu_double_captures(const void *stream, operation *run, const void *arguments, size_t nbytes) {
+  struct graph *graph = at_work ? NULL : capture_of(stream);
+  if (!graph) return later(stream, run, arguments, nbytes);
+  add_node(graph, run, arguments, nbytes);
   note_fork(graph, stream);
   return 1;
 }

@@ -667,16 +667,6 @@ static int run_loop(const void *arguments, gpu_stream stream) {
   return code;
 }
 
-static void add_node(struct graph *graph, operation *run, const void *arguments, size_t nbytes) {
-  struct node *node = calloc(1, sizeof *node + nbytes);
-  if (!node) abort();
-  node->run = run;
-  node->nbytes = nbytes;
-  memcpy(node->arguments, arguments, nbytes);
-  *(graph->last ? &graph->last->next : &graph->first) = node;
-  graph->last = node;
-}
-
 /* Each node is after all that the graph has. */
 int cuGraphAddNode_v2(void **added, struct graph *graph, void *const *after, const void *edges, size_t count,
                       struct node_parameters *p) {

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers.devices import library_or_skip, open_or_skip
+from helpers.devices import has_symbol, library_or_skip, open_or_skip
 from helpers.pages import ROOT, Block, blocks, programs, promised, tables
-from offload_args import Device, _core, errors, get_include
-from offload_args.errors import LibraryVersionError
+from offload_args import Device, errors, get_include
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -50,9 +49,7 @@ def skip_without(needs: tuple[str, ...]) -> None:
             library_or_skip(need, LIBRARIES[need])
         elif need == "cudnn_gnn":
             library_or_skip("cudnn", "cuda:0")
-            try:
-                _core.library_address("cudnn", "cudnnGnnAggSimpleForward")
-            except LibraryVersionError:
+            if not has_symbol("cudnn", "cudnnGnnAggSimpleForward"):
                 pytest.skip("device unavailable: this version of cudnn has no functions on graphs")
         elif need == "lapack":
             if Device.default().is_gpu:

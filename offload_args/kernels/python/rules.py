@@ -125,7 +125,7 @@ def is_readable(dtype: np.dtype[Any]) -> bool:
 
 
 def readable(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a struct with those of its fields that kernels read, at their places."""
+    """Return a struct with the fields that kernels read, at their places."""
     if dtype.names is None or dtype.fields is None:
         return dtype
     fields = {name: place for name, place in dtype.fields.items() if is_readable(place[0])}
