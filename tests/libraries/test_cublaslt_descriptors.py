@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.devices import library_or_skip
+from helpers.memory import check_no_leak
 from offload_args import _core, cublaslt
 from offload_args.dtypes import C_NAMES, dtype_of
 from offload_args.errors import (
@@ -150,20 +151,12 @@ def test_every_kind_of_object_has_its_creator_and_its_destroyer() -> None:
     "count", [pytest.param(2_000, id="short"), pytest.param(100_000, id="long", marks=pytest.mark.slow)]
 )
 def test_descriptors_that_are_made_and_dropped_leave_no_memory(count: int) -> None:
-    def used() -> int:
-        gc.collect()
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
     def make() -> None:
-        for kind in KINDS:
-            made(kind)
+        for _ in range(count):
+            for kind in KINDS:
+                made(kind)
 
-    for _ in range(1000):
-        make()
-    before = used()
-    for _ in range(count):
-        make()
-    assert used() - before < 1 << 20
+    check_no_leak(make, 1 << 20)
 
 
 def test_the_library_says_its_version_and_the_names_of_its_statuses() -> None:

@@ -8,7 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from helpers.residency import PAGE, N, ramp, sent
+from helpers.memory import check_no_leak
+from helpers.residency import N, ramp, sent
 from offload_args import Device, blas, offload_args, testing
 from offload_args.errors import (
     ArgumentTypeError,
@@ -52,26 +53,19 @@ def test_memory_is_given_up_when_it_is_wanted() -> None:
 
 def test_many_arrays_are_resident_and_memory_is_flat(device: str) -> None:
     arrays = [np.full(40_000 if i % 2 else 100, i, np.float32) for i in range(300)]
-    for _ in range(3):
-        with offload_args(*arrays, device=device, resident=True) as pointers:
-            for d in pointers[::50]:
-                blas.scal(1.0, d)
-    before = resident_set()
-    for _ in range(30):
-        with offload_args(*arrays, device=device, resident=True) as pointers:
-            for d in pointers[::50]:
-                blas.scal(1.0, d)
-        Device(device).keep(np.zeros(50_000))
-    assert resident_set() - before < 8 << 20
+
+    def lend() -> None:
+        for _ in range(30):
+            with offload_args(*arrays, device=device, resident=True) as pointers:
+                for d in pointers[::50]:
+                    blas.scal(1.0, d)
+            Device(device).keep(np.zeros(50_000))
+
+    check_no_leak(lend, 8 << 20)
     assert Device(device).residency.kept == len(arrays) // 2
-    del arrays, pointers, d
+    arrays.clear()
     gc.collect()
     assert Device(device).residency.kept == 0
-
-
-def resident_set() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * PAGE
 
 
 @pytest.mark.later("host")

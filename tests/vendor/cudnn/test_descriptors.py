@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import re
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from helpers.devices import library_or_skip
+from helpers.memory import check_no_leak
 from offload_args import _core, cudnn
 from offload_args.errors import (
     ArgumentError,
@@ -209,16 +208,11 @@ def test_every_kind_of_object_has_its_creator_and_its_destroyer() -> None:
     "count", [pytest.param(10_000, id="short"), pytest.param(100_000, id="long", marks=pytest.mark.slow)]
 )
 def test_descriptors_that_are_made_and_dropped_leave_no_memory(count: int) -> None:
-    def used() -> int:
-        gc.collect()
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    def make() -> None:
+        for _ in range(count):
+            cudnn.tensor(IMAGES, "NHWC"), cudnn.convolution()
 
-    for _ in range(2000):
-        cudnn.tensor(IMAGES, "NHWC"), cudnn.convolution()
-    before = used()
-    for _ in range(count):
-        cudnn.tensor(IMAGES, "NHWC"), cudnn.convolution()
-    assert used() - before < 1 << 20
+    check_no_leak(make, 1 << 20)
 
 
 def test_a_deprecated_function_works_and_warns_once() -> None:
