@@ -79,6 +79,17 @@ FAULTS: Final = (
         "if (from == to || views[i].lines.start != views[j].lines.start) continue;",
     ),
     Fault(
+        "a-written-part-is-not-noted",
+        "i < old_count || j < lines.count;)",
+        "i < old_count || j + 1 < lines.count;)",
+    ),
+    Fault("parts-that-touch-stay-apart", "!last || next.low > last->high)", "!last || next.low >= last->high)"),
+    Fault(
+        "parts-reach-beyond-their-end",
+        "low && parts->at[low - 1].high >= wanted.high",
+        "low && parts->at[low - 1].high > wanted.low",
+    ),
+    Fault(
         "a-region-counts-as-nested-across-threads",
         "if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;",
         "if (outer->phase != OA_OPEN) continue;",
