@@ -49,6 +49,14 @@ QUERIES = {
     "convolution": ("guide/cudnn",),
     "write a kernel": ("guide/kernels",),
     "profiling": ("guide/tracing",),
+    "cuda graphs": ("guide/graphs", "help/questions"),
+    "record and replay": ("guide/recordings",),
+    "wrong result": ("guide/recordings", "help/questions"),
+    "kernel in python": ("guide/kernels", "notebooks/python_kernel"),
+    "numba": ("guide/kernels", "help/questions"),
+    "argmax": ("help/what-is-not-here", "help/questions"),
+    "determinant": ("guide/linalg",),
+    "unmodified script": ("guide/scripts",),
 }
 
 

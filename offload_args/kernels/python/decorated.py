@@ -145,7 +145,7 @@ class PythonKernel(Kernel):
     A call raises the errors of Kernel, KernelError with the file, the line and the remedy for a kernel that can't be
     compiled, ArgumentError for an array whose shape the kernel does not take, and LibraryError without numba.
 
-    See also: Kernel, kernel; docs/guide/kernels.md.
+    See also: Kernel, kernel; docs/guide/python-kernels.md.
     """
 
     __slots__ = ("_shapes", "_source", "_written")
@@ -253,7 +253,7 @@ def _kernel(
 
     Raises KernelError with the file, the line and the remedy, SignatureError.
 
-    See also: launch, offload, Kernel; docs/guide/kernels.md.
+    See also: launch, offload, Kernel; docs/guide/python-kernels.md.
     """
     from .source import read_kernel
 

@@ -90,7 +90,7 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
 
     Raises KernelError for a formula that is no kernel, SignatureError for parameters that are not its own.
 
-    See also: kernel, kernels.reduce, offload, launch; docs/guide/kernels.md.
+    See also: kernel, kernels.reduce, offload, launch; docs/guide/python-kernels.md.
     """
     from .source import read_kernel
 

@@ -86,7 +86,7 @@ class Reduction:
         total = kernels.reduce("sum", x=np.float32)
         print(isinstance(total, kernels.Reduction), total(np.arange(5, dtype=np.float32)))  # True 10.0
 
-    See also: kernels.reduce, kernels.elementwise; docs/guide/kernels.md.
+    See also: kernels.reduce, kernels.elementwise; docs/guide/python-kernels.md.
     """
 
     def __init__(
@@ -341,7 +341,7 @@ def reduce(
 
     Raises SignatureError, KernelError for a formula that is no expression of kernels.
 
-    See also: kernels.elementwise, kernels.Reduction, kernel; docs/guide/kernels.md.
+    See also: kernels.elementwise, kernels.Reduction, kernel; docs/guide/python-kernels.md.
     """
     known = (*_FORMS, *_PLACES)
     if operation not in known:

@@ -70,7 +70,7 @@ def atomic_add(array: Any, i: Any, value: Any) -> Any:
         offload(count, x, counts)
         print(counts)  # [1 0 2]
 
-    See also: kernels.atomic_max, kernels.atomic_min, kernel; docs/guide/kernels.md.
+    See also: kernels.atomic_max, kernels.atomic_min, kernel; docs/guide/python-kernels.md.
     """
     _refuse("atomic_add")
 
@@ -91,7 +91,7 @@ def atomic_min(array: Any, i: Any, value: Any) -> Any:
         offload(least, x, y)
         print(y)  # [1.]
 
-    See also: kernels.atomic_add, kernels.atomic_max, kernel; docs/guide/kernels.md.
+    See also: kernels.atomic_add, kernels.atomic_max, kernel; docs/guide/python-kernels.md.
     """
     _refuse("atomic_min")
 
@@ -112,7 +112,7 @@ def atomic_max(array: Any, i: Any, value: Any) -> Any:
         offload(most, x, y)
         print(y)  # [3.]
 
-    See also: kernels.atomic_add, kernels.atomic_min, kernel; docs/guide/kernels.md.
+    See also: kernels.atomic_add, kernels.atomic_min, kernel; docs/guide/python-kernels.md.
     """
     _refuse("atomic_max")
 
@@ -136,7 +136,7 @@ def barrier() -> None:
         offload(reverse, x, y, block=4)
         print(y)  # [[3 2 1 0 7 6 5 4]]
 
-    See also: kernels.shared, kernel; docs/guide/kernels.md.
+    See also: kernels.shared, kernel; docs/guide/python-kernels.md.
     """
     _refuse("barrier")
 
@@ -165,7 +165,7 @@ def shared(shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
         offload(sums, x, y, block=4)
         print(y)  # [ 6 22]
 
-    See also: kernels.barrier, Shared, kernel; docs/guide/kernels.md.
+    See also: kernels.barrier, Shared, kernel; docs/guide/python-kernels.md.
     """
     _refuse("shared")
 
