@@ -27,7 +27,7 @@ from ..kernel_type import Kernel, Shape
 from ..loaded import Loaded
 
 if TYPE_CHECKING:
-    from .source import Function, Written
+    from .definitions import Function, Written
 
 __all__ = ["PythonKernel", "kernel"]
 
@@ -265,9 +265,9 @@ def _kernel(
 
 def _function(function: Callable[..., Any], /) -> Function:
     """Make a function that kernels call. It computes values of its arguments, and stores to no array."""
-    from .source import Function
+    from .source import function_of
 
-    return Function(function)
+    return function_of(function)
 
 
 if TYPE_CHECKING:

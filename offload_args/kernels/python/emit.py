@@ -25,10 +25,10 @@ from numba.core.registry import cpu_target
 
 from ...errors import KernelError, LibraryError
 from ..compilers import Target
-from . import rules
+from . import rules, value_types
+from .definitions import Function, Written
 from .linker import link
-from .rules import HERE, I1, I64, NO_TOKEN, TOKEN, ArrayType, HereType, number
-from .source import Function, Written
+from .value_types import HERE, I1, I64, NO_TOKEN, TOKEN, ArrayType, HereType, all_of, less, number, smaller
 
 __all__ = ["compile_kernel", "versions"]
 
@@ -167,7 +167,7 @@ def _types_of(written: Written, is_gpu: bool, checked: bool) -> tuple[Any, ...]:
         if array is not None:
             kinds.append(ArrayType(array.dtype, array.number, array.rank, array.partition, checked))
         else:
-            kinds.append(rules.value_type(np.dtype(declared)))
+            kinds.append(value_types.value_type(np.dtype(declared)))
     kinds += [ArrayType(shared.dtype, shared.number, shared.rank, None, checked) for shared in written.shared.values()]
     return tuple(kinds)
 
@@ -234,7 +234,7 @@ class _Entry:
     def value(self, kind: Any, declared: Any, place: Any) -> Any:
         """Return the value at an address."""
         builder, dtype = self.builder, np.dtype(declared)
-        if rules.is_small_float(dtype):
+        if value_types.is_small_float(dtype):
             stored = ArrayType(dtype, 0, 1, None, False)
             return rules.load(self.context, builder, stored, builder.bitcast(place, ir.IntType(16).as_pointer()))
         model = self.context.data_model_manager[kind]
@@ -305,7 +305,7 @@ class _Entry:
                 for k, array in enumerate(self.arrays)
                 if array.rank == 2
             ]
-            builder.cbranch(rules.all_of(builder, *ones), known, unknown)
+            builder.cbranch(all_of(builder, *ones), known, unknown)
             builder.position_at_end(known)
             run(step)
             builder.branch(after)
@@ -391,12 +391,12 @@ class _Entry:
             if kind == "Linear1D":
                 extent = shapes[4 * k]
             elif kind == "Linear2D":
-                turned = rules.less(builder, shapes[4 * k + 2], shapes[4 * k + 3])
+                turned = less(builder, shapes[4 * k + 2], shapes[4 * k + 3])
                 extent = builder.select(turned, shapes[4 * k], shapes[4 * k + 1])
             else:
                 continue
-            least = extent if least is None else rules.smaller(builder, least, extent)
-        return number(0) if least is None else rules.smaller(builder, least, end)
+            least = extent if least is None else smaller(builder, least, extent)
+        return number(0) if least is None else smaller(builder, least, end)
 
     def over_blocks(
         self, here: dict[str, Any], first: Any, last: Any, operands: Sequence[Any], shapes: Sequence[Any], step: str
@@ -409,12 +409,12 @@ class _Entry:
         builder.branch(head)
         builder.position_at_end(head)
         now = builder.load(place)
-        builder.cbranch(rules.less(builder, now, last), body, after)
+        builder.cbranch(less(builder, now, last), body, after)
         builder.position_at_end(body)
         along, threads = here["blocks_x"], [here[f"threads_{axis}"] for axis in "xyz"]
         block_x, row = builder.urem(now, along), builder.udiv(now, along)
         here["block_y"], here["block_z"] = builder.urem(row, here["blocks_y"]), builder.udiv(row, here["blocks_y"])
-        count = rules.smaller(builder, builder.sub(last, now), builder.sub(along, block_x))
+        count = smaller(builder, builder.sub(last, now), builder.sub(along, block_x))
         begin = builder.mul(block_x, threads[0])
         end = builder.add(begin, builder.mul(count, threads[0]))
         split = self.bound(shapes, end)
@@ -434,7 +434,7 @@ class _Entry:
                     here["thread_x"] = builder.urem(x, threads[0])
                     self.note_thread(here)
                     self.call(here, operands, shapes, step)
-                start = builder.select(rules.less(builder, start, stop), stop, start)
+                start = builder.select(less(builder, start, stop), stop, start)
         builder.store(builder.add(now, count), place)
         builder.branch(head)
         builder.position_at_end(after)
@@ -551,7 +551,7 @@ class _Entry:
             elif isinstance(kind, types.Record):
                 unit = max(dtype.alignment, 1)
                 parameters.append(ir.ArrayType(ir.IntType(8 * unit), dtype.itemsize // unit))
-            elif rules.is_small_float(dtype) or dtype.kind == "c":  # as large, and aligned to as much, as in C
+            elif value_types.is_small_float(dtype) or dtype.kind == "c":  # as large, and aligned to as much, as in C
                 parameters.append(ir.IntType(8 * dtype.itemsize))
             else:
                 parameters.append(self.context.data_model_manager[kind].get_data_type())

@@ -1,0 +1,99 @@
+"""Kernels in Python and their functions as they are read: the rewritten tree, the arrays, the constants it names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from ..partitions import Partition
+
+__all__ = ["FIRST_SHARED", "Array", "Function", "SharedArray", "Written"]
+
+FIRST_SHARED: Final = -16  #: in place of the number of an argument, for the first shared array; then -17
+_BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
+
+
+class Function:
+    """A function that kernels call, by @kernel.function. It computes values; it stores nothing."""
+
+    def __init__(self, function: Callable[..., Any], read: Callable[[Callable[..., Any]], Written]) -> None:
+        self.function, self._read = function, read
+        self.__name__ = getattr(function, "__name__", "function")
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+        self._written: Written | None = None
+        self.is_read = False  #: while its source is read; a function that is met meanwhile calls itself
+
+    @property
+    def written(self) -> Written:
+        if self._written is None:
+            self.is_read = True
+            try:
+                self._written = self._read(self.function)
+            finally:
+                self.is_read = False
+        return self._written
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Compute it in Python, as any function."""
+        return self.function(*arguments, **keywords)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} of kernels>"
+
+
+@dataclass
+class Array:
+    """An array among the parameters of a kernel."""
+
+    name: str
+    number: int  #: of the parameter, from 0
+    direction: type[Any]
+    dtype: np.dtype[Any]
+    partition: Partition | None
+    rank: int = 0  #: by how many numbers the kernel subscripts it; 0: it does not
+    like: int = -1  #: the parameter whose elements' places this one's elements have; -1: none
+    ordered: bool = False  #: and whose order it has, too: indices of several loops over mine() meet in one array
+    owners: set[str] = field(default_factory=set)  #: arrays whose mine() gave its indices
+
+    @property
+    def by_elements(self) -> bool:
+        return type(self.partition).__name__ in _BY_ELEMENTS
+
+
+@dataclass
+class SharedArray(Array):
+    """An array of a block."""
+
+    shape: tuple[int, ...] | None = None  #: None: the launch says how many elements
+    offset: int = 0  #: in bytes, in the memory that the kernel declares
+
+
+@dataclass
+class Written:
+    """A kernel or a function of kernels, as it is rewritten."""
+
+    name: str
+    file: str
+    line: int
+    tree: ast.FunctionDef
+    parameters: tuple[str, ...]
+    declared: tuple[Any, ...] = ()  #: of a kernel: the type of each parameter
+    arrays: dict[str, Array] = field(default_factory=dict)  #: of a kernel
+    shared: dict[str, SharedArray] = field(default_factory=dict)  #: of a kernel's blocks
+    shared_bytes: int = 0  #: that the kernel itself declares
+    has_barriers: bool = False
+    constants: dict[str, Any] = field(default_factory=dict)  #: values that the tree names
+    functions: dict[str, Function] = field(default_factory=dict)  #: functions that the tree names
+    ranks: dict[str, int] = field(default_factory=dict)  #: of a function's parameters, where it subscripts them
+
+    def identity(self) -> str:
+        """Return a text that differs where the code would: the tree, its constants and the functions that it calls."""
+        values = [f"{name}={type(value).__name__}:{value!r}" for name, value in sorted(self.constants.items())]
+        called = [f"{name}={function.written.identity()}" for name, function in sorted(self.functions.items())]
+        shared = [f"{array.name}: {array.dtype} {array.shape} {array.offset}" for array in self.shared.values()]
+        return "\n".join([ast.dump(self.tree), *values, *called, *shared])

@@ -1,0 +1,170 @@
+"""The names in the source of a kernel: variables, objects outside, arrays, and parameters by other names."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from ...display import shown
+from ...errors import KernelError, SignatureError
+from . import words
+from .definitions import Array, Written
+from .trees import matched
+from .weak import Weakness
+
+__all__ = ["MISSING", "Names", "tree_of"]
+
+MISSING: Final = object()
+
+
+def tree_of(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
+    """Return the tree of a function, with its file's line numbers."""
+    if not isinstance(function, FunctionType):
+        raise SignatureError(f"kernel: needs a function, got {shown(function)}")
+    file = function.__code__.co_filename
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise KernelError(
+            f"{file}:{function.__code__.co_firstlineno}: {function.__name__}: its source can't be read: write kernels "
+            "in a file or in a notebook"
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    ast.increment_lineno(tree, first - 1)
+    if not isinstance(tree, ast.FunctionDef):
+        raise KernelError(f"{file}:{first}: {function.__name__}: a kernel is a function that def begins")
+    return tree, file, tree.lineno
+
+
+class Names:
+    """A function that is read: its variables, what it names outside, and its aliases of parameters."""
+
+    def __init__(self, function: FunctionType) -> None:
+        tree, file, line = tree_of(function)
+        self.function, self.original = function, tree
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
+        self.cells = {name: cell.cell_contents for name, cell in cells.items() if _is_filled(cell)}
+        signature = tree.args
+        names = tuple(parameter.arg for parameter in signature.args)
+        self.written = Written(function.__name__, file, line, tree, names)
+        if signature.vararg or signature.kwarg or signature.kwonlyargs or signature.posonlyargs or signature.defaults:
+            self.refuse(tree, "its parameters", "give it plain ones, without defaults, * and **")
+        self.locals = set(names) | {
+            node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        for name in sorted(self.locals):
+            if name.startswith("oa__"):
+                self.refuse(tree, f"the name {name}", "names that begin with oa__ are the package's own: use another")
+        self.loops: list[str] = []  # "mine" or "plain"
+        self.owned: dict[tuple[str, ...], Array] = {}  # by the variables of loops over mine()
+        self.fresh = 0
+        self.weak: Weakness
+        self.aliases: dict[str, set[str]] = {}  # of a function: the parameters that a variable may be
+        self.structs: dict[str, np.dtype[Any]] = {}  # of a kernel: the parameters that are structs
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return self.written.arrays
+
+    def array_named(self, name: str) -> Array | None:
+        return self.arrays.get(name) or self.written.shared.get(name)
+
+    def refuse(self, node: ast.AST, construct: str, remedy: str) -> NoReturn:
+        line = getattr(node, "lineno", self.written.line)
+        raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {construct}: {remedy}")
+
+    def value_of(self, node: ast.expr) -> Any:
+        """Return the object that a name, or a name with attributes, stands for; MISSING: a variable."""
+        if isinstance(node, ast.Name):
+            if node.id in self.locals:
+                return MISSING
+            for place in (self.cells, self.function.__globals__, vars(builtins)):
+                if node.id in place:
+                    return place[node.id]
+            self.refuse(node, f"the name {node.id}", "nothing has it: define it before the kernel")
+        if isinstance(node, ast.Attribute):
+            base = self.value_of(node.value) if isinstance(node.value, (ast.Name, ast.Attribute)) else MISSING
+            if base is MISSING:
+                return MISSING
+            if base is words.here:
+                base = words.Here
+            try:
+                return getattr(base, node.attr)
+            except AttributeError:
+                self.refuse(node, ast.unparse(node), f"{shown(base)} has no {node.attr}")
+        return MISSING
+
+    def constant(self, node: ast.expr, value: Any) -> ast.expr:
+        """Return a name for a value that is fixed from now on."""
+        name = f"oa__value_{len(self.written.constants)}"
+        known = [key for key, other in self.written.constants.items() if other is value]
+        self.written.constants.setdefault(known[0] if known else name, value)
+        return ast.copy_location(ast.Name(known[0] if known else name, ast.Load()), node)
+
+    def call(self, node: ast.AST, function: str, *arguments: ast.expr) -> ast.Call:
+        call = ast.Call(ast.Name(function, ast.Load()), list(arguments), [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+    def here(self, node: ast.AST) -> ast.expr:
+        if not self.written.declared:
+            self.refuse(node, ast.unparse(node), "only a kernel knows its thread: pass the number as an argument")
+        return ast.copy_location(ast.Name("oa__here", ast.Load()), node)
+
+    def note_rank(self, node: ast.AST, name: str, rank: int) -> None:
+        """Note by how many numbers an array, or a parameter of a function, is subscripted."""
+        array = self.array_named(name)
+        for parameter in self.parameters_of(name) if array is None else (name,):
+            known = array.rank if array is not None else self.written.ranks.get(parameter, 0)
+            if known and rank and known != rank:
+                self.refuse(
+                    node,
+                    f"{name} is subscripted by one number and by two",
+                    f"a matrix needs {name}[i, j] everywhere; {name}[i] counts its elements in the order of memory",
+                )
+            if array is not None:
+                array.rank = max(known, rank)
+            else:
+                self.written.ranks[parameter] = max(known, rank)
+
+    def parameters_of(self, name: str) -> set[str]:
+        """Return the parameters that a name may stand for: itself, or those that are assigned to it."""
+        return ({name} & set(self.written.parameters)) | self.aliases.get(name, set())
+
+    def find_aliases(self) -> None:
+        """Find the variables of a function that a parameter is assigned to: it may be an array."""
+        pairs = [
+            (target.id, value)
+            for node in ast.walk(self.original)
+            if isinstance(node, ast.Assign)
+            for pattern in node.targets
+            for target, value in matched(pattern, node.value)
+            if isinstance(target, ast.Name)
+        ]
+        for _ in pairs:  # one more name of a chain each time
+            for target, value in pairs:
+                for name in _names_in(value):
+                    self.aliases.setdefault(target, set()).update(self.parameters_of(name))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def _names_in(value: ast.expr) -> Iterator[str]:
+    """Give the variables whose value an expression may be as it is."""
+    if isinstance(value, ast.Name):
+        yield value.id
+    elif isinstance(value, ast.IfExp):
+        yield from _names_in(value.body)
+        yield from _names_in(value.orelse)

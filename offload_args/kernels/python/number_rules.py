@@ -1,0 +1,251 @@
+"""The functions of numbers that rewritten trees call: operators by NumPy's types, powers, elementary functions.
+
+Importing this imports numba. Each function gets flags for its weak arguments, which take the other one's type.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Final
+
+import llvmlite.ir as ir
+from numba.core import errors
+from numba.core.typing.templates import signature
+from numba.extending import intrinsic
+
+from . import elementary
+from .value_types import WEAK, WeakType, combined, types
+
+
+@intrinsic(prefer_literal=True)
+def oa__weak(typing: Any, value: Any) -> Any:
+    """Return a number that takes the type of the value that it is joined with."""
+    native = types.unliteral(value)
+    kind = WEAK.get(native, native)
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.cast(builder, args[0], sig.args[0], native)
+
+    return kind(value), make
+
+
+def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
+    """Return numba's types of two numbers, None if they are none, and the type in which they are combined.
+
+    weak: 1 if a is, 2 if b is, 3 if both are.
+    """
+    natives = [types.unliteral(getattr(operand, "native", operand)) for operand in (a, b)]
+    if not all(isinstance(native, (types.Number, types.Boolean)) for native in natives):
+        return None, None
+    if not isinstance(weak, types.IntegerLiteral):  # numba tries types without values, too
+        return None, None
+    weakly = [isinstance(operand, WeakType) or bool(weak.literal_value & 1 << i) for i, operand in enumerate((a, b))]
+    return natives, combined(natives[0], weakly[0], natives[1], weakly[1])
+
+
+def _combine(operation: Any) -> Any:
+    def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
+        natives, kind = both(a, b, weak)
+        if natives is None:
+            return None
+        if kind == types.uint64 and operation in _COMPARISONS:  # -1 is less than each of them
+            kind = None
+        chosen = typing.resolve_function_type(operation, (kind, kind) if kind is not None else tuple(natives), {})
+
+        def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            values = [context.cast(builder, value, source, target)
+                      for value, source, target in zip(args, sig.args, chosen.args, strict=False)]  # fmt: skip
+            if operation is operator.truediv and isinstance(chosen.return_type, types.Complex):
+                return complex_quotient(context, builder, chosen.return_type, *values)
+            if operation in (operator.lshift, operator.rshift):
+                return shifted(context, builder, operation, chosen, *values)
+            value = context.get_function(operation, chosen)(builder, values)
+            if operation is operator.floordiv and getattr(chosen.return_type, "signed", False):
+                by_minus_one = builder.icmp_signed("==", values[1], ir.Constant(values[1].type, -1))
+                value = builder.select(by_minus_one, builder.neg(values[0]), value)  # of the least one, too
+            return value
+
+        return None if chosen is None else (chosen.return_type(a, b, weak), make)
+
+    rule.__name__ = f"oa__binary_{operation.__name__}"
+    return intrinsic(prefer_literal=True)(rule)
+
+
+def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> Any:
+    """Return a / b as NumPy divides complex numbers: by the part of b that is larger."""
+    above, below = (context.make_complex(builder, kind, value) for value in (a, b))
+    element = above.real.type
+    sizes = [builder.call(builder.module.declare_intrinsic("llvm.fabs", [element]), [part])
+             for part in (below.real, below.imag)]  # fmt: skip
+    by_real = builder.fcmp_ordered(">=", *sizes)
+    larger = builder.select(by_real, below.real, below.imag)
+    other = builder.select(by_real, below.imag, below.real)
+    first = builder.select(by_real, above.real, above.imag)
+    second = builder.select(by_real, above.imag, above.real)
+    ratio = builder.fdiv(other, larger)
+    scale = builder.fdiv(ir.Constant(element, 1.0), builder.fadd(larger, builder.fmul(other, ratio)))
+    real = builder.fadd(first, builder.fmul(second, ratio))
+    product = builder.fmul(first, ratio)
+    imag = builder.select(by_real, builder.fsub(second, product), builder.fsub(product, second))
+    zero = ir.Constant(element, 0.0)
+    by_zero = builder.and_(*(builder.fcmp_ordered("==", size, zero) for size in sizes))
+    quotient = context.make_complex(builder, kind)
+    quotient.real = builder.select(by_zero, builder.fdiv(above.real, sizes[0]), builder.fmul(real, scale))
+    quotient.imag = builder.select(by_zero, builder.fdiv(above.imag, sizes[0]), builder.fmul(imag, scale))
+    return quotient._getvalue()
+
+
+def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any, count: Any) -> Any:
+    """Return a shifted number; by its width and more, as by less than 0, nothing of it is left, as in NumPy.
+
+    It is shifted twice, by halves: a choice of 0 for large counts becomes an instruction of NVIDIA's that clamps the
+    low 32 bits of the count.
+    """
+    width = ir.Constant(count.type, count.type.width)
+    count = builder.select(builder.icmp_unsigned("<=", count, width), count, width)
+    half = builder.lshr(count, ir.Constant(count.type, 1))
+    function = context.get_function(operation, chosen)
+    return function(builder, (function(builder, (value, half)), builder.sub(count, half)))
+
+
+_COMPARISONS: Final = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
+oa__binary_add, oa__binary_sub, oa__binary_mul, oa__binary_truediv, oa__binary_floordiv, oa__binary_mod = map(
+    _combine, (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod)
+)
+oa__binary_lt, oa__binary_le, oa__binary_gt, oa__binary_ge, oa__binary_eq, oa__binary_ne = map(_combine, _COMPARISONS)
+oa__binary_lshift, oa__binary_rshift = map(_combine, (operator.lshift, operator.rshift))
+
+
+def _choose(name: str, operation: Any) -> Any:
+    def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
+        """Return b if the operation tells so of b and a, else a, as Python's min and max do."""
+        natives, kind = both(a, b, weak)
+        kind = kind or (natives and typing.unify_types(*natives))
+        chosen = kind and typing.resolve_function_type(operation, (kind, kind), {})
+
+        def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            first, second = (context.cast(builder, args[i], sig.args[i], kind) for i in (0, 1))
+            values = [context.cast(builder, value, kind, target)
+                      for value, target in zip((second, first), chosen.args, strict=True)]  # fmt: skip
+            return builder.select(context.get_function(operation, chosen)(builder, values), second, first)
+
+        return (kind(a, b, weak), make) if chosen else None
+
+    rule.__name__ = name
+    return intrinsic(prefer_literal=True)(rule)
+
+
+oa__binary_min, oa__binary_max = _choose("oa__binary_min", operator.lt), _choose("oa__binary_max", operator.gt)
+
+
+@intrinsic
+def oa__floating(typing: Any, value: Any) -> Any:
+    """Return a number that is not an integer. Refuse integers, as NumPy does."""
+    native = types.unliteral(getattr(value, "native", value))
+    if isinstance(native, (types.Integer, types.Boolean)):
+        raise errors.TypingError(f"oa__: {native} to a negative power: write 1 / x, or np.float64(x) ** -1")
+    return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
+
+
+@intrinsic
+def oa__whole(typing: Any, value: Any) -> Any:
+    """Return an integer or a bool. Refuse others, which a conversion would cut off."""
+    native = types.unliteral(getattr(value, "native", value))
+    if not isinstance(native, (types.Integer, types.Boolean)):
+        raise errors.TypingError(
+            f"oa__: the formula's value is {native}, and the arrays are integers: pass dtype=np.{native} to reduce, or "
+            "a dtype of integers to cut it off"
+        )
+    return native(value), lambda context, builder, sig, args: context.cast(builder, args[0], sig.args[0], native)
+
+
+# -- functions that every target has itself ----------------------------------------------------------------------------
+
+
+def _rule(name: str, count: int, result: Any) -> Any:
+    """Return a rule of a number or of two, which errors call by its name."""
+    rule = (lambda typing, a, b: result(a, b)) if count == 2 else (lambda typing, a: result(a))
+    rule.__name__ = name
+    return intrinsic(rule)
+
+
+def _of_target(name: str, count: int = 1) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = args[0].type
+        function = builder.module.declare_intrinsic(f"llvm.{name}", [kind], ir.FunctionType(kind, [kind] * count))
+        return builder.call(function, args)
+
+    def result(*arguments: Any) -> Any:
+        if not all(isinstance(argument, (types.Float, types.Integer, types.Boolean)) for argument in arguments):
+            return None
+        kind = types.float32 if all(argument == types.float32 for argument in arguments) else types.float64
+        return signature(kind, *[kind] * count), make
+
+    return _rule(name, count, result)
+
+
+oa__sqrt, oa__fabs, oa__floor, oa__ceil, oa__trunc, oa__rint = map(
+    _of_target, ("sqrt", "fabs", "floor", "ceil", "trunc", "rint")
+)
+oa__copysign = _of_target("copysign", 2)
+
+
+# -- elementary functions ----------------------------------------------------------------------------------------------
+
+
+_POWER_OF_INTEGERS: Final = (
+    "oa__: a power of integers: use a whole number of at most 16 as the exponent, 1 << n for a power of 2, or "
+    "np.float64(x) ** n"
+)
+
+
+def _elementary(name: str, count: int, takes_integers: bool = True) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.call(elementary.function_of(builder.module, name, args[0].type), args)
+
+    def result(*arguments: Any) -> Any:
+        if not all(isinstance(argument, (types.Float, types.Integer, types.Boolean)) for argument in arguments):
+            return None
+        if not takes_integers and not any(isinstance(argument, types.Float) for argument in arguments):
+            raise errors.TypingError(_POWER_OF_INTEGERS)
+        kind = types.float32 if all(argument == types.float32 for argument in arguments) else types.float64
+        return signature(kind, *[kind] * count), make
+
+    return _rule(name, count, result)
+
+
+for _name, (_, _count) in elementary.ELEMENTARY.items():
+    globals()[_name] = _elementary(_name, _count)
+oa__power = _elementary("oa__pow", 2, takes_integers=False)
+
+
+@intrinsic(prefer_literal=True)
+def oa__binary_pow(typing: Any, a: Any, b: Any, weak: Any) -> Any:
+    natives, kind = both(a, b, weak)
+    if natives is not None and kind is None:
+        raise errors.TypingError(_POWER_OF_INTEGERS)
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        values = [context.cast(builder, args[i], sig.args[i], kind) for i in (0, 1)]
+        return builder.call(elementary.function_of(builder.module, "oa__pow", values[0].type), values)
+
+    return (kind(a, b, weak), make) if isinstance(kind, types.Float) else None
+
+
+@intrinsic
+def oa__abs(typing: Any, value: Any) -> Any:
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind, raw = sig.args[0], args[0]
+        if isinstance(kind, types.Complex):
+            number = context.make_complex(builder, kind, raw)
+            parts = [number.real, number.imag]
+            return builder.call(elementary.function_of(builder.module, "oa__hypot", parts[0].type), parts)
+        if isinstance(kind, types.Float):
+            return builder.call(builder.module.declare_intrinsic("llvm.fabs", [raw.type]), args)
+        if not getattr(kind, "signed", False):
+            return raw
+        return builder.select(builder.icmp_signed("<", raw, ir.Constant(raw.type, 0)), builder.neg(raw), raw)
+
+    if isinstance(value, types.Complex):
+        return value.underlying_float(value), make
+    return (value(value), make) if isinstance(value, (types.Number, types.Boolean)) else None

@@ -1,0 +1,193 @@
+"""Statements in the source of a kernel: checked, and loops over `mine()` rewritten as plain loops."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from ...arguments import Out
+from . import words
+from .definitions import Array, SharedArray
+from .expressions import REMEDIES_OF_SYNTAX, Expressions
+
+__all__ = ["Statements"]
+
+
+class Statements(Expressions):
+    """Checks and rewrites statements."""
+
+    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        statements = [rewritten for statement in body for rewritten in self.statement(statement)]
+        return statements or [ast.Pass(lineno=body[0].lineno, col_offset=0)]
+
+    def statement(self, node: ast.stmt) -> Iterator[ast.stmt]:
+        match node:
+            case ast.Pass():
+                return
+            case ast.Expr(value=ast.Constant()):
+                return
+            case ast.Expr(value=ast.Call() as called) if self.value_of(called.func) is words.barrier:
+                yield self.barrier(node, called)
+                return
+            case ast.Expr():
+                if not isinstance(node.value, ast.Call):
+                    self.refuse(node, ast.unparse(node), "a value that nothing uses: assign it")
+                node.value = self.expression(node.value)
+            case ast.Assign():
+                node.value = self.joined(node.targets[0], node.value)
+                for target in node.targets:
+                    self.target(target)
+            case ast.AnnAssign():
+                if node.value is None or not isinstance(node.target, ast.Name):
+                    self.refuse(node, ast.unparse(node), "assign a value")
+                value = self.joined(node.target, node.value)
+                self.target(node.target)
+                assignment = ast.Assign([node.target], value)
+                yield ast.copy_location(assignment, node)
+                return
+            case ast.AugAssign():
+                yield from self.augmented(node)
+                return
+            case ast.If() | ast.While():
+                if isinstance(node, ast.While) and node.orelse:
+                    self.refuse(node, "else of a loop", "set a variable in the loop, and test it")
+                node.test = self.expression(node.test)
+                if isinstance(node, ast.While):
+                    self.loops.append("plain")
+                node.body = self.block(node.body)
+                node.orelse = self.block(node.orelse) if node.orelse else []
+                if isinstance(node, ast.While):
+                    self.loops.pop()
+            case ast.For():
+                yield from self.loop(node)
+                return
+            case ast.Break() | ast.Continue():
+                if isinstance(node, ast.Break) and self.loops and self.loops[-1] == "mine":
+                    self.refuse(node, "break in a loop over mine()", "elements would be left without a value: use if")
+            case ast.Return():
+                if "mine" in self.loops:
+                    self.refuse(node, "return in a loop over mine()", "elements would be left without a value: use "
+                                "continue, or if")  # fmt: skip
+                if self.written.declared and node.value is not None:
+                    self.refuse(node, ast.unparse(node), "a kernel returns nothing: it writes to arrays that are Out")
+                node.value = self.expression(node.value) if node.value is not None else None
+            case ast.Assert():
+                made_test = self.expression(node.test)
+                line = ast.Constant(node.lineno)
+                if self.written.declared:
+                    call = self.call(node, "oa__assert", self.here(node), made_test, line)
+                    yield ast.fix_missing_locations(ast.copy_location(ast.Expr(call), node))
+                return
+            case _:
+                remedy = REMEDIES_OF_SYNTAX.get(type(node), "kernels do not have it")
+                self.refuse(node, f"{ast.unparse(node).splitlines()[0]:.60}", remedy)
+        yield node
+
+    def target(self, node: ast.expr) -> None:
+        """Check the target of an assignment, and rewrite its indices."""
+        if isinstance(node, ast.Tuple):
+            for element in node.elts:
+                self.target(element)
+        elif isinstance(node, ast.Subscript):
+            array = self.array_named(node.value.id) if isinstance(node.value, ast.Name) else None
+            if array is None:
+                remedy = "a function of kernels returns values, and only a kernel stores"
+                if self.written.declared:
+                    remedy = "only elements of arrays that are Out or InOut are assigned: make a new tuple"
+                self.refuse(node, f"{ast.unparse(node)} is assigned", remedy)
+            if isinstance(array, SharedArray):
+                self.note_rank(node, array.name, self.rank_of(node.slice))
+                node.slice = self.expression(node.slice)
+            else:
+                self.check_owned(node, array, "assigned")
+        elif isinstance(node, ast.Name):
+            if self.array_named(node.id) is not None:
+                self.refuse(node, f"{node.id} is assigned", "it is an array: assign its elements, or use another name")
+            if any(node.id in key for key in self.owned):
+                self.refuse(node, f"{node.id} is assigned in its loop over mine()", "it says which element is this "
+                            "thread's: use another name")  # fmt: skip
+        else:
+            self.refuse(node, f"{ast.unparse(node)} is assigned", "assign variables and elements of arrays")
+
+    def augmented(self, node: ast.AugAssign) -> Iterator[ast.stmt]:
+        if isinstance(node.op, ast.MatMult):
+            self.refuse(node, "@=", REMEDIES_OF_SYNTAX[ast.MatMult])
+        target = node.target
+        array = self.arrays.get(getattr(target.value, "id", "")) if isinstance(target, ast.Subscript) else None
+        if array is not None and array.direction is Out:
+            self.refuse(node, f"{ast.unparse(target)} is read", f"{array.name} is Out: declare InOut")
+        value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # the same, to be read
+        self.target(target)
+        for child in ast.walk(value):
+            ast.copy_location(child, target)
+        combined = ast.copy_location(ast.BinOp(value, node.op, node.value), node)
+        yield ast.copy_location(ast.Assign([target], self.joined(target, combined)), node)
+
+    def loop(self, node: ast.For) -> Iterator[ast.stmt]:
+        if node.orelse:
+            self.refuse(node, "else of a loop", "set a variable in the loop, and test it")
+        called = node.iter
+        if (
+            isinstance(called, ast.Call)
+            and isinstance(called.func, ast.Attribute)
+            and called.func.attr == "mine"
+            and isinstance(called.func.value, ast.Name)
+            and called.func.value.id in self.arrays
+        ):
+            yield self.over_mine(node, called, self.arrays[called.func.value.id])
+            return
+        self.target(node.target)
+        self.is_iterated = True
+        node.iter = self.expression(node.iter)
+        self.is_iterated = False
+        self.loops.append("plain")
+        node.body = self.block(node.body)
+        self.loops.pop()
+        yield node
+
+    def over_mine(self, node: ast.For, called: ast.Call, array: Array) -> ast.stmt:
+        if called.args or called.keywords:
+            self.refuse(node, ast.unparse(called), f"the partition stands in the signature: {array.name}.mine()")
+        if array.partition is None:
+            remedy = "declare it with a partition, such as Out[np.float32].by(Linear1D())"
+            self.refuse(node, ast.unparse(called), f"{array.name} has no partition: {remedy}")
+        target = node.target
+        items = target.elts if isinstance(target, ast.Tuple) else [target]
+        names = tuple(item.id for item in items if isinstance(item, ast.Name))
+        most = 1 if array.by_elements else 2
+        if len(names) != len(items) or len(names) not in (1, most) or len(set(names)) != len(names):
+            self.refuse(node, f"for {ast.unparse(target)} in {array.name}.mine()", f"{array.partition} gives "
+                        f"{'one number: for i in' if most == 1 else 'a row and a column: for i, j in'} "
+                        f"{array.name}.mine()")  # fmt: skip
+        for name in names:
+            self.target(ast.copy_location(ast.Name(name, ast.Store()), node))
+        array.rank = most
+        self.owned[names] = array
+        self.loops.append("mine")
+        body = self.block(node.body)
+        self.loops.pop()
+        del self.owned[names]
+        base = ast.Name(array.name, ast.Load())
+        if most == 1:
+            loop = ast.For(target, self.call(node, "oa__run", self.here(node), base), body, [])
+            return ast.fix_missing_locations(ast.copy_location(loop, node))
+        self.fresh += 1
+        row, column = f"oa__row_{self.fresh}", f"oa__column_{self.fresh}"
+        places = (ast.Name(row, ast.Load()), ast.Name(column, ast.Load()))
+        element = ast.Assign([target], self.call(node, "oa__element", base, *places))
+        columns = self.call(node, "oa__columns", self.here(node), base)
+        inner = ast.For(ast.Name(column, ast.Store()), columns, [element, *body], [])
+        rows = self.call(node, "oa__rows", self.here(node), base)
+        outer = ast.For(ast.Name(row, ast.Store()), rows, [inner], [])
+        for statement in (outer, inner, element):
+            ast.copy_location(statement, node)
+        return ast.fix_missing_locations(outer)
+
+    def barrier(self, node: ast.stmt, called: ast.Call) -> ast.stmt:
+        if called.args or called.keywords:
+            self.refuse(node, ast.unparse(called), "barrier() takes no arguments")
+        if not self.written.declared:
+            self.refuse(node, "barrier()", "only a kernel has barriers: write it there, before or after the call")
+        self.written.has_barriers = True
+        statement = ast.Expr(self.call(node, "oa__barrier", self.here(called)))
+        return ast.fix_missing_locations(ast.copy_location(statement, node))

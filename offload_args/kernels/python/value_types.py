@@ -1,0 +1,303 @@
+"""The types of values in kernels as numba knows them: the thread, arrays, the numbers of loops, weak numbers.
+
+Importing this imports numba. An array is its address, two extents, two steps in elements, and the address of a watch
+(watch.py), which a kernel that checks its accesses has; others have null. `here` is the thread: its numbers, which a
+target's entry fills in.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import llvmlite.ir as ir
+import numpy as np
+from numba.core import cgutils
+from numba.core import types as numba_types
+from numba.core.datamodel import models, register_default
+from numba.core.imputils import RefType, iternext_impl, lower_builtin, lower_cast
+from numba.np.numpy_support import as_dtype, from_dtype
+
+from ..partitions import Partition
+
+types: Any = numba_types  # a module that checkers of types read in part
+I64: Final = ir.IntType(64)
+I1: Final = ir.IntType(1)
+HERE: Final = (
+    *(f"{prefix}_{axis}" for prefix in ("index", "thread", "block", "threads", "blocks") for axis in "xyz"),
+    "below", "on_cpu", "watch",
+)  # fmt: skip
+ARRAY: Final = ("data", "rows", "columns", "down", "across", "watch")
+
+
+class HereType(types.Type):
+    """The thread. is_gpu: neighbours get neighbouring elements."""
+
+    def __init__(self, is_gpu: bool) -> None:
+        self.is_gpu = is_gpu
+        super().__init__(f"Here({is_gpu})")
+
+
+class ArrayType(types.Type):
+    """An array among the parameters."""
+
+    def __init__(
+        self, dtype: np.dtype[Any], number: int, rank: int, partition: Partition | None, checked: bool
+    ) -> None:
+        self.element = dtype
+        self.stored = stored_type(dtype)
+        self.value = value_type(dtype)
+        self.number, self.rank, self.partition, self.checked = number, rank, partition, checked
+        super().__init__(f"Array({dtype}, {number}, {rank}, {partition}, {checked})")
+
+
+class RunType(types.IterableType):
+    """The numbers first, first + step, ..., below end."""
+
+    def __init__(self) -> None:
+        super().__init__("Run")
+
+    @property
+    def iterator_type(self) -> Any:
+        return RUN_ITERATOR
+
+
+class RunIterator(types.SimpleIteratorType):
+    def __init__(self) -> None:
+        super().__init__("RunIterator", types.int64)
+
+
+class OneType(types.IterableType):
+    """One number, or none."""
+
+    def __init__(self) -> None:
+        super().__init__("One")
+
+    @property
+    def iterator_type(self) -> Any:
+        return ONE_ITERATOR
+
+
+class OneIterator(types.SimpleIteratorType):
+    def __init__(self) -> None:
+        super().__init__("OneIterator", types.int64)
+
+
+ONE: Final = OneType()
+ONE_ITERATOR: Final = OneIterator()
+RUN: Final = RunType()
+RUN_ITERATOR: Final = RunIterator()
+
+
+class TokenType(ir.Type):
+    """LLVM's type of values that name a place in the code."""
+
+    def _to_string(self) -> str:
+        return "token"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenType)
+
+    def __hash__(self) -> int:
+        return hash(TokenType)
+
+
+TOKEN: Final = TokenType()
+NO_TOKEN: Final = ir.FormattedConstant(TOKEN, "none")
+
+
+def is_small_float(dtype: np.dtype[Any]) -> bool:
+    """Tell whether elements are computed with as float32, and rounded when they are stored."""
+    return dtype.name in ("float16", "bfloat16")
+
+
+def value_type(dtype: np.dtype[Any]) -> Any:
+    """Return the type with which a kernel computes."""
+    return types.float32 if is_small_float(dtype) else from_dtype(readable(dtype))
+
+
+def is_readable(dtype: np.dtype[Any]) -> bool:
+    """Tell whether kernels read a field of that dtype."""
+    return dtype.names is not None or (dtype.base.kind in "biufc" and dtype.base != np.float16)
+
+
+def readable(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a struct with the fields that kernels read, at their places."""
+    if dtype.names is None or dtype.fields is None:
+        return dtype
+    fields = {name: place for name, place in dtype.fields.items() if is_readable(place[0])}
+    return np.dtype({
+        "names": list(fields), "formats": [readable(place[0]) for place in fields.values()],
+        "offsets": [place[1] for place in fields.values()], "itemsize": dtype.itemsize, "aligned": True,
+    })  # fmt: skip
+
+
+def stored_type(dtype: np.dtype[Any]) -> Any:
+    return types.uint16 if is_small_float(dtype) else from_dtype(dtype)
+
+
+@register_default(HereType)
+class HereModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        named = {"below": types.boolean, "on_cpu": types.boolean, "watch": types.voidptr}
+        super().__init__(manager, kind, [(name, named.get(name, types.int64)) for name in HERE])
+
+
+@register_default(ArrayType)
+class ArrayModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        named = {"data": types.CPointer(kind.stored), "watch": types.voidptr}
+        super().__init__(manager, kind, [(name, named.get(name, types.int64)) for name in ARRAY])
+
+
+@register_default(RunType)
+class RunModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [(name, types.int64) for name in ("first", "end", "step")])
+
+
+@register_default(RunIterator)
+class RunIteratorModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        place = types.EphemeralPointer(types.int64)
+        super().__init__(manager, kind, [("place", place), ("end", types.int64), ("step", types.int64)])
+
+
+@register_default(OneType)
+class OneModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [("at", types.int64), ("mine", types.boolean)])
+
+
+@register_default(OneIterator)
+class OneIteratorModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, [("left", types.EphemeralPointer(types.boolean)), ("at", types.int64)])
+
+
+class WeakType(types.Type):
+    """A number that takes the type of the value that it is joined with, in a variable or by if and else."""
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        super().__init__(f"Weak({native})")
+
+    def unify(self, typing: Any, other: Any) -> Any:
+        if isinstance(other, WeakType):
+            return WEAK.get(typing.unify_pairs(self.native, other.native))
+        if isinstance(other, types.Boolean) or (isinstance(other, types.Integer) and other.bitwidth < 64):
+            return self.native
+        if isinstance(other, types.Number):
+            return combined(self.native, True, types.unliteral(other), False) or types.unliteral(other)
+        return None
+
+
+WEAK: Final = {native: WeakType(native) for native in (types.int64, types.float64, types.complex128)}
+
+
+@register_default(WeakType)
+class WeakModel(models.ProxyModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind)
+        self._proxied_model = manager[kind.native]
+
+
+@lower_cast(WeakType, types.Any)
+def _(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+    return context.cast(builder, value, source.native, getattr(target, "native", target))
+
+
+def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
+    """Return the type in which NumPy 2 combines two numbers; None: numba's own.
+
+    Whole numbers among themselves are numba's: it computes in 64 bits. One that is weak becomes a uint64 with another.
+    """
+    exact = (types.Integer, types.Boolean)
+    if a_is_weak and b_is_weak:
+        return None
+    if isinstance(a, exact) and isinstance(b, exact):
+        is_unsigned = (b if a_is_weak else a) == types.uint64 and (a_is_weak or b_is_weak)
+        return types.uint64 if is_unsigned else None
+    if not a_is_weak and not b_is_weak:
+        return from_dtype(np.result_type(as_dtype(a), as_dtype(b)))
+    weak, strong = (a, b) if a_is_weak else (b, a)
+    if isinstance(weak, types.Complex) and not isinstance(strong, types.Complex):
+        return types.complex64 if strong == types.float32 else types.complex128
+    return weak if isinstance(strong, exact) else strong
+
+
+# -- values in LLVM's code ---------------------------------------------------------------------------------------------
+
+
+def number(value: int) -> ir.Constant:
+    return ir.Constant(I64, value)
+
+
+def array_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    return cgutils.create_struct_proxy(kind)(context, builder, value)
+
+
+def here_of(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0])
+
+
+def thread_in_block(builder: Any, here: Any) -> Any:
+    rows = builder.add(builder.mul(here.thread_z, here.threads_y), here.thread_y)
+    return builder.add(builder.mul(rows, here.threads_x), here.thread_x)
+
+
+def all_of(builder: Any, *conditions: Any) -> Any:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = builder.and_(result, condition)
+    return result
+
+
+def less(builder: Any, a: Any, b: Any) -> Any:
+    return builder.icmp_signed("<", a, b)
+
+
+def smaller(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(less(builder, a, b), a, b)
+
+
+@lower_builtin("getiter", RunType)
+def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    run = cgutils.create_struct_proxy(RUN)(context, builder, args[0])
+    iterator = cgutils.create_struct_proxy(RUN_ITERATOR)(context, builder)
+    place = cgutils.alloca_once(builder, I64)
+    builder.store(run.first, place)
+    iterator.place, iterator.end, iterator.step = place, run.end, run.step
+    return iterator._getvalue()
+
+
+@lower_builtin("iternext", RunIterator)
+@iternext_impl(RefType.UNTRACKED)
+def _(context: Any, builder: Any, sig: Any, args: Any, result: Any) -> None:
+    run = cgutils.create_struct_proxy(RUN_ITERATOR)(context, builder, args[0])
+    now = builder.load(run.place)
+    more = builder.icmp_signed("<", now, run.end)
+    result.set_valid(more)
+    with builder.if_then(more):
+        result.yield_(now)
+        builder.store(builder.add(now, run.step, flags=["nsw"]), run.place)
+
+
+@lower_builtin("getiter", OneType)
+def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    single = cgutils.create_struct_proxy(ONE)(context, builder, args[0])
+    iterator = cgutils.create_struct_proxy(ONE_ITERATOR)(context, builder)
+    left = cgutils.alloca_once(builder, I1)
+    builder.store(single.mine, left)
+    iterator.left, iterator.at = builder.bitcast(left, iterator.left.type), single.at
+    return iterator._getvalue()
+
+
+@lower_builtin("iternext", OneIterator)
+@iternext_impl(RefType.UNTRACKED)
+def _(context: Any, builder: Any, sig: Any, args: Any, result: Any) -> None:
+    iterator = cgutils.create_struct_proxy(ONE_ITERATOR)(context, builder, args[0])
+    left = builder.bitcast(iterator.left, I1.as_pointer())
+    mine = builder.load(left)
+    result.set_valid(mine)
+    result.yield_(iterator.at)
+    builder.store(ir.Constant(I1, 0), left)
