@@ -1,4 +1,4 @@
-"""Random programs against the model of the documented rules, helpers/model.py: results, errors, every host byte.
+"""Random programs against the model of the documented rules, helpers/model/: results, errors, every host byte.
 
 Programs nest regions, lend overlapping views, update, assign, fail, also while other work is in flight, keep arrays on
 devices, and use two devices and four threads. One that comes out otherwise than it must is shrunk, and printed as

@@ -1,4 +1,4 @@
-"""Random programs that capture chains and replay them, against the model of the documented rules: helpers/model.py."""
+"""Random programs that capture chains and replay them, against the model of the documented rules: helpers/model/."""
 
 from __future__ import annotations
 

@@ -1,0 +1,83 @@
+"""The documented rules of regions as plain NumPy: results and errors of each step, and the host arrays after it.
+
+A model of docs/, csrc/DESIGN.md and the docstrings: it has no streams, handles or copies. A `World` holds the contents
+of every host array and what is present on each device. Its methods are the steps that a program can take. Each returns
+an `Outcome`; or it raises `Refused` with the exceptions of which one must come, and then nothing has changed; or it
+raises `Unspecified` before it changes anything, where the documents promise nothing: a test must not go there.
+
+parts.py has the parts of arrays, present.py the present table, calls.py the calls, outcomes.py the outcomes. The other
+files have the steps, by subject.
+
+Elements are numbered in the order of the memory of their base array. A set of them is an int with a bit for each.
+"""
+
+from helpers.model.calls import (
+    BLAS,
+    CONTENTS,
+    HELD,
+    LARGEST,
+    LEVEL_1,
+    OVERWRITES,
+    READS,
+    READS_AND_WRITES,
+    REAL,
+    SCAL,
+    TO_HOST,
+    Array,
+    Call,
+    Chain,
+    Compute,
+    Operand,
+    Rules,
+)
+from helpers.model.entering import Entering
+from helpers.model.leaving import End, Leaving
+from helpers.model.outcomes import Each, Outcome, Refused, Unspecified
+from helpers.model.parts import Part, contains, number, overlap, view, whole
+from helpers.model.present import Argument, Direction, Group, Lent, Mapping, Pointer, Region
+from helpers.model.replaying import Replaying, access_of_fill
+from helpers.model.updating import Updating
+
+__all__ = [
+    "BLAS",
+    "CONTENTS",
+    "HELD",
+    "LARGEST",
+    "LEVEL_1",
+    "OVERWRITES",
+    "READS",
+    "READS_AND_WRITES",
+    "REAL",
+    "SCAL",
+    "TO_HOST",
+    "Argument",
+    "Array",
+    "Call",
+    "Chain",
+    "Compute",
+    "Direction",
+    "Each",
+    "End",
+    "Group",
+    "Lent",
+    "Mapping",
+    "Operand",
+    "Outcome",
+    "Part",
+    "Pointer",
+    "Refused",
+    "Region",
+    "Rules",
+    "Unspecified",
+    "World",
+    "access_of_fill",
+    "contains",
+    "number",
+    "overlap",
+    "view",
+    "whole",
+]
+
+
+class World(Entering, Replaying, Updating, Leaving):
+    """Host arrays, and the groups of them that are present on each device."""
