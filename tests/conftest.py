@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import signal
 from collections.abc import Generator, Iterator
 from types import ModuleType
@@ -14,15 +15,16 @@ from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
+INSTANCES = 8  # of a test in the default run
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --later, for the runs of other lanes than the default one and the slow one."""
-    parser.addoption("--later", action="store_true", help="run tests that are marked later, too")
+    """Add --later, for a run of all tests that leaves none to the slow run."""
+    parser.addoption("--later", action="store_true", help="run what the default run leaves to the slow one, too")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Make slow those instances of a test that its marker `later` leaves to the slow run."""
+    """Make slow the instances of a test that its marker `later` leaves to the slow run."""
     marker = item.get_closest_marker("later")
     if marker is None or item.config.getoption("later"):
         return
@@ -50,19 +52,47 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(trylast=True)  # once -m and -k have chosen
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    """Keep one skipped instance for each test and missing device."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave nothing to the slow run if files or names of tests are given."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword:
+        config.option.later = True
+
+
+def missing_devices(item: pytest.Function) -> set[object]:
+    """Return the devices of an instance that this machine lacks."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return ABSENT & {params.get(name) for name in ("device", "cuda", "hip", "gpu")}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Function]
+) -> Generator[None, object, object]:
+    """Choose instances of tests: some for the default run, and one that is skipped for each missing device."""
+    if not config.option.later:
+        leave_most_to_the_slow_run(items)
+    yield  # to -m and -k
     messages, kept, left_out = set(), [], []
     for item in items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
-        absent = ABSENT & {params.get(name) for name in ("device", "cuda", "hip", "gpu")}
+        absent = missing_devices(item)
         test = (item.path, item.originalname)
         (left_out if absent and test in messages else kept).append(item)
         if absent:
             messages.add(test)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
+    return None
+
+
+def leave_most_to_the_slow_run(items: list[pytest.Function]) -> None:
+    """Make slow all but some instances of each test: always the same ones, and of each parameter some."""
+    instances: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if not (item.get_closest_marker("slow") or item.get_closest_marker("exhaustive") or missing_devices(item)):
+            instances.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for test, group in instances.items():
+        for item in random.Random(test).sample(group, max(len(group) - INSTANCES, 0)):
+            item.add_marker("slow")
 
 
 @pytest.fixture(params=DEVICES)

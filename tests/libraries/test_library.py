@@ -181,7 +181,7 @@ def test_an_override_with_32_bit_integers_gives_the_same_results() -> None:
     names = "host and short and (amax or dotc or nrm2 or rotm or dgemv or cgemm or dtrsm)"
     file = Path(__file__).parents[1] / "vendor" / "test_routines.py"
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--later", "-p", "no:cacheprovider", "-k", names, file],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", names, file],
         env={**os.environ, "OFFLOAD_ARGS_CBLAS": with_32_bit_integers()},
         capture_output=True,
         text=True,

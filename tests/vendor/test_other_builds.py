@@ -33,7 +33,7 @@ def run_cases(path: str, names: list[str]) -> None:
     test = f"{HERE / 'test_routines.py'}::test_a_routine_agrees_with_higher_precision"
     ids = [f"{test}[short-{device}-{name}]" for device in ("host", "sim:0") for name in names]
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--later", "-p", "no:cacheprovider", *ids],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ids],
         cwd=HERE.parents[1],
         env={**os.environ, "OFFLOAD_ARGS_CBLAS": path},
         capture_output=True,
