@@ -80,15 +80,15 @@ FAULTS: Final = (
     ),
     Fault(
         "a-written-part-is-not-noted",
-        "i < old_count || j < lines.count;)",
-        "i < old_count || j + 1 < lines.count;)",
+        "for (int64_t i = 0; i < lines.count; i++) append(added",
+        "for (int64_t i = 0; i + 1 < lines.count; i++) append(added",
     ),
-    Fault("parts-that-touch-stay-apart", "!last || next.low > last->high)", "!last || next.low >= last->high)"),
     Fault(
-        "parts-reach-beyond-their-end",
-        "low && parts->at[low - 1].high >= wanted.high",
-        "low && parts->at[low - 1].high > wanted.low",
+        "parts-are-lost-when-they-are-merged",
+        "j = 0; i < a->count || j < b->count;)",
+        "j = 0; i < a->count;)",
     ),
+    Fault("parts-reach-beyond-their-end", "high > from ? run->at[low - 1].high :", "high > from ? INT64_MAX :"),
     Fault(
         "a-region-counts-as-nested-across-threads",
         "if (outer->phase != OA_OPEN || !pthread_equal(outer->thread, region->thread)) continue;",

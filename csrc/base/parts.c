@@ -6,18 +6,29 @@ typedef struct interval {
   int64_t low, high; /* from low to before high */
 } interval;
 
-struct oa_parts {
-  int64_t count;
+/* Intervals in the order of memory, apart from each other. */
+typedef struct run {
+  int64_t count, bytes;
   interval at[];
+} run;
+
+/* The set is the union of its runs. A run that is added takes in those before it that are not twice as long, so that
+ * each interval is copied a few times only: a logarithm of their number. If there is no memory for that, it waits. */
+struct oa_parts {
+  int count;
+  run *runs[OA_PARTS_RUNS];
 };
 
 /* Appends an interval that starts no earlier than the last one. */
-static void append(oa_parts *parts, interval next) {
-  interval *last = parts->count ? &parts->at[parts->count - 1] : NULL;
-  if (!last || next.low > last->high)
-    parts->at[parts->count++] = next;
-  else if (next.high > last->high)
+static void append(run *run, interval next) {
+  interval *last = run->count ? &run->at[run->count - 1] : NULL;
+  if (!last || next.low > last->high) {
+    run->at[run->count++] = next;
+    run->bytes += next.high - next.low;
+  } else if (next.high > last->high) {
+    run->bytes += next.high - last->high;
     last->high = next.high;
+  }
 }
 
 static interval line_of(oa_lines lines, int64_t i) {
@@ -25,39 +36,78 @@ static interval line_of(oa_lines lines, int64_t i) {
   return (interval){low, low + lines.width};
 }
 
-bool oa_parts_add(oa_parts **parts, oa_lines lines) {
-  if (!lines.count || !lines.width) return true;
-  lines = oa_lines_simplest(lines);
-  const oa_parts *old = *parts;
-  const int64_t old_count = old ? old->count : 0;
-  int64_t total, nbytes;
-  if (__builtin_add_overflow(old_count, lines.count, &total) ||
-      __builtin_mul_overflow(total, (int64_t)sizeof(interval), &nbytes))
-    return false;
-  oa_parts *sum = malloc(sizeof *sum + (size_t)nbytes);
+/* Returns a run without intervals, with memory for `room`; NULL if there is none. */
+static run *new_run(int64_t room) {
+  int64_t nbytes;
+  if (__builtin_mul_overflow(room, (int64_t)sizeof(interval), &nbytes) ||
+      __builtin_add_overflow(nbytes, (int64_t)sizeof(run), &nbytes))
+    return NULL;
+  run *new = malloc((size_t)nbytes);
+  if (new) new->count = new->bytes = 0;
+  return new;
+}
+
+/* Makes one run of the last two. Returns false, and changes nothing, if there is no host memory. */
+static bool merge_last(oa_parts *parts) {
+  run **last = &parts->runs[parts->count - 1];
+  run *a = last[-1], *b = last[0], *sum = new_run(a->count + b->count);
   if (!sum) return false;
-  sum->count = 0;
-  for (int64_t i = 0, j = 0; i < old_count || j < lines.count;) {
-    const bool from_old = j == lines.count || (i < old_count && old->at[i].low <= line_of(lines, j).low);
-    append(sum, from_old ? old->at[i++] : line_of(lines, j++));
+  for (int64_t i = 0, j = 0; i < a->count || j < b->count;) {
+    const bool from_a = j == b->count || (i < a->count && a->at[i].low <= b->at[j].low);
+    append(sum, from_a ? a->at[i++] : b->at[j++]);
   }
-  oa_parts *smaller = realloc(sum, sizeof *sum + (size_t)sum->count * sizeof(interval));
-  free(*parts);
-  *parts = smaller ? smaller : sum;
+  run *smaller = realloc(sum, sizeof *sum + (size_t)sum->count * sizeof(interval));
+  free(a);
+  free(b);
+  last[-1] = smaller ? smaller : sum;
+  parts->count--;
   return true;
 }
 
-/* Returns whether the interval's bytes are in the set. */
-static bool contains(const oa_parts *parts, interval wanted) {
-  int64_t low = 0, high = parts->count; /* the last interval that starts no later is before `high` */
+bool oa_parts_add(oa_parts **parts, oa_lines lines) {
+  if (!lines.count || !lines.width) return true;
+  lines = oa_lines_simplest(lines);
+  oa_parts *set = *parts;
+  if (set && set->count == OA_PARTS_RUNS && !merge_last(set)) return false;
+  run *added = new_run(lines.count);
+  if (added && !set && (set = malloc(sizeof *set))) set->count = 0;
+  if (!added || !set) {
+    free(added);
+    return false;
+  }
+  for (int64_t i = 0; i < lines.count; i++) append(added, line_of(lines, i));
+  set->runs[set->count++] = added;
+  while (set->count > 1 && set->runs[set->count - 2]->count < 2 * set->runs[set->count - 1]->count)
+    if (!merge_last(set)) break;
+  *parts = set;
+  return true;
+}
+
+/* Returns how far the run's bytes reach from a byte on without a gap; `from` if the run does not have that byte. */
+static int64_t reach(const run *run, int64_t from) {
+  int64_t low = 0, high = run->count; /* the last interval that starts no later is before `high` */
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    if (parts->at[middle].low <= wanted.low)
+    if (run->at[middle].low <= from)
       low = middle + 1;
     else
       high = middle;
   }
-  return low && parts->at[low - 1].high >= wanted.high;
+  return low && run->at[low - 1].high > from ? run->at[low - 1].high : from;
+}
+
+/* Returns whether the interval's bytes are in the set. */
+static bool contains(const oa_parts *parts, interval wanted) {
+  while (wanted.low < wanted.high) {
+    int64_t furthest = wanted.low;
+    for (int r = 0; r < parts->count; r++) {
+      const int64_t end = reach(parts->runs[r], wanted.low);
+      if (end > furthest) furthest = end;
+    }
+    if (furthest == wanted.low) return false;
+    wanted.low = furthest;
+  }
+  return true;
 }
 
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines) {
@@ -69,26 +119,67 @@ bool oa_parts_contain(const oa_parts *parts, oa_lines lines) {
   return true;
 }
 
-oa_lines oa_parts_next(const oa_parts *parts, int64_t *at) {
-  if (!parts || *at >= parts->count) return (oa_lines){.count = 0};
-  const interval *first = &parts->at[(*at)++];
-  oa_lines lines = {first->low, first->high - first->low, first->high - first->low, 1};
-  for (; *at < parts->count; (*at)++, lines.count++) {
-    const interval *next = &parts->at[*at];
-    if (next->high - next->low != lines.width) break;
-    if (lines.count == 1) lines.pitch = next->low - first->low;
-    if (next->low - next[-1].low != lines.pitch) break;
+/* Makes one run of all, if there is host memory for it. */
+static void merge_all(oa_parts *parts) {
+  while (parts->count > 1 && merge_last(parts)) continue;
+}
+
+bool oa_parts_are_all(oa_parts *parts, oa_lines all) {
+  int64_t bytes = 0; /* at least those of the set */
+  for (int r = 0; parts && r < parts->count; r++) bytes += parts->runs[r]->bytes;
+  if (bytes < oa_lines_bytes(all)) return false;
+  if (parts) merge_all(parts);
+  return oa_parts_contain(parts, all);
+}
+
+/* Finds the next interval of the union of the runs, and moves the place on. Returns false after the last one. */
+static bool next_interval(const oa_parts *parts, oa_parts_place *place, interval *next) {
+  const interval *first = NULL;
+  for (int r = 0; r < parts->count; r++) {
+    const run *run = parts->runs[r];
+    const int64_t i = place->at[r];
+    if (i < run->count && (!first || run->at[i].low < first->low)) first = &run->at[i];
+  }
+  if (!first) return false;
+  *next = *first;
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (int r = 0; r < parts->count; r++) {
+      const run *run = parts->runs[r];
+      for (int64_t *i = &place->at[r]; *i < run->count && run->at[*i].low <= next->high; grows = true, ++*i)
+        if (run->at[*i].high > next->high) next->high = run->at[*i].high;
+    }
+  }
+  return true;
+}
+
+oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place) {
+  interval first = {place->low, place->high}, next;
+  if (!parts || (first.low == first.high && !next_interval(parts, place, &first))) return (oa_lines){.count = 0};
+  oa_lines lines = {first.low, first.high - first.low, first.high - first.low, 1};
+  place->low = place->high = 0;
+  for (; next_interval(parts, place, &next); lines.count++) {
+    const int64_t pitch = lines.count == 1 ? next.low - first.low : lines.pitch;
+    if (next.high - next.low != lines.width || next.low != lines.start + lines.count * pitch) {
+      place->low = next.low;
+      place->high = next.high;
+      break;
+    }
+    lines.pitch = pitch;
   }
   return lines;
 }
 
-int64_t oa_parts_pieces(const oa_parts *parts) {
-  int64_t pieces = 0, at = 0;
-  while (oa_parts_next(parts, &at).count) pieces++;
+int64_t oa_parts_pieces(oa_parts *parts) {
+  int64_t pieces = 0;
+  oa_parts_place place = {.low = 0};
+  if (parts) merge_all(parts);
+  while (oa_parts_next(parts, &place).count) pieces++;
   return pieces;
 }
 
 void oa_parts_clear(oa_parts **parts) {
+  for (int r = 0; *parts && r < (*parts)->count; r++) free((*parts)->runs[r]);
   free(*parts);
   *parts = NULL;
 }

@@ -1,5 +1,4 @@
-/* Parts: a set of bytes as intervals, sorted and apart from each other. Pure data, used as csrc/DESIGN.md says. NULL is
- * the empty set. */
+/* Parts: a set of bytes as intervals. Pure data, used as csrc/DESIGN.md says. NULL is the empty set. */
 #ifndef OA_PARTS_H
 #define OA_PARTS_H
 
@@ -7,16 +6,27 @@
 
 typedef struct oa_parts oa_parts;
 
-/* Adds the bytes of the lines. Time in the intervals of both. Returns false, and changes nothing, if there is no host
- * memory. */
+enum { OA_PARTS_RUNS = 64 }; /* the most runs of a set: each is less than half as long as the one before it */
+
+/* A place in a set. All zeros: its start. */
+typedef struct oa_parts_place {
+  int64_t at[OA_PARTS_RUNS]; /* the next interval of each run */
+  int64_t low, high;         /* an interval that was looked at, but not returned; none if they are equal */
+} oa_parts_place;
+
+/* Adds the bytes of the lines. Time in the intervals of the lines, times a logarithm of their number in all. Returns
+ * false, and changes nothing, if there is no host memory. */
 bool oa_parts_add(oa_parts **parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
-/* Returns the next lines of the set and moves *at on; 0 lines after the last ones. *at: 0 at the start. The lines have
- * no byte outside of the set, and each byte of the set is in one of them. */
-oa_lines oa_parts_next(const oa_parts *parts, int64_t *at);
-/* Returns the number of lines that oa_parts_next gives. */
-int64_t oa_parts_pieces(const oa_parts *parts);
+/* Returns the same for a set that has no byte outside of the lines: without a look at its intervals, unless there may
+ * be enough of them. */
+bool oa_parts_are_all(oa_parts *parts, oa_lines all);
+/* Returns the next lines of the set and moves the place on; 0 lines after the last ones. The lines have no byte outside
+ * of the set, and each byte of the set is in one of them. */
+oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place);
+/* Returns the number of lines that oa_parts_next gives, and makes it fast. */
+int64_t oa_parts_pieces(oa_parts *parts);
 /* Empties the set, and frees its memory. */
 void oa_parts_clear(oa_parts **parts);
 

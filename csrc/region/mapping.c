@@ -222,7 +222,7 @@ int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines line
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to note which part was written",
                    mapping->views[group->cover].name);
   }
-  if (oa_parts_contain(group->parts, mapping->views[group->cover].lines)) {
+  if (oa_parts_are_all(group->parts, mapping->views[group->cover].lines)) {
     group->valid = true;
     oa_parts_clear(&group->parts);
   }
@@ -231,9 +231,10 @@ int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines line
 
 int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, oa_move *moves) {
   const oa_view *view = &mapping->views[group->cover];
+  oa_parts_place place = {.low = 0};
   oa_lines lines;
   int count = 0;
-  for (int64_t at = 0; (lines = oa_parts_next(group->parts, &at)).count; count++) {
+  for (; (lines = oa_parts_next(group->parts, &place)).count; count++) {
     oa_move *move = &moves[count];
     oa_view_move(mapping, view, move);
     move->host = (char *)view->host + (lines.start - view->lines.start);

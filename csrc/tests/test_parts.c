@@ -1,8 +1,21 @@
 /* Parts: sets of bytes against a table of flags, one a byte. */
-#include "base/parts.h"
 #include "check.h"
 
 #include <stdlib.h>
+
+static int64_t allocated, left = -1; /* bytes; allocations that succeed before one fails, -1: all */
+
+static void *count_allocation(size_t nbytes) {
+  if (left == 0) return NULL;
+  left -= left > 0;
+  allocated += (int64_t)nbytes;
+  return malloc(nbytes);
+}
+
+/* Intervals are copied to memory that is allocated for that: its bytes say how many. */
+#define malloc count_allocation
+#include "base/parts.c" /* NOLINT: with its allocations counted */
+#undef malloc
 
 enum { MOST = 256, STEPS = 60, SETS = 200 };
 
@@ -29,32 +42,47 @@ static int64_t count_set(const unsigned char *table, oa_lines lines) {
   return set;
 }
 
-static void check_set(const oa_parts *parts, const unsigned char *table) {
-  int64_t at = 0, bytes = 0, pieces = 0, all = 0;
-  for (oa_lines lines; (lines = oa_parts_next(parts, &at)).count; pieces++) {
+/* Checks the lines of the set, each of which has a byte. Returns their number. */
+static int64_t check_lines(const oa_parts *parts, const unsigned char *table) {
+  oa_parts_place place = {.low = 0};
+  int64_t bytes = 0, pieces = 0, all = 0;
+  for (oa_lines lines; (lines = oa_parts_next(parts, &place)).count; pieces++) {
     CHECK(count_set(table, lines) == oa_lines_bytes(lines));
+    CHECK(lines.width && (lines.count > 1 || lines.pitch == lines.width));
     bytes += oa_lines_bytes(lines);
   }
+  CHECK(oa_parts_next(parts, &place).count == 0);
   for (int i = 0; i < MOST; i++) all += table[i];
   CHECK(bytes == all);
-  CHECK(pieces == oa_parts_pieces(parts));
+  return pieces;
 }
 
+/* Adds and asks. In one of two sets some allocations fail: then the lines are added or not, and nothing is lost. */
 static void test_random_sets(void) {
+  const oa_lines all = {0, MOST, MOST, 1};
+  int refused = 0;
   for (int s = 0; s < SETS; s++) {
     oa_parts *parts = NULL;
     unsigned char table[MOST] = {0};
     for (int step = 0; step < STEPS; step++) {
       const oa_lines lines = make_lines(), asked = make_lines();
-      CHECK(oa_parts_add(&parts, lines));
-      for (int64_t i = 0; i < lines.count; i++) memset(table + lines.start + i * lines.pitch, 1, (size_t)lines.width);
-      CHECK(oa_parts_contain(parts, lines));
+      left = s % 2 ? random_below(4) : -1;
+      const bool added = oa_parts_add(&parts, lines);
+      CHECK(added || s % 2);
+      refused += !added;
+      for (int64_t i = 0; added && i < lines.count; i++)
+        memset(table + lines.start + i * lines.pitch, 1, (size_t)lines.width);
+      CHECK(oa_parts_contain(parts, lines) == (count_set(table, lines) == oa_lines_bytes(lines)));
       CHECK(oa_parts_contain(parts, asked) == (count_set(table, asked) == oa_lines_bytes(asked)));
-      check_set(parts, table);
+      const int64_t pieces = check_lines(parts, table);
+      if (random_below(8) == 0) CHECK(oa_parts_pieces(parts) == pieces && check_lines(parts, table) == pieces);
+      if (random_below(4) == 0) CHECK(oa_parts_are_all(parts, all) == (count_set(table, all) == MOST));
     }
     oa_parts_clear(&parts);
     CHECK(!parts);
   }
+  left = -1;
+  CHECK(refused > 0);
 }
 
 static void test_rows_of_a_matrix_by_columns_become_one_line(void) {
@@ -64,9 +92,53 @@ static void test_rows_of_a_matrix_by_columns_become_one_line(void) {
     CHECK(oa_parts_add(&parts, (oa_lines){row * ITEM, ITEM, ROWS * ITEM, COLUMNS}));
     CHECK(oa_parts_pieces(parts) == 1);
   }
-  int64_t at = 0;
-  const oa_lines all = oa_parts_next(parts, &at);
+  oa_parts_place place = {.low = 0};
+  const oa_lines all = oa_parts_next(parts, &place);
   CHECK(all.start == 0 && all.count == 1 && all.width == ROWS * COLUMNS * ITEM);
+  oa_parts_clear(&parts);
+}
+
+/* Returns the number of intervals for which memory is allocated as every second row of a matrix by columns is added,
+ * then the others, in the order of their bits read backwards. */
+static int64_t add_rows(int64_t rows, int64_t columns) {
+  const oa_lines all = {0, rows * columns * 4, rows * columns * 4, 1};
+  oa_parts *parts = NULL;
+  allocated = 0;
+  for (int64_t odd = 0; odd < 2; odd++)
+    for (int64_t i = 0; i < rows / 2; i++) {
+      int64_t row = 0;
+      for (int64_t bit = 1; bit < rows / 2; bit *= 2) row = 2 * row + (i / bit) % 2;
+      CHECK(!oa_parts_are_all(parts, all));
+      CHECK(oa_parts_add(&parts, (oa_lines){(2 * row + odd) * 4, 4, rows * 4, columns}));
+    }
+  CHECK(oa_parts_are_all(parts, all) && oa_parts_pieces(parts) == 1);
+  oa_parts_clear(&parts);
+  return allocated / (int64_t)sizeof(interval);
+}
+
+static void test_many_intervals_are_copied_a_few_times_each(void) {
+  CHECK(add_rows(64, 50) <= 64 * 50 * 8);
+  CHECK(add_rows(1024, 50) <= 1024 * 50 * 12);
+}
+
+static void test_sets_without_memory_to_merge_grow_until_they_are_full(void) {
+  const oa_lines last = {8 * OA_PARTS_RUNS, 4, 4, 1};
+  oa_parts *parts = NULL;
+  for (int64_t i = 0; i < OA_PARTS_RUNS; i++) {
+    left = parts ? 1 : 2; /* for what is added, and the set at first */
+    CHECK(oa_parts_add(&parts, (oa_lines){8 * i, 4, 4, 1}));
+  }
+  CHECK(parts->count == OA_PARTS_RUNS);
+  for (int64_t merges = 0; merges < 2; merges++) { /* there is memory for that many */
+    left = merges;
+    CHECK(!oa_parts_add(&parts, last) && !oa_parts_contain(parts, last));
+    CHECK(oa_parts_contain(parts, (oa_lines){0, 4, 8, OA_PARTS_RUNS}));
+    left = 0;
+    CHECK(oa_parts_pieces(parts) == 1 && parts->count == OA_PARTS_RUNS - merges);
+  }
+  left = -1;
+  CHECK(oa_parts_add(&parts, last) && oa_parts_contain(parts, (oa_lines){0, 4, 8, OA_PARTS_RUNS + 1}));
+  CHECK(oa_parts_pieces(parts) == 1 && parts->count == 1);
   oa_parts_clear(&parts);
 }
 
@@ -76,12 +148,15 @@ static void test_the_empty_set(void) {
   CHECK(oa_parts_contain(parts, (oa_lines){8, 4, 4, 0}));
   CHECK(!oa_parts_contain(parts, (oa_lines){8, 4, 4, 1}));
   CHECK(oa_parts_pieces(parts) == 0);
+  CHECK(oa_parts_are_all(parts, (oa_lines){8, 4, 4, 0}) && !oa_parts_are_all(parts, (oa_lines){8, 4, 4, 1}));
   CHECK(!oa_parts_add(&parts, (oa_lines){0, 1, 2, INT64_MAX / 2}) && !parts);
 }
 
 int main(void) {
   test_random_sets();
   test_rows_of_a_matrix_by_columns_become_one_line();
+  test_many_intervals_are_copied_a_few_times_each();
+  test_sets_without_memory_to_merge_grow_until_they_are_full();
   test_the_empty_set();
   return failures();
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 import time
@@ -62,6 +63,20 @@ def test_a_missing_part_keeps_the_hosts_bytes_and_warns(device: str, parts: str,
             dC[PARTS[parts][0]].fill(7)
     expected[PARTS[parts][0]] = 7
     np.testing.assert_array_equal(C, expected)
+
+
+def test_rows_in_any_order_and_again_come_down_from_a_matrix_by_columns(device: str) -> None:
+    C, number = np.full((40, 9), -1, np.float32, order="F"), random.Random(0)
+    expected, rows = C.copy(), [*range(1, 40, 2), *range(0, 40, 4), 6, 4]
+    number.shuffle(rows)
+    with pytest.warns(UnwrittenWarning, match="only a part was written"), testing.counting(Device(device)) as moved:
+        with offload_args(Out(C), device=device) as (dC,):
+            for value, row in enumerate([*rows, *rows[:9]]):
+                dC[row].fill(value)
+                expected[row] = value
+                assert blas.asum(dC[number.choice(rows[: value + 1])]) >= 0
+    np.testing.assert_array_equal(C, expected)
+    assert (moved.bytes_up, moved.bytes_down) == (0, len(set(rows)) * C.shape[1] * C.itemsize)
 
 
 def test_only_the_written_part_comes_down(device: str) -> None:
