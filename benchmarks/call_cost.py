@@ -83,7 +83,7 @@ def row(case: str, times: list[float], unit: str, limit: float | None = None, sc
 
 
 def over(case: str, times: list[float], bare: list[float], limit: float) -> Row:
-    """The median of the differences, in us, of runs that were made next to each other."""
+    """Return the median of the differences, in us, of runs that were made next to each other."""
     differences = [time - other for time, other in zip(times, bare, strict=True)]
     return Row(case, 1e6 * statistics.median(differences), 1e6 * (min(times) - min(bare)), "us", limit)
 
@@ -95,7 +95,7 @@ def timer(statement: str, count: int, **names: Any) -> Callable[[], float]:
 
 
 def waiting(device: Device, run: Callable[[], float]) -> Callable[[], float]:
-    """A run after which the device has done all work; the wait is not in its time."""
+    """Make a run after which the device has done all work; the wait is not in its time."""
 
     def run_and_wait() -> float:
         took = run()
@@ -106,7 +106,7 @@ def waiting(device: Device, run: Callable[[], float]) -> Callable[[], float]:
 
 
 def square(n: int) -> tuple[Any, Any, Any]:
-    """A matrix in Fortran order and two vectors."""
+    """Make a matrix in Fortran order and two vectors."""
     return np.ones((n, n), np.float32, order="F"), np.ones(n, np.float32), np.zeros(n, np.float32)
 
 
@@ -159,7 +159,7 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
     bare.lib.bare_current(0)
 
     def with_context(run: Callable[[], float]) -> float:
-        """The bare calls need a current context; ours make it current themselves, and get none."""
+        """Make the context current for bare calls alone: ours do so themselves."""
         bare.lib.bare_current(1)
         took = run()
         bare.lib.bare_synchronize()
@@ -210,7 +210,7 @@ def on_the_gpu(bare: Any, rounds: int) -> list[Row]:
 
 
 def of_batches(device: Device, rounds: int) -> Row:
-    """The cost of blas.gemm of a batch over the vendor's function."""
+    """Measure blas.gemm of a batch over the vendor's function."""
     n, batch, count = 8, 4, 100
     matrices = [np.ones((batch, n, n), np.float32) for _ in range(3)]
     with offload_args(*matrices, device=device) as (dA, dB, dC):

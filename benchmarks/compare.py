@@ -149,7 +149,7 @@ class Comparison:
         return package
 
     def filled(self, *shape: int) -> Array:
-        """A new array of float32 whose pages have all been written."""
+        """Make an array of float32 whose pages have all been written."""
         return self._random.random(shape, dtype=np.float32)
 
     def run(self) -> None:
@@ -618,7 +618,7 @@ class Comparison:
         row.goals = [Goal("at most 8 us", row.median.get(OURS, np.nan), 8)]
 
     def coming_back(self, row: Row, nbytes: int, count: int) -> None:
-        """The norms of `count` unchanged arrays that stay, beside those of arrays lent by a region around the loop."""
+        """Measure norms of `count` unchanged arrays that stay, beside arrays lent by a region around the loop."""
         arrays = [self.filled(nbytes // 4) for _ in range(count)]
         device = self.device
 

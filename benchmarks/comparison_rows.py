@@ -46,7 +46,7 @@ class Row:
     note: str = ""
 
     def over(self, other: str, own: str = OURS) -> float:
-        """The ratio of two medians; NaN where either is missing."""
+        """Return the ratio of two medians; NaN where either is missing."""
         return self.median.get(own, np.nan) / self.median.get(other, np.nan)
 
     def cell(self, name: str) -> str:

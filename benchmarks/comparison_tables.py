@@ -25,7 +25,7 @@ def line(row: Row) -> str:
 
 
 def table(comparison: Comparison) -> str:
-    """The Markdown that is checked in."""
+    """Return the Markdown that is checked in."""
     built = ["| work, µs | " + " | ".join(CONTENDERS) + " | goal on the H200 | |"]
     built.append("|---|" + "---:|" * len(CONTENDERS) + "---|---|")
     built += map(line, comparison.rows)

@@ -45,7 +45,7 @@ def best(function: Callable[[], object], rounds: int) -> float:
 
 
 def calls_of(library: ctypes.CDLL, function: Callable[[], object]) -> str:
-    """The driver's calls of one call, by name."""
+    """Count the driver's calls of one call, by name."""
     numbers = (ctypes.c_long * CALLS).in_dll(library, "no_driver_calls")
     names = (ctypes.c_char_p * CALLS).in_dll(library, "no_driver_names")
     before = list(numbers)

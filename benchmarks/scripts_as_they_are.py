@@ -46,7 +46,7 @@ def install() -> None:
 
 
 def hook() -> None:
-    """A product of 2 x 2 matrices through BLAS, ABBA."""
+    """Measure a product of 2 x 2 matrices through BLAS, ABBA."""
     a, b = np.ones((2, 2)), np.ones((2, 2))
     out = np.empty((2, 2))
     times = 200_000
@@ -218,7 +218,7 @@ def without_gain() -> dict[str, Callable[[], object]]:
 
 
 def cost(times: int = 5) -> None:
-    """What hooks cost programs that gain nothing: as `run` has them without a device, ABBA."""
+    """Measure the hooks' cost to programs that gain nothing: as `run` has them without a device, ABBA."""
     calls: list[int] = []
     for name, program in without_gain().items():
 
@@ -245,7 +245,7 @@ def cost(times: int = 5) -> None:
 
 
 def calibration(device: Device) -> None:
-    """The first measurement of an open device, with the loading of its libraries, as `accelerate` makes it."""
+    """Measure an open device first, with the loading of its libraries, as `accelerate` does."""
     begun = perf_counter()
     _core.accelerate_calibrate(device.number)
     print(f"measuring the rates of {device}: {perf_counter() - begun:.2f} s (at most 1)")
