@@ -41,7 +41,7 @@ print(time.perf_counter() - middle)
 
 
 class Row(NamedTuple):
-    what: str
+    name: str
     value: float  # a median
     best: float  # what it is when nothing disturbs
     unit: str
@@ -270,7 +270,7 @@ def main() -> None:
     print(f"{f'median of {options.rounds} rounds':62} {'median':>9} {'best':>9}")
     for row in rows:
         limit = "" if row.limit is None else f"at most {row.limit:g}: {row.verdict}"
-        print(f"{row.what:62} {row.value:9.3f} {row.best:9.3f} {row.unit:2}  {limit}".rstrip())
+        print(f"{row.name:62} {row.value:9.3f} {row.best:9.3f} {row.unit:2}  {limit}".rstrip())
     if options.json:
         built = [row._asdict() | {"verdict": row.verdict} for row in rows]
         options.json.write_text(json.dumps({"where": place, "rounds": options.rounds, "rows": built}, indent=2) + "\n")

@@ -58,13 +58,13 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
   return device;
 }
 
-int cuDevicePrimaryCtxRetain(void **made, int device) {
-  *made = &context;
+int cuDevicePrimaryCtxRetain(void **result, int device) {
+  *result = &context;
   return device;
 }
 
-int cuCtxGetCurrent(void **found) {
-  *found = current;
+int cuCtxGetCurrent(void **result) {
+  *result = current;
   return count(0);
 }
 

@@ -160,7 +160,7 @@ def check(name: str, d: dict[str, Any], arrays: Mapping[str, Any], ways: Mapping
             if name in REDUCTIONS:
                 expected, tolerance = REDUCTIONS[name](arrays), 1e-15 * size
             else:
-                expected = LOOPS[name]({one: array[part] for one, array in arrays.items()})
+                expected = LOOPS[name]({array_name: array[part] for array_name, array in arrays.items()})
                 tolerance = 1e-12
             for output in outputs:
                 np.testing.assert_allclose(

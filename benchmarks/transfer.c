@@ -180,14 +180,14 @@ static void sgemv_here(void *data) {
 static void sgemv_plain(void *data) {
   const struct product *p = data;
   const size_t n = (size_t)p->n, matrix = n * n * sizeof(float), vector = n * sizeof(float);
-  const float one = 1, zero = 0;
+  const float unit = 1, zero = 0;
   float *dA, *dx, *dy;
   MUST((int)cudaMallocAsync((void **)&dA, matrix, p->plain));
   MUST((int)cudaMallocAsync((void **)&dx, vector, p->plain));
   MUST((int)cudaMallocAsync((void **)&dy, vector, p->plain));
   MUST((int)cudaMemcpyAsync(dA, p->A, matrix, cudaMemcpyHostToDevice, p->plain));
   MUST((int)cudaMemcpyAsync(dx, p->x, vector, cudaMemcpyHostToDevice, p->plain));
-  MUST((int)cublasSgemv(p->handle, CUBLAS_OP_T, (int)n, (int)n, &one, dA, (int)n, dx, 1, &zero, dy, 1));
+  MUST((int)cublasSgemv(p->handle, CUBLAS_OP_T, (int)n, (int)n, &unit, dA, (int)n, dx, 1, &zero, dy, 1));
   MUST((int)cudaMemcpyAsync(p->y, dy, vector, cudaMemcpyDeviceToHost, p->plain));
   MUST((int)cudaFreeAsync(dA, p->plain));
   MUST((int)cudaFreeAsync(dx, p->plain));
@@ -207,8 +207,8 @@ static void sgemv(void) {
   MUST((int)cublasCreate(&handle));
   MUST((int)cublasSetStream(handle, plain));
   printf("sgemv with transfers: n, us here, us plain C, ratio, GB/s here\n");
-  float one[3] = {1, 1, 1};
-  struct product warm = {1, one, one + 1, one + 2, handle, plain};
+  float unit[3] = {1, 1, 1};
+  struct product warm = {1, unit, unit + 1, unit + 2, handle, plain};
   for (const double until = now() + 5e5; now() < until;) {
     sgemv_here(&warm);
     sgemv_plain(&warm);
@@ -243,15 +243,15 @@ struct small {
 
 static void by_hand(void *data) {
   const struct small *s = data;
-  const float one = 1, zero = 0;
+  const float unit = 1, zero = 0;
   const int n = s->n;
   float *A = s->there ? s->there : s->pinned, *x = A + n * n, *y = A + s->up / 4;
   memcpy(s->pinned, s->host, (size_t)s->up);
   if (s->there) MUST((int)cudaMemcpyAsync(s->there, s->pinned, (size_t)s->up, cudaMemcpyHostToDevice, s->stream));
   if (s->product)
-    MUST((int)cublasSgemm(s->handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, A, n, x, n, &zero, y, n));
+    MUST((int)cublasSgemm(s->handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &unit, A, n, x, n, &zero, y, n));
   else
-    MUST((int)cublasSgemv(s->handle, CUBLAS_OP_T, n, n, &one, A, n, x, 1, &zero, y, 1));
+    MUST((int)cublasSgemv(s->handle, CUBLAS_OP_T, n, n, &unit, A, n, x, 1, &zero, y, 1));
   if (s->there)
     MUST((int)cudaMemcpyAsync(s->pinned + s->up / 4, y, (size_t)s->down, cudaMemcpyDeviceToHost, s->stream));
   MUST((int)cudaStreamSynchronize(s->stream));

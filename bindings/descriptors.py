@@ -1,4 +1,4 @@
-"""The roles of libraries with descriptors: extents that a descriptor says, workspaces, lists, and real numbers.
+"""The roles of libraries with descriptors: extents from descriptors, workspaces, lists, and real numbers.
 
 words.md has the words. emit/descriptors.py writes the bodies of functions that have them.
 """
@@ -16,14 +16,14 @@ from .labelled import Extent, Label, Labelled, pointee
 from .parameters import Array, Number, Parameter, Scalar, device_pointer
 
 REALS = {"float": "f32", "double": "f64"}
-# The words of [object.<key>] describes, after the function that is asked: what each of its parameters is.
+# The words of [object.<key>] describes, after the queried function: the meaning of each of its parameters.
 WORDS = ("dtype", "rank", "shape", "strides", "lengths", "unused", "none")
 MOST_DIMENSIONS = 8  # OA_MOST_DIMENSIONS of csrc/body/descriptor.h
 
 
 @dataclass(frozen=True)
 class Query:
-    """A function of the library that says how many bytes a call needs: its symbol, arguments and output."""
+    """A function of the library that returns how many bytes a call needs: its symbol, arguments and output."""
 
     symbol: str
     arguments: tuple[ast.expr, ...]
@@ -32,12 +32,12 @@ class Query:
 
     @property
     def text(self) -> str:
-        """Returns it as messages name it."""
+        """Return it as messages name it."""
         return f"{self.symbol}({', '.join(map(ast.unparse, self.arguments))})"
 
 
 def query_from(text: str) -> Query | None:
-    """Return the query of "cudnnGetX(a, b)", "cudnnGetX(a, b).c" or "cudnnGetX(a, d=array).c"; None of other text."""
+    """Return the query of "cudnnGetX(a, b)", "cudnnGetX(a, b).c" or "cudnnGetX(a, d=array).c"; None for other text."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -185,7 +185,7 @@ class Real(HelperParameter):
 
     @property
     def c_number(self) -> str:
-        """Returns its type in C."""
+        """Return its type in C."""
         return "float" if self.dtype == "f32" else "double"
 
     def declaration(self, device: bool) -> str:
@@ -389,7 +389,7 @@ class Nothing(HelperParameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Elements(HostArray):
-    """An array of the host, of the dtype that an enum says."""
+    """A host array of the dtype that an enum determines."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -417,7 +417,7 @@ class Elements(HostArray):
 
 @dataclass(frozen=True, kw_only=True)
 class Bytes(HostArray):
-    """So many bytes of an array of the host; type_of: of the dtype that an enum says."""
+    """A number of bytes of a host array; type_of: the enum that determines their dtype."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -455,7 +455,7 @@ class Bytes(HostArray):
 
 
 def _pointed_to(labelled: Labelled) -> str:
-    """Return the dtype of the 32-bit integers of a pointer or array; "" if there are none."""
+    """Return the dtype of a pointer or array of 32-bit integers; "" for other parameters."""
     dtype = labelled.integer_dtype(pointee(labelled.c_type)[0])
     return dtype if dtype in ("i32", "u32") else ""
 

@@ -1,4 +1,4 @@
-"""The constants of a library: those of its header that [enums] names, without the vendor's prefix."""
+"""The constants of a library: the header's constants that [enums] names, without the vendor's prefix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Enums:
         self.strip = roles.get("library", {}).get("strip", "").split()
         self.tables: dict[str, Any] = roles.get("enums", {})
         self.faults: list[str] = []
-        self.made: dict[tuple[str, bool], Enum] = {}
+        self.cache: dict[tuple[str, bool], Enum] = {}
         self.words: dict[str, str] = {}
         self.all_constants = {key: value for enum in api["enums"].values() for key, value in enum.items()}
         for table in self.tables.values():  # an enum of a header that is not read
@@ -67,14 +67,14 @@ class Enums:
         }
 
     def for_letter(self, letter: str) -> dict[str, Enum]:
-        """Return every enum by its key; letter: that of a function's type, since complex ones may have others."""
+        """Return every enum by its key; letter: of a function's type, since complex types may have other constants."""
         return {key: self.enum(key, letter in ("c", "z")) for key in self.tables}
 
     def enum(self, key: str, is_complex: bool = False) -> Enum:
         """Return one of [enums]."""
-        if (key, is_complex) not in self.made:
-            self.made[key, is_complex] = self.make(key, is_complex)
-        return self.made[key, is_complex]
+        if (key, is_complex) not in self.cache:
+            self.cache[key, is_complex] = self.make(key, is_complex)
+        return self.cache[key, is_complex]
 
     def make(self, key: str, is_complex: bool) -> Enum:
         entry = self.tables[key]

@@ -92,7 +92,7 @@ class Names:
                 yield f"{ast.unparse(expression)!r} is not an expression that C can be written for"
 
     def test(self, expression: ast.expr) -> Iterator[str]:
-        """Yields why an expression is not a test."""
+        """Yield why an expression is not a test."""
         match expression:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 compared = [left, right]

@@ -102,7 +102,7 @@ class Families:
         for key, template, is_shared in sorted(listed, key=lambda entry: entry[2]):
             bound = families[key]["bind"][template]
             older = families[key].get("older", {}).get(template, "")
-            # A template without letters is one function, whose types say all.
+            # A template without letters is one function; its types are complete.
             letters, summary = ([""], bound) if isinstance(bound, str) else bound
             for letter in letters:
                 forms = []
@@ -256,7 +256,7 @@ class Families:
         scope: Scope,
         place: str,
     ) -> list[Parameter]:
-        """Return the parameters of a function in the header's order, each with the role that its label says."""
+        """Return the parameters of a function in the header's order, each with its label's role."""
         form = bound.form
         handle = self.roles.get("handle", {}).get("type")
         parameters: list[Parameter] = []
@@ -305,7 +305,7 @@ class Families:
         return parameters
 
     def with_complex(self, parameters: list[Parameter]) -> list[Parameter]:
-        """Return the parameters with the array that says which numbers are complex, where their enum does not say."""
+        """Return the parameters with the array that determines which numbers are complex, if their enum does not."""
         typed = {parameter.name: parameter.enum.type for parameter in parameters if isinstance(parameter, DataType)}
         of_type = {
             parameter.name: self.enums.dtypes_of(typed[parameter.of])
@@ -421,7 +421,7 @@ class Families:
 
     @property
     def query_end(self) -> str:
-        """Returns how the names of queries end; "" if the library has none."""
+        """Return how the names of queries end; "" if the library has none."""
         return str(self.settings.get("workspace", ""))
 
     def called(self, family: dict[str, Any], place: str) -> tuple[str, ...]:
@@ -431,7 +431,7 @@ class Families:
         return symbols
 
     def body(self, family: dict[str, Any], place: str) -> str:
-        """Return the C function that a family says is its body, once csrc/body/ is known to have it; "" if none."""
+        """Return the C function that a family names as its body, after a check that csrc/body/ has it; "" if none."""
         written = str(family.get("written", ""))
         if written and not re.search(rf"\bint {re.escape(written)}\(const oa_routine \*", BODIES.read_text()):
             self.faults.append(f"{place}: written: csrc/body/{BODIES.name} has no {written}")

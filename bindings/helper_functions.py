@@ -251,7 +251,7 @@ class HostArray(HelperParameter):
 
     @property
     def expressions(self) -> list[ast.expr]:
-        """Returns the expressions of its extent."""
+        """Return the expressions of its extent."""
         return self.extent.expressions
 
     def declaration(self, device: bool) -> str:
@@ -331,7 +331,7 @@ class Given(HelperParameter):
 
     @property
     def c_value(self) -> str:
-        """Returns the type of the output in the typed C function."""
+        """Return the type of the output in the typed C function."""
         if self.object_kind:
             return "oa_object *"
         if self.value_kind == "text":

@@ -59,18 +59,18 @@ class Enum:
 
     @property
     def names(self) -> str:
-        """Returns "OP_N, OP_T or OP_C"."""
+        """Return "OP_N, OP_T or OP_C"."""
         return _listed([name for name, _ in self.values]) + "".join(f", | {name}" for name, _ in self.flags)
 
     @property
     def names_and_values(self) -> str:
-        """Returns "OP_N (0), OP_T (1) or OP_C (2)"."""
+        """Return "OP_N (0), OP_T (1) or OP_C (2)"."""
         listed = _listed([f"{name} ({value})" for name, value in self.values])
         return listed + "".join(f", | {name} ({value})" for name, value in self.flags)
 
     @property
     def mask(self) -> int:
-        """Returns the bits of all flags."""
+        """Return the bits of all flags."""
         return sum(value for _, value in self.flags)
 
 
@@ -92,18 +92,18 @@ class Extent:
 
     @property
     def sizes(self) -> list[ast.expr]:
-        """Returns the arguments that are dimensions: nothing is touched if one is 0."""
+        """Return the arguments that are dimensions: nothing is touched if one is 0."""
         counts = [*(self.batch or ())[1:], *([self.pointers] if self.pointers else [])]
         return [self.arguments[position] for position in EXTENTS[self.kind][1]] + counts
 
     @property
     def expressions(self) -> list[ast.expr]:
-        """Returns all of its arguments."""
+        """Return all of its arguments."""
         return [*self.arguments, *(self.batch or ()), *([self.pointers] if self.pointers else [])]
 
     @property
     def leaves_out_the_diagonal(self) -> bool:
-        """Returns whether the last argument is the test for a unit diagonal."""
+        """Return whether the last argument is the test for a unit diagonal."""
         return len(self.arguments) == EXTENTS[self.kind][0][-1] and len(EXTENTS[self.kind][0]) > 1
 
 
@@ -142,7 +142,7 @@ class Scope:
     faults: list[str]
 
     def parse(self, text: str, place: str) -> ast.expr | None:
-        """Return an expression, in the library's own constants; None, and a fault, if it is none."""
+        """Return an expression in the library's own constants; note a fault and return None for any other text."""
         try:
             return _parsed(text.strip(), tuple(self.words.items()))
         except SyntaxError:
@@ -166,7 +166,7 @@ def in_words(expression: ast.expr, words: dict[str, str]) -> ast.expr:
 
 @cache
 def _parsed(text: str, words: tuple[tuple[str, str], ...]) -> ast.expr:
-    """Return an expression in a library's own constants. Functions share it, and change none of it."""
+    """Return an expression in a library's own constants. Functions share it and do not change it."""
     return in_words(ast.parse(text, mode="eval").body, dict(words))
 
 
@@ -182,7 +182,7 @@ class Labelled:
 
     @property
     def plain(self) -> str:
-        """Returns the C type without the word enum."""
+        """Return the C type without the word enum."""
         return self.c_type.removeprefix("enum ")
 
     def fault(self, text: str) -> None:
@@ -204,7 +204,7 @@ class Labelled:
         return INTEGERS.get(self.scope.named.get(plain, plain), "")
 
     def parse(self, text: str) -> ast.expr | None:
-        """Return an expression, in the library's own constants; None, and a fault, if it is none."""
+        """Return an expression in the library's own constants; note a fault and return None for any other text."""
         return self.scope.parse(text, self.place)
 
     def kind(self, key: str) -> ObjectKind | None:

@@ -1,4 +1,4 @@
-"""A library as it is read: its settings, its constants, and functions whose every parameter has a role."""
+"""A library as the generator reads it: its settings, its constants, and functions with a role for every parameter."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Function:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Returns those that the caller passes: without the handle and the stream, and with the result last."""
+        """Return the parameters that the caller passes: without the handle and the stream, the result last."""
         passed = [argument for argument in self.arguments if argument.in_record]
         return tuple(sorted(passed, key=lambda parameter: parameter.last))
 
@@ -73,17 +73,17 @@ class Function:
 
     @property
     def types(self) -> list[DataType]:
-        """Returns the parameters that say dtypes."""
+        """Return the parameters that say dtypes."""
         return [parameter for parameter in self.parameters if isinstance(parameter, DataType)]
 
     @property
     def is_helper(self) -> bool:
-        """Returns whether it works on no array and no number of BLAS."""
+        """Return whether it works on no array and no number of BLAS."""
         return not self.arrays and not self.numbers
 
     @property
     def result(self) -> Result | None:
-        """Returns the parameter that is the function's value, if it has one."""
+        """Return the parameter that is the function's value, if it has one."""
         return next((parameter for parameter in self.parameters if isinstance(parameter, Result)), None)
 
 

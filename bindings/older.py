@@ -86,9 +86,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def read_api(name: str, roles: dict[str, Any], folder: Path = HERE) -> dict[str, Any]:
-    """Read api/<name>.json; with [older], joined with that file: what only one of the two has, and its `older`.
+    """Read api/<name>.json; with [older], joined with that file: functions that only one of the two has are marked
+    `older` or newer.
 
-    The file of [newer] has only what later versions add. Raises ApiError with every fault of their structure.
+    The file of [newer] has only the additions of later versions. Raises ApiError with every fault of their structure.
     """
     api = _read(folder / "api" / f"{name}.json")
     if "newer" in roles:

@@ -91,7 +91,7 @@ class Parameter:
 
     @property
     def is_pointer(self) -> bool:
-        """Returns whether the vendor takes an address."""
+        """Return whether the vendor takes an address."""
         return self.c_type.endswith(("*", "]"))
 
     @classmethod
@@ -208,12 +208,12 @@ class Size(Parameter):
 
     @property
     def is_short(self) -> bool:
-        """Returns whether it has 32 bits in every form of the function."""
+        """Return whether it has 32 bits in every form of the function."""
         return self.c_type in SHORT
 
     @property
     def is_narrow(self) -> bool:
-        """Returns whether it has 32 bits in a function that has no form with 64-bit sizes."""
+        """Return whether it has 32 bits in a function that has no form with 64-bit sizes."""
         return self.c_type in NARROW
 
     def declaration(self, device: bool) -> str:
@@ -294,7 +294,7 @@ class Array(Parameter):
 
     @classmethod
     def clause(cls, labelled: Labelled, text: str, direction: str, extent: Extent) -> dict[str, Any] | None:
-        """Return the fields that a clause after the extent says; None of a clause that it can't have."""
+        """Return the fields that a clause after the extent sets; None for an unknown clause."""
         matches = ((key, re.fullmatch(clause.pattern, text, re.DOTALL)) for key, clause in CLAUSES.items())
         key, match = next((pair for pair in matches if pair[1]), ("", None))
         if not match:
@@ -329,23 +329,23 @@ class Array(Parameter):
 
     @property
     def by(self) -> str:
-        """Returns the descriptor that says its dtype and extent, or ""."""
+        """Return the descriptor that determines its dtype and extent, or ""."""
         return ast.unparse(self.extent.arguments[0]) if self.extent.kind == "described" else ""
 
     @property
     def extents(self) -> list[Extent]:
-        """Returns its extent, and that which it becomes."""
+        """Return its extent, and the extent that replaces it."""
         return [self.extent, *([self.becomes] if self.becomes else [])]
 
     @property
     def expressions(self) -> list[ast.expr]:
-        """Returns every expression of its label."""
+        """Return every expression of its label."""
         inside = [expression for extent in self.extents for expression in extent.expressions]
         return [*inside, *self.tests]
 
     @property
     def tests(self) -> list[ast.expr]:
-        """Returns the tests of its clauses."""
+        """Return the tests of its clauses."""
         return [condition for condition in (self.overwrites, self.in_place_if, self.optional_if) if condition]
 
     def declaration(self, device: bool) -> str:
@@ -431,7 +431,7 @@ class HostList(Parameter):
 
     @property
     def is_narrow(self) -> bool:
-        """Returns whether its integers have 32 bits in a function that has no form with 64-bit sizes."""
+        """Return whether its integers have 32 bits in a function that has no form with 64-bit sizes."""
         return self.label in ("size", "ld") and self.c_type.removeprefix("const ").split(" ")[0].rstrip("[]*") in NARROW
 
     def declaration(self, device: bool) -> str:
@@ -486,12 +486,12 @@ class Number(Parameter):
 
     @property
     def python(self) -> str:
-        """Returns the type of one number in Python."""
+        """Return the type of one number in Python."""
         return "complex" if self.of else PYTHON[self.dtype]
 
     @property
     def is_void(self) -> bool:
-        """Returns whether the typed C function takes a plain address of it, for its dtype is known only there."""
+        """Return whether the typed C function takes a plain address of it, for its dtype is known only there."""
         return bool(self.of) and self.count == 1
 
     def declaration(self, device: bool) -> str:

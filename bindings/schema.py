@@ -11,7 +11,7 @@ from typing import Any
 from .parameters import NUMPY
 
 PACKAGE = Path(__file__).parents[1] / "offload_args"
-# Those that libraries may ask for, of this build or not.
+# Libraries may ask for these, whether this build has them or not.
 BACKENDS = ("cuda", "hip", "sim")
 MOST_OPERATORS = 100  # of one label
 TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
@@ -48,7 +48,7 @@ from .devices import Device
 from .objects import LibraryObject, SupportsStream
 from .pointers import DevicePtr
 """
-# A class of these names would hide what stubs need.
+# A class with one of these names would hide a name that stubs need.
 OF_STUBS = {*vars(builtins), *re.findall(r"(\w+)(?=,|$)", STUB_IMPORTS, re.MULTILINE)}
 
 
@@ -231,7 +231,7 @@ def _of_labels(place: str, family: dict[str, Any]) -> list[str]:
 
 
 def faults(name: str, roles: dict[str, Any]) -> list[str]:
-    """Return the faults of the structure of roles/<name>.toml; the rest may be read only if there are none."""
+    """Return the faults of the structure of roles/<name>.toml; read the rest only if there are none."""
     faults = _of_table(f"{name}.toml:", "", roles, FILE)
     if faults:
         return faults

@@ -1,7 +1,7 @@
 """A product: y = A x
 ==================
 
-What is read goes up, what is written comes down, on whatever device is there.
+What is read goes up, what is written comes down, on any device.
 """
 
 # sphinx_gallery_thumbnail_path = "_static/card-hello_gemv.svg"

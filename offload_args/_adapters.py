@@ -24,7 +24,7 @@ _made: dict[type[Adapter], Adapter] = {}
 
 
 def adapter_of(adapters: Sequence[type[A]], device: int) -> A | None:
-    """Return the adapter of the library that runs on a device, by its number; None if there is none."""
+    """Return the adapter of a device's library, by the device's number; None if there is none."""
     _core.device_counters(device)  # fails in a forked child, where another thread may have had the lock of an import
     info = by_number(device)._info  # the driver is asked nothing: this thread may be capturing a stream
     for adapter in adapters:

@@ -83,7 +83,7 @@ def _converted(pointer: _core.Pointer, c_type: Any) -> Any:
 def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> list[Any]:
     """Return the arguments of a C function with each DevicePtr as a pointer of the type that the function takes.
 
-    That is the pointer's address, or its handle where a type of the core is wanted. Nothing moves before all DevicePtrs
+    That is the pointer's address, or its handle for a type of the core. Nothing moves before all DevicePtrs
     are known to fit.
     """
     c_types: list[Any] = []
@@ -137,12 +137,12 @@ _CORE_STATUS: Final = _Status((_core.OA_OK,), raise_status)
 _statuses: Final[dict[Any, _Status]] = {}  # by function or by type
 
 
-def declare_status(what: Any, success: int | Collection[int], error: Callable[[int], object] | None) -> None:
+def declare_status(subject: Any, success: int | Collection[int], error: Callable[[int], object] | None) -> None:
     """Note which results are success: embedding.declare_status has the details."""
-    c_type = what if isinstance(what, FFI.CType) else _function_type(what)
+    c_type = subject if isinstance(subject, FFI.CType) else _function_type(subject)
     if c_type is None or c_type.kind not in ("enum", "function"):
         raise ArgumentTypeError(
-            f"declare_status: what needs a function of a cffi library or an enum of its types, got {what!r}"
+            f"declare_status: what needs a function of a cffi library or an enum of its types, got {subject!r}"
         )
     if c_type.kind == "function" and c_type.result.kind not in ("enum", "primitive"):
         raise ArgumentTypeError(
@@ -153,7 +153,7 @@ def declare_status(what: Any, success: int | Collection[int], error: Callable[[i
         raise ArgumentError(f"declare_status: success needs an integer or some of them, got {success!r}")
     if error is not None and not callable(error):
         raise ArgumentTypeError(f"declare_status: error needs a function, got {error!r}")
-    _statuses[what] = _Status(values, error)
+    _statuses[subject] = _Status(values, error)
 
 
 def _status_of(function: Any, result: Any) -> _Status | None:
@@ -172,7 +172,7 @@ class _Symbol(ctypes.Structure):
 
 
 def _name_of(function: Any) -> str:
-    """Return the name of a function that a loaded library exports; "" of others: a pointer of cffi's has none."""
+    """Return the name of a function that a loaded library exports; "" for others: a cffi pointer has no name."""
     address, symbol = int(FFI.cast("uintptr_t", function)), _Symbol()
     dladdr = getattr(ctypes.CDLL(None), "dladdr", None)
     if dladdr is None or not dladdr(ctypes.c_void_p(address), ctypes.byref(symbol)) or symbol.address != address:
@@ -204,7 +204,7 @@ class _Adapted:
 
 
 def _function_type(function: Any) -> Any:
-    """Return the type of a function of a cffi library; None of other objects."""
+    """Return the type of a function of a cffi library; None for other objects."""
     if not isinstance(function, CDATA) and type(getattr(function, "__self__", None)).__module__ != "_cffi_backend":
         return None
     try:
@@ -215,6 +215,6 @@ def _function_type(function: Any) -> Any:
 
 
 def adapted(function: Any) -> Any:
-    """Return a function of a cffi library as one that takes DevicePtrs too; return others as they are."""
+    """Return a function of a cffi library wrapped to take DevicePtrs; return other objects unchanged."""
     c_type = _function_type(function)
     return function if c_type is None else _Adapted(function, c_type)

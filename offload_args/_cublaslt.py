@@ -70,7 +70,7 @@ def _service(name: str) -> Any:
 
 @cache
 def _handle(number: int) -> Any:
-    """Return the handle of a device with which algorithms are searched for."""
+    """Return the device's cuBLASLt handle for searches of algorithms."""
     return _service("create")(device=by_number(number))
 
 
@@ -161,7 +161,7 @@ def layout(like: Any) -> MatrixLayout:
     like: a DevicePtr, or an array that will be lent. The first of 3 axes counts a batch; the layout has its stride. A
     matrix that is stored by columns has ORDER_COL; others have ORDER_ROW. The layout is destroyed with its last user.
 
-    Raises ArgumentError if the elements of neither rows nor columns are without gaps.
+    Raises ArgumentError if rows and columns both have gaps.
     """
     facts = _facts("cublaslt.layout", "like", like)
     return _layout(
@@ -205,7 +205,7 @@ class Algo:
 
 
 def preference(*, workspace: int = _WORKSPACE, alignment: int = 256) -> MatmulPreference:
-    """Make the preferences of a search: at most so many bytes of workspace, and matrices that start at multiples.
+    """Make the preferences of a search: the most bytes of workspace, and the alignment of matrices.
 
     alignment: bytes; lent arrays start at multiples of 256, slices of them may not. Other preferences are attributes.
     """
@@ -270,7 +270,7 @@ class Matmul:
 
     epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default in A's dtype, in float32 for narrower
     ones; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: of the bias, by default D's. workspace:
-    at most so many bytes of the device's pool for each call. alignment: bytes; lent arrays start at multiples of 256,
+    the most bytes that a call takes from the device's pool. alignment: bytes; lent arrays start at multiples of 256,
     slices of them may not. algo: an Algo; by default the first that cuBLASLt proposes.
 
     Raises ArgumentError for shapes that do not fit, LibraryError if cuBLASLt has no algorithm for the product.
@@ -347,7 +347,7 @@ class Matmul:
         self._layouts = (*layouts, of_d if c == d else _layout(_batched(c, d), by_rows=False), of_d)
 
     def _make_epilogue(self, d: _Facts, bias_dtype: Any) -> None:
-        """Set the attributes of the epilogue, with addresses that say no more than that there are some."""
+        """Set the attributes of the epilogue, with stand-ins for the addresses."""
         epilogue, line = self._epilogue, d.shape[-1] if self._swapped else d.shape[-2]
         lines = d.shape[-2] if self._swapped else d.shape[-1]
         if self._swapped and epilogue in (_OF_A, _OF_B):
@@ -413,7 +413,7 @@ class Matmul:
             raise _with_names_swapped(error) from None
 
     def _set_all(self, arrays: dict[str, DevicePtr[Any] | None]) -> None:
-        """Have the descriptor refer to these arrays, and to no others."""
+        """Make the descriptor refer to these arrays, and to no others."""
         for name, array in arrays.items():
             if self._arrays.get(name) is not array:
                 self._set(name, array)
@@ -467,14 +467,14 @@ _USES: Final = {"bias": _BIAS | _GRADIENT | _OF_A | _OF_B, "aux": _AUX}
 
 
 def _with_names_swapped(error: OffloadError) -> OffloadError:
-    """Return an error that names A and B as the caller has them, where the library has them the other way round."""
+    """Return an error with the caller's names of A and B, which the library exchanges."""
     names = {"A": "B", "B": "A", "Adesc": "Bdesc", "Bdesc": "Adesc"}
     text = re.sub(r"\b(A|B|Adesc|Bdesc)\b", lambda match: names[match[0]], str(error))
     return type(error)(text)
 
 
 def _c_dtype(dtype: str) -> str:
-    """Return the dtype of a C that is not there: the library takes none of 8 bits."""
+    """Return the dtype for a missing C: the library accepts no 8-bit dtype."""
     return "bfloat16" if dtype in _SMALL else dtype
 
 
@@ -485,7 +485,7 @@ def _dtype_named(name: str) -> Any:
 
 
 def _batched(facts: _Facts, d: _Facts) -> _Facts:
-    """Return a matrix as each of D's batch."""
+    """Return a matrix repeated for each matrix of D's batch."""
     if len(facts.shape) == len(d.shape):
         return facts
     return _Facts(facts.dtype, (d.batches, *facts.shape), (0, *facts.strides))

@@ -92,9 +92,9 @@ def explain(
     has_device_form: bool,
     dtypes: bytes,
 ) -> None:
-    """Raise the error of the first argument that the function can't take; return if there is none.
+    """Raise the error of the first wrong argument; return if there is none.
 
-    function: such as "cublas.sgemv". record: that of _core.record. arguments: in the record's order, the
+    function: such as "cublas.sgemv". record: from _core.record. arguments: in the record's order, the
     result last if one was given. on_device: scalars and results have to be on the device. has_device_form: they may be.
     dtypes: the number of each argument's dtype.
     """
@@ -206,7 +206,7 @@ def handle_address(function: str, handle: object) -> int:
         value = getattr(value, attribute, value)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 < value < 2**64:
         raise ArgumentTypeError(
-            f"{function}: handle needs what {library} made, a handle of {library} as an int, or an object "
+            f"{function}: handle needs an object that {library} made, a handle of {library} as an int, or an object "
             f"with .handle or .ptr, got {_describe(handle)}"
         )
     return int(value)

@@ -85,7 +85,7 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
 
 
 def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, reason: str) -> None:
-    """Raise ArgumentError for a vector of another size, or with gaps, for which no function has an increment."""
+    """Raise ArgumentError for a vector of another size, or with gaps (the functions take no increment)."""
     need_shape(function, operand, pointer, (size,), reason)
     if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
         raise ArgumentError(
@@ -97,7 +97,7 @@ def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, 
 def need_dtype(
     function: str, operand: str, pointer: DevicePtr[Any], codes: Iterable[int], reason: str = "", remedy: str = ""
 ) -> None:
-    """Raise DTypeError for a pointer whose dtype is none of those; reason: why one of them is needed."""
+    """Raise DTypeError for a pointer with another dtype; reason: why one of these is needed."""
     if pointer._dtype_code not in codes:
         names = [DTYPE_NAMES[code] for code in codes]
         allowed = " or ".join(names)
@@ -107,9 +107,9 @@ def need_dtype(
 
 
 def letter_of(function: str, operand: str, pointer: DevicePtr[Any], takes: str = "sdcz", remedy: str = "") -> str:
-    """Return the letter of a pointer's dtype; raise HostPointerError or DTypeError if it has none of `takes`.
+    """Return the letter of a pointer's dtype; raise HostPointerError, or DTypeError if its dtype is not in `takes`.
 
-    remedy: of a dtype whose letter another function takes.
+    remedy: for a dtype that another function takes.
     """
     need_pointer(function, operand, pointer)
     letter = LETTERS.get(pointer._dtype_code, "")
@@ -118,7 +118,7 @@ def letter_of(function: str, operand: str, pointer: DevicePtr[Any], takes: str =
 
 
 def misfit(function: str, operand: str, pointer: DevicePtr[Any], needed: object, reason: str) -> ArgumentError:
-    """Return the error for an operand of another shape; needed: that shape, or what stands for it."""
+    """Return the error for an operand of another shape; needed: the right shape, or words for it."""
     return ArgumentError(f"{function}: {operand} has shape {pointer._shape}, needs {needed} {reason}")
 
 
@@ -183,7 +183,7 @@ def vector(function: str, operand: str, pointer: DevicePtr[Any], size: int, code
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Have the first call of a block checked, and not made: it raises what it would raise before it is made."""
+    """Check the first call of a block without making it: the call raises the errors of its checks."""
     only_check(True)
     try:
         yield

@@ -1,8 +1,8 @@
 """`cublas.raw` and its like: each function of a vendor's library with the signature of its manual, through cffi.
 
-Where every pointer is a plain cffi pointer, the vendor's function is called as it is. Where a DevicePtr is among the
-arguments, the call is checked and moves what is missing, as the function of the library's own module does; of functions
-that the package does not bind, the dtype is checked, and the pointer's address is taken.
+If every pointer is a plain cffi pointer, the vendor's function is called directly. If an argument is a DevicePtr, the
+call is checked and brings up missing bytes, as the function of the library's module does; for a function that the
+package does not bind, the dtype is checked, and the pointer's address is passed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Function:
         return tuple(self._raw.ffi.cast("size_t", size) for size in sizes)
 
     def _plain(self, value: Any, c_type: Any) -> Any:
-        """Return a library's object as the vendor's own; return other values as they are."""
+        """Return the vendor's own handle for a library's object; return other values unchanged."""
         if not isinstance(value, LibraryObject):
             return value
         if not isinstance(value, getattr(self._raw.functions, type(value).__name__, ())):
@@ -128,7 +128,7 @@ class _Function:
         return f"{self._raw.library}.raw.{self.__name__}"
 
     def _call(self, arguments: Sequence[Any]) -> Any:
-        """Call the vendor's function as it is; raise LibraryError for a status other than success."""
+        """Call the vendor's function directly; raise LibraryError for a status other than success."""
         if self._address is None:
             pointer = _core.library_address(self._raw.library, self.__name__)
             c_type = self._raw.function_type(self.__name__)  # the library is loaded now

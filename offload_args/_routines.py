@@ -17,7 +17,7 @@ __all__ = ["serve"]
 def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a library's module.
 
-    module: its `__name__`, the last part of which is the library's. namespace: its globals; functions are kept there.
+    module: its `__name__`, which ends with the library's name. namespace: its globals; functions are kept there.
     """
     library = module.rpartition(".")[2]
     constants = [name for name in namespace if not name.startswith("_")]

@@ -33,14 +33,14 @@ _DLPACK_HOST: Final = (1, 3)  # plain and pinned
 
 
 class _Direction(type):
-    """Have In[np.float32] be a parameter of a kernel's signature."""
+    """Make In[np.float32] a parameter of a kernel's signature."""
 
     def __getitem__(cls, dtype: DTypeLike) -> Parameter:
         return Parameter(cls, np.dtype(dtype))
 
 
 class _Declared(metaclass=_Direction):
-    """Give an array the direction in which it is lent."""
+    """Set the direction that an array is lent in."""
 
     __slots__ = ("array",)
 
@@ -68,7 +68,7 @@ class Parameter(NamedTuple):
     partition: Any = None  #: one of offload_args.kernels; None: not declared
 
     def by(self, partition: object) -> Parameter:
-        """Return the parameter with the partition by which its kernel divides it: Out[np.float32].by(Tiles(16, 16)).
+        """Return the parameter with the partition that its kernel divides it by: Out[np.float32].by(Tiles(16, 16)).
 
         Each launch then checks that every element has an owner, and `launch` and `offload` take grid and block from it.
         """
@@ -316,7 +316,7 @@ def _borrow(argument: Any, interface: Any, subject: str, device: int) -> tuple[A
 
 
 def refuse(array: NDArray[Any], position: int | str) -> None:
-    """Raise DTypeError for an array that can't be lent as it is.
+    """Raise DTypeError for an array that can't be lent without a conversion.
 
     position: the argument, counted from 1, or its name.
     """

@@ -1,7 +1,7 @@
 """A cache of compiled kernels and rates: a folder of this user's only, with files named after a hash of their inputs.
 
-OFFLOAD_ARGS_CACHE names another folder; "off" turns it off. A folder that others can write is not used, nor are files
-in it. Files are written beside their place and moved there, so that a reader sees all of a file or none.
+OFFLOAD_ARGS_CACHE names another folder; "off" turns it off. A folder that others can write is not used, and neither are
+files in it. Files are written beside their place and moved there, so that no reader sees a part of a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _said: Final[set[tuple[str, str]]] = set()  # folders that are not used, each wi
 
 
 def _folder() -> str | None:
-    """Return the cache's folder, made if needed; None if there is none that is safe, which is said once."""
+    """Return the cache's folder, made if needed; None without a safe folder, with one warning."""
     value = path = os.environ.get(_VARIABLE, "")
     if path == "off":
         return None
@@ -70,7 +70,7 @@ def key_of(*parts: str | bytes) -> str:
 
 
 def find(key: str) -> bytes | None:
-    """Return the file of that name; None if there is none."""
+    """Return the file with a name; None if there is none."""
     folder = _folder()
     if folder is None:
         return None
@@ -88,7 +88,7 @@ def find(key: str) -> bytes | None:
 
 
 def store(key: str, data: bytes) -> None:
-    """Keep a file. Without a folder, or room in it, nothing is kept."""
+    """Keep a file. Nothing is kept without a folder, or without room in it."""
     folder = _folder()
     if folder is None:
         return

@@ -1,8 +1,8 @@
-"""Programs as they are, in the child processes of `offload_args run --children`.
+"""Unmodified programs in the child processes of `offload_args run --children`.
 
-The parent says in the environment how children are accelerated (OFFLOAD_ARGS_RUN), and has their Pythons import
-startup/sitecustomize.py (PYTHONPATH). As a child ends, it writes what became of its calls into a folder of the
-parent's, which reads that at its own end.
+The parent describes the acceleration in the environment (OFFLOAD_ARGS_RUN), and makes their Pythons import
+startup/sitecustomize.py (PYTHONPATH). A child that ends writes the results of its decisions into a folder of the
+parent, and the parent reads them at its own end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _started: list[Accelerated] = []
 
 
 def start() -> None:
-    """Accelerate this process as its parent said. Whatever stands against it, the program runs."""
+    """Accelerate this process as its parent asked. The program runs even if that fails."""
     text = os.environ.get(VARIABLE, "")
     if not text or _started:
         return
@@ -64,7 +64,7 @@ def _tell(on: Accelerated, folder: str, process: int) -> None:
 
 
 class Children:
-    """Carry what `run` was asked for into child processes, and hold what these told."""
+    """Carry the options of `run` into child processes, and hold these processes' reports."""
 
     def __init__(self, device: str | None, margin: float, lines: bool, plan: str | None, deterministic: bool) -> None:
         self._folder = tempfile.mkdtemp(prefix="offload_args-")
@@ -82,7 +82,7 @@ class Children:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_STARTUP, os.environ.get("PYTHONPATH", ""))))
 
     def collect(self) -> None:
-        """Read what the children told that have ended."""
+        """Read the reports of the children that have ended."""
         for name in sorted(os.listdir(self._folder)):
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 with open(os.path.join(self._folder, name)) as file:

@@ -55,7 +55,7 @@ def principal_components(
         data: n rows of d features, their means subtracted.
         count: how many components; at most d.
         device: where; the default device unless given.
-        iterations: at most so many steps; it stops earlier once no eigenvalue changes by more than 1e-13 of itself.
+        iterations: the most steps; the demo stops earlier once every eigenvalue is stable to a relative 1e-13.
 
     Returns:
         The eigenvalues of the covariance matrix (count), the components as rows (count, d), and the steps made.

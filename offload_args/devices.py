@@ -1,4 +1,4 @@
-"""The devices to which arrays can be lent.
+"""The devices that arrays can be lent to.
 
 `host` always exists and really copies; `cuda:0`, `cuda:1` are NVIDIA GPUs; `sim:0` to `sim:7` are for strict testing.
 """
@@ -96,7 +96,7 @@ class Device:
 
     @classmethod
     def host(cls) -> Device:
-        """Return the host as a device. Arrays that are lent to it are copied, too."""
+        """Return the host as a device. Arrays that are lent to it are also copied."""
         return cls(_HOST)
 
     @classmethod
@@ -160,9 +160,9 @@ class Device:
         """Make an array resident: its device memory outlives its regions, until release() or the end of its owner.
 
         array: exactly as it will be lent. Nothing moves now. When the array is lent again and read, only the pages that
-        the host wrote since are sent, where those are known (docs/guide/residency.md), otherwise all of it. Under
-        memory pressure its memory is evicted, and it becomes resident again when it is next lent. Pointers end with
-        their regions as usual.
+        the host wrote since are sent if they are known (docs/guide/residency.md), otherwise all of it. Under memory
+        pressure its memory is evicted, and it becomes resident again when it is next lent. Pointers end with their
+        regions as usual.
 
         Raises DTypeError for an array that can't be lent, ArgumentTypeError for an object that is not an array.
         """
@@ -182,8 +182,8 @@ class Device:
     def trim(self) -> None:
         """Wait for all work on the device, then free idle memory: the device's own, and pinned memory of past copies.
 
-        Rarely needed: it also happens under memory pressure. It makes room for other programs on the same machine.
-        Resident memory (keep) is not freed.
+        It is rarely needed: it also happens under memory pressure. It makes room for other programs on the same
+        machine. Resident memory (keep) is not freed.
         """
         _core.device_trim(self.number)
 
@@ -247,7 +247,7 @@ def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 
 def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
-    """List the backends of GPUs in the order of preference: all, or those whose memory DLPack gives that type."""
+    """List the backends of GPUs in the order of preference: all, or only backends with that DLPack type of memory."""
     return [
         backend.name
         for backend in _BACKENDS
@@ -256,7 +256,7 @@ def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
 
 
 def gpu_backend(dlpack_type: int | None = None) -> str | None:
-    """Return the backend of this machine's GPUs: the first one that has any, else the first one.
+    """Return the backend of this machine's GPUs: the first one that has a GPU, else the first one.
 
     dlpack_type: the type that DLPack gives its memory, if that is known; None is returned if no backend has it.
     """

@@ -23,7 +23,7 @@ __all__ = ["declare_status", "get_cmake_dir", "get_fortran_module", "get_include
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-# In an editable install it is not where the sources are.
+# An editable install has it in another folder than the sources.
 _FOLDER = Path(_core.__file__).resolve().parent
 
 
@@ -74,9 +74,9 @@ def declare_status(
     """Declare which results of a cffi function are success, so that `call` raises after any other.
 
     what: a function of a cffi library of your own, or an enum, ffi.typeof("mine_status"), for all functions that return
-    it. success: its result if the function did its work, or several such results. error: raises the exception of a
-    result that is none of them; None: a LibraryError. After an exception nothing that the function wrote is committed,
-    as after any exception of a region's body.
+    it. success: its result if the function did its work, or several such results. error: raises the exception for any
+    other result; None: a LibraryError. After an exception nothing that the function wrote is committed, as after any
+    exception of a region's body.
 
     A function that returns `enum oa_status` needs no declaration. For a function that returns an oa_status
     as an int, error is `errors.raise_status`, which raises the exception of the failed call of the core.
@@ -93,7 +93,7 @@ def _refuse(value: Any, dtype: int, device: int) -> NoReturn:
             f"offload_args: an extension asks for a DevicePtr of dtype {dtype}, which is not an oa_dtype"
         )
     needed = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
-    # isinstance alone believes what an object says of itself
+    # isinstance alone trusts the object's __class__
     if not issubclass(type(value), _core.Pointer) or not isinstance(value, _core.Pointer):
         raise HostPointerError(
             f"offload_args: an argument needs a {needed}, got {type(value).__name__}; lend the array in a region first"

@@ -75,7 +75,7 @@ class HostAccessError(OffloadError, TypeError):
 
 
 class HostAttributeError(HostAccessError, AttributeError):
-    """An attribute that pointers and regions have on GPUs only, or arrays on the host only; hasattr() returns False."""
+    """An attribute of GPUs' pointers and regions alone, or of host arrays alone; hasattr() returns False."""
 
 
 class HostPointerError(OffloadError, TypeError):
@@ -194,7 +194,7 @@ class PerformanceWarning(OffloadWarning):
 
 
 class DiscardedWarning(OffloadWarning):
-    """Results that were lost, and no exception shows it: of a cancelled task, or of a region that was never left."""
+    """Results that were lost without an exception: of a cancelled task, or of a region that was never left."""
 
 
 class UnwrittenWarning(OffloadWarning):
@@ -264,11 +264,11 @@ _CALLERS: Final = {
 
 
 def caller_name(function: str) -> str:
-    """Return the name that Python has for a function of the core; another name stays as it is."""
+    """Return Python's name for a function of the core; return another name unchanged."""
     return _CALLERS.get(function, function)
 
 
-#: What ends the messages of a status, made from its text; the modules that know more enter it here.
+#: The remedies at the end of a status's messages, made from its text; modules that know more add theirs here.
 ends: Final[dict[int, Callable[[str], str]]] = {}
 
 

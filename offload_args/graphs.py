@@ -51,8 +51,8 @@ class Graph:
     """Run the captured calls of a region again, by one launch.
 
     `region.capture()` makes it. A graph knows the arrays that its calls use. So a replay is one call: it runs in order
-    with other calls, brings up what the host has newer, and its results come down as those of a call do. A graph lives
-    as long as its region. `g["x"]` is the pointer that was captured as x.
+    with other calls, brings up arrays that the host has newer, and its results come down as a call's results do. A
+    graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
     """
 
     __slots__ = ("__weakref__", "_handle", "_lock", "_names", "_region")
@@ -67,12 +67,12 @@ class Graph:
         """Run the captured calls.
 
         contents: new ones by the names that were given to `capture`, as host arrays or as pointers of the same shape
-        and dtype, numbers for scalars; what is not named stays as it is on the device. They are checked before anything
-        is written, and are those from before the replay: `replay(a=db, b=da)` swaps two arrays. A replay with contents
-        is one step: no replay on another thread comes between them and the calls.
+        and dtype, numbers for scalars; other arrays keep their contents on the device. They are checked before anything
+        is written, and read as they were before the replay: `replay(a=db, b=da)` swaps two arrays. A replay with
+        contents is one step: no replay on another thread comes between them and the calls.
 
-        Raises StaleGraphError if the region, or that of one of the arrays, has ended; ArgumentError for an unknown name
-        or another shape, DTypeError for another dtype, and the errors of `DevicePtr.assign`.
+        Raises StaleGraphError if the region, or the region of one of the arrays, has ended; ArgumentError for an
+        unknown name or another shape, DTypeError for another dtype, and the errors of `DevicePtr.assign`.
         """
         with self._lock:
             handle = self._usable("replay")
@@ -86,7 +86,7 @@ class Graph:
     def update(self, **names: Any) -> Capture:
         """Capture other calls in place of these, such as after a change of shape: `with g.update(x=dx): ...`.
 
-        names: as `offload_args.capture` takes them. The old calls and scalars go when the block begins.
+        names: as `offload_args.capture` takes them. The old calls and scalars are freed when the block begins.
         """
         if self._region is None:
             raise RegionError("Graph.update: no capture of the graph has begun; make it by region.capture()")
@@ -101,7 +101,7 @@ class Graph:
     def arrays(self) -> int:
         """The number of arrays that the captured calls use; arrays that share elements count once.
 
-        Numbers on the device count, too.
+        Numbers on the device also count.
         """
         return _core.chain_info(self._usable("arrays"))[1]
 
@@ -114,7 +114,7 @@ class Graph:
     def nbytes(self) -> int:
         """The bytes that the graph itself sends to the device at each replay: values of the host in captured calls.
 
-        Contents that a replay is given, and arrays that the host has written since, come on top.
+        New contents of a replay, and arrays that the host has written since, add to that.
         """
         return _core.chain_info(self._usable("nbytes"))[3]
 
@@ -122,8 +122,8 @@ class Graph:
     def nodes(self) -> tuple[Node, ...]:
         """The captured calls in order, each with the arrays that it reads and writes.
 
-        An array has the name that it was captured by, or that of the argument which lends it. A number of a call whose
-        other numbers are on the device is there, too: "a number".
+        An array has the name that it was captured by, or the name of the argument that lends it. A number of a call
+        with other numbers on the device is also there: "a number".
         """
         handle = self._usable("nodes")
         names = {_core.handle(pointer): name for name, pointer in self._names.items() if pointer.live}
@@ -138,7 +138,7 @@ class Graph:
     def draw(self, file: str | os.PathLike[str] | None = None) -> str:
         """Return a drawing of the captured calls, as SVG: a box for each, an arrow for each array that comes to it.
 
-        file: where to write it, too; None: nowhere.
+        file: where to also write it; None: nowhere.
         """
         text = _drawing(self.nodes)
         if file is not None:
@@ -155,9 +155,9 @@ class Graph:
             raise ArgumentError(f"Graph: nothing was captured as {shown(name)}; known names: {known}")
         return self._names[name]
 
-    def _usable(self, what: str) -> int:
+    def _usable(self, method: str) -> int:
         if self._handle is None:
-            raise StaleGraphError(f"Graph.{what}: the graph has no calls: its capture has not ended, or failed")
+            raise StaleGraphError(f"Graph.{method}: the graph has no calls: its capture has not ended, or failed")
         return self._handle
 
     def _write(self, handle: int, contents: dict[str, Any]) -> None:
@@ -318,7 +318,7 @@ class Capture:
 
 
 def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:
-    """Return a pointer as it is; for a number, a new 0-d pointer of the region that has it."""
+    """Return a pointer unchanged; for a number, return a new 0-d pointer of the region that has it."""
     if isinstance(value, DevicePtr):
         return value
     pointers = region._pointers()

@@ -12,7 +12,7 @@ A library is found in this order, and never in the working directory:
 4. the folders that its vendor installs into, such as $ROCM_PATH/lib and /opt/rocm/core-X.Y/lib, the newest first;
 5. the system: absolute folders of LD_LIBRARY_PATH, then what its linker knows.
 
-The library's roles file in bindings/roles says which of these apply, and under which names.
+The library's roles file in bindings/roles lists the places that apply, and the names.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def chosen(name: str) -> str:
     return os.environ.get(f"OFFLOAD_ARGS_{name.upper()}", "")
 
 
-# How each library was found, once it is.
+# How each found library was found.
 _found: dict[str, str] = {}
 
 
@@ -146,7 +146,7 @@ def _in_rocm(name: str, tried: list[str]) -> Iterator[_Candidate]:
 def rocm_files(name: str, tried: list[str]) -> Iterator[str]:
     """Yield the files that a library of ROCm's core may be, where HIP's runtime is looked for, in the same order.
 
-    That of a runtime which is loaded comes first. The last ones are names, for the system to find. Append to `tried`
+    The file of a loaded runtime comes first. The last ones are names, for the system to find. Append to `tried`
     the places that do not exist.
     """
     names = [f"lib{name}.so{version}" for version in ("", ".7", ".6", ".5")]
@@ -187,14 +187,14 @@ def _newest_first(pattern: str) -> list[str]:
 
 
 def _in_wheel(package: str, pattern: str, tried: list[str]) -> Iterator[_Candidate]:
-    # To import the module may load the library for everybody in the process; only its folder is needed.
+    # Importing the module could load the library for the whole process; only its folder is needed.
     from importlib.util import find_spec
     from pathlib import Path
 
     module, _, inside = pattern.partition("/")
     if "*" in module:
         here = os.path.realpath(os.getcwd())  # never searched, though it may be in sys.path
-        # Where packages are installed: not in the working directory, which may be the first place of sys.path.
+        # The folders of installed packages, without the working directory, which may be the first place of sys.path.
         folders = [path for path in sys.path if os.path.isabs(path) and os.path.realpath(path) != here]
         matches = [path for folder in folders for path in sorted(Path(folder).glob(pattern))]
         if not matches:
@@ -243,8 +243,8 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
 def _unknown_version(name: str, candidate: _Candidate) -> str:
     """Say why a GPU's library of a major version that this package does not know is not loaded; "" if it may be.
 
-    Its functions might take other arguments than the functions of known versions. A path that the user set is
-    taken as it is.
+    Its functions might take other arguments than the functions of known versions. A path that the user set is used
+    without checks.
     """
     variable = f"OFFLOAD_ARGS_{name.upper()}"
     facts = _FACTS[name]
@@ -259,7 +259,7 @@ def _unknown_version(name: str, candidate: _Candidate) -> str:
 
 
 def find_and_open(name: str) -> str:
-    """Load a library; return "" or every place tried and why it did not do.
+    """Load a library; return "", or every place tried with the reason for its failure.
 
     The core calls this function, through _core, the first time that a call needs the library: an exception here is
     raised there.

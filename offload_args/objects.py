@@ -113,7 +113,7 @@ class Stream:
 
 
 def device_number(function: str, name: str, device: Any) -> int:
-    """Return the number of the device for which a function makes an object."""
+    """Return the number of the device of an object that a function makes."""
     return default_number() if device is None else as_device(device).number
 
 
@@ -131,6 +131,6 @@ def stream_of(owner: LibraryObject, handle: int) -> SupportsStream:
 
 
 def unpacked(fields: str, memory: bytes, count: int) -> list[tuple[Any, ...]]:
-    """Return structs that a function gave; fields: their format, as the struct module has them."""
+    """Return structs that a function returned; fields: their format for the struct module."""
     layout = struct.Struct(f"@{fields}0{max(fields, key=struct.calcsize)}")
     return [layout.unpack_from(memory, layout.size * at) for at in range(count)]

@@ -1,7 +1,7 @@
-"""Plans and rates: what is kept of a program's calls, and of a machine, from one run to the next.
+"""Plans and rates: knowledge about a program's calls and about a machine, kept from one run to the next.
 
 A plan is a file that the user names: for each line, routine and powers of two of the sizes, whether such calls go to
-the device. Rates are in the cache (cache.py), as a device has them with this machine's driver, CPUs and BLAS.
+the device. Rates are in the cache (cache.py), for a device with this machine's driver, CPUs and BLAS.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _blas() -> str:
 
 
 def machine(device: Device | None) -> dict[str, Any]:
-    """Return what the bits and times of a program depend on: the device, its driver, the CPUs, their BLAS."""
+    """Return the things that a program's bits and times depend on: the device, its driver, the CPUs, their BLAS."""
     return {
         "device": device.model or device.name if device is not None else "",
         "driver": device.driver_version if device is not None else 0,
@@ -81,7 +81,7 @@ def rates_of(device: Device) -> tuple[float, ...]:
 
 
 class Decision(NamedTuple):
-    """Say whether calls of a routine, of sizes alike, go from one place."""
+    """One decision: whether calls of a routine with similar sizes go from one place."""
 
     place: Place | None  #: None: not known, as on threads that Python does not know
     routine: str  #: "dgemm"
@@ -92,7 +92,7 @@ class Decision(NamedTuple):
 
 
 def _home() -> str:
-    """Return the folder of the program, from which a plan counts its files, so that the program can be moved."""
+    """Return the folder of the program; a plan's file names are relative to it, so that the program can be moved."""
     script = sys.argv[0] if sys.argv else ""
     return os.path.dirname(os.path.abspath(script)) if os.path.isfile(script) else os.getcwd()
 
@@ -169,7 +169,7 @@ class Plan:
         self.decisions.setdefault(key, decision)
 
     def check(self, device: Device | None, there_is_one: bool = True) -> None:
-        """Refuse a plan that was made on another machine: its decisions, and its bits, are not this one's.
+        """Refuse a plan that was made on another machine: its decisions and bits differ from this machine's.
 
         device: None if none is open. there_is_one: the machine may have one; only the rest is compared then.
         """
@@ -216,7 +216,8 @@ class Plan:
 
 
 def decides(gone: int, calls: int, host: float, device: float, missed: float, margin: float) -> bool:
-    """Say whether calls like these should go: seconds on the CPU, on the device, and missed by those that stayed."""
+    """Return whether calls like these should go, from their seconds on the CPU, on the device, and the seconds lost by
+    staying."""
     stayed = calls - gone
     if gone and stayed:
         return device / gone * margin < host / stayed

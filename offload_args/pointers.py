@@ -1,4 +1,4 @@
-"""DevicePtr: a region's pointer to an array. It can be passed to device libraries, and has no use on the host."""
+"""DevicePtr: a region's pointer to an array. It can be passed to device libraries, and can't be used on the host."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ _MAX_STRIDE: Final = 2**63 - 1
 # DLPack's type codes, by NumPy's kind; dtypes that NumPy lacks have their own.
 _DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _DLPACK_OWN_CODES: Final = {_core.OA_BF16: 4, _core.OA_F8E4M3: 10, _core.OA_F8E5M2: 12}
-# Kinds of dtypes in rising order: a Python number may become one of its own rank or above, losing precision only.
+# Kinds of dtypes in rising order: a Python number may become a dtype of its own rank or above, with a loss of precision
+# only.
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
 
@@ -276,7 +277,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """Set every element to a number; only the number goes to the device.
 
         value: a Python number that fits the dtype, or a NumPy scalar of it. The fill runs in order with the calls:
-        earlier ones see the old elements.
+        earlier calls see the old elements.
 
         Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, DirectionError if the array may not
         be written.
@@ -330,8 +331,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         the core's types, such as "oa_f32 *", is the handle that the core's own functions take. Any other one is the
         address, and all that `address` says holds: accesses through it are not checked.
 
-        Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is none of cffi's, and what
-        `address` raises.
+        Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is not an FFI object, and the
+        errors of `address`.
         """
         from ._cffi import cdata
 
@@ -638,7 +639,7 @@ def _strides_without_copy(
 
 _PRODUCT: Final = "blas.gemv for a matrix and a vector, blas.gemm for matrices, blas.dot for vectors"
 _SCALED: Final = "blas.scal for a number, blas.dgmm for a diagonal matrix"
-# The functions that do on a device as NumPy's, and as the operators of Python.
+# The functions that replace NumPy's, and Python's operators, on a device.
 _ON_DEVICE: Final = {
     **dict.fromkeys("matmul dot inner vecdot matvec vecmat tensordot einsum".split(), _PRODUCT),
     **dict.fromkeys("add sub subtract".split(), "blas.axpy for vectors, blas.geam for matrices"),
@@ -671,7 +672,7 @@ def _refuse(name: str, remedy: str, subject: str = "") -> None:
     setattr(DevicePtr, name, refusing)
 
 
-# Static checkers see none of these, and report every use.
+# Static checkers do not see these, and report every use.
 for _name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split():
     for _prefix in ("", "r", "i"):
         if _prefix + _name != "idivmod":

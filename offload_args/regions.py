@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         @property
         def __cuda_array_interface__(self) -> Any: ...
 
-    # Arrays of NumPy are such, too: so only the last form, whose pointers are of any dtype, takes these.
+    # NumPy's arrays are also such objects, so only the last form takes these, with pointers of any dtype.
     class _ByDLPack(Protocol):
         def __dlpack__(self) -> Any: ...
 
@@ -70,9 +70,9 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
     `with update(x): x[0] = 1` sends the array at the end of the block, also if the block raises, to every device that
     has some of it. From the block's beginning on the host's bytes are the newer ones on all devices.
 
-    Raises PresentError if no device (or not the one that is named) has the whole array, or if a device wrote some of it
-    in a form in which exactly these bytes can't be named; nothing moves then. Raises InvalidDataError if a failed call
-    left the array undefined.
+    Raises PresentError if no device (or not the named one) has the whole array, or if a device wrote some of it in a
+    form that also has other bytes; nothing moves then. Raises InvalidDataError if a failed call left the array
+    undefined.
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(f"update: array needs the NumPy array that was lent, got {type(array).__name__}")
@@ -158,7 +158,7 @@ class offload_args(_core.Region["_Pointers_co"]):
     next call or turn of a loop; OFFLOAD_ARGS_GUARD=1 does so in all regions.
 
     Without a block, such as in the cells of a notebook, open() enters the region and returns the tuple, close() leaves
-    it, and discard() leaves it as a block does that raises.
+    it, and discard() leaves it as a block that raises does.
 
     Entering raises ArgumentTypeError, DTypeError, DirectionError, PresentError, DeviceMemoryError and others of
     `errors`; nothing is lent then.
@@ -405,7 +405,7 @@ class Stream:
 
 
 def _place(entered: tuple[CodeType, int] | None) -> str:
-    """Return a line that entered a region as people know it: prog.py:12, or In[3]:1 of a notebook's cell."""
+    """Return a line that entered a region in its usual form: prog.py:12, or In[3]:1 in a notebook's cell."""
     if entered is None:
         return "C code"
     from .tracing.source import shown  # it loads a parser
@@ -433,7 +433,7 @@ ends[_core.OA_ERROR_MEMORY] = _largest
 
 
 def _warn_inside(outer: offload_args, position: int) -> None:
-    """Warn of a region that open() entered inside another one, with which its argument at a position shares memory."""
+    """Warn of a region that open() entered inside another one, whose memory its argument at a position shares."""
     warnings.warn(
         f"offload_args: argument {position} is lent already by the region that open() entered at "
         f"{_place(outer._place())}, and that was never left: this region is inside that one, and results come down "
@@ -499,7 +499,7 @@ def _load(library: str) -> str:
 
 
 def _find_driver(backend: str) -> str:
-    """Say where the driver of a backend may be, which the core needs for the first time: libraries.driver_places()."""
+    """Return the places of a backend's driver, which the core needs for the first time: libraries.driver_places()."""
     from .libraries import driver_places
 
     return driver_places(backend)

@@ -19,7 +19,7 @@ _RUNNERS = (
 
 
 def say(text: str, file: TextIO | None) -> None:
-    """Print to a script's stderr, which may be gone: that does not change its status."""
+    """Print to a script's stderr; a closed stderr does not change the status."""
     if file is None:
         return
     try:
@@ -52,7 +52,8 @@ def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> 
         status = 1
     finally:
         try:
-            # Executors end their threads in these, which Python calls before it waits for threads, and would again.
+            # Executors end their threads in these callbacks. Python calls them before it waits for threads, and would
+            # call them again.
             ends: list[Callable[[], object]] = getattr(threading, "_threading_atexits", [])
             while ends:
                 try:

@@ -1,11 +1,11 @@
-"""Programs as they are: calls of BLAS that NumPy, SciPy and other modules make go to a device where that is faster.
+"""Acceleration of unmodified programs: BLAS calls of NumPy, SciPy and other modules go to a device if that is faster.
 
     with offload_args.accelerate() as on:
         C = A @ B
     print(on.report)
 
-csrc/accelerate has the hooks. They decide by sizes, by rates that were measured, and by what calls of the same kind
-took; a call that does not go is made by the library that would have made it.
+csrc/accelerate has the hooks. They decide by sizes, by measured rates, and by the times of calls of the same kind;
+other calls are made by the original library.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def _own_site() -> int:
 
 
 def _serve() -> None:
-    """Do what hooks must not: open a device, and find the line of a call whose thread has not Python's lock."""
+    """Do the work that hooks must not do: open a device, and find the line of a call on a thread without Python's
+    lock."""
     while True:
         event, thread, serial = _core.accelerate_wait()
         if event == _DEVICE_WANTED:
@@ -140,7 +141,7 @@ def _open(name: str | None, calibrated: bool) -> tuple[int, tuple[float, ...] | 
 
 
 def _apply() -> None:
-    """Have the core follow the innermost context that is on; stop it if none is. The caller has the lock."""
+    """Make the core follow the innermost active context; stop it if none is active. The caller has the lock."""
     global _server
     if not _active:
         _core.accelerate_stop()
@@ -167,7 +168,7 @@ def _apply() -> None:
 
 
 def _forget_in_child() -> None:
-    """Let a forked child go on: its calls are the CPU's, and a thread that it lacks may have held the lock."""
+    """Let a forked child continue on the CPU: a thread that it lacks may have held the lock."""
     global _server
     _lock._at_fork_reinit()  # type: ignore[attr-defined]
     _active.clear()
@@ -191,7 +192,7 @@ def _less(now: Any, before: Any) -> Any:
 
 
 class Row(NamedTuple):
-    """Say what became of calls of one routine, of sizes alike, from one place."""
+    """One row of the report: calls of one routine with similar sizes from one place."""
 
     routine: str  #: "dgemm"
     place: str  #: "script.py:12"; "" if it is not known
@@ -211,7 +212,7 @@ class Row(NamedTuple):
 
 
 class Report:
-    """Report what became of the program's calls."""
+    """A report of the decisions on the program's calls."""
 
     def __init__(self, rows: Sequence[Row], small: int, device: str, note: str, failure: str, lapack: str = "") -> None:
         self.rows: tuple[Row, ...] = tuple(sorted(rows, key=lambda row: -(row.host_seconds + row.device_seconds)))
@@ -361,7 +362,7 @@ class Accelerated:
                 raise
 
     def _buy(self) -> None:
-        """Open the device, and have calls go there. Under the lock."""
+        """Open the device, and let calls go there. Under the lock."""
         try:
             number, rates = _open(self._device_name, self._margin > 0 and self._planned != 2)
             if self._plan is not None:
@@ -377,7 +378,7 @@ class Accelerated:
             self._failure = f"the device can't be used: {error}"
 
     def _buy_lapack(self) -> None:
-        """Open LAPACK of the device, and have calls go there; where there is none, they stay. Under the lock."""
+        """Open the device's LAPACK, and let calls go there; without one they stay. Under the lock."""
         try:
             _core.accelerate_use_lapack(self._number)
             _have_lapack.add(self._device)
@@ -410,7 +411,7 @@ class Accelerated:
             self._plan.write(next((device for device in Device._opened.values() if device.name == self._device), None))
 
     def add_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Add to the plan what child processes decided, if the run adds anything.
+        """Add the decisions of child processes to the plan, if the run adds any.
 
         Raises OSError if the plan can't be written.
         """
@@ -421,9 +422,9 @@ class Accelerated:
         self._write_plan()
 
     def decisions(self) -> Iterator[Decision]:
-        """Say for each kind of call whether it should go another time, by what it took.
+        """Decide for each kind of call whether it should go next time, by its times.
 
-        Without a device nothing was worth opening one.
+        Without a device, no call was worth opening one.
         """
         for site, row, counts in self._grown(_core.accelerate_read()[0]):
             calls, gone, _, _, _, _, host, device, _, missed = counts
@@ -482,16 +483,16 @@ def accelerate(
 ) -> Accelerated:
     """Send the program's calls of BLAS and LAPACK to a device where that is faster, until stop() or the end of `with`.
 
-    It concerns all threads of the process, and may be nested: the innermost decides. No call fails for its sake: where
-    the device can't or should not make it, the library makes it that would have done so anyway.
+    It concerns all threads of the process, and may be nested: the innermost decides. No call fails because of it: if
+    the device can't or should not make a call, the original library makes it.
 
     device: by default the first GPU, opened once the calls so far would have saved a second there.
-    margin: how many times as fast the device has to be, by the model; 0: every call goes that can, which is for tests.
+    margin: how many times as fast the device has to be, by the model; 0: every possible call goes, for tests.
     functions: the families that may go, such as ["gemm", "syrk"]; by default all.
     lines: whether the report has the program's lines.
-    only_count: nothing goes, and the report says what would have been saved.
-    plan: a file that says which calls go, by line, routine and sizes; the model decides about others, and stop() adds
-        them.
+    only_count: no call goes, and the report says how much time would have been saved.
+    plan: a file that says which calls go, by line, routine and sizes; the model decides about other calls, and stop()
+    adds them to the plan.
     deterministic: the plan alone decides, and is not changed, so that results are the same from run to run.
 
     Raises ArgumentError for a wrong argument, or a plan of another machine; LibraryError on systems other than Linux

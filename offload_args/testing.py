@@ -22,7 +22,7 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
 
     capacity: its memory in bytes, 0 for no limit. delay_us: how much longer each of its operations takes, in
     microseconds. Its streams work on threads of their own, and fresh and freed memory is poisoned. The package's idle
-    memory on the device is freed, so that the capacity holds for the next allocation, too.
+    memory on the device is freed, so that the capacity also holds for the next allocation.
     """
     device = Device(f"sim:{index}")
     for name, value in (("capacity", capacity), ("delay_us", delay_us)):
@@ -50,10 +50,10 @@ def backend_calls(device: Device | str) -> int:
 
 
 def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
-    """Load a double of a vendor library, in place of the real one, and have it work on the devices of a backend.
+    """Load a double of a vendor library, in place of the real one, for the devices of a backend.
 
-    name: "cublas". path: the double's file. Once a process, before the library's first call. On devices that are not
-    GPUs each of its calls is waited for, so that the double may read and write their memory.
+    name: "cublas". path: the double's file. Call it once a process, before the library's first call. On devices that
+    are not GPUs each of its calls is waited for, so that the double may read and write their memory.
     """
     _core.library_double(name, os.fsencode(os.path.abspath(path)), backend)
     return libraries.load(name)

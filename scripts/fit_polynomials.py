@@ -57,15 +57,15 @@ TABLE: dict[str, tuple[Callable[[Real], Real], Real, Real, int, int]] = {
 
 def parts(value: Real, bits: int = 53, count: int = 2) -> list[float]:
     """Return numbers whose sum is the value; the first ones have so many bits."""
-    found = []
+    numbers = []
     for left in range(count, 0, -1):
         if left > 1 and bits < 53:
             scale = mpf(2) ** (bits - 1 - mp.floor(mp.log(abs(value), 2)))
-            found.append(float(mp.nint(value * scale) / scale))
+            numbers.append(float(mp.nint(value * scale) / scale))
         else:
-            found.append(float(value))
-        value -= found[-1]
-    return found
+            numbers.append(float(value))
+        value -= numbers[-1]
+    return numbers
 
 
 CONSTANTS: dict[str, list[float]] = {
@@ -89,8 +89,8 @@ def main() -> None:
         print(f'    "{name}": (')
         for count in (long, short):
             print("        (")
-            for one in fitted(function, low, high, count):
-                print(f"            {float(one)!r},")
+            for coefficient in fitted(function, low, high, count):
+                print(f"            {float(coefficient)!r},")
             print("        ),")
         print("    ),")
     print("}\n\n#: a number as the sum of floating-point numbers")

@@ -1,7 +1,7 @@
 """Writes the portable BLAS of C, oa_blas_*: a function calls the vendor's for the device of its arrays.
 
-A function is written if its typed C functions agree in every library, but for the names of parameters, the order of
-CBLAS (always by columns) and enums. These have CBLAS's values in the portable function.
+A function is written if its typed C functions agree in every library; names of parameters, the order of CBLAS (always
+by columns) and enums may differ. These have CBLAS's values in the portable function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes the bodies of routines: the C function that checks, moves and calls, one for all routines that are alike.
 
 A body has nothing in it that differs between the types of a family: names, dtypes and symbols stand in the routine's
-row. Routines with equal bodies share one. csrc/body/body.h has what bodies use.
+row. Routines with equal bodies share one body. Bodies call csrc/body/body.h.
 
 The vendor's function is called in one of two ways. A body of a library that runs on a GPU calls it, with the library's
 handle or stream. A library that runs on the CPU is called later, in the order of a stream: its body packs its values,
@@ -63,7 +63,7 @@ BY_VALUE = {"f32": "f", "f64": "d", "i32": "z", "f16": "h", "bf16": "h"}
 
 
 def bare_sizes(function: Function) -> set[str]:
-    """Return the sizes that are an extent's argument as they stand: oa_begin refuses them when negative."""
+    """Return the sizes that alone form an extent's argument: oa_begin refuses negative ones."""
 
     def bare(expression: ast.expr) -> set[str]:
         if isinstance(expression, ast.IfExp):
@@ -75,7 +75,7 @@ def bare_sizes(function: Function) -> set[str]:
 
 
 class Body:
-    """Writes the body of one function, and says what it needs of the function's row."""
+    """Writes the body of one function, and notes which fields of the function's row it needs."""
 
     def __init__(self, library: Library, function: Function) -> None:
         self.library = library
@@ -207,7 +207,7 @@ class Body:
         return " | ".join(f"oa_is_wide({size.name})" for size in self.sizes)
 
     def symbol(self) -> None:
-        """Find the vendor's function, and that which tells its workspace."""
+        """Find the vendor's function, and the function for its workspace's size."""
         self.own_symbol()
         if self.function.query:
             self.add("  void *query = oa_routine_symbol(routine, 2);")
@@ -241,7 +241,7 @@ class Body:
 
     @property
     def operands(self) -> list[Array]:
-        """Returns the array of each operand: one that becomes another shape is two of them."""
+        """Return the array of each operand; an array that changes its shape counts as two operands."""
         return [array for array in self.function.arrays for _ in array.extents]
 
     def as_stored(self, extent: Extent) -> tuple[list[str], list[str]]:
@@ -313,7 +313,8 @@ class Body:
         return access
 
     def overwrites(self, test: ast.expr) -> str:
-        """Write when an operand is overwritten. A scalar on the device is known if it was a number of the host's."""
+        """Write when an operand is overwritten. The value of a scalar on the device is known if it was a host
+        number."""
         numbers = {number.name for number in self.function.numbers}
         match test:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
@@ -334,7 +335,7 @@ class Body:
             self.add(f"  call.{name} = {value};")
 
     def begin(self) -> None:
-        """Declare the operands and opens the call. Numbers are operands where they are on the device."""
+        """Declare the operands and open the call. Numbers on the device are operands."""
         arrays = self.operands
         count = len(arrays) + len(self.numbers)
         self.host_checks()
@@ -411,7 +412,7 @@ class Body:
 
     @property
     def special(self) -> list[str]:
-        """Returns how the function differs from one that has a handle."""
+        """Return how the function differs from one that has a handle."""
         arguments = self.function.arguments
         if not self.library.handle or any(isinstance(argument, Handle) for argument in arguments):
             return ["OA_ON_HOST_MEMORY"] if self.host_arrays else []
@@ -421,7 +422,7 @@ class Body:
 
     @property
     def uncaptured(self) -> str:
-        """Returns the C expression that says why a graph can't have the call, or ""."""
+        """Return the C expression that says why a graph can't have the call, or ""."""
         if self.is_late:  # no graph has calls on the CPU
             return ""
         if self.function.query:
@@ -499,7 +500,7 @@ class Body:
             self.add("  };")
 
     def vendor_calls(self) -> None:
-        """Call the vendor's function, and ends the call."""
+        """Call the vendor's function, and end the call."""
         self.structs()
         if self.function.query:
             self.call_with_workspace()
@@ -539,7 +540,7 @@ class Body:
         return f"((int (*)({types}))symbol)({values})"
 
     def call_with_workspace(self) -> None:
-        """Asks the library for the function's workspace, takes it, and calls the function."""
+        """Ask the library for the function's workspace, take it, and call the function."""
         passed, sizes = [], {}
         for parameter, c_type in self.function.asked:
             if isinstance(parameter, WorkspaceSize):
@@ -618,7 +619,7 @@ class Body:
         raise ValueError(f"{parameter.name}: a function with tried strides can't have a {type(parameter).__name__}")
 
     def stride_unit(self) -> None:
-        """Find the unit of strides that a first call tells."""
+        """Find the unit of strides by a first call."""
         strides = [size for size in self.function.sizes if size.is_tried]
         if not strides:
             return
@@ -631,7 +632,7 @@ class Body:
             self.add(f"  if (oa_is_wide({product}) && !oa_routine_is_ilp64(routine)) return {failure};")
 
     def late(self) -> None:
-        """Packs the values, and leaves the call to oa_submit. Without operands it is made at once."""
+        """Pack the values, and leave the call to oa_submit; make it at once without operands."""
         arrays = self.function.arrays
         self.stride_unit()
         if not arrays:  # everything is on the host: no device, no order to keep

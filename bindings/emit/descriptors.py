@@ -1,4 +1,4 @@
-"""Writes the bodies of functions whose extents descriptors say. csrc/body/descriptor.h has what they use.
+"""Writes the bodies of functions whose descriptors determine the extents; they call csrc/body/descriptor.h.
 
 Such a body asks the descriptors first, declares an operand for each array that there is, and opens the call. Then it
 asks how many bytes the call needs, and takes a workspace from the device if the caller gave none.
@@ -22,7 +22,7 @@ KNOWN = "OA_AT_"  # with a symbol: its place in the library's table
 
 
 def has_descriptors(library: Library, function: Function) -> bool:
-    """Return whether a function needs such a body, which libraries of GPUs have."""
+    """Return whether a function needs such a body; only GPU libraries have such functions."""
     if library.backend is None or function.written:
         return False
     arrays = function.arrays
@@ -37,7 +37,7 @@ def dtype_enum(library: Library, c_type: str) -> Enum:
     for dtype_enum in library.dtype_enums:
         if dtype_enum.type == c_type:
             return dtype_enum
-    raise ValueError(f"none of [enums] has the dtypes of {c_type}")
+    raise ValueError(f"no table of [enums] has the dtypes of {c_type}")
 
 
 def _enum_type(function: Function, name: str) -> str:
@@ -82,7 +82,7 @@ def asked_symbols(library: Library) -> list[str]:
 
 
 def describing(library: Library, kind: ObjectKind) -> list[str]:
-    """Return the C function that asks a descriptor what memory it describes."""
+    """Return the C function that queries the memory that a descriptor describes."""
     called, words, size = kind.describes
     parameters = library.api["functions"][called]["parameters"][1:]
     types, values, dims, layout = ["const void *"], ["object"], 0, ""
@@ -357,7 +357,7 @@ class DescriptorBody(Body):
         raise ValueError(f"{name} is neither an object, an enum nor a size of the function")
 
     def rooms(self) -> None:
-        """Check the memory whose size the library says, and takes a workspace."""
+        """Check the memory that the library needs, and take a workspace."""
         for array in self.function.arrays:
             if not isinstance(array, Room) or not array.query:
                 continue

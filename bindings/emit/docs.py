@@ -227,7 +227,7 @@ class Description:
 
 
 def describe(library: Library, function: Function) -> Description:
-    """Says what a function does, takes, returns and raises."""
+    """Describe a function: its work, parameters, results and errors."""
     returns, handle = [], ""
     either = library.has_device_form(function)
     if function.result:

@@ -1,7 +1,7 @@
 """Writes the bodies of routines whose arguments are lists with a value for each group of matrices.
 
 Such a body has an inner function, in which each list is a local variable: the value of one group. So extents and tests
-are written as they are in any body. csrc/body/groups.h has what it uses.
+are written as they are in any body. It calls csrc/body/groups.h.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def body_of(library: Library, function: Function) -> Body:
 
 
 def _need_sizes(function: Function) -> None:
-    """Raise ValueError for extents of functions with descriptors, and for those that depend on an integer: no size."""
+    """Raise ValueError for extents of functions with descriptors, and for extents that depend on a plain integer."""
     used = [expression for array in function.arrays for expression in array.expressions]
     needed = set().union(*map(names_in, [*used, *function.requires]))
     for parameter in function.parameters:
@@ -66,13 +66,13 @@ class HelperBody(Body):
         return "\n".join(self.lines)
 
     def begin(self) -> None:
-        """Take the objects, and makes their device current."""
+        """Take the objects, and make their device current."""
         self.add("  oa_helper_call call;")
         self.add("  const int failed = oa_helper_begin(&call, routine, values);")
         self.add("  if (failed) return failed;")
 
     def keep(self) -> None:
-        """Has the object keep the memory that it gets."""
+        """Make the object keep the memory that it gets."""
         kept = [parameter for parameter in self.function.parameters if isinstance(parameter, Kept)]
         if kept and (len(kept) > 1 or not self.function.of("object")):
             raise ValueError(f"{kept[0].name}: one object keeps one piece of memory")

@@ -2,7 +2,7 @@
 
 A routine has four forms of hooks: CBLAS and Fortran's names, with integers of 32 and of 64 bits. Each form has several
 hooks, which differ in their original alone. A hook compares sizes first. It hands a call that is large enough over by
-columns, with the extents that the roles file gives each array. The table of all hooks has those of LAPACK, too
+columns, with the extents that the roles file gives each array. The table of all hooks also has LAPACK's
 (lapack_hooks.py).
 """
 
@@ -18,9 +18,9 @@ from .c_text import quoted, to_c, wrapped
 from .lapack_hooks import lapack_hook, lapack_routines, lapack_row
 
 _FIRST = "cblas"
-# By family: three sizes whose product is about the multiplications; exactly those; and by which exchanges, and enums
-# that become their opposites, a call by rows becomes a call by columns that has the same memory for its operands.
-# "conjugated": that of a Hermitian routine would need the conjugate of a vector, so that it is the original's.
+# By family: three sizes whose product is about the number of multiplications; the exact number; the exchanges, and the
+# enums that become their opposites, a call by rows becomes a call by columns that has the same memory for its operands.
+# "conjugated": a Hermitian routine's exchange would need a conjugated vector, so the original routine is called.
 _RANK = "uplo trans"
 _TRIANGULAR = "side uplo m=n"
 _FAMILIES: dict[str, tuple[str, str, str]] = {

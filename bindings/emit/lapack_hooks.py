@@ -12,7 +12,8 @@ _QR = "a lda tau work lwork info"
 _RANGE = "jobz range uplo n a lda vl vu il iu abstol found w z ldz isuppz work lwork"
 _SVD = "jobz m n a lda s u ldu vt ldvt work lwork"
 _LEAST_SQUARES = "m n nrhs a lda b ldb s rcond rank work lwork"
-# By routine: its types, its parameters, three sizes whose product is about the multiplications, and its family in C.
+# By routine: its types, its parameters, three sizes whose product is about the number of multiplications, and its
+# family in C.
 _ROUTINES: dict[str, tuple[str, str, str, str]] = {
     "potrf": ("sdcz", "uplo n a lda info", "n n n", "potrf"),
     "potri": ("sdcz", "uplo n a lda info", "n n n", "potri"),

@@ -45,7 +45,7 @@ def _dtypes(function: Function) -> str:
 
 
 def _typed_values(function: Function) -> list[str]:
-    """Return the initializers of a function's oa_typed: what they follow from comes first."""
+    """Return the initializers of a function's oa_typed, each after the ones that it depends on."""
     at = {parameter.name: position for position, parameter in enumerate(function.parameters)}
     enums = [f"{{{at[type_.name]}, {at[type_.name]}, 0, types_{type_.enum.label}}}" for type_ in function.types]
     of = sorted(
@@ -57,7 +57,7 @@ def _typed_values(function: Function) -> list[str]:
 
 
 class _Types:
-    """The tables by which dtypes come from arguments, each written once."""
+    """The tables that map arguments to dtypes, each written once."""
 
     def __init__(self, library: Library) -> None:
         self.tables: dict[str, str] = {}  # by the text of the values
@@ -91,7 +91,7 @@ def _role(role: Role) -> str:
 
 
 class _Records:
-    """The records of a library's functions, each written once: those that differ in dtypes only are the same."""
+    """The records of a library's functions, each written once: records that differ only in dtypes are one."""
 
     def __init__(self, library: Library) -> None:
         self.names: dict[str, str] = {}  # by function

@@ -75,8 +75,8 @@ static int note_lent(oa_present *element, void *data) {
   return oa_mapping_meets((const oa_mapping *)element, w->low, w->lines);
 }
 
-/* Returns whether a region lends some of an operand that is written. Such a call is the CPU's: the region's own memory
- * on the device would have its result, or a part where it breaks off, and the host's array would not. */
+/* Returns whether a region lends some of an operand that is written. The CPU makes such a call: on the device, its
+ * result (or a part of it) would be in the region's own memory, and not in the host's array. */
 static bool is_lent(const oa_program_call *call, const oa_program_operand *operands, int count) {
   int lent = 0;
   oa_lock();
@@ -107,8 +107,8 @@ static bool are_valid(const oa_program_call *call, const oa_program_operand *ope
   return true;
 }
 
-/* The operands as arrays to be lent, but for pivots, and for those that a call destroys: nothing of these may stay on
- * the device. */
+/* The operands as arrays to be lent, without pivots and without operands that a call destroys: neither may stay on the
+ * device. */
 typedef struct lent {
   oa_array arrays[MOST_OPERANDS];
   int64_t shapes[MOST_OPERANDS][2], strides[MOST_OPERANDS][2];

@@ -11,7 +11,7 @@ typedef struct spelling {
   int wide;      /* 1: its integers have 64 bits, -1: the name does not tell */
 } spelling;
 
-/* Returns whether a file has BLAS or LAPACK itself, or is one of a GPU: their own calls are not hooked. */
+/* Returns whether a file implements BLAS or LAPACK, or is a GPU library: calls inside such a file are not hooked. */
 static bool is_provider(const char *path) {
   static const char *const names[] = {
       "liblapack", "libblas",   "libcblas",     "libopenblas", "libscipy_openblas", "libmkl_",
@@ -64,8 +64,9 @@ const oa_hooked *oa_hook_routine(const char *base) {
   return NULL;
 }
 
-/* Returns whether the integers of a library without a suffix have 64 bits: MKL and some builds of OpenBLAS do not tell.
- * isamax of n = -2^32 + 2 elements finds the second element if n has 32 bits, and none if it has 64. */
+/* Returns whether the integers of a library without a suffix have 64 bits: the names in MKL and in some builds of
+ * OpenBLAS do not show it. isamax of n = -2^32 + 2 elements finds the second element if n has 32 bits, and none if it
+ * has 64. */
 static int has_wide_integers(void *handle, const char *name) {
   static const float x[2] = {1, 2};
   const int64_t n = -((int64_t)1 << 32) + 2, unit = 1;
@@ -74,10 +75,11 @@ static int has_wide_integers(void *handle, const char *name) {
     void *address;
     int (*by_address)(const int64_t *, const float *, const int64_t *);
     size_t (*by_value)(int64_t, const float *, int64_t);
-  } found;
-  if ((found.address = dlsym(handle, scipys ? "scipy_isamax_" : "isamax_"))) return found.by_address(&n, x, &unit) == 0;
-  if ((found.address = dlsym(handle, scipys ? "scipy_cblas_isamax" : "cblas_isamax")))
-    return (int)found.by_value(n, x, 1) != 1;
+  } isamax;
+  if ((isamax.address = dlsym(handle, scipys ? "scipy_isamax_" : "isamax_")))
+    return isamax.by_address(&n, x, &unit) == 0;
+  if ((isamax.address = dlsym(handle, scipys ? "scipy_cblas_isamax" : "cblas_isamax")))
+    return (int)isamax.by_value(n, x, 1) != 1;
   return -1;
 }
 

@@ -17,7 +17,7 @@ enum {
   SAMPLES = 16,            /* pages */
   UNCHANGED = 2,           /* consecutive times that the sample was not written */
   WRITTEN_LIMIT = 20,      /* as in residency.c */
-  LOST_SHARE = 2,          /* a stay ends if one part in so many of unread memory has changed */
+  LOST_SHARE = 2,          /* a stay ends if half of its unread memory may have changed */
   MOST_STRIKES = 20,
   UNWATCHED_STRIKES = 8
 };
@@ -209,7 +209,7 @@ static bool begin_sample(place *p) {
 }
 
 /* Looks whether the program leaves an array unchanged, once it would pay to keep it: a sample splits its huge pages,
- * which makes the program's own accesses slower. Returns whether that was so often enough. */
+ * which makes the program's own accesses slower. Returns whether enough samples showed that. */
 static bool is_steady(place *p) {
   if (!p->sample) {
     if (!begin_sample(p)) strike(p, UNWATCHED_STRIKES);

@@ -19,14 +19,14 @@ typedef struct oa_known_array {
   int place;              /* in the table; -1: it is not observed */
   bool again;             /* the same bytes as an earlier array */
   bool is_read, is_written;
-  bool steady; /* it is not on the device, and for all that is known the program leaves it unchanged */
+  bool steady; /* it is not on the device, and the program is not known to change it */
   bool keep;   /* its memory shall stay on the device */
-  bool began;  /* this call brings it there, for it to stay */
+  bool began;  /* this call brings it there to stay */
 } oa_known_array;
 
 typedef struct oa_known {
   int count, device;   /* device -1: none is open */
-  int64_t least_chain; /* bytes of written arrays from which on they are kept */
+  int64_t least_chain; /* written arrays of at least so many bytes are kept */
   uint64_t maker;      /* identifies similar calls with the same inputs */
   oa_known_array arrays[OA_KNOWN_ARRAYS];
 } oa_known;
@@ -38,8 +38,8 @@ void oa_known_look(oa_known *known, const oa_array *arrays, int count, int devic
 /* The one lock of the table. It is held while the kernel is asked for pages, a few at a time. */
 void oa_known_lock(void);
 void oa_known_unlock(void);
-/* Notes that the call has these arrays, finds the steady ones, and ends the stay of others. Under the lock, like the
- * functions below. */
+/* Notes that the call has these arrays, finds the steady ones, and ends the stay of others. Call it under the lock,
+ * like the functions below. */
 void oa_known_see(oa_known *known);
 /* Returns how many bytes fewer would go up if the steady arrays were on the device already. */
 int64_t oa_known_steady(const oa_known *known);

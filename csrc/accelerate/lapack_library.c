@@ -297,11 +297,11 @@ int oa_lapack_identity(oa_lapack *l, int64_t n, oa_any *A) {
   const union {
     float single[2];
     double real[2];
-  } one = l->real == OA_F32 ? (typeof(one)){.single = {1}} : (typeof(one)){.real = {1}};
+  } unit = l->real == OA_F32 ? (typeof(unit)){.single = {1}} : (typeof(unit)){.real = {1}};
   const int64_t count[1] = {n}, step[1] = {itemsize * (n + 1)};
   oa_any *view;
   OA_TRY(oa_pointer_view(A, 0, 1, count, step, &view));
-  const int status = oa_pointer_fill(view, &one, 1, count, step);
+  const int status = oa_pointer_fill(view, &unit, 1, count, step);
   oa_pointer_release(view);
   return status;
 }

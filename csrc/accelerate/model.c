@@ -44,7 +44,7 @@ void oa_model_set(const oa_accelerate_rates *rates) {
 
 static int rate_of(int dtype) { return dtype == OA_F32 ? 0 : dtype == OA_F64 ? 1 : dtype == OA_C64 ? 2 : 3; }
 
-/* Returns the pair of cells of a call: the first one has the CPU's times, and those of calls that sent their
+/* Returns the pair of cells of a call: the first one has the times on the CPU, and the times of calls that sent their
  * operands. */
 static cell *cells_of(const oa_program_call *call) {
   int exponent = 0;

@@ -5,11 +5,11 @@
 
 #include "accelerate/program_call.h"
 
-/* Fills in rates that are exact for no machine: those of a present GPU, and of this machine's number of CPUs. */
+/* Fills in typical rates of a current GPU and of as many CPUs as this machine has. No machine has exactly these. */
 void oa_model_nominal(oa_accelerate_rates *rates);
-/* Sets the rates of a device. The times of its calls are forgotten; those of the CPU's are not. */
+/* Sets the rates of a device. Times of calls on the device are forgotten, times on the CPU are kept. */
 void oa_model_set(const oa_accelerate_rates *rates);
-/* Predicts both times of a call, for which bytes_up have to go up. */
+/* Predicts both times of a call that needs bytes_up copied up. */
 void oa_model_predict(oa_program_call *call);
 /* Returns whether the CPU should make a call, so that its time is known: the predictions are near each other, and the
  * CPU's is only a guess. */

@@ -19,7 +19,7 @@ typedef struct under_way {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* for oa_accelerate_wait */
 static pthread_cond_t progress;                           /* for calls that wait for their place */
-static pthread_once_t made = PTHREAD_ONCE_INIT;
+static pthread_once_t condition_once = PTHREAD_ONCE_INIT;
 static atomic_bool child;
 static oa_accelerate_row rows[ROWS];
 static int row_count;
@@ -57,8 +57,8 @@ static unsigned kind_of(const oa_program_call *call) {
   return (unsigned)call->routine->number * 31 * 2654435761u + classes * 40503u;
 }
 
-/* Returns whether the place of the call is needed before it is made. A plan that alone decides needs it only for kinds
- * of calls of which some go. */
+/* Returns whether the place of the call is needed before it is made. A plan that decides alone needs it only for kinds
+ * of calls that sometimes go. */
 static bool needs_site(const oa_program_call *call, int planned) {
   const unsigned kind = kind_of(call) % KINDS;
   return planned == OA_PLAN_FIRST || (planned == OA_PLAN_ALONE && planned_kinds[kind / 64] >> kind % 64 & 1);
@@ -161,7 +161,7 @@ void oa_record_ask_lapack(int device) {
 }
 
 void oa_record_open(void) {
-  pthread_once(&made, make_condition);
+  pthread_once(&condition_once, make_condition);
   open_waits = 1;
   device_asked = device_told = lapack_told = false;
   lapack_asked = -1;

@@ -7,13 +7,13 @@
 /* The one lock of rows, calls under way, events and the model. Held for bookkeeping only. */
 void oa_record_lock(void);
 void oa_record_unlock(void);
-/* Notes in a forked child that the lock may be held for ever, so it must not be taken. To be set up once. */
+/* Notes in a forked child that the lock may be held for ever, so it must not be taken. Call it once. */
 void oa_record_watch_forks(void);
 bool oa_record_is_child(void);
 
 /* Lists a call as under way, and asks for its place. Waits for it if the plan needs it (planned: an
- * oa_accelerate_planning), for `patience` seconds at most. Under the lock, like the functions below; the lock is free
- * meanwhile. */
+ * oa_accelerate_planning), for `patience` seconds at most. Call it under the lock, like the functions below; the lock
+ * is free meanwhile. */
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience);
 /* Returns the plan's decision for a call, an oa_accelerate_decided. */
 int oa_record_decision(const oa_program_call *call);

@@ -91,7 +91,7 @@ static void note(const char *place, const char *inside) {
 static void *open_file(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
-  /* the first fault of a library that exists: perhaps another one that it needs does not */
+  /* the first fault of an existing library: another library that it needs may be missing */
   const char *why = dlerror();
   const size_t length = strlen(path);
   const char *slash = strrchr(path, '/');
@@ -467,9 +467,9 @@ static enum memory_kind memory_kind(const void *memory) {
   return attributes.type == PLAIN_6 ? MEMORY_PLAIN : attributes.type == HOST_6 ? MEMORY_PINNED : MEMORY_OTHER;
 }
 
-/* Copies between memory that HIP knows. Its default kind, by which HIP finds out, does harm: the host copies memory
- * that HIP does not know, such as that of a device that was reset; and HIP 5.7 adds the offset of a pinned address
- * twice in 2-D copies. */
+/* Copies between memory that HIP knows. The default kind, with which HIP looks at the addresses, does harm: HIP copies
+ * memory that it does not know (such as memory of a device that was reset) on the host, and HIP 5.7 adds the offset of
+ * a pinned address twice in 2-D copies. */
 static int copy_any(uint64_t to, uint64_t from, size_t nbytes, gpu_stream stream) {
   return driver.copy((gpu_address)to, (gpu_address)from, nbytes, KIND_DEVICE, stream);
 }

@@ -73,7 +73,7 @@ struct block {
   uint64_t address; /* RED_ZONE bytes after the start of the allocation */
   size_t nbytes;
   struct block *next;
-  struct operation free; /* here, so that freeing needs no memory */
+  struct operation free; /* allocated early, so that freeing needs no memory */
 };
 
 struct stream {
@@ -83,7 +83,7 @@ struct stream {
   pthread_cond_t issue, completion;
   struct operation *first, **last;
   int64_t issued, completed;
-  oa_recording *recording; /* of a graph; NULL: its work is done */
+  oa_recording *recording; /* a captured graph's work; NULL: it is done */
 };
 
 struct sim {
@@ -449,7 +449,7 @@ static int start(oa_device *device, const char *operation, void *pointer, struct
   return status ? status : find_stream(device, operation, pointer, stream);
 }
 
-/* Begins a call, which touches so many bytes, on a stream. */
+/* Begins a call on a stream; the call touches nbytes bytes. */
 static int start_bytes(oa_device *device, const char *operation, size_t nbytes, void *pointer, struct stream **stream) {
   const int status = count_call(device, "%s of %zu bytes", operation, nbytes);
   return status ? status : find_stream(device, operation, pointer, stream);

@@ -1,7 +1,7 @@
 /* Public structs that may grow. Each begins with its size as the user's compiler saw it.
  *
  * A new field goes to the end of its struct. When a struct grows for the first time, its former size is written down
- * here as that of the first version. No version ends in padding: a field that filled it would not change the size. */
+ * here as the size of the first version. No version ends in padding: a field in it would not change the size. */
 #ifndef OA_SIZED_H
 #define OA_SIZED_H
 
@@ -74,7 +74,7 @@ static inline int oa_sized_read(const char *function, const char *name, const vo
   return OA_OK;
 }
 
-/* Copies today's struct to the caller's, which oa_sized_check accepted: as many bytes as it has room for. */
+/* Copies today's struct to the caller's, which oa_sized_check accepted: up to the size of the caller's struct. */
 static inline void oa_sized_write(void *target, const void *struct_) {
   const size_t size = *(size_t *)target;
   memcpy((char *)target + sizeof size, (const char *)struct_ + sizeof size, size - sizeof size);

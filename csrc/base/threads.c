@@ -99,7 +99,7 @@ static void *work(void *unused) {
   return NULL;
 }
 
-/* Reads the settings: the threads of one owner, and those of all owners together beside the callers. */
+/* Reads the settings: the threads of one owner, and the threads of all owners together, without the callers. */
 static int automatic(void) {
   int helpers;
   const int threads = oa_settings_threads(&helpers);

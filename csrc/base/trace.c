@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A bounded queue of many writers and readers without a lock. The turn of a cell says which of them may use it. At
- * position p a writer may fill the cell whose turn is p, and makes it p + 1; then a reader may empty it, and makes it p
- * + CELLS. A full queue drops the event and counts it: no writer waits for a reader. */
+/* A bounded queue of many writers and readers without a lock. The turn of a cell determines the user of the cell. A
+ * writer at position p fills the cell with turn p and sets its turn to p + 1; then the reader empties the cell and sets
+ * its turn to p + CELLS. A full queue drops the event and counts it: no writer waits for a reader. */
 enum { CELLS = 1 << 15 };
 
 typedef struct cell {

@@ -9,8 +9,8 @@ static inline bool oa_under_way_wanted(void) {
   return OA_UNLIKELY(atomic_load_explicit(&oa_tracing, memory_order_relaxed) & OA_TRACE_UNDER_WAY);
 }
 
-/* Notes that something begins now: kind is an oa_trace_kind, name that of its array or the reason of the wait (for
- * people; may be NULL). Returns its entry, or 0 if there is no room for it. Call it only if oa_under_way_wanted; pass
+/* Notes that a copy or wait begins now. kind: an oa_trace_kind. name: the array's name or the reason of the wait, for
+ * messages; may be NULL. Returns its entry, or 0 if there is no room for it. Call it only if oa_under_way_wanted; pass
  * its result, otherwise 0, to the functions below. */
 int oa_under_way_begin(int kind, int device, int64_t nbytes, const char *name);
 /* Notes that another nbytes of its bytes were copied; any thread may call it. */

@@ -11,7 +11,7 @@ int oa_dispatch_library(const char *function, const char *name, const void *poin
   oa_unlock();
   for (*place = 0; libraries[*place]; ++*place)
     if (oa_library_works_on(libraries[*place], device)) return OA_OK;
-  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, for which this build has no BLAS", function, name, device->name);
+  return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, and this build has no BLAS for it", function, name, device->name);
 }
 
 int oa_dispatch_check(const char *function, const char *name, const oa_dispatch_enum *entry, int value) {

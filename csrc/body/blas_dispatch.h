@@ -1,4 +1,4 @@
-/* For the portable BLAS of C, oa_blas_*: finds the library of a pointer's device, and checks enums. */
+/* The portable BLAS of C, oa_blas_*: this part finds the library of a pointer's device, and checks enums. */
 #ifndef OA_BLAS_DISPATCH_H
 #define OA_BLAS_DISPATCH_H
 

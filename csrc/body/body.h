@@ -1,4 +1,4 @@
-/* For the bodies of routines, which bindings/emit generates: checks, symbols, and calls that are made later. */
+/* Functions for the bodies of routines, which bindings/emit generates: checks, symbols and later calls. */
 #ifndef OA_BODY_H
 #define OA_BODY_H
 
@@ -32,7 +32,7 @@ static inline int oa_routine_is_ilp64(const oa_routine *routine) { return routin
  * are wrong, their failure comes first. Returns the status. */
 __attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
 __attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
-/* Fails for sizes for which a comparison does not hold. names: their names, separated by a space; sizes: their
+/* Fails because a comparison of sizes does not hold. names: their names, separated by a space; sizes: their
  * values. */
 __attribute__((cold)) int oa_fail_requirement(const oa_routine *routine, const char *comparison, const char *names,
                                               const int64_t *sizes);
@@ -46,7 +46,7 @@ static inline bool oa_is_integer_list(int role) { return role == OA_ROLE_ENUM_LI
 /* Returns whether the value is an oa_number_list. */
 static inline bool oa_is_number_list(int role) { return oa_is_integer_list(role) || role == OA_ROLE_SCALAR_LIST; }
 
-/* Checks a host array: its dtype is that of the device array `pointer`, it is writable if the call writes it, and it
+/* Checks a host array: it has the dtype of the device array `pointer`, it is writable if the call writes it, and it
  * has all elements of the extent. */
 int oa_check_host(const oa_routine *routine, const char *name, const oa_value *value, const oa_extent *extent,
                   const void *pointer, int writes);
@@ -56,7 +56,8 @@ int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t items
 
 static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
 
-/* Returns the leading dimension for the vendor. For one column it has no meaning, and may be less than the rows. */
+/* Returns the leading dimension for the vendor. With one column it has no meaning, and may be smaller than the number
+ * of rows. */
 static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
   return columns <= 1 && ld > 0 && ld < rows ? rows : ld;
 }

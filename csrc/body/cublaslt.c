@@ -479,7 +479,7 @@ static int add_scale(product *p, int index, const void *pointer) {
 }
 
 static int fail_no_pointer(const product *p, const char *name) {
-  return oa_fail(OA_ERROR_ARGUMENT, "%s: computeDesc has an epilogue that needs %s, and none is set",
+  return oa_fail(OA_ERROR_ARGUMENT, "%s: computeDesc has an epilogue that needs %s, which is not set",
                  p->routine->function, name);
 }
 
@@ -529,7 +529,7 @@ static bool is_same(const layout *c, const layout *d) {
 /* Returns whether C is an operand of its own, the fourth. */
 static bool has_own_c(const oa_value *values) { return values[C].pointer && values[C].pointer != values[D].pointer; }
 
-/* Returns the address of C. Without a C, beta is 0, and D's address will do if the layouts are the same. */
+/* Returns the address of C. Without a C, beta is 0, and D's address serves for C if the layouts are the same. */
 static const void *address_of_c(const product *p, const oa_value *values) {
   if (has_own_c(values)) return p->operands[3].address;
   return values[C].pointer || is_same(&p->c, &p->d) ? p->operands[2].address : NULL;
@@ -611,7 +611,8 @@ static int ask_workspace(const product *p, const oa_call *call, const void *algo
   return status;
 }
 
-/* Takes the workspace: the caller's, or device memory of the caller's size, at least what algo needs. */
+/* Takes the workspace: the caller's memory, or device memory of the caller's size; it has at least the bytes that algo
+ * needs. */
 static int take_workspace(const product *p, oa_call *call, oa_workspace *workspace, const oa_value *values,
                           const int *asks) {
   const void *algo = values[ALGO].host.address;

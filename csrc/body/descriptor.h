@@ -48,10 +48,10 @@ static inline int64_t oa_dimension(const oa_description *description, int axis) 
 
 enum { OA_MOST_ANSWER = 320 }; /* the most bytes of an answer */
 
-/* Finds the library's answer to an earlier question, `size` bytes. key: the stamps of the objects on which it depends,
- * then the rest, such as its function and arguments. Returns 0 if it is not known. */
+/* Finds the kept result of an earlier query, `size` bytes. key: the stamps of the objects that it depends on, then its
+ * function and arguments. Returns 0 if it is not known. */
 int oa_answer_find(const uint64_t *key, int stamps, int count, void *answer, size_t size);
-/* Keeps the library's answer to such a question. */
+/* Keeps the result of such a query. */
 void oa_answer_keep(const uint64_t *key, int stamps, int count, const void *answer, size_t size);
 /* Returns the stamp of an object among the values. */
 static inline uint64_t oa_stamp_of(const oa_value *value) {
@@ -69,7 +69,7 @@ const char *oa_name_of_code(const oa_code_dtype *codes, int64_t code);
 /* Returns the operand of an array that a descriptor describes. size: the name of its size in messages. */
 oa_operand oa_operand_of_description(const char *name, const void *pointer, int access,
                                      const oa_description *description, const char *size);
-/* Returns the extent of so many bytes at a pointer of any dtype. */
+/* Returns the extent of `nbytes` bytes at a pointer of any dtype. */
 oa_extent oa_extent_of_bytes(const void *pointer, int64_t nbytes, const char *name);
 /* Adds to the failure of a call that an array and its descriptor have different dtypes. Returns the status. */
 __attribute__((cold)) int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status);
@@ -100,11 +100,11 @@ int oa_room_check(oa_call *call, const char *name, int64_t size, const char *siz
 /* Checks that a list has at least that many values. */
 int oa_check_list(const oa_routine *routine, const char *name, const oa_number_list *list, int64_t needed,
                   const char *needed_name);
-/* Checks that a host array has so many elements of the dtype that an enum value stands for. */
+/* Checks that a host array has the given number of elements, of the dtype that an enum value stands for. */
 int oa_check_elements(const oa_routine *routine, const char *name, const oa_value *value, int64_t count,
                       const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
-/* Checks that a host array has so many bytes. enum_name: the bytes are of the dtype that this enum value stands for,
- * and all of them are written; NULL: they are of any dtype. */
+/* Checks that a host array has the given number of bytes. enum_name: the bytes are of the dtype that this enum value
+ * stands for, and all of them are written; NULL: they are of any dtype. */
 int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *value, int64_t nbytes,
                    const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
 /* Fails for a number that does not fit a dtype. by: the name of the argument that sets the dtype. */

@@ -1,4 +1,4 @@
-/* For the bodies of routines whose arguments are lists with a value for each group. */
+/* Functions for the bodies of routines whose arguments are lists with a value for each group. */
 #ifndef OA_GROUPS_H
 #define OA_GROUPS_H
 
@@ -8,7 +8,7 @@
 typedef struct oa_groups {
   int64_t count;
   int wide; /* some size of some group does not fit 32 bits */
-  /* operand k of group g has the index k * count + g, so those of one parameter are contiguous */
+  /* operand k of group g has the index k * count + g, so the operands of one parameter are contiguous */
   oa_operand *operands;
   int64_t *at[OA_MOST_VALUES]; /* at[v]: value v of every group; NULL if v is not a list */
   char name[64];
@@ -21,7 +21,7 @@ int oa_groups_start(oa_groups *groups, const oa_routine *routine, const oa_value
 void oa_groups_free(oa_groups *groups);
 /* Returns "name[g]", valid until the next call for these groups. */
 const char *oa_groups_name(oa_groups *groups, const char *name, int64_t g);
-/* Converts the integers of value `at` to the vendor's, of itemsize bytes, and returns them. To be called once for each
+/* Converts the integers of value `at` to the vendor's, of itemsize bytes, and returns them. Call it once for each
  * value. */
 void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize);
 

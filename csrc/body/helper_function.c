@@ -24,7 +24,7 @@ static int leave(oa_device *device, oa_before saved, int status) {
   return status ? status : left;
 }
 
-/* Finds the device for which a helper function makes an object. */
+/* Finds the device of an object that a helper function makes. */
 static int find_device(const oa_routine *routine, int64_t number, oa_device **device) {
   const oa_library *library = routine->library;
   const int status = number == (int)number

@@ -1,4 +1,4 @@
-/* Results for the host that the vendor's function leaves in device memory, from which they are fetched in stream order.
+/* Results for the host: the vendor's function leaves them in device memory, and they are fetched in stream order.
  * The loaded library's own fetch would not wait for the stream. */
 #ifndef OA_RESULT_H
 #define OA_RESULT_H

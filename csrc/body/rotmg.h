@@ -1,11 +1,11 @@
-/* The modified rotation, whose function in OpenBLAS, as in the reference BLAS, never returns for some numbers. */
+/* The modified rotation. OpenBLAS's function, like the reference's, never returns for some numbers. */
 #ifndef OA_BODY_ROTMG_H
 #define OA_BODY_ROTMG_H
 
 #include "offload_args/routine.h"
 
-/* Callers of cblas_srotmg and cblas_drotmg. Where that would not end, the numbers are made here: a weight that is
- * infinite is not scaled, and where rounding alone makes no rotation, H and all but y1 are 0, as in the reference. */
+/* Callers of cblas_srotmg and cblas_drotmg. These cases are computed here: an infinite weight is not scaled, and if
+ * rounding alone prevents a rotation, H and all numbers but y1 become 0, as in the reference. */
 int oa_call_srotmg(void *symbol, oa_value *values, int ilp64);
 int oa_call_drotmg(void *symbol, oa_value *values, int ilp64);
 

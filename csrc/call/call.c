@@ -92,7 +92,7 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   call->saved_mode = call->capture_mode = -1;
   call->native_stream = stream->native;
   /* Within a call, a library may load kernels, allocate and wait, independently of captures of other streams. A
-   * captured call is not relaxed: what the graph would lack has to fail. */
+   * captured call is not relaxed: work that the graph would lack has to fail. */
   if (OA_UNLIKELY(beside || why_uncaptured(call) != NULL) && device->backend->capture_mode)
     call->capture_mode = device->backend->capture_mode(OA_RELAXED);
   call->handle = NULL;
@@ -117,8 +117,8 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
 
 /* -- beginning -- */
 
-/* Returns the name of the first host operand that this call would be the first to write; NULL if there is none. Its
- * bytes would come down even if the graph never ran. */
+/* Returns the name of the first host operand that no earlier call wrote and this call writes; NULL if there is none.
+ * Its bytes would come down even if the graph never ran. */
 static const char *name_first_written(const oa_call *call) {
   for (int i = 0; i < call->count; i++) {
     const oa_slot *slot = call->operands[i].slot;
@@ -136,7 +136,7 @@ static __attribute__((cold, noinline)) int check_captured(const oa_call *call, b
   if (!why && own && call->blocking)
     why = "its result goes to the host; give the result a place on the device, or make the call outside of the capture";
   if (why) return oa_fail(OA_ERROR_CAPTURE, "%s: the stream is capturing a graph, and %s", call->function, why);
-  if (own) return OA_OK; /* what has to arrive is brought up meanwhile, and a replay marks what it writes */
+  if (own) return OA_OK; /* missing bytes come up beside it; a replay marks written bytes */
   if (arriving)
     return oa_fail(OA_ERROR_CAPTURE,
                    "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
@@ -165,8 +165,8 @@ static __attribute__((noinline)) int look_for_captures(const oa_call *call, cons
   return status;
 }
 
-/* Lets the call hold its operands, the last one first. Returns whether no other stream used them, so that the call's
- * stream needs no order. */
+/* Lets the call hold its operands, the last one first. Returns whether no other stream used them; then the call's
+ * stream need not be ordered. */
 static inline bool hold(oa_call *call, oa_caller *caller, const oa_stream *stream) {
   bool alone = true;
   oa_slot **held = oa_caller_hold(caller, call->count);
@@ -222,7 +222,7 @@ typedef struct own {
   void *stream;
 } own;
 
-/* Chooses the call's stream: the region's, the caller's, or that of a capture. *capturing: it is being captured into a
+/* Chooses the call's stream: the region's, the caller's, or a capture's. *capturing: it is being captured into a
  * graph. */
 static inline int choose_stream(const oa_call *call, oa_region_state *region, const own *own, bool arriving,
                                 oa_stream **stream, int *capturing) {
@@ -236,7 +236,7 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, co
   return look_for_captures(call, region, arriving, *stream, capturing);
 }
 
-/* Brings up what a call that is being captured needs, beside the capture: as a call that ends before it does anything.
+/* Brings up the bytes that a captured call needs, beside the capture: like a call that ends before it does anything.
  * Frees the lock meanwhile. Looks up the operands again. */
 static __attribute__((cold, noinline)) int bring_up_beside(const oa_call *call, oa_reach *reaches,
                                                            oa_region_state **region) {

@@ -63,7 +63,7 @@ static int read_array(const char *function, const char *name, const oa_any *poin
   if (status) return status;
   if (ndim > 0 && (!shape || !strides)) return oa_fail_null(function, shape ? "strides" : "shape");
   if ((status = oa_layout_of(ndim, shape, strides, a->itemsize, &a->layout)))
-    return oa_fail(status, "%s: shape and strides of %s are not those of an array", function, name);
+    return oa_fail(status, "%s: shape and strides of %s do not describe an array", function, name);
   const oa_layout *layout = &a->layout;
   if (!layout->size) return OA_OK;
   if (layout->span > a->nbytes)
@@ -88,7 +88,7 @@ static int refuse_overlap(const char *function, const array *a) {
   return oa_fail(OA_ERROR_ALIAS, "%s: two indices of the pointer name the same element", function);
 }
 
-/* Returns the operand of a call that writes the array. If the array is not all of its pointer, the call reads, too,
+/* Returns the operand of a call that writes the array. If the array is not all of its pointer, the call also reads,
  * because the bytes in between have to be present. */
 static oa_operand written(const array *a) {
   return (oa_operand){.name = "pointer",

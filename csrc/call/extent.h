@@ -64,7 +64,7 @@ static inline int oa_extent_packed(const oa_call *call, const oa_operand *o, int
   return OA_OK;
 }
 
-/* Turns the lines of one matrix into those of the whole batch, or into the one line that holds the batch if it is not
+/* Turns the lines of one matrix into the lines of the whole batch, or into one line that holds the batch if it is not
  * lines. */
 int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines);
 /* Returns whether every byte of the lines belongs to an element of the batch. */

@@ -211,13 +211,14 @@ int oa_object_end(const char *function, const void *object, oa_object_state **st
   }
   oa_unlock();
   if (slot || status == OA_ERROR_STALE) return OA_OK;
-  return oa_fail(status, "%s: object needs what a library made, got the address %p", function, object);
+  return oa_fail(status, "%s: object needs an object that a library made, got the address %p", function, object);
 }
 
 static int fail_query(const char *function, const oa_object *object, int status) {
   return status == OA_ERROR_STALE
              ? oa_fail(status, "%s: object was destroyed; make another one", function)
-             : oa_fail(status, "%s: object needs what a library made, got the address %p", function, (void *)object);
+             : oa_fail(status, "%s: object needs an object that a library made, got the address %p", function,
+                       (void *)object);
 }
 
 oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *other) {

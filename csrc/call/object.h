@@ -81,8 +81,8 @@ int oa_object_check_device(const oa_call *call, const oa_device *device);
 int oa_object_make(const char *function, const oa_object_state *fields, oa_object **object);
 /* Has the library destroy its native part; the device is current. */
 int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);
-/* Waits for calls that use the object, and makes it stale. *state: the rest to destroy; NULL: nothing, as it was stale,
- * or other objects hold it. */
+/* Waits for calls that use the object, and makes it stale. *state: the rest to destroy; NULL: nothing, because the
+ * object was stale or other objects hold it. */
 int oa_object_end(const char *function, const void *object, oa_object_state **state);
 /* Makes the object hold another one, or none, in place of the one that it held by that name. Returns the object to
  * destroy now, or NULL. Under the lock. */

@@ -234,7 +234,7 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
          (a->ld == b->ld || (a->kind == OA_EXTENT_VECTOR && a->rows <= 1));
 }
 
-/* Checks two operands whose intervals overlap, one of which is written. */
+/* Checks two operands with overlapping intervals, if one of them is written. */
 static __attribute__((noinline)) int check_overlap(const oa_call *call, const oa_reach *reaches, int i, int j) {
   const oa_operand *a = &call->operands[i], *b = &call->operands[j];
   const oa_slot *slot_a = a->slot, *slot_b = b->slot;

@@ -71,7 +71,8 @@ int oa_pointer_release(oa_any *view) {
     if (status == OA_ERROR_STALE)
       status = OA_OK; /* it ended with its region */
     else
-      oa_fail(status, "oa_pointer_release: view needs what oa_pointer_view gave, got the address %p", (void *)view);
+      oa_fail(status, "oa_pointer_release: view needs a pointer from oa_pointer_view, got the address %p",
+              (void *)view);
   } else if (oa_slot_root(slot) == slot && !oa_slot_is_counted(slot)) {
     status =
         oa_fail(OA_ERROR_ARGUMENT,
@@ -294,7 +295,7 @@ int oa_export_release(void *keep) {
   return ended ? ended : status;
 }
 
-/* Copies the elements of an array up, but none of its gaps, from an image with the layout of the device. */
+/* Copies the elements of an array up without its gaps, from an image with the device's layout. */
 static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   enum { AT_ONCE = 64 };
   oa_move moves[AT_ONCE];
@@ -355,7 +356,7 @@ int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64
   oa_unlock();
   oa_layout layout;
   if ((status = oa_layout_of(ndim, shape, strides, itemsize, &layout)))
-    return oa_fail(status, "%s: shape and strides are not those of an array", function);
+    return oa_fail(status, "%s: shape and strides do not describe an array", function);
   if (layout.span > nbytes)
     return oa_fail(OA_ERROR_EXTENT, "%s: the values need %lld bytes, the pointer has %lld", function,
                    (long long)layout.span, (long long)nbytes);

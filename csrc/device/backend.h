@@ -103,8 +103,8 @@ typedef struct oa_backend {
    * the former mode. OA_RELAXED: only a capture of the stream or event itself does. -1 leaves the mode unchanged, and
    * is returned if there are no such modes. NULL: there are no captures. */
   int (*capture_mode)(int mode);
-  /* Graphs. NULL: there are none. From graph_begin on, work in the stream is not done, but recorded. A backend
-   * whose streams are NULL sets *stream to what stands for it until graph_end, which sets it back. */
+  /* Graphs. NULL: there are none. From graph_begin on, work in the stream is not done, but recorded. A backend with
+   * NULL streams sets *stream to a stand-in, and graph_end sets it back. */
   int (*graph_begin)(oa_device *device, void **stream);
   /* Ends the recording, whatever it returns. *graph: NULL after a failure. */
   int (*graph_end)(oa_device *device, void **stream, void **graph);
@@ -131,7 +131,7 @@ typedef struct oa_backend {
    * driver refuses it; name is for the text. */
   int (*module_load)(oa_device *device, const char *name, const void *image, size_t nbytes, void **module);
   int (*module_unload)(oa_device *device, void *module);
-  /* Finds a variable of the module; returns OA_ERROR_MODULE if the module has none of that name. On
+  /* Finds a variable of the module; returns OA_ERROR_MODULE if the module has no variable of that name. On
    * OA_DEVICE_HOST_CALLS backends the core found it already, and its memory belongs to the device from now on; NULL if
    * the backend need not know. */
   int (*module_variable)(oa_device *device, void *module, const char *name, uint64_t *address, size_t *nbytes);
@@ -171,7 +171,7 @@ struct oa_device {
   /* pools of streams, owned by stream.c */
   struct oa_stream *idle_streams, *idle_capture_streams;
   struct oa_stream *streams;
-  struct oa_stream *known_streams; /* streams that other code has, too, and may capture */
+  struct oa_stream *known_streams; /* streams that other code also has, and may capture */
   int stream_count;
 };
 

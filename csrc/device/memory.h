@@ -18,7 +18,7 @@ int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nby
 /* Whether pooled memory is all zeros: not known; in the order of a stream; or already. */
 enum oa_zeros { OA_ZEROS_NONE, OA_ZEROS_ORDERED, OA_ZEROS_NOW };
 /* Takes memory of exactly that size from the pool, and counts it as allocated. Returns false if the pool has none. No
- * stream uses the memory, unless the zeros are OA_ZEROS_ORDERED, by that stream. */
+ * stream uses the memory, except the stream that clears it if the zeros are OA_ZEROS_ORDERED. */
 bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, enum oa_zeros *zeros);
 /* Returns unused memory to the pool if it is small, otherwise frees it. Pooled memory counts as free, but is within the
  * device's limit. need: the region's use of the memory; the next allocation of this size is assumed to need the

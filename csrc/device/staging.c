@@ -125,7 +125,7 @@ static oa_block *get(struct shelf *shelf) {
 /* Returns the number of large blocks that pays off for the traffic so far. */
 static int large_blocks(const struct oa_staging *staging) {
   enum {
-    WORTH = 16 << 20, /* bytes of traffic for which one block pays off */
+    WORTH = 16 << 20, /* one block pays off for so many bytes of traffic */
     MOST = 12         /* more blocks don't stay in the caches between the threads and the device */
   };
   const int64_t paid = atomic_load_explicit(&staging->expected, memory_order_relaxed) / WORTH;
@@ -205,7 +205,7 @@ oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait) {
   return NULL;
 }
 
-/* Takes all blocks of a shelf, and unpins those that no copy uses and no thread waits for. Returns the first
+/* Takes all blocks of a shelf, and unpins each block that no copy uses and no thread waits for. Returns the first
  * failure. */
 static int trim_shelf(oa_device *device, struct oa_staging *staging, struct shelf *shelf) {
   int status = OA_OK;

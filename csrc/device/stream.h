@@ -9,9 +9,9 @@
 typedef struct oa_stream {
   oa_device *device;
   void *native;
-  int number;          /* within the device; -1: a foreign stream */
-  bool is_known;       /* other code has it, too, and may capture it: a foreign one, or one whose handle was exposed */
-  bool is_for_capture; /* of the pool of streams that only captures use */
+  int number;    /* within the device; -1: a foreign stream */
+  bool is_known; /* other code also has it, and may capture it: a foreign stream, or a stream with an exposed handle */
+  bool is_for_capture; /* it is in the pool for captures */
   bool captured;       /* a call was captured on it: a graph with that call may run on the stream at any time */
   uint64_t ticket;     /* ticket of the last issued operation */
   void **handles;      /* two per library, one for each pointer mode; owned by handles.c; NULL until first need */
@@ -39,8 +39,8 @@ typedef struct oa_uses {
 
 /* Takes a stream from the device's pool that no program captures, or makes one. */
 int oa_stream_take(oa_device *device, oa_stream **stream);
-/* Takes a stream in which nothing but captures was ever recorded: HIP 7 ends a capture when anything asks about an
- * event that was recorded in its stream before. */
+/* Takes a stream that only ever recorded captures: HIP 7 ends a capture if a thread queries an event that was recorded
+ * in its stream earlier. */
 int oa_stream_take_for_capture(oa_device *device, oa_stream **stream);
 /* Returns a stream to its pool. */
 void oa_stream_return(oa_stream *stream);

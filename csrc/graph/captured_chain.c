@@ -18,7 +18,8 @@ typedef struct chain {
   oa_slot *slot;
   oa_region *region;
   oa_device *device;
-  oa_capture capture; /* its stream is the chain's own: what its handles own is nobody else's while the chain lives */
+  oa_capture
+      capture; /* its stream is the chain's own: nothing else uses the memory of its handles while the chain lives */
   bool capturing;
   bool released; /* the last user frees it */
   int users;     /* threads that replay it */
@@ -41,7 +42,7 @@ static chain *enter(const char *function, const oa_chain *handle, int *status) {
   if (*status == OA_ERROR_STALE)
     oa_fail(*status, "%s: the chain was released", function);
   else
-    oa_fail(*status, "%s: chain needs what oa_chain_begin gave, got the address %p", function, (const void *)handle);
+    oa_fail(*status, "%s: chain needs a chain from oa_chain_begin, got the address %p", function, (const void *)handle);
   return NULL;
 }
 
@@ -65,7 +66,7 @@ static int begin_capture(chain *c) {
   return status;
 }
 
-/* Ends the capture of the region's calls. Under the lock, which it frees meanwhile. */
+/* Ends the capture of the region's calls. Needs the lock, and frees it meanwhile. */
 static int end_capture(chain *c) {
   oa_region_state *region = region_of(c); /* open: a region is not left while its calls are captured */
   oa_stream *stream = c->capture.stream;
@@ -79,7 +80,7 @@ static int end_capture(chain *c) {
   return status;
 }
 
-/* Frees a chain that has no handle any more, after its last replay. Under the lock, which it frees meanwhile. */
+/* Frees a chain that has no handle any more, after its last replay. Needs the lock, and frees it meanwhile. */
 static int destroy(chain *c) {
   oa_device *device = c->device;
   int status = OA_OK;
@@ -100,8 +101,8 @@ static int destroy(chain *c) {
   return status;
 }
 
-/* Waits until the captured calls of other threads have ended. Fails if this thread has a call open, or if the chain was
- * released meanwhile, which is freed then. Under the lock, which it frees meanwhile. */
+/* Waits until the captured calls of other threads have ended. Fails if this thread has a call open. Fails and frees the
+ * chain if it was released meanwhile. Needs the lock, and frees it meanwhile. */
 static int wait_for_calls(const char *function, chain *c) {
   if (!c->capturing || !c->capture.open) return OA_OK;
   if (oa_caller_of_thread && oa_caller_of_thread->count)
@@ -114,10 +115,10 @@ static int wait_for_calls(const char *function, chain *c) {
   return oa_fail(OA_ERROR_STALE, "%s: the chain was released meanwhile", function);
 }
 
-int oa_chain_begin(oa_region *handle, oa_chain **made) {
+int oa_chain_begin(oa_region *handle, oa_chain **result) {
   const char *const function = "oa_chain_begin";
   int status;
-  if (!made) return oa_fail_null(function, "chain");
+  if (!result) return oa_fail_null(function, "chain");
   if ((status = oa_core_start())) return status;
   chain *c = calloc(1, sizeof *c);
   if (!c) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a chain", function);
@@ -142,7 +143,7 @@ int oa_chain_begin(oa_region *handle, oa_chain **made) {
   if (!status && !(status = begin_capture(c))) {
     c->slot->state = c;
     region->capture = &c->capture;
-    *made = oa_slot_handle(c->slot);
+    *result = oa_slot_handle(c->slot);
     oa_unlock();
     return OA_OK;
   }
@@ -205,7 +206,7 @@ static int declare(const char *function, const chain *c, oa_operand *operands) {
   return OA_OK;
 }
 
-/* Marks all of the regions' own pointers by which the calls write, as oa_end marks those of the operands. Under the
+/* Marks all regions' own pointers that the calls write by, as oa_end marks the operands' pointers. Under the
  * lock. */
 static void mark_writers(const chain *c) {
   for (int i = 0; i < c->capture.root_count; i++) {

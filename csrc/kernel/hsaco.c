@@ -53,7 +53,7 @@ static bool take(oa_bytes *from, uint64_t nbytes) {
   return true;
 }
 
-/* Reads an item, and moves after it; of a list or a map it reads only the header. */
+/* Reads an item and moves past it; for a list or a map it reads only the header. */
 static bool next(oa_bytes *from, struct item *item) {
   if (!from->nbytes) return false;
   const unsigned char first = *from->at;

@@ -53,7 +53,7 @@ bool oa_hsaco_suits(oa_bytes code, const char *device);
 int oa_hsaco_version(oa_bytes object);
 /* Finds its metadata; returns false if it is damaged or has none. */
 bool oa_hsaco_metadata(oa_bytes object, oa_bytes *metadata);
-/* Writes the targets for which an image has code: "gfx90a:xnack+, gfx1100"; "" if it does not say. */
+/* Writes the targets that an image has code for: "gfx90a:xnack+, gfx1100"; "" if it does not say. */
 void oa_hsaco_targets(const void *image, size_t nbytes, char *text, size_t size);
 /* Returns whether the metadata is one map, and nothing follows it. */
 bool oa_hsaco_is_whole(oa_bytes metadata);

@@ -348,7 +348,7 @@ static int find_parameter(const oa_kernel_state *kernel, const oa_hsaco_kernel *
   return OA_OK;
 }
 
-/* Compares the parameters with those in the driver or the module's metadata. */
+/* Compares the parameters with the driver's or with the module's metadata. */
 static int compare_with_module(const oa_kernel_state *kernel, const oa_hsaco_kernel *facts) {
   for (int i = 0; i <= kernel->count; i++) {
     size_t offset = 0, nbytes = 0;

@@ -16,7 +16,7 @@ typedef struct oa_module_state {
   atomic_int launches; /* launches under way: the module can't be unloaded. They begin under the core's lock */
   /* Under the core's lock: */
   oa_kernel_state *kernels;
-  const oa_any **variables; /* pointers to its variables, which each launch uses, too. Owned */
+  const oa_any **variables; /* pointers to its variables, which each launch also uses. Owned */
   int variable_count;
   bool captured; /* a graph may launch its kernels at any time */
 } oa_module_state;

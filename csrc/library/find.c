@@ -72,7 +72,7 @@ static bool found_beside(search *here) {
   Dl_info info;
   char folder[PATH_MAX], path[2 * PATH_MAX];
   if (!pattern || !dladdr((const void *)oa_library_search, &info) || !realpath(info.dli_fname, folder)) return false;
-  for (int i = 0; i < 2; i++) { /* removes the file's name, then that of offload_args */
+  for (int i = 0; i < 2; i++) { /* removes the file's name, then the folder's name, offload_args */
     char *slash = strrchr(folder, '/');
     if (!slash) return false;
     *slash = '\0';
@@ -117,7 +117,7 @@ int oa_library_search(const oa_library *library, oa_library_attempt attempt) {
       return oa_fail(OA_ERROR_LIBRARY, "%s: %s needs an absolute path, got \"%s\"", library->name, variable, path);
     if (attempt(library, path) == OA_OK) return OA_OK;
     snprintf(here.tried, sizeof here.tried, "%s", oa_last_error());
-    return oa_fail(OA_ERROR_LIBRARY, "%s (the path is that of the environment variable %s)", here.tried, variable);
+    return oa_fail(OA_ERROR_LIBRARY, "%s (the path comes from the environment variable %s)", here.tried, variable);
   }
   if (found_beside(&here) || found_in_folders(&here)) return OA_OK;
   for (const char *const *name = library->sonames; name && *name; name++)

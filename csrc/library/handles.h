@@ -10,8 +10,8 @@ static inline int oa_library_handle_place(const oa_library *library, int on_devi
   return 2 * library->state->index + (on_device && library->set_pointer_mode >= 0);
 }
 
-/* Sets *handle to the library's handle that is bound to stream and has that pointer mode, made at first need. Without
- * the lock, with the device current. */
+/* Sets *handle to the library's handle that is bound to stream and has that pointer mode, made at first need. Call it
+ * without the lock, with the device current. */
 int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle);
 /* Returns a foreign stream's handles to the pool, for other streams of its device. Under the lock. */
 void oa_library_return_handles(oa_stream *stream);

@@ -186,8 +186,8 @@ static int load(const oa_library *library, const char *path, const char *prefix)
   return take(library, loaded, path, prefix, false);
 }
 
-/* Returns the file that has the library's first symbol, among those that module is linked with; NULL if there is none.
- * The caller frees the text. */
+/* Returns the file that has the library's first symbol, among the libraries that module is linked with; NULL if there
+ * is none. The caller frees the text. */
 static char *file_behind(const oa_library *library, void *module) {
   const char *prefix = NULL, *suffix;
   Dl_info info;

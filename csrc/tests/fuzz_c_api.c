@@ -147,10 +147,10 @@ static void view(input *in) {
   int64_t shape[200], strides[200];
   memset(shape, 0, sizeof shape);
   memset(strides, 0, sizeof strides);
-  oa_any *of = handle(in), *made;
+  oa_any *of = handle(in), *part;
   const int64_t offset = bytes(in);
   dimensions(in, &ndim, shape, strides);
-  if (oa_pointer_view(of, offset, ndim, shape, strides, &made) == OA_OK) keep(made);
+  if (oa_pointer_view(of, offset, ndim, shape, strides, &part) == OA_OK) keep(part);
 }
 
 static void contents(input *in) {
@@ -237,14 +237,14 @@ static void queries(input *in) {
   oa_pointer_info info = OA_SIZED(oa_pointer_info);
   oa_device_info about = OA_SIZED(oa_device_info);
   oa_counters counters = OA_SIZED(oa_counters);
-  oa_any *staged, *one = handle(in);
+  oa_any *staged, *pointer = handle(in);
   const double value[2] = {byte(in) % 2, 0}; /* as large as any dtype */
   int place;
   void *stream;
   if (byte(in) > 240) info.size = about.size = byte(in);
   switch (byte(in) % 10) {
     case 0:
-      oa_pointer_query(one, &info);
+      oa_pointer_query(pointer, &info);
       break;
     case 1:
       oa_device_get_info(device(in), &about);
@@ -265,16 +265,16 @@ static void queries(input *in) {
       oa_region_synchronize(region(in, &place));
       break;
     case 7:
-      if (oa_stage(one, value, byte(in) < 200 ? OA_F64 : byte(in), &staged) == OA_OK) keep(staged);
+      if (oa_stage(pointer, value, byte(in) < 200 ? OA_F64 : byte(in), &staged) == OA_OK) keep(staged);
       break;
     case 8: {
       oa_pointer_layout layout = OA_SIZED(oa_pointer_layout);
-      oa_is_host_zero(one);
-      oa_pointer_get_layout(one, &layout);
+      oa_is_host_zero(pointer);
+      oa_pointer_get_layout(pointer, &layout);
       break;
     }
     default:
-      oa_object_destroy((oa_object *)one);
+      oa_object_destroy((oa_object *)pointer);
   }
 }
 

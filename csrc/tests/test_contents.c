@@ -87,8 +87,8 @@ static void wrong_contents_are_refused(void) {
   CHECK_FAILS(oa_pointer_fill(p, NULL, 2, shape, strides), OA_ERROR_ARGUMENT, "got NULL");
   CHECK_FAILS(oa_pointer_fill(p, &value, 2, NULL, strides), OA_ERROR_ARGUMENT, "got NULL");
   CHECK_FAILS(oa_pointer_fill(p, &value, 2, shape, NULL), OA_ERROR_ARGUMENT, "got NULL");
-  CHECK_FAILS(oa_pointer_fill(p, &value, 2, negative, strides), OA_ERROR_ARGUMENT, "not those of an array");
-  CHECK_FAILS(oa_pointer_fill(p, &value, -1, shape, strides), OA_ERROR_ARGUMENT, "not those of an array");
+  CHECK_FAILS(oa_pointer_fill(p, &value, 2, negative, strides), OA_ERROR_ARGUMENT, "do not describe an array");
+  CHECK_FAILS(oa_pointer_fill(p, &value, -1, shape, strides), OA_ERROR_ARGUMENT, "do not describe an array");
   CHECK_FAILS(oa_pointer_fill(p, &value, 2, larger, strides), OA_ERROR_EXTENT, "68 bytes, the pointer has 64");
   CHECK_FAILS(oa_pointer_fill(p, &value, 1, flat, step), OA_ERROR_EXTENT, "between the lines");
   CHECK_FAILS(oa_pointer_fill(p, &value, 2, shape, zero), OA_ERROR_ALIAS, "same element");

@@ -31,17 +31,17 @@ static oa_region *entered;
 static void enter_with(int direction) {
   const int64_t n = LARGE;
   oa_array array = vector(x[0], &n, direction);
-  entered = enter(one, &array, 1);
+  entered = enter(device_a, &array, 1);
 }
 
 /* Returns how often, of so many times, a thread was awake after that. Stops at 3: on a busy machine most come too late.
  */
-static int times_awake(void (*what)(int), int direction, int times) {
+static int times_awake(void (*begin)(int), int direction, int times) {
   int differences = 0;
   for (int i = 0; i < times && differences < 3; i++) {
     usleep(1000); /* longer than a task is expected */
     const int before = oa_threads_looks();
-    what(direction);
+    begin(direction);
     if (entered) leave(entered, OA_COMMIT);
     entered = NULL;
     usleep(1000);
@@ -55,7 +55,7 @@ static void threads_are_woken_by_a_region_that_will_copy_much_up(void) {
   oa_threads_run(NULL, note_worker, NULL, EACH);
   CHECK(workers == EACH);
   CHECK(times_awake(expect, 0, 1000) == 3);
-  if (one != host) CHECK(times_awake(enter_with, OA_IN, 1000) == 3);
+  if (device_a != host) CHECK(times_awake(enter_with, OA_IN, 1000) == 3);
   CHECK(times_awake(enter_with, OA_OUT, 30) == 0);
   CHECK_OK(oa_set_threads(0));
 }
@@ -92,16 +92,16 @@ static void the_first_copies_of_a_region_take_its_own_stream(void) {
   double totals[4] = {0};
   for (int i = 0; i < 2 * LARGE; i++) x[i / LARGE][i % LARGE] = (float)(1 + i / LARGE);
   oa_array first[2] = {vector(x[0], &n, OA_IN), vector(x[1], &n, OA_IN)}, again[2] = {first[0], first[1]};
-  oa_region *region = enter(one, first, 2), *inner = enter(one, again, 2);
-  configure(one, 0, SLOW / 4);
+  oa_region *region = enter(device_a, first, 2), *inner = enter(device_a, again, 2);
+  configure(device_a, 0, SLOW / 4);
   begin_sum(&first[0], &totals[0]);
   CHECK(!state_of(region)->copies);
   begin_sum(&again[0], &totals[1]); /* on another stream, which waits for that copy */
   CHECK(!state_of(inner)->copies);
   begin_sum(&first[1], &totals[2]); /* beside the first call */
-  CHECK(one == host || state_of(region)->copies);
+  CHECK(device_a == host || state_of(region)->copies);
   begin_sum(&again[1], &totals[3]);
-  configure(one, 0, 0);
+  configure(device_a, 0, 0);
   leave(inner, OA_COMMIT);
   leave(region, OA_COMMIT);
   CHECK(totals[0] == LARGE && totals[1] == LARGE && totals[2] == 2 * LARGE && totals[3] == 2 * LARGE);
@@ -110,8 +110,8 @@ static void the_first_copies_of_a_region_take_its_own_stream(void) {
 
 int main(void) {
   CHECK_OK(oa_device_open("host", &host));
-  CHECK_OK(oa_device_open("sim:0", &one));
-  CHECK_OK(oa_device_open("sim:1", &other));
+  CHECK_OK(oa_device_open("sim:0", &device_a));
+  CHECK_OK(oa_device_open("sim:1", &device_b));
   threads_are_woken_by_a_region_that_will_copy_much_up();
   the_first_copies_of_a_region_take_its_own_stream();
   return failures();

@@ -63,9 +63,9 @@ static array some_array(void) {
   int64_t stride = a.itemsize;
   int order[4] = {0, 1, 2, 3};
   for (int i = 3; i > 0; i--) {
-    const int other = (int)below(i + 1), one = order[i];
+    const int other = (int)below(i + 1), moved = order[i];
     order[i] = order[other];
-    order[other] = one;
+    order[other] = moved;
   }
   for (int i = 0; i < 4; i++) {
     const int axis = order[i];

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static int made, bound, modes_set, asked_before_the_table, mode = 1, answer = 3, binding = 3;
+static int created, bound, modes_set, asked_before_the_table, mode = 1, answer = 3, binding = 3;
 static void *stream_of_caller;
 
 static int ask(void) {
@@ -12,12 +12,12 @@ static int ask(void) {
   return 3;
 }
 static int make_handle(void **handle) {
-  made++;
-  *handle = &made;
+  created++;
+  *handle = &created;
   return 3;
 }
 static int bind_handle(void *handle, void *stream) {
-  bound += handle == &made && stream;
+  bound += handle == &created && stream;
   return binding;
 }
 static int stream_of(void *handle, void **stream) {
@@ -87,10 +87,10 @@ int main(void) {
   CHECK_FAILS(call_it(&plain, array.handle), OA_ERROR_LIBRARY, "plain: bind failed: status (4)");
   binding = 3;
   CHECK_OK(call_it(&plain, array.handle));
-  CHECK(made == 1 && bound == 2 && modes_set == 0);
+  CHECK(created == 1 && bound == 2 && modes_set == 0);
   CHECK_OK(oa_use_handle("plain", &mode));
   CHECK_OK(call_it(&plain, array.handle));
-  CHECK(made == 1 && modes_set == 0);
+  CHECK(created == 1 && modes_set == 0);
 
   CHECK_OK(call_it(&settable, array.handle));
   CHECK(modes_set == 1 && mode == 0);
@@ -104,11 +104,11 @@ int main(void) {
   CHECK_FAILS(call_it(&streamless, array.handle), OA_ERROR_ARGUMENT, "the stream of an address is not known");
 
   /* without a function for the stream, and without handles at all: the call is waited for */
-  made = bound = 0;
+  created = bound = 0;
   CHECK_OK(call_it(&unbound, array.handle));
-  CHECK(made == 1 && bound == 0);
+  CHECK(created == 1 && bound == 0);
   CHECK_OK(call_it(&bare, array.handle));
-  CHECK(made == 1 && bound == 0);
+  CHECK(created == 1 && bound == 0);
   CHECK_FAILS(oa_use_handle("bare", &mode), OA_ERROR_ARGUMENT, "bare: this library has no handles");
   CHECK_FAILS(call_it(&elsewhere, array.handle), OA_ERROR_DEVICE,
               "x is on sim:0; elsewhere works on quantum devices, which this build has no backend for");

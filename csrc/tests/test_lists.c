@@ -94,8 +94,8 @@ static void every_array_of_a_list_is_used(int count) {
 
 static void a_single_operand_stands_beside_lists(void) {
   static float counted;
-  static int64_t one = 1;
-  oa_array array = vector(&counted, &one, OA_BY_USE);
+  static int64_t length = 1;
+  oa_array array = vector(&counted, &length, OA_BY_USE);
   oa_region *inner;
   counted = 0;
   enter(5);

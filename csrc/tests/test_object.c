@@ -120,7 +120,7 @@ static const oa_routine
                .symbols = {DESTROY, -1},
                .count = 1};
 
-static int made(const oa_routine *routine, int device, oa_object **object) {
+static int create_object(const oa_routine *routine, int device, oa_object **object) {
   oa_value values[2] = {{.integer = device}};
   const int status = routine->run(routine, values, 0);
   *object = (oa_object *)values[routine->count - 1].pointer;
@@ -147,9 +147,9 @@ static void one_at_a_time(int sim, int host) {
   oa_object *handle, *box, *foreign, *none = NULL;
   oa_object_info info = OA_SIZED(oa_object_info);
   int value = 0;
-  CHECK_OK(made(&create, sim, &handle));
-  CHECK_OK(made(&shape, 0, &box));
-  CHECK_OK(made(&create_other, sim, &foreign));
+  CHECK_OK(create_object(&create, sim, &handle));
+  CHECK_OK(create_object(&shape, 0, &box));
+  CHECK_OK(create_object(&create_other, sim, &foreign));
   CHECK(live == 3);
   CHECK_OK(oa_object_query(handle, &info));
   CHECK(info.device == sim && info.native && strcmp(info.library, "maker") == 0 && strcmp(info.name, "Handle") == 0);
@@ -166,10 +166,11 @@ static void one_at_a_time(int sim, int host) {
   CHECK_FAILS(set_to(&set, foreign, 1), OA_ERROR_TYPE, "needs a maker.Handle, got a other.Handle");
   CHECK_FAILS(set_to(&set, NULL, 1), OA_ERROR_NOT_HANDLE, "maker.set: handle needs an object that maker made");
   CHECK_FAILS(destroyed(box), OA_ERROR_TYPE, "maker.destroy: handle needs a maker.Handle, got a maker.Shape");
-  CHECK_FAILS(made(&create, host, &none), OA_ERROR_DEVICE, "maker.create: device needs to be a sim device, got host");
-  CHECK_FAILS(made(&create, 99, &none), OA_ERROR_ARGUMENT, "maker.create");
+  CHECK_FAILS(create_object(&create, host, &none), OA_ERROR_DEVICE,
+              "maker.create: device needs to be a sim device, got host");
+  CHECK_FAILS(create_object(&create, 99, &none), OA_ERROR_ARGUMENT, "maker.create");
   answer = 5;
-  CHECK_FAILS(made(&create, sim, &none), OA_ERROR_LIBRARY, "maker.create: the library returned status (5)");
+  CHECK_FAILS(create_object(&create, sim, &none), OA_ERROR_LIBRARY, "maker.create: the library returned status (5)");
   CHECK_FAILS(set_to(&set, handle, 0), OA_ERROR_LIBRARY, "maker.set: the library returned status (5)");
   answer = 0;
   CHECK(live == 3);
@@ -196,7 +197,7 @@ static int joined(const oa_object *object, const oa_object *left, const oa_objec
 static void held_by_others(void) {
   enum { BOXES = 4 };
   oa_object *box[BOXES];
-  for (int i = 0; i < BOXES; i++) CHECK_OK(made(&shape, 0, &box[i]));
+  for (int i = 0; i < BOXES; i++) CHECK_OK(create_object(&shape, 0, &box[i]));
   CHECK_OK(joined(box[0], box[1], box[2]));
   CHECK_OK(oa_object_destroy(box[1]));
   CHECK_OK(oa_object_destroy(box[1]));
@@ -229,10 +230,10 @@ static void as_the_handle_of_calls(int sim, int second) {
   oa_array array = {.data = values, .shape = &size, .strides = &stride, .ndim = 1, .dtype = OA_F32, .direction = OA_IN};
   oa_object *handle, *elsewhere, *foreign, *box;
   oa_region *region;
-  CHECK_OK(made(&create, sim, &handle));
-  CHECK_OK(made(&create, second, &elsewhere));
-  CHECK_OK(made(&create_other, sim, &foreign));
-  CHECK_OK(made(&shape, 0, &box));
+  CHECK_OK(create_object(&create, sim, &handle));
+  CHECK_OK(create_object(&create, second, &elsewhere));
+  CHECK_OK(create_object(&create_other, sim, &foreign));
+  CHECK_OK(create_object(&shape, 0, &box));
   CHECK_OK(oa_region_enter(sim, NULL, &array, 1, &region));
   CHECK_OK(oa_use_handle("maker", handle));
   CHECK_OK(read_with(&maker, array.handle));
@@ -269,7 +270,7 @@ static void *use_shared(void *ends) {
 static void by_threads(int sim) {
   enum { THREADS = 4 };
   pthread_t threads[THREADS];
-  CHECK_OK(made(&create, sim, &shared));
+  CHECK_OK(create_object(&create, sim, &shared));
   for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, use_shared, i ? NULL : shared);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
@@ -297,10 +298,10 @@ static void of_two_threads_that_want_each_others_object_one_is_refused(int sim) 
   oa_object *first, *second;
   pthread_barrier_t both;
   pthread_t threads[2];
-  CHECK_OK(made(&create, sim, &first));
-  CHECK_OK(made(&create, sim, &second));
-  const oa_object_use one = {.name = "one", .handle = first}, two = {.name = "two", .handle = second};
-  struct crossing crossings[] = {{one, two, &both, OA_OK}, {two, one, &both, OA_OK}};
+  CHECK_OK(create_object(&create, sim, &first));
+  CHECK_OK(create_object(&create, sim, &second));
+  const oa_object_use first_use = {.name = "one", .handle = first}, second_use = {.name = "two", .handle = second};
+  struct crossing crossings[] = {{first_use, second_use, &both, OA_OK}, {second_use, first_use, &both, OA_OK}};
   CHECK(!pthread_barrier_init(&both, NULL, 2));
   alarm(LIMIT);
   for (int i = 0; i < 2; i++) CHECK(!pthread_create(&threads[i], NULL, cross, &crossings[i]));

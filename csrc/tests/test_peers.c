@@ -71,13 +71,13 @@ static oa_counters counters(int device) {
 static void check_copies(oa_array first, oa_array second, int64_t width, int64_t pitch, int64_t count, int64_t peers,
                          int64_t ups) {
   double sum = 0;
-  oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+  oa_region *a = enter(device_a, &first, 1), *b = enter(device_b, &second, 1);
   const double expected = host_sum(second.data, width, pitch, count);
   if (first.ndim == 1) CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
   if (first.ndim == 2) CHECK_OK(sum_there(first.handle, first.shape[1], first.strides[0] / 4, first.shape[0], &sum));
-  const oa_counters before = counters(other);
+  const oa_counters before = counters(device_b);
   CHECK_OK(sum_there(second.handle, width, pitch, count, &sum));
-  const oa_counters after = counters(other);
+  const oa_counters after = counters(device_b);
   CHECK(sum == expected);
   CHECK(after.copies_peer - before.copies_peer == peers);
   CHECK(after.copies_up - before.copies_up == ups);
@@ -99,7 +99,7 @@ static void the_bytes_come_from_the_device_and_not_from_the_host(void) {
   const int64_t n = N;
   float *x = numbers(), element = 0;
   oa_array first = vector(x, &n, OA_IN), second = first;
-  oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+  oa_region *a = enter(device_a, &first, 1), *b = enter(device_b, &second, 1);
   CHECK_OK(peek(first.handle, &element));
   x[0] = 77; /* behind its back: the host's array is not read */
   CHECK_OK(peek(second.handle, &element));
@@ -127,18 +127,18 @@ static void parts_lines_and_packed_arrays_go_too(void) {
   oa_array other_way = vector(x + N - 1, &n, OA_IN), same = packed;
   other_way.strides = backwards;
   double sum = 0;
-  oa_region *a = enter(one, &packed, 1), *b = enter(other, &same, 1);
+  oa_region *a = enter(device_a, &packed, 1), *b = enter(device_b, &same, 1);
   CHECK_OK(sum_there(packed.handle, N / 2, N / 2, 1, &sum));
-  oa_counters before = counters(other);
+  oa_counters before = counters(device_b);
   const double expected = sum;
   CHECK_OK(sum_there(same.handle, N / 2, N / 2, 1, &sum));
   CHECK(sum == expected);
-  CHECK(counters(other).copies_peer - before.copies_peer == 1);
+  CHECK(counters(device_b).copies_peer - before.copies_peer == 1);
   leave(b, OA_COMMIT);
-  b = enter(other, &other_way, 1); /* packed in another way: from the host */
-  before = counters(other);
+  b = enter(device_b, &other_way, 1); /* packed in another way: from the host */
+  before = counters(device_b);
   CHECK_OK(sum_there(other_way.handle, N, N, 1, &sum));
-  CHECK(counters(other).copies_peer == before.copies_peer);
+  CHECK(counters(device_b).copies_peer == before.copies_peer);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
   end_of(x, NULL);
@@ -149,14 +149,14 @@ static void a_copy_waits_for_its_source_to_arrive(void) {
   float *x = numbers();
   double sum = 0;
   oa_array first = vector(x, &n, OA_IN), second = first;
-  oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
-  configure(one, 0, SLOW);
+  oa_region *a = enter(device_a, &first, 1), *b = enter(device_b, &second, 1);
+  configure(device_a, 0, SLOW);
   oa_operand p = operand(first.handle, OA_READ, n, 1);
   oa_call call = {.function = "test.reads", .operands = &p, .count = 1};
   CHECK_OK(oa_begin(&call));
   CHECK_OK(sum_there(second.handle, N, N, 1, &sum)); /* the first device's copy up is under way */
   CHECK(sum == host_sum(x, N, N, 1));
-  CHECK(counters(other).copies_peer > 0);
+  CHECK(counters(device_b).copies_peer > 0);
   CHECK_OK(oa_end(&call, 0));
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
@@ -167,15 +167,15 @@ static void updated_results_go_from_device_to_device(void) {
   const int64_t n = N;
   float *x = numbers(), element = 0;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
-  oa_region *a = enter(one, &first, 1), *b = NULL;
+  oa_region *a = enter(device_a, &first, 1), *b = NULL;
   CHECK_OK(add(first.handle, n, 5));
-  CHECK_FAILS(oa_region_enter(other, NULL, &second, 1, &b), OA_ERROR_DIRECTION, "is present on another device too");
+  CHECK_FAILS(oa_region_enter(device_b, NULL, &second, 1, &b), OA_ERROR_DIRECTION, "is present on another device too");
   CHECK_OK(oa_update_from(&first, -1));
-  b = enter(other, &second, 1);
-  const oa_counters before = counters(other);
+  b = enter(device_b, &second, 1);
+  const oa_counters before = counters(device_b);
   CHECK_OK(peek(second.handle, &element));
   CHECK(element == 5);
-  CHECK(counters(other).copies_peer == before.copies_peer + 1);
+  CHECK(counters(device_b).copies_peer == before.copies_peer + 1);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
   end_of(x, NULL);
@@ -185,14 +185,14 @@ static void bytes_that_the_host_may_write_come_from_the_host(void) {
   const int64_t n = N;
   float *x = numbers(), element = 0;
   oa_array first = vector(x, &n, OA_BY_USE), second = vector(x, &n, OA_IN), part = vector(x, &item, OA_IN);
-  oa_region *a = enter(one, &first, 1);
+  oa_region *a = enter(device_a, &first, 1);
   oa_writing *all = NULL, *some = NULL;
   CHECK_OK(peek(first.handle, &element));
   CHECK_OK(oa_update_begin(&first, -1, &all));
   CHECK_OK(oa_update_begin(&part, -1, &some));
   oa_update_end(all); /* a part is enough */
   x[0] = 5;
-  oa_region *b = enter(other, &second, 1);
+  oa_region *b = enter(device_b, &second, 1);
   CHECK_OK(peek(second.handle, &element));
   CHECK(element == 5);
   leave(b, OA_COMMIT);
@@ -200,11 +200,11 @@ static void bytes_that_the_host_may_write_come_from_the_host(void) {
   oa_update_end(some);
   CHECK_OK(peek(first.handle, &element)); /* brings the bytes up anew, as one update ended without oa_update_to */
   CHECK(element == 5);
-  const oa_counters before = counters(other);
-  b = enter(other, &second, 1);
+  const oa_counters before = counters(device_b);
+  b = enter(device_b, &second, 1);
   CHECK_OK(peek(second.handle, &element));
   CHECK(element == 5);
-  CHECK(counters(other).copies_peer == before.copies_peer + 1);
+  CHECK(counters(device_b).copies_peer == before.copies_peer + 1);
   leave(b, OA_COMMIT);
   leave(a, OA_COMMIT);
   end_of(x, NULL);
@@ -214,14 +214,14 @@ static void what_a_failed_call_left_undefined_goes_nowhere(void) {
   const int64_t n = N;
   float *x = numbers(), element = -1;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
-  oa_region *a = enter(one, &first, 1), *b;
+  oa_region *a = enter(device_a, &first, 1), *b;
   oa_operand p = operand(first.handle, OA_READ_WRITE, n, 1);
   oa_call call = {.function = "test.fails", .operands = &p, .count = 1};
   CHECK_OK(oa_begin(&call));
   oa_end(&call, -1);
   CHECK_FAILS(oa_update_from(&first, -1), OA_ERROR_INVALID, "left undefined");
   CHECK_OK(oa_update_to(&first, -1)); /* the host's bytes heal it */
-  b = enter(other, &second, 1);
+  b = enter(device_b, &second, 1);
   CHECK_OK(peek(second.handle, &element));
   CHECK(element == 0);
   leave(b, OA_COMMIT);
@@ -246,15 +246,15 @@ static void a_region_that_is_left_waits_for_a_copy_from_it(void) {
   const double expected = host_sum(x, N, N, 1);
   for (int i = 0; i < 3; i++) {
     oa_array first = vector(x, &n, OA_IN), second = first;
-    oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+    oa_region *a = enter(device_a, &first, 1), *b = enter(device_b, &second, 1);
     CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
-    configure(other, 0, SLOW);
+    configure(device_b, 0, SLOW);
     struct reader r = {.pointer = second.handle};
     pthread_t thread;
     pthread_create(&thread, NULL, read_slowly, &r);
     nanosleep(&(struct timespec){.tv_nsec = i * 10000000}, NULL);
     leave(a, OA_COMMIT); /* its memory is poisoned */
-    oa_device_trim(one);
+    oa_device_trim(device_a);
     pthread_join(thread, NULL);
     CHECK(r.sum == expected);
     leave(b, OA_COMMIT);
@@ -271,7 +271,7 @@ static void every_failing_backend_call_leaves_exact_bytes(int device) {
   int succeeded = 0;
   for (int k = 1; k < 40 && succeeded < 3; k++) {
     oa_array first = vector(x, &n, OA_IN), second = first;
-    oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+    oa_region *a = enter(device_a, &first, 1), *b = enter(device_b, &second, 1);
     CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
     configure(device, k, 0);
     sum = -1;
@@ -299,11 +299,11 @@ static void the_death_of_the_source_leaves_the_hosts_bytes(void) {
   for (int k = 1; k <= 4; k++) {
     float *x = numbers();
     double sum = 0;
-    CHECK_OK(oa_device_open(names[k - 1], &one));
+    CHECK_OK(oa_device_open(names[k - 1], &device_a));
     oa_array first = vector(x, &n, OA_IN), second = first;
-    oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+    oa_region *a = enter(device_a, &first, 1), *b = enter(device_b, &second, 1);
     CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
-    configure(one, -k, 0);
+    configure(device_a, -k, 0);
     CHECK_OK(sum_there(second.handle, N, N, 1, &sum));
     CHECK(sum == host_sum(x, N, N, 1));
     leave(b, OA_COMMIT);
@@ -327,19 +327,19 @@ static void idle_resident_memory_is_copied_until_the_host_writes(void) {
   float *x = numbers();
   double sum = 0;
   oa_array first = resident(x, &n), second = vector(x, &n, OA_IN);
-  oa_region *a = enter(one, &first, 1);
+  oa_region *a = enter(device_a, &first, 1);
   CHECK_OK(add(first.handle, n, 1)); /* its results are there, too */
   leave(a, OA_COMMIT);
   for (int i = 0; i < 4; i++) {
     if (i == 2) x[N / 2] = 5000; /* one page */
-    const oa_counters before = counters(other);
+    const oa_counters before = counters(device_b);
     second = vector(x, &n, OA_IN);
-    oa_region *b = enter(other, &second, 1);
+    oa_region *b = enter(device_b, &second, 1);
     CHECK_OK(sum_there(second.handle, N, N, 1, &sum));
     CHECK(sum == host_sum(x, N, N, 1));
-    const int64_t peers = counters(other).copies_peer - before.copies_peer;
+    const int64_t peers = counters(device_b).copies_peer - before.copies_peer;
     CHECK(peers == (i < 2));
-    CHECK(counters(other).copies_up - before.copies_up == !peers);
+    CHECK(counters(device_b).copies_up - before.copies_up == !peers);
     leave(b, OA_COMMIT);
   }
   end_of(x, &first);
@@ -349,8 +349,8 @@ static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
   const int64_t n = N;
   float *x = numbers();
   double sum = 0;
-  const int devices[] = {one, other};
-  int64_t ups = counters(one).bytes_up + counters(other).bytes_up;
+  const int devices[] = {device_a, device_b};
+  int64_t ups = counters(device_a).bytes_up + counters(device_b).bytes_up;
   for (int i = 0; i < 6; i++) {
     oa_array lent = resident(x, &n);
     oa_region *region = enter(devices[i % 2], &lent, 1);
@@ -358,9 +358,9 @@ static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
     CHECK(sum == host_sum(x, N, N, 1));
     leave(region, OA_COMMIT);
   }
-  CHECK(counters(one).bytes_up + counters(other).bytes_up - ups == N * (int64_t)sizeof(float));
+  CHECK(counters(device_a).bytes_up + counters(device_b).bytes_up - ups == N * (int64_t)sizeof(float));
   x[17] = 9; /* both find it */
-  ups = counters(one).bytes_up + counters(other).bytes_up;
+  ups = counters(device_a).bytes_up + counters(device_b).bytes_up;
   for (int i = 0; i < 4; i++) {
     oa_array lent = resident(x, &n);
     oa_region *region = enter(devices[i % 2], &lent, 1);
@@ -368,7 +368,7 @@ static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
     CHECK(sum == host_sum(x, N, N, 1));
     leave(region, OA_COMMIT);
   }
-  CHECK(counters(one).bytes_up + counters(other).bytes_up - ups < N * (int64_t)sizeof(float));
+  CHECK(counters(device_a).bytes_up + counters(device_b).bytes_up - ups < N * (int64_t)sizeof(float));
   end_of(x, &(oa_array){.data = x, .shape = &n, .strides = &item, .ndim = 1, .dtype = OA_F32});
 }
 
@@ -378,22 +378,22 @@ static void memory_that_is_being_copied_is_in_no_new_region(void) {
   double sum = 0;
   oa_array first = resident(x, &n), second = vector(x, &n, OA_IN);
   oa_residency idle = OA_SIZED(oa_residency);
-  oa_region *a = enter(one, &first, 1);
+  oa_region *a = enter(device_a, &first, 1);
   CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
   leave(a, OA_COMMIT);
-  oa_region *b = enter(other, &second, 1);
-  configure(other, 0, 2 * SLOW);
+  oa_region *b = enter(device_b, &second, 1);
+  configure(device_b, 0, 2 * SLOW);
   struct reader r = {.pointer = second.handle};
   pthread_t thread;
   pthread_create(&thread, NULL, read_slowly, &r);
   do { /* until the copy is under way */
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    CHECK_OK(oa_residency_query(one, &idle));
+    CHECK_OK(oa_residency_query(device_a, &idle));
   } while (idle.kept);
   first = resident(x, &n);
-  a = enter(one, &first, 1);
+  a = enter(device_a, &first, 1);
   pthread_join(thread, NULL);
-  CHECK_OK(oa_residency_query(one, &idle));
+  CHECK_OK(oa_residency_query(device_a, &idle));
   CHECK(idle.kept == 1); /* it is idle, and not the new region's */
   CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
   CHECK(sum == r.sum);
@@ -408,15 +408,15 @@ static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void
   float *x = numbers();
   float element = -1;
   oa_array first = resident(x, &n), second = resident(x, &n);
-  oa_region *left = enter(one, &first, 1);
+  oa_region *left = enter(device_a, &first, 1);
   CHECK_OK(add(first.handle, n, 5));
   CHECK_OK(oa_region_finish(left, OA_COMMIT, NULL));
-  oa_region *region = enter(other, &second, 1);
+  oa_region *region = enter(device_b, &second, 1);
   CHECK_OK(add(second.handle, n, 1));
   leave(region, OA_COMMIT);
   CHECK_OK(oa_region_wait(left)); /* its device has what the host had before */
   first = resident(x, &n);
-  region = enter(one, &first, 1);
+  region = enter(device_a, &first, 1);
   CHECK_OK(peek(first.handle, &element));
   CHECK(element == 6);
   leave(region, OA_COMMIT);
@@ -435,18 +435,18 @@ static void resident_memory_that_is_released_meanwhile_is_copied_whole(void) {
   const double expected = host_sum(x, N, N, 1);
   for (int i = 0; i < 4; i++) {
     oa_array first = resident(x, &n), second = vector(x, &n, OA_IN);
-    oa_region *a = enter(one, &first, 1);
+    oa_region *a = enter(device_a, &first, 1);
     CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
     leave(a, OA_COMMIT);
-    oa_region *b = enter(other, &second, 1);
-    configure(other, 0, SLOW);
+    oa_region *b = enter(device_b, &second, 1);
+    configure(device_b, 0, SLOW);
     struct reader r = {.pointer = second.handle};
     pthread_t thread, releasing;
     pthread_create(&thread, NULL, read_slowly, &r);
     nanosleep(&(struct timespec){.tv_nsec = i * 8000000}, NULL);
     pthread_create(&releasing, NULL, release_it, &first);
     oa_array again = resident(x, &n); /* which can't have that memory now, nor wait for it */
-    a = enter(one, &again, 1);
+    a = enter(device_a, &again, 1);
     CHECK_OK(sum_there(again.handle, N, N, 1, &sum));
     CHECK(sum == expected);
     leave(a, OA_COMMIT);
@@ -462,8 +462,8 @@ static void resident_memory_that_is_released_meanwhile_is_copied_whole(void) {
 
 int main(void) {
   CHECK_OK(oa_device_open("host", &host));
-  CHECK_OK(oa_device_open("sim:0", &one));
-  CHECK_OK(oa_device_open("sim:1", &other));
+  CHECK_OK(oa_device_open("sim:0", &device_a));
+  CHECK_OK(oa_device_open("sim:1", &device_b));
   an_array_goes_from_device_to_device();
   the_bytes_come_from_the_device_and_not_from_the_host();
   parts_lines_and_packed_arrays_go_too();
@@ -472,8 +472,8 @@ int main(void) {
   bytes_that_the_host_may_write_come_from_the_host();
   what_a_failed_call_left_undefined_goes_nowhere();
   a_region_that_is_left_waits_for_a_copy_from_it();
-  every_failing_backend_call_leaves_exact_bytes(one);
-  every_failing_backend_call_leaves_exact_bytes(other);
+  every_failing_backend_call_leaves_exact_bytes(device_a);
+  every_failing_backend_call_leaves_exact_bytes(device_b);
   if (oa_pages_work()) {
     idle_resident_memory_is_copied_until_the_host_writes();
     an_array_resident_on_both_devices_is_sent_once_from_the_host();

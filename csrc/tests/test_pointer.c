@@ -18,7 +18,7 @@ static void a_smaller_assignment_leaves_the_rest(void) {
     const float values[] = {9, 9, 9};
     const int64_t n = 8, three = 3;
     oa_array lent = vector(x, &n, direction);
-    oa_region *region = enter(one, &lent, 1);
+    oa_region *region = enter(device_a, &lent, 1);
     CHECK_OK(oa_pointer_assign(lent.handle, values, 1, &three, &item));
     leave(region, OA_COMMIT);
     for (int i = 0; i < n; i++) CHECK(x[i] == (i < 3 ? 9 : (float)(i + 1)));
@@ -42,7 +42,7 @@ static void an_irregular_slice_of_a_matrix_with_gaps_is_assigned(void) {
   for (int i = 0; i < ROWS * LD; i++) x[i] = (float)i;
   for (int i = 0; i < 12; i++) values[i] = (float)(100 + i);
   oa_array lent = {.data = x, .shape = matrix_shape, .strides = matrix_strides, .ndim = 2, .dtype = OA_F32};
-  oa_region *region = enter(one, &lent, 1);
+  oa_region *region = enter(device_a, &lent, 1);
   oa_any *slice = view(lent.handle, 0, shape, strides);
   CHECK_OK(oa_pointer_assign(slice, values, 2, shape, strides));
   leave(region, OA_COMMIT);
@@ -73,8 +73,8 @@ static void threads_assign_to_disjoint_irregular_slices(void) {
   const int64_t shape[] = {3, 3}, strides[] = {2 * LD * 4, 8};
   for (int i = 0; i < ROWS * LD; i++) x[i] = -1;
   oa_array lent = {.data = x, .shape = matrix_shape, .strides = matrix_strides, .ndim = 2, .dtype = OA_F32};
-  oa_region *region = enter(one, &lent, 1);
-  configure(one, 0, 100);
+  oa_region *region = enter(device_a, &lent, 1);
+  configure(device_a, 0, 100);
   struct assigning a[4];
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) {
@@ -95,11 +95,11 @@ static void a_regions_own_pointer_is_not_destroyed_before_it(void) {
   float x[4] = {1, 1, 1, 1}, z[4] = {2, 2, 2, 2};
   const int64_t n = 4;
   oa_array outer = vector(x, &n, OA_BY_USE), inner = outer, more = vector(z, &n, OA_BY_USE);
-  oa_region *a = enter(one, &outer, 1), *b = enter(one, &inner, 1);
+  oa_region *a = enter(device_a, &outer, 1), *b = enter(device_a, &inner, 1);
   oa_any *slice;
   CHECK_OK(oa_pointer_view(inner.handle, 0, 1, &n, &item, &slice));
   CHECK_FAILS(oa_pointer_release(inner.handle), OA_ERROR_ARGUMENT, "oa_pointer_release");
-  oa_region *c = enter(one, &more, 1); /* would take its slot */
+  oa_region *c = enter(device_a, &more, 1); /* would take its slot */
   CHECK_OK(add(slice, n, 5));
   leave(b, OA_DISCARD);
   CHECK_FAILS(oa_region_finish(a, OA_COMMIT, NULL) ? OA_ERROR_INVALID : oa_region_wait(a), OA_ERROR_INVALID,
@@ -114,7 +114,7 @@ static void a_slice_destroyed_within_a_call_lives_until_the_call_ends(void) {
   float x[4] = {1, 1, 1, 1}, z[4] = {2, 2, 2, 2};
   const int64_t n = 4;
   oa_array lent = vector(x, &n, OA_BY_USE), more = vector(z, &n, OA_BY_USE);
-  oa_region *a = enter(one, &lent, 1), *b = enter(one, &more, 1);
+  oa_region *a = enter(device_a, &lent, 1), *b = enter(device_a, &more, 1);
   oa_any *slice, *next;
   CHECK_OK(oa_pointer_view(lent.handle, 0, 1, &n, &item, &slice));
   oa_operand p = operand(slice, OA_READ_WRITE, n, 1);
@@ -134,26 +134,26 @@ static void a_slice_destroyed_within_a_call_lives_until_the_call_ends(void) {
 
 /* Promise T57. */
 static void a_device_scalar_lives_as_long_as_its_slices(void) {
-  float x[4] = {1, 1, 1, 1}, value = 3, found = -1;
+  float x[4] = {1, 1, 1, 1}, value = 3, element = -1;
   const int64_t n = 4;
   oa_array lent = vector(x, &n, OA_BY_USE);
-  oa_region *region = enter(one, &lent, 1);
+  oa_region *region = enter(device_a, &lent, 1);
   oa_any *staged = NULL, *slice = NULL;
   CHECK_OK(oa_stage(lent.handle, &value, OA_F32, &staged));
   CHECK_OK(oa_pointer_view(staged, 0, 0, NULL, NULL, &slice));
   CHECK_OK(oa_pointer_release(slice));
-  CHECK_OK(peek(staged, &found));
-  CHECK(found == 3);
+  CHECK_OK(peek(staged, &element));
+  CHECK(element == 3);
   CHECK_OK(oa_pointer_view(staged, 0, 0, NULL, NULL, &slice));
   CHECK_OK(oa_pointer_release(staged));
-  CHECK_OK(peek(slice, &found));
-  CHECK(found == 3);
+  CHECK_OK(peek(slice, &element));
+  CHECK(element == 3);
   CHECK_OK(oa_pointer_release(slice));
   CHECK_OK(oa_stage(lent.handle, &value, OA_F32, &staged));
   value = 4;
   CHECK_OK(oa_pointer_assign(staged, &value, 0, NULL, NULL));
-  CHECK_OK(peek(staged, &found));
-  CHECK(found == 4);
+  CHECK_OK(peek(staged, &element));
+  CHECK(element == 4);
   leave(region, OA_COMMIT);
   check_empty();
 }
@@ -163,7 +163,7 @@ static void a_device_scalar_lives_as_long_as_its_slices(void) {
 /* Promise T61. */
 static void an_address_says_nothing_of_an_unwritten_out_beside_it(void) {
   enum { LD = 8 };
-  float x[4 * LD], found = -1;
+  float x[4 * LD], element = -1;
   const int64_t shape[] = {4, 4}, strides[] = {LD * 4, 4};
   for (int i = 0; i < 4 * LD; i++) x[i] = (float)i;
   oa_array panels[] = {
@@ -171,10 +171,10 @@ static void an_address_says_nothing_of_an_unwritten_out_beside_it(void) {
       {.data = x + 4, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32, .direction = OA_OUT},
       {.data = x + 4, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32, .direction = OA_IN}};
   uint64_t address;
-  oa_region *region = enter(one, panels, 3);
+  oa_region *region = enter(device_a, panels, 3);
   CHECK_OK(oa_address(panels[0].handle, &address));
-  CHECK_OK(peek(panels[2].handle, &found)); /* its bytes came up for this array */
-  CHECK_FAILS(peek(panels[1].handle, &found), OA_ERROR_DIRECTION, "would be read before it is written");
+  CHECK_OK(peek(panels[2].handle, &element)); /* its bytes came up for this array */
+  CHECK_FAILS(peek(panels[1].handle, &element), OA_ERROR_DIRECTION, "would be read before it is written");
   leave(region, OA_COMMIT);
   check_empty();
 }
@@ -187,10 +187,10 @@ static void an_address_that_could_not_be_taken_leaves_the_array_unwritten(void) 
     uint64_t address;
     int warnings = 0;
     oa_array out = vector(y, &n, OA_OUT);
-    oa_region *region = enter(one, &out, 1);
-    configure(one, k, 0);
+    oa_region *region = enter(device_a, &out, 1);
+    configure(device_a, k, 0);
     const int status = oa_address(out.handle, &address);
-    configure(one, 0, 0);
+    configure(device_a, 0, 0);
     CHECK_OK(oa_region_finish(region, OA_COMMIT, &warnings));
     CHECK_OK(oa_region_wait(region));
     CHECK(warnings == (status ? 1 : 0));
@@ -202,15 +202,15 @@ static void an_address_that_could_not_be_taken_leaves_the_array_unwritten(void) 
 
 static void the_address_of_an_out_keeps_what_an_overlapping_argument_brought_up(void) {
   for (int used = 0; used < 2; used++) {
-    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, found = -1;
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, element = -1;
     const int64_t n = 8, part = 4;
     uint64_t address;
     oa_array arrays[] = {vector(x, &part, OA_OUT), vector(x, &n, OA_INOUT)};
-    oa_region *region = enter(one, arrays, 2);
-    if (used) CHECK_OK(peek(arrays[1].handle, &found));
+    oa_region *region = enter(device_a, arrays, 2);
+    if (used) CHECK_OK(peek(arrays[1].handle, &element));
     CHECK_OK(oa_address(arrays[0].handle, &address));
-    CHECK_OK(peek(arrays[1].handle, &found));
-    CHECK(found == 1);
+    CHECK_OK(peek(arrays[1].handle, &element));
+    CHECK(element == 1);
     leave(region, OA_COMMIT);
     for (int i = 0; i < n; i++) CHECK(x[i] == (float)(i + 1));
     check_empty();
@@ -221,7 +221,7 @@ static void an_out_inside_a_larger_array_is_written_by_what_fills_it(void) {
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   const int64_t n = 8, part = 4;
   oa_array arrays[] = {vector(x, &part, OA_OUT), vector(x, &n, OA_INOUT)};
-  oa_region *region = enter(one, arrays, 2);
+  oa_region *region = enter(device_a, arrays, 2);
   CHECK_OK(set(arrays[0].handle, part, 9));
   leave(region, OA_COMMIT);
   for (int i = 0; i < n; i++) CHECK(x[i] == (i < 4 ? 9 : (float)(i + 1)));
@@ -231,14 +231,14 @@ static void an_out_inside_a_larger_array_is_written_by_what_fills_it(void) {
 static void write_at(uint64_t address, float value) { *(float *)reachable(address) = value; }
 
 static void an_address_that_was_given_away_writes_its_own_array_only(void) {
-  float x[6] = {1, 1, 1, 1, 1, 1}, found = 0;
+  float x[6] = {1, 1, 1, 1, 1, 1}, element = 0;
   const int64_t shape[] = {3, 1}, strides[] = {8, 4};
   oa_array even = {.data = x, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32}, odd = even;
   odd.data = x + 1;
   oa_array both[] = {even, odd};
   uint64_t address = 0;
-  oa_region *region = enter(one, both, 2);
-  CHECK_OK(peek(both[1].handle, &found));
+  oa_region *region = enter(device_a, both, 2);
+  CHECK_OK(peek(both[1].handle, &element));
   CHECK_OK(oa_address(both[0].handle, &address));
   write_at(address, 7);
   x[1] = 9; /* the host's own bytes: the device wrote nothing of this array */
@@ -252,7 +252,7 @@ static void an_update_brings_down_what_was_written_by_address_in_a_part(void) {
   const int64_t n = 6, two = 2;
   oa_array both[] = {vector(x, &n, OA_IN), vector(x + 2, &two, OA_INOUT)}, part = vector(x + 2, &two, OA_BY_USE);
   uint64_t address = 0;
-  oa_region *region = enter(one, both, 2);
+  oa_region *region = enter(device_a, both, 2);
   CHECK_OK(oa_address(both[1].handle, &address));
   write_at(address, 7);
   CHECK_OK(oa_update_from(&part, -1));
@@ -267,15 +267,16 @@ static void an_array_whose_address_may_be_written_is_on_no_other_device(void) {
   const int64_t n = 4;
   uint64_t address = 0;
   oa_array lent = vector(x, &n, OA_BY_USE), again = lent, read[] = {vector(x, &n, OA_IN)}, same[] = {read[0]};
-  oa_region *a = enter(one, &lent, 1), *b = enter(other, &again, 1), *refused = NULL;
+  oa_region *a = enter(device_a, &lent, 1), *b = enter(device_b, &again, 1), *refused = NULL;
   CHECK_FAILS(oa_address(lent.handle, &address), OA_ERROR_DIRECTION, "is present on");
   leave(b, OA_COMMIT);
   CHECK_OK(oa_address(lent.handle, &address));
   write_at(address, 7);
-  CHECK_FAILS(oa_region_enter(other, NULL, read, 1, &refused), OA_ERROR_DIRECTION, "is present on another device");
+  CHECK_FAILS(oa_region_enter(device_b, NULL, read, 1, &refused), OA_ERROR_DIRECTION, "is present on another device");
   leave(a, OA_COMMIT);
   CHECK(x[0] == 7);
-  a = enter(one, read, 1), b = enter(other, same, 1); /* neither may be written, so that both addresses are given */
+  a = enter(device_a, read, 1),
+  b = enter(device_b, same, 1); /* neither may be written, so that both addresses are given */
   CHECK_OK(oa_address(read[0].handle, &address));
   CHECK_OK(oa_address(same[0].handle, &address));
   leave(a, OA_COMMIT);
@@ -308,7 +309,7 @@ static void a_pointer_tells_how_its_array_lies(void) {
                      {.data = spaced, .shape = odd, .strides = spread, .ndim = 2, .dtype = OA_F32},
                      {.shape = shape, .ndim = 2, .dtype = OA_F32, .direction = OA_SCRATCH},
                      {.shape = shape, .strides = by_columns, .ndim = 2, .dtype = OA_F32, .direction = OA_SCRATCH}};
-  oa_region *region = enter(one, lent, 4);
+  oa_region *region = enter(device_a, lent, 4);
   oa_pointer_layout l = layout_of(lent[0].handle);
   CHECK(l.dtype == OA_F32 && l.ndim == 2 && l.shape[0] == M && l.shape[1] == N && l.strides[0] == 4 * LD);
   CHECK(l.strides[1] == 4 && l.rows == M && l.columns == N && l.ld == 0 && l.ld_by_rows == LD && l.inc == 0);
@@ -341,8 +342,8 @@ int main(void) {
   const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
   CHECK_OK(oa_device_open("host", &host));
   for (int i = 0; i < 3; i++) {
-    CHECK_OK(oa_device_open(names[i][0], &one));
-    CHECK_OK(oa_device_open(names[i][1], &other));
+    CHECK_OK(oa_device_open(names[i][0], &device_a));
+    CHECK_OK(oa_device_open(names[i][1], &device_b));
     an_address_says_nothing_of_an_unwritten_out_beside_it();
     if (i) an_address_that_could_not_be_taken_leaves_the_array_unwritten();
     the_address_of_an_out_keeps_what_an_overlapping_argument_brought_up();

@@ -17,11 +17,11 @@ static void a_device_reads_what_another_is_still_copying_down(bool waited_first)
   float x[8] = {0}, element = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
-  oa_region *leaving = enter(one, &first, 1);
-  configure(one, 0, SLOW);
+  oa_region *leaving = enter(device_a, &first, 1);
+  configure(device_a, 0, SLOW);
   CHECK_OK(add(first.handle, n, 5));
   CHECK_OK(oa_region_finish(leaving, OA_COMMIT, NULL));
-  oa_region *region = enter(other, &second, 1);
+  oa_region *region = enter(device_b, &second, 1);
   if (!waited_first) {
     CHECK_OK(peek(second.handle, &element));
     CHECK(element == 5);
@@ -41,13 +41,13 @@ static void a_device_that_was_left_has_no_old_bytes_for_its_next_region(void) {
   float x[8] = {0}, element = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first, third = first;
-  oa_region *left = enter(one, &first, 1);
+  oa_region *left = enter(device_a, &first, 1);
   CHECK_OK(add(first.handle, n, 5));
   CHECK_OK(oa_region_finish(left, OA_COMMIT, NULL));
-  oa_region *region = enter(other, &second, 1);
+  oa_region *region = enter(device_b, &second, 1);
   CHECK_OK(add(second.handle, n, 1));
   leave(region, OA_COMMIT);
-  region = enter(one, &third, 1); /* the first region has not been waited for */
+  region = enter(device_a, &third, 1); /* the first region has not been waited for */
   CHECK_OK(peek(third.handle, &element));
   CHECK(element == 6);
   CHECK_OK(oa_region_wait(left));
@@ -61,15 +61,15 @@ static void what_a_call_is_writing_is_on_no_other_device(void) {
   float x[8] = {0}, element = -1;
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
-  oa_region *writer = enter(one, &first, 1), *refused = NULL;
+  oa_region *writer = enter(device_a, &first, 1), *refused = NULL;
   oa_operand p = operand(first.handle, OA_READ_WRITE, n, 1);
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
   CHECK_OK(oa_begin(&call));
-  CHECK_FAILS(oa_region_enter(other, NULL, &second, 1, &refused), OA_ERROR_DIRECTION, "argument 1 is present on");
+  CHECK_FAILS(oa_region_enter(device_b, NULL, &second, 1, &refused), OA_ERROR_DIRECTION, "argument 1 is present on");
   struct change c = {p.address, n, 1, 1, 5};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   leave(writer, OA_COMMIT);
-  oa_region *region = enter(other, &second, 1);
+  oa_region *region = enter(device_b, &second, 1);
   CHECK_OK(peek(second.handle, &element));
   CHECK(element == 5);
   leave(region, OA_COMMIT);
@@ -81,7 +81,7 @@ static void a_call_that_writes_waits_for_no_reader_it_cannot_see(void) {
   float x[8] = {0};
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
-  oa_region *a = enter(one, &first, 1), *b = enter(other, &second, 1);
+  oa_region *a = enter(device_a, &first, 1), *b = enter(device_b, &second, 1);
   CHECK_FAILS(add(first.handle, n, 5), OA_ERROR_DIRECTION, "is present on");
   leave(b, OA_COMMIT);
   CHECK_OK(add(first.handle, n, 5));
@@ -105,13 +105,13 @@ static void an_address_on_its_way_is_on_no_other_device(void) {
   float x[8] = {0};
   const int64_t n = 8;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
-  oa_region *a = enter(one, &first, 1), *b = NULL;
-  configure(one, 0, SLOW);
+  oa_region *a = enter(device_a, &first, 1), *b = NULL;
+  configure(device_a, 0, SLOW);
   pthread_t thread;
   void *address;
   pthread_create(&thread, NULL, run_address_slowly, &first.handle);
   usleep(SLOW / 4);
-  const int entered = oa_region_enter(other, NULL, &second, 1, &b);
+  const int entered = oa_region_enter(device_b, NULL, &second, 1, &b);
   pthread_join(thread, &address);
   CHECK((entered == OA_ERROR_DIRECTION) != (*(int *)address == OA_ERROR_DIRECTION)); /* one of the two is refused */
   if (b) leave(b, OA_COMMIT);
@@ -139,7 +139,7 @@ static void a_first_write_in_flight_is_neither_overtaken_nor_cleared(int directi
   float x[8] = {0};
   const int64_t n = 8;
   oa_array lent = vector(x, &n, direction);
-  oa_region *region = enter(one, &lent, 1);
+  oa_region *region = enter(device_a, &lent, 1);
   oa_operand p = operand(lent.handle, OA_OVERWRITE, n, 1);
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
   CHECK_OK(oa_begin(&call));
@@ -169,7 +169,7 @@ static void a_first_write_in_flight_is_not_overtaken_by_a_thread_that_writes_the
   const oa_array column = {.data = x, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32};
   oa_array lent[] = {column, column};
   lent[1].data = x + 1;
-  oa_region *region = enter(one, lent, 2);
+  oa_region *region = enter(device_a, lent, 2);
   CHECK_OK(change(lent[1].handle, 4, 2, 0, 6));
   oa_operand p = operand(lent[0].handle, OA_OVERWRITE, 4, 2);
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
@@ -194,7 +194,7 @@ static void what_a_region_committed_comes_down_whatever_a_later_one_does(int dir
   float x[4] = {1, 1, 1, 1};
   const int64_t n = 4;
   oa_array first = vector(x, &n, OA_BY_USE), second = vector(x, &n, direction);
-  oa_region *a = enter(one, &first, 1), *b = enter(one, &second, 1);
+  oa_region *a = enter(device_a, &first, 1), *b = enter(device_a, &second, 1);
   CHECK_OK(add(first.handle, n, 5));
   leave(a, OA_COMMIT);
   leave(b, OA_DISCARD);
@@ -208,7 +208,7 @@ struct sharer {
 };
 static void *run_enter(void *data) {
   struct sharer *s = data;
-  s->region = enter(one, &s->array, 1);
+  s->region = enter(device_a, &s->array, 1);
   return NULL;
 }
 
@@ -221,7 +221,7 @@ static void threads_that_share_do_not_discard_for_each_other(void) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_enter, &older) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
-  oa_region *region = enter(one, &own, 1); /* it is not nested in the other thread's region */
+  oa_region *region = enter(device_a, &own, 1); /* it is not nested in the other thread's region */
   CHECK_OK(add(own.handle, n, 5));
   leave(region, OA_COMMIT);
   leave(older.region, OA_DISCARD);
@@ -234,7 +234,7 @@ static void a_failing_outer_region_discards_what_inner_ones_wrote(void) {
   const int64_t n = 4;
   int lost = 0;
   oa_array outer = vector(x, &n, OA_BY_USE), middle = outer, inner = outer;
-  oa_region *a = enter(one, &outer, 1), *b = enter(one, &middle, 1), *c = enter(one, &inner, 1);
+  oa_region *a = enter(device_a, &outer, 1), *b = enter(device_a, &middle, 1), *c = enter(device_a, &inner, 1);
   CHECK_OK(add(inner.handle, n, 5));
   leave(c, OA_COMMIT);
   CHECK_OK(oa_region_finish(b, OA_DISCARD, &lost)); /* and with its own results those of the inner region */
@@ -251,7 +251,7 @@ static void a_partial_write_in_flight_heals_nothing_that_fails_meanwhile(void) {
   float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
-  oa_region *a = enter(one, &first, 1), *b = enter(one, &second, 1);
+  oa_region *a = enter(device_a, &first, 1), *b = enter(device_a, &second, 1);
   CHECK_OK(add(first.handle, n, 5));
   oa_operand p = operand(second.handle, OA_OVERWRITE, 2, 1);
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
@@ -272,7 +272,7 @@ static void an_updated_array_is_not_reported_as_discarded(void) {
   const int64_t n = 4;
   int lost = -1;
   oa_array lent = vector(x, &n, OA_BY_USE), again = lent;
-  oa_region *region = enter(one, &lent, 1);
+  oa_region *region = enter(device_a, &lent, 1);
   CHECK_OK(add(lent.handle, n, 5));
   CHECK_OK(oa_update_from(&again, -1));
   CHECK_OK(oa_region_finish(region, OA_DISCARD, &lost));
@@ -311,9 +311,9 @@ static void an_array_that_is_being_updated_is_not_discarded(void) {
   int lost = -1;
   oa_array first = vector(x, &n, OA_BY_USE), second = first;
   struct update again = {.array = first};
-  oa_region *sharer = enter(one, &first, 1), *region = enter(one, &second, 1);
+  oa_region *sharer = enter(device_a, &first, 1), *region = enter(device_a, &second, 1);
   CHECK_OK(add(second.handle, n, 5));
-  configure(one, 0, SLOW);
+  configure(device_a, 0, SLOW);
   const pthread_t thread = start_update(&again); /* it is bringing the results down */
   CHECK_OK(oa_region_finish(region, OA_DISCARD, &lost));
   CHECK(lost == 0);
@@ -348,16 +348,16 @@ static void what_was_written_is_not_lost_by_a_sharer_that_could_not_enter(void) 
   const int64_t n = 4, many = 1 << 22;
   oa_array lent = vector(x, &n, OA_BY_USE), more[] = {vector(x, &n, OA_BY_USE), vector(z, &many, OA_BY_USE)};
   oa_region *refused = NULL;
-  oa_device *device = oa_device_of(one);
+  oa_device *device = oa_device_of(device_a);
   const oa_backend *backend = device->backend;
   oa_backend failing = *backend;
   failing.allocate = allocate_nothing;
-  meanwhile.region = enter(one, &lent, 1);
+  meanwhile.region = enter(device_a, &lent, 1);
   meanwhile.outcome = OA_COMMIT;
   CHECK_OK(add(lent.handle, n, 5));
-  CHECK_OK(oa_device_trim(one)); /* so that no spare of earlier regions is taken */
+  CHECK_OK(oa_device_trim(device_a)); /* so that no spare of earlier regions is taken */
   device->backend = &failing;
-  CHECK_FAILS(oa_region_enter(one, NULL, more, 2, &refused), OA_ERROR_MEMORY, "argument 2");
+  CHECK_FAILS(oa_region_enter(device_a, NULL, more, 2, &refused), OA_ERROR_MEMORY, "argument 2");
   device->backend = backend;
   CHECK(meanwhile.region == NULL);
   for (int i = 0; i < n; i++) CHECK(x[i] == 6);
@@ -393,13 +393,13 @@ static void a_sharer_of_an_array_inherits_no_other_arrays_failure(void) {
   struct sharer s = {.array = vector(x, &n, OA_BY_USE)};
   oa_array arrays[] = {vector(z, &many, OA_BY_USE), vector(x, &n, OA_BY_USE)};
   oa_region *refused = NULL;
-  oa_device *device = oa_device_of(one);
+  oa_device *device = oa_device_of(device_a);
   oa_backend failing = *device->backend;
   failing.allocate = fail_beside_a_sharer;
   sharer_beside = &s;
-  CHECK_OK(oa_device_trim(one));
+  CHECK_OK(oa_device_trim(device_a));
   device->backend = &failing;
-  CHECK_FAILS(oa_region_enter(one, NULL, arrays, 2, &refused), OA_ERROR_BACKEND, "argument 1");
+  CHECK_FAILS(oa_region_enter(device_a, NULL, arrays, 2, &refused), OA_ERROR_BACKEND, "argument 1");
   CHECK(pthread_join(beside, NULL) == 0);
   for (int i = 0; i < n; i++) CHECK(x[i] == 6);
   check_empty();
@@ -411,7 +411,7 @@ static void a_call_that_began_before_another_failed_heals_nothing(void) {
   float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   oa_array lent = vector(x, &n, OA_BY_USE);
-  oa_region *region = enter(one, &lent, 1);
+  oa_region *region = enter(device_a, &lent, 1);
   oa_operand first = operand(lent.handle, OA_READ_WRITE, 1, 1), second = operand(lent.handle, OA_READ_WRITE, n, 1);
   oa_call good = {.function = "test.good", .operands = &first, .count = 1};
   oa_call bad = {.function = "test.bad", .operands = &second, .count = 1};
@@ -433,7 +433,7 @@ static void what_a_failing_sharer_wrote_is_healed_by_no_call_in_flight(void) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_enter, &other_thread) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
-  oa_region *region = enter(one, &own, 1);
+  oa_region *region = enter(device_a, &own, 1);
   CHECK_OK(add(other_thread.array.handle, n, 5));
   oa_operand p = operand(own.handle, OA_READ_WRITE, 1, 1);
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
@@ -454,17 +454,17 @@ static void a_region_that_was_left_narrows_no_rights(void) {
   oa_array read = vector(x, &n, OA_IN), written = vector(x, &n, OA_INOUT), filled = vector(x, &n, OA_OUT),
            again = filled;
   int unwritten = 0;
-  oa_region *a = enter(one, &read, 1);
+  oa_region *a = enter(device_a, &read, 1);
   CHECK_OK(peek(read.handle, &element));
   CHECK_OK(oa_region_finish(a, OA_COMMIT, NULL));
-  oa_region *b = enter(one, &written, 1);
+  oa_region *b = enter(device_a, &written, 1);
   CHECK_OK(add(written.handle, n, 5));
   CHECK_OK(oa_region_finish(b, OA_COMMIT, NULL));
-  oa_region *c = enter(one, &filled, 1);
+  oa_region *c = enter(device_a, &filled, 1);
   CHECK_FAILS(peek(filled.handle, &element), OA_ERROR_DIRECTION, "read before it is written");
   CHECK_OK(set(filled.handle, n, 7));
   CHECK_OK(oa_region_finish(c, OA_COMMIT, NULL));
-  oa_region *d = enter(one, &again, 1);
+  oa_region *d = enter(device_a, &again, 1);
   CHECK_OK(oa_region_finish(d, OA_COMMIT, &unwritten));
   CHECK(unwritten == 1);
   oa_region *const regions[] = {d, b, a, c};
@@ -502,7 +502,7 @@ static void a_region_or_array_in_an_open_call_of_the_thread_is_refused(int acces
   float x[4] = {1, 1, 1, 1}, element = -1;
   const int64_t n = 4;
   oa_array array = vector(x, &n, OA_INOUT);
-  oa_region *region = enter(one, &array, 1);
+  oa_region *region = enter(device_a, &array, 1);
   oa_operand p = operand(array.handle, access, n, 1);
   oa_call call = begun(&p, "test.open");
   refuse_all_that_waits_for_an_open_call(region, &array);
@@ -523,7 +523,7 @@ static void a_slice_in_an_open_call_keeps_its_region_open(bool is_destroyed) {
   const int64_t n = 4;
   oa_array array = vector(x, &n, OA_INOUT);
   oa_any *slice;
-  oa_region *region = enter(one, &array, 1);
+  oa_region *region = enter(device_a, &array, 1);
   const int64_t two = 2;
   CHECK_OK(oa_pointer_view(array.handle, item, 1, &two, &item, &slice));
   oa_operand p = operand(slice, OA_READ, 2, 1);
@@ -556,7 +556,7 @@ static void an_open_call_is_found_among_those_of_other_threads(bool is_own) {
   const int64_t n = 4;
   oa_array array = vector(x, &n, OA_INOUT);
   pthread_t thread;
-  oa_region *region = enter(one, &array, 1);
+  oa_region *region = enter(device_a, &array, 1);
   CHECK_OK(set(array.handle, n, 2));
   oa_operand p = operand(array.handle, OA_READ, n, 1);
   struct open_elsewhere open = {.pointer = array.handle};
@@ -585,7 +585,7 @@ static void calls_of_two_threads_are_not_taken_for_those_of_the_one_between_them
   float x[4] = {1, 1, 1, 1};
   const int64_t n = 4;
   oa_array array = vector(x, &n, OA_INOUT);
-  oa_region *region = enter(one, &array, 1);
+  oa_region *region = enter(device_a, &array, 1);
   CHECK_OK(set(array.handle, n, 2));
   struct open_elsewhere open[3] = {{.pointer = array.handle}, {.pointer = NULL}, {.pointer = array.handle}};
   unsigned char *stacks = aligned_alloc(4096, 3 * (size_t)STACK);
@@ -614,7 +614,7 @@ static void a_thread_waits_for_no_thread_that_waits_for_its_open_call(void) {
   const int64_t n = 4;
   oa_array array = vector(x, &n, OA_INOUT), again = array;
   struct update update = {.array = array};
-  oa_region *region = enter(one, &array, 1), *inner = enter(one, &again, 1);
+  oa_region *region = enter(device_a, &array, 1), *inner = enter(device_a, &again, 1);
   CHECK_OK(set(array.handle, n, 2));
   oa_operand p = operand(array.handle, OA_READ, n, 1);
   oa_call call = begun(&p, "test.open");
@@ -648,8 +648,8 @@ int main(void) {
   const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
   CHECK_OK(oa_device_open("host", &host));
   for (int i = 0; i < 3; i++) {
-    CHECK_OK(oa_device_open(names[i][0], &one));
-    CHECK_OK(oa_device_open(names[i][1], &other));
+    CHECK_OK(oa_device_open(names[i][0], &device_a));
+    CHECK_OK(oa_device_open(names[i][1], &device_b));
     a_device_reads_what_another_is_still_copying_down(false);
     a_device_reads_what_another_is_still_copying_down(true);
     a_device_that_was_left_has_no_old_bytes_for_its_next_region();

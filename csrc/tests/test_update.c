@@ -27,17 +27,17 @@ static void an_update_and_the_end_of_the_region_share_one_array(bool resident, b
   u.array.name = "x";
   lent.owner = x;
   lent.flags = OA_OWNED | (resident ? OA_RESIDENT : 0);
-  oa_region *region = enter(one, &lent, 1);
+  oa_region *region = enter(device_a, &lent, 1);
   CHECK_OK(add(lent.handle, n, 5));
-  CHECK_OK(oa_device_synchronize(one));
-  configure(one, 0, SLOW);
+  CHECK_OK(oa_device_synchronize(device_a));
+  configure(device_a, 0, SLOW);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_update, &u) == 0);
   usleep(SLOW / 2); /* its copy is on its way, and slow; later ones are fast */
-  configure(one, fails ? 2 : 0, 0);
+  configure(device_a, fails ? 2 : 0, 0);
   const int finished = oa_region_finish(region, OA_COMMIT, NULL), waited = oa_region_wait(region);
   CHECK(pthread_join(thread, NULL) == 0);
-  configure(one, 0, 0);
+  configure(device_a, 0, 0);
   if (fails) {
     CHECK(finished || waited || u.status || (x[0] == 5 && x[n - 1] == 5));
   } else {
@@ -60,7 +60,7 @@ static void update_does_not_lose_what_a_call_in_flight_writes(void) {
   const int64_t n = 8;
   oa_array lent = vector(x, &n, OA_BY_USE);
   struct updating u = {.array = vector(x, &n, OA_BY_USE)};
-  oa_region *region = enter(one, &lent, 1);
+  oa_region *region = enter(device_a, &lent, 1);
   CHECK_OK(add(lent.handle, n, 5));
   oa_operand p = operand(lent.handle, OA_READ_WRITE, n, 1);
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
@@ -83,7 +83,7 @@ static void the_hosts_bytes_reach_every_device_that_has_some(void) {
   const int64_t n = 12, half = 6;
   for (int i = 0; i < n; i++) x[i] = 1;
   oa_array whole = vector(x, &n, OA_BY_USE), part = vector(x + 6, &half, OA_BY_USE), again = vector(x, &n, OA_BY_USE);
-  oa_region *a = enter(one, &whole, 1), *b = enter(other, &part, 1);
+  oa_region *a = enter(device_a, &whole, 1), *b = enter(device_b, &part, 1);
   CHECK_OK(peek(whole.handle, &seen));
   CHECK_OK(peek(part.handle, &seen));
   CHECK_OK(oa_update_from(&again, -1));
@@ -105,10 +105,10 @@ static void the_hosts_bytes_reach_what_is_packed(void) {
   const int64_t n = 12, shape[] = {2, 3}, strides[] = {28, -8};
   for (int i = 0; i < n; i++) x[i] = 1;
   oa_array all = vector(x, &n, OA_IN);
-  oa_region *b = enter(other, &all, 1);
+  oa_region *b = enter(device_b, &all, 1);
   oa_array packed = {.data = x + 4, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32};
   oa_array again = vector(x, &n, OA_BY_USE);
-  oa_region *a = enter(one, &packed, 1);
+  oa_region *a = enter(device_a, &packed, 1);
   CHECK(packed.packed);
   CHECK_OK(peek(packed.handle, &seen));
   CHECK_OK(oa_update_from(&again, -1));
@@ -127,7 +127,7 @@ static void an_update_of_more_than_any_device_has_is_refused(void) {
   const int64_t n = 12, half = 6;
   oa_array left = vector(x, &half, OA_BY_USE), right = vector(x + 6, &half, OA_BY_USE),
            again = vector(x, &n, OA_BY_USE);
-  oa_region *a = enter(one, &left, 1), *b = enter(other, &right, 1);
+  oa_region *a = enter(device_a, &left, 1), *b = enter(device_b, &right, 1);
   CHECK_OK(add(left.handle, half, 1));
   CHECK_FAILS(oa_update_from(&again, -1), OA_ERROR_PRESENT, "is present only in part; update the array that was lent");
   CHECK_FAILS(oa_update_check(&again, -1), OA_ERROR_PRESENT, "is present only in part");
@@ -144,7 +144,7 @@ static void an_update_that_some_device_cannot_take_moves_nothing(void) {
   for (int i = 0; i < 24; i++) x[i] = 1;
   oa_array packed = {.data = x + 8, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32, .name = "p"};
   oa_array again = {.data = x, .shape = &column, .strides = &step, .ndim = 1, .dtype = OA_F32, .name = "x"};
-  oa_region *a = enter(one, &packed, 1);
+  oa_region *a = enter(device_a, &packed, 1);
   CHECK_OK(change(packed.handle, 6, 1, 1, 1));
   CHECK_FAILS(oa_update_from(&again, -1), OA_ERROR_PRESENT, "update: x");
   CHECK_FAILS(oa_update_to(&again, -1), OA_ERROR_PRESENT, "update: x");
@@ -165,7 +165,7 @@ static void an_update_brings_down_nothing_that_never_came_up(void) {
                        {.data = x + 4, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32}};
   oa_array right = panels[1];
   uint64_t address;
-  oa_region *region = enter(one, panels, 2);
+  oa_region *region = enter(device_a, panels, 2);
   CHECK_OK(oa_address(panels[0].handle, &address));
   CHECK_OK(oa_update_from(&right, -1));
   for (int i = 0; i < 4 * LD; i++) CHECK(x[i] == (float)i);
@@ -182,7 +182,7 @@ static void an_update_of_columns_reaches_arrays_that_overlap_in_columns(bool fro
   oa_array left = {.data = x + 2, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32}, right = left;
   right.data = x + 4;
   oa_array both[] = {left, right};
-  oa_region *region = enter(one, both, 2);
+  oa_region *region = enter(device_a, both, 2);
   for (int i = 0; i < R * C; i++) before[i] = x[i];
   oa_array parts[] = {right, left, left, left};
   parts[2].data = x + 3, parts[2].shape = middle;
@@ -221,8 +221,8 @@ int main(void) {
   const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
   CHECK_OK(oa_device_open("host", &host));
   for (int i = 0; i < 3; i++) {
-    CHECK_OK(oa_device_open(names[i][0], &one));
-    CHECK_OK(oa_device_open(names[i][1], &other));
+    CHECK_OK(oa_device_open(names[i][0], &device_a));
+    CHECK_OK(oa_device_open(names[i][1], &device_b));
     an_update_and_the_end_of_the_region_share_one_array(false, false);
     an_update_and_the_end_of_the_region_share_one_array(true, false);
     if (i) an_update_and_the_end_of_the_region_share_one_array(true, true);

@@ -78,7 +78,7 @@ static void of_threads_in_a_circle_one_is_refused(int count, enum action action,
   actor actors[MOST];
   for (int i = 0; i < count; i++) {
     arrays[i] = vector(x[i], &n, OA_OUT);
-    regions[i] = enter(one, &arrays[i], 1);
+    regions[i] = enter(device_a, &arrays[i], 1);
     if (action != BEGIN) CHECK_OK(set(arrays[i].handle, n, (float)i));
   }
   for (int i = 0; i < count; i++) {
@@ -103,7 +103,7 @@ static void of_two_threads_that_hold_one_pointer_each_is_refused(enum action act
   float x[N] = {0};
   const int64_t n = N;
   oa_array array = vector(x, &n, OA_BY_USE);
-  oa_region *region = enter(one, &array, 1);
+  oa_region *region = enter(device_a, &array, 1);
   CHECK_OK(set(array.handle, n, 2));
   actor actors[2];
   for (int i = 0; i < 2; i++)
@@ -139,13 +139,13 @@ static pthread_t start_update(struct update *update) {
 
 /* An update takes the array on both devices; this thread has a call open on the one, and leaves the other. */
 static void an_update_of_two_devices_is_waited_for_by_no_thread_that_it_waits_for(bool was_finished) {
-  float x[N] = {1, 1, 1, 1}, found = -1;
+  float x[N] = {1, 1, 1, 1}, element = -1;
   const int64_t n = N;
   oa_array here = vector(x, &n, OA_IN), there = here;
   struct update update = {.array = here, .text = was_finished ? "a call open" : NULL};
-  oa_region *left = enter(one, &here, 1), *region = enter(other, &there, 1);
-  CHECK_OK(peek(here.handle, &found));
-  CHECK_OK(peek(there.handle, &found));
+  oa_region *left = enter(device_a, &here, 1), *region = enter(device_b, &there, 1);
+  CHECK_OK(peek(here.handle, &element));
+  CHECK_OK(peek(there.handle, &element));
   oa_call call;
   oa_operand p;
   CHECK_OK(begin(&call, &p, &there, OA_READ));
@@ -173,7 +173,7 @@ static void a_thread_waits_for_no_region_whose_end_waits_for_its_call(void) {
   float x[N] = {0};
   const int64_t n = N;
   oa_array array = vector(x, &n, OA_BY_USE);
-  oa_region *region = enter(one, &array, 1);
+  oa_region *region = enter(device_a, &array, 1);
   oa_call call;
   oa_operand p;
   CHECK_OK(set(array.handle, n, 2));
@@ -248,7 +248,7 @@ static void threads_that_wait_at_random_all_come_to_an_end(bool in_order) {
   alarm(3 * LIMIT);
   for (int i = 0; i < ARRAYS; i++) {
     many.arrays[i] = vector(many.x[i], &n, OA_BY_USE);
-    regions[i] = enter(one, &many.arrays[i], 1);
+    regions[i] = enter(device_a, &many.arrays[i], 1);
     CHECK_OK(set(many.arrays[i].handle, n, 1));
   }
   for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, run_rounds, (void *)(i + 1)) == 0);
@@ -284,7 +284,7 @@ static void threads_that_have_ended_leave_nothing_behind_but_their_open_calls(vo
   float x[N] = {0};
   const int64_t n = N;
   oa_array array = vector(x, &n, OA_BY_USE);
-  oa_region *region = enter(one, &array, 1);
+  oa_region *region = enter(device_a, &array, 1);
   void *first = NULL, *caller;
   pthread_t thread;
   for (int i = 0; i < 8; i++) {
@@ -307,8 +307,8 @@ int main(void) {
   const char *const names[][2] = {{"host", "sim:1"}, {"sim:0", "sim:1"}, {"sim:0", "host"}};
   CHECK_OK(oa_device_open("host", &host));
   for (int i = 0; i < 3; i++) {
-    CHECK_OK(oa_device_open(names[i][0], &one));
-    CHECK_OK(oa_device_open(names[i][1], &other));
+    CHECK_OK(oa_device_open(names[i][0], &device_a));
+    CHECK_OK(oa_device_open(names[i][1], &device_b));
     of_threads_that_wait_for_each_other_one_is_refused();
     threads_that_wait_at_random_all_come_to_an_end(false);
     threads_that_wait_at_random_all_come_to_an_end(true);

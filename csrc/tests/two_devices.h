@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-enum { SLOW = 20000 };       /* microseconds of one operation of a slow device */
-static int one, other, host; /* devices */
+enum { SLOW = 20000 };               /* microseconds of one operation of a slow device */
+static int device_a, device_b, host; /* devices */
 
 /* A call of a library that runs on the CPU: p[i] = scale * p[i] + add, for n floats `step` apart. */
 struct change {
@@ -79,7 +79,7 @@ static inline void configure(int device, int64_t fail_after, int64_t delay) {
 }
 
 static inline void check_empty(void) {
-  const int devices[] = {one, other};
+  const int devices[] = {device_a, device_b};
   for (int i = 0; i < 2; i++) {
     oa_counters c = OA_SIZED(oa_counters);
     configure(devices[i], 0, 0);

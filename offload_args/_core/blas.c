@@ -9,7 +9,7 @@
 enum { MOST_OPERANDS = 5, MOST_OPTIONS = 4, MOST_LETTERS = 3, MOST_ARGUMENTS = 24 };
 enum { M, N, K, KL, KU, SIZE_COUNT };
 
-/* The kinds of operands. A number on the device may have any dtype, or has to have that of the arrays. ANYTHING is not
+/* The kinds of operands. A number on the device may have any dtype, or has to have the arrays' dtype. ANYTHING is not
  * checked. */
 enum operand { NUMBER, SAME_NUMBER, VECTOR, MATRIX, PACKED, BAND, ELEMENT, FIVE, FIVE_OR_NUMBERS, ANYTHING };
 
@@ -21,7 +21,7 @@ typedef struct {
   enum operand kind;
   int size[2][2]; /* indices in sizes, of rows and columns or of a vector's size; by the option `by` */
   int by;         /* an option: its first letter selects size[0], another one size[1]; -1: always size[0] */
-  int is_free;    /* of a matrix: its order may differ from that of the call */
+  int is_free;    /* a matrix: its order may differ from the call's */
 } Operand;
 
 typedef struct {
@@ -60,7 +60,7 @@ typedef struct {
   Operand operands[MOST_OPERANDS];
   Option options[MOST_OPTIONS];
   int turned[MOST_OPERANDS], turned_options[MOST_OPTIONS]; /* their indices in a call of transposes */
-  int sizes[2][SIZE_COUNT];                                /* the passed sizes, and those of a call of transposes */
+  int sizes[2][SIZE_COUNT];                                /* the passed sizes, and the sizes of a call of transposes */
   int orders;                       /* a library that has both orders gets matrices in their own order */
   int absolute, extreme, diagonals; /* increments count as positive; an index is returned; kl and ku are arguments */
   int has_order, lists;             /* the order by rows is an option; arrays are lists of pointers */
@@ -171,7 +171,7 @@ static inline const Geometry *geometry_of(Pointer *pointer) {
   return OA_LIKELY(known != NULL) ? known : pointer_geometry(pointer);
 }
 
-/* Reads a pointer whose dtype is that of the first one. */
+/* Reads a pointer that has the dtype of the first one. */
 static inline int read_pointer(Call *call, PyObject *object, const Geometry **geometry) {
   if (Py_TYPE(object) != (PyTypeObject *)python.pointer) return 0;
   Pointer *pointer = (Pointer *)object;
@@ -230,7 +230,7 @@ static inline int read_operand(const Plan *plan, Call *call, int i, PyObject *ob
   }
 }
 
-/* Checks the number of matrices of each operand: that of the last one, or one for all. Sets call->batch. */
+/* Checks the number of matrices of each operand: as many as the last one has, or one for all. Sets call->batch. */
 static int do_batches_fit(const Plan *plan, Call *call) {
   const Geometry *last = call->geometry[plan->operand_count - 1];
   if (last->dimensions == 3) call->batch = last->count;
@@ -640,7 +640,7 @@ static void plan_free(void *module) {
   PyMem_Free(plan);
 }
 
-/* Like that of function.c: a builtin's self is a module, so that it counts as a function of a module. */
+/* As in function.c, a builtin's self is a module, so that it counts as a function of a module. */
 static struct PyModuleDef carrier = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._core.planned",
                                      .m_size = sizeof(Plan *), .m_free = plan_free};
 

@@ -33,7 +33,7 @@ typedef struct DLManagedVersioned {
   DLTensor tensor;
 } DLManagedVersioned;
 
-/* The owner to which both structures point. */
+/* Both structures point to this owner. */
 typedef struct {
   void *keep;
   union {

@@ -717,7 +717,7 @@ static Function *function_from(const oa_routine *routine, const char *library, c
   return NULL;
 }
 
-/* (library, name, module) -> the builtin of that routine; None if the library has none of that name */
+/* (library, name, module) -> the builtin of that routine; None if the library has no such routine */
 static PyObject *make_function(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *library, *name;
   PyObject *home;

@@ -10,7 +10,7 @@
 
 enum { MOST_VALUES = 36 };
 
-/* Kinds of parameters; only helper functions have those from FIRST_OF_HELPERS on. */
+/* Kinds of parameters; only helper functions have kinds from FIRST_OF_HELPERS on. */
 enum kind {
   ENUM,
   TYPE,

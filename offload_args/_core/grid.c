@@ -33,7 +33,7 @@ static long long extent_of(const Pointer *pointer, int kind, int both) {
   return shape[kind == BY_ROWS ? rows : !rows];
 }
 
-/* Returns the number of parts of that size that cover so many elements. */
+/* Returns how many parts of a size cover the elements. */
 static long long parts_of(long long count, long long each) { return count / each + (count % each != 0); }
 
 static long long product(long long a, long long b) { return __builtin_mul_overflow(a, b, &a) ? LLONG_MAX : a; }
@@ -67,7 +67,7 @@ static int cover_divided(const Kernel *kernel, const OnDevice *on, PyObject *con
 /* Returns the elements of the largest written argument, or of the largest argument if none is written. */
 static long long largest(const Kernel *kernel, PyObject *const *arguments) {
   long long read = 0, written = -1;
-  for (int i = 0; i < kernel->given; i++) {
+  for (int i = 0; i < kernel->passed; i++) {
     const int access = kernel->at[i].access;
     if (!access) continue;
     const long long size = size_of((Pointer *)arguments[i]);

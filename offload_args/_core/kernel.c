@@ -30,7 +30,7 @@ static int read_partitions(Kernel *self, PyObject *partitions) {
 /* Reads a tuple (argument, rank, like, ordered) for each. Returns 0, or -1. */
 static int read_shapes(Kernel *self, PyObject *shapes) {
   const Py_ssize_t count = PyTuple_Size(shapes);
-  self->given = self->count - (int)count * SHAPE_NUMBERS;
+  self->passed = self->count - (int)count * SHAPE_NUMBERS;
   if (count == 0) return 0;
   self->shapes = PyMem_Calloc((size_t)count, sizeof *self->shapes);
   if (self->shapes == NULL) {

@@ -31,7 +31,7 @@ typedef struct {
   PyObject_HEAD PyObject *name, *parameters;
   Vectorcall call;
   int count;                           /* of all arguments */
-  int given;                           /* of those, that a call gives; numbers of the arrays follow them */
+  int passed;                          /* of those, in a call; numbers of the arrays follow them */
   size_t nbytes;                       /* of all arguments */
   _Atomic(OnDevice *) loaded[DEVICES]; /* by number of the device; NULL: not loaded yet */
   atomic_int home;                     /* the device of an offload without one; -1: not asked yet */
@@ -45,7 +45,7 @@ typedef struct {
   struct {
     int argument, kind[2], each[2], by_block[2], exact[2];
   } *by;
-  /* Arrays whose extents and steps are arguments, too, SHAPE_NUMBERS each, from `given` on. rank 2: it has to be a
+  /* Arrays with extents and steps as further arguments, SHAPE_NUMBERS each, from `passed` on. rank 2: it has to be a
    * matrix; else its elements are counted in the order of memory. like: the argument that has to be as large, and,
    * if ordered, to have its longer step along the same axis; -1. */
   int shaped;

@@ -1,7 +1,7 @@
 /* Launches of a kernel, in an open region and in a region of their own.
  *
- * Arguments of the usual kinds are read here. For all others, and for wrong ones, the kernel's methods in Python are
- * called: _value, _pointer, _strided, _uncovered, _unshaped, _misfit, _asked. */
+ * Arguments of the usual kinds are read here. Other and wrong arguments are passed to the kernel's methods in Python:
+ * _value, _pointer, _strided, _uncovered, _unshaped, _misfit, _asked. */
 #include "call.h"
 #include "kernel.h"
 
@@ -89,7 +89,7 @@ static __attribute__((cold, noinline)) void refuse(Kernel *kernel, PyObject *met
 static inline Pointer *read_arguments(Kernel *kernel, PyObject *const *arguments, int is_unsafe, unsigned char *bytes,
                                       const void **places) {
   Pointer *first = NULL;
-  for (int i = 0; i < kernel->given; i++) {
+  for (int i = 0; i < kernel->passed; i++) {
     PyObject *object = arguments[i];
     const int dtype = kernel->at[i].dtype;
     if (kernel->at[i].access) {
@@ -159,7 +159,7 @@ static int add_shapes(const Kernel *kernel, PyObject *const *arguments, unsigned
       if (count != 1) orders &= orders_of(count, shape, strides, itemsize);
       if (orders == 0) return -1;
     }
-    const int at = kernel->given + k * SHAPE_NUMBERS;
+    const int at = kernel->passed + k * SHAPE_NUMBERS;
     for (int i = 0; i < SHAPE_NUMBERS; i++) {
       places[at + i] = bytes + kernel->at[at + i].offset;
       memcpy(bytes + kernel->at[at + i].offset, &numbers[i], sizeof numbers[i]);
@@ -212,7 +212,7 @@ static PyObject *kernel_misfit(Kernel *kernel, PyObject *arguments, PyObject *ke
 static __attribute__((cold, noinline)) PyObject *by_method(Kernel *kernel, PyObject *method, const oa_launch *launch,
                                                            PyObject *const *arguments) {
   PyObject *launcher = launcher_new((PyObject *)kernel, launch);
-  PyObject *tuple = launcher == NULL ? NULL : tuple_from(arguments, kernel->given);
+  PyObject *tuple = launcher == NULL ? NULL : tuple_from(arguments, kernel->passed);
   PyObject *result =
       tuple == NULL ? NULL : PyObject_CallMethodObjArgs((PyObject *)kernel, method, launcher, tuple, NULL);
   Py_XDECREF(tuple);
@@ -229,9 +229,9 @@ static __attribute__((cold, noinline)) PyObject *refuse_grid(Kernel *kernel, con
 }
 
 static __attribute__((cold, noinline)) PyObject *refuse_shapes(Kernel *kernel, PyObject *const *arguments) {
-  PyObject *given = tuple_from(arguments, kernel->given);
-  if (given != NULL) Py_XDECREF(PyObject_CallMethodObjArgs((PyObject *)kernel, name_unshaped, given, NULL));
-  Py_XDECREF(given);
+  PyObject *tuple = tuple_from(arguments, kernel->passed);
+  if (tuple != NULL) Py_XDECREF(PyObject_CallMethodObjArgs((PyObject *)kernel, name_unshaped, tuple, NULL));
+  Py_XDECREF(tuple);
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "offload_args: an array that does not suit the kernel");
   return NULL;
 }
@@ -286,13 +286,13 @@ static __attribute__((cold, noinline)) PyObject *launch_recorded(Kernel *kernel,
                                     asked->block[0], asked->block[1], asked->block[2], (long long)asked->shared_bytes);
   PyObject *result = subject == NULL ? NULL : Py_NewRef(Py_None);
   if (result != NULL && atomic_load_explicit(&recording, memory_order_relaxed) == RECORDS_BEGINNINGS)
-    result = tell_recorder_values("begun", subject, arguments, kernel->given, NULL, result);
+    result = tell_recorder_values("begun", subject, arguments, kernel->passed, NULL, result);
   if (result != NULL) {
     Py_DECREF(result);
     depth++;
     result = launch_any(kernel, asked, arguments);
     depth--;
-    result = tell_recorder_values("launch", subject, arguments, kernel->given, NULL, result);
+    result = tell_recorder_values("launch", subject, arguments, kernel->passed, NULL, result);
   }
   Py_XDECREF(subject);
   return result;
@@ -310,7 +310,7 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *argument
   Launcher *self = (Launcher *)object;
   const Py_ssize_t count = (Py_ssize_t)(flags_and_count & (SIZE_MAX >> 1)); /* the highest bit is a flag */
   const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
-  if (OA_LIKELY(count == self->kernel->given && named == 0))
+  if (OA_LIKELY(count == self->kernel->passed && named == 0))
     return kernel_launch(self->kernel, &self->launch, arguments);
   PyObject *keywords = PyDict_New(), *tuple = tuple_from(arguments, count), *none = NULL;
   for (Py_ssize_t i = 0; keywords != NULL && i < named; i++)
@@ -326,7 +326,7 @@ static PyObject *launcher_call(PyObject *object, PyObject *arguments, PyObject *
   Launcher *self = (Launcher *)object;
   PyObject *values[OA_MOST_PARAMETERS];
   const Py_ssize_t count = PyTuple_Size(arguments);
-  if (count != self->kernel->given || (keywords != NULL && PyDict_Size(keywords) != 0))
+  if (count != self->kernel->passed || (keywords != NULL && PyDict_Size(keywords) != 0))
     return kernel_misfit(self->kernel, arguments, keywords);
   for (Py_ssize_t i = 0; i < count; i++) values[i] = PyTuple_GetItem(arguments, i);
   return kernel_launch(self->kernel, &self->launch, values);
@@ -391,7 +391,7 @@ static int read_kernel_arguments(const char *function, PyObject *kernel, PyObjec
   for (Py_ssize_t i = 0; i < count && apart == 0; i++) apart = stands_for_others(arguments[i]);
   if (apart < 0) return -1;
   const int declared = PyObject_TypeCheck(kernel, kernel_type);
-  if (declared && !apart && count == ((Kernel *)kernel)->given) {
+  if (declared && !apart && count == ((Kernel *)kernel)->passed) {
     arranged->kernel = (Kernel *)Py_NewRef(kernel);
     return 0;
   }
@@ -402,11 +402,11 @@ static int read_kernel_arguments(const char *function, PyObject *kernel, PyObjec
     Py_DECREF(whole);
   }
   if (arranged->apart == NULL) return -1;
-  PyObject *found = declared ? Py_NewRef(kernel) : in_python("declared", "(sOO)", function, kernel, arranged->apart);
-  if (found == NULL) return -1;
-  arranged->kernel = (Kernel *)found;
+  PyObject *launched = declared ? Py_NewRef(kernel) : in_python("declared", "(sOO)", function, kernel, arranged->apart);
+  if (launched == NULL) return -1;
+  arranged->kernel = (Kernel *)launched;
   count = PyTuple_Size(arranged->apart);
-  if (count != arranged->kernel->given) {
+  if (count != arranged->kernel->passed) {
     kernel_misfit(arranged->kernel, arranged->apart, NULL);
     return -1;
   }
@@ -421,7 +421,7 @@ static int read_usual(PyObject *name, PyObject *value, oa_launch *launch) {
   return value == Py_None || read_sizes(value, name == name_grid ? launch->grid : launch->block) == 0;
 }
 
-/* Reads the keywords of the launch. options: those of the region of an offload; NULL: there are none. Returns 0, or -1
+/* Reads the keywords of the launch. options: the options of an offload's region; NULL: there are none. Returns 0, or -1
  * with an exception. */
 static int read_keywords(const char *function, Kernel *kernel, PyObject *const *values, PyObject *names,
                          oa_launch *launch, Options *options) {
@@ -567,7 +567,7 @@ static PyObject *offload_values(const char *function, int is_unsafe, PyObject *c
     asked.kernel = arranged.kernel;
     asked.shape.is_unsafe = is_unsafe;
     call.values = arranged.arguments;
-    call.positional = call.count = arranged.kernel->given;
+    call.positional = call.count = arranged.kernel->passed;
     call.roles = roles;
     result = offload_call(&call, &asked);
   }

@@ -69,9 +69,8 @@ int held_meet(const Held *a, const Held *b) {
   return (!a->gaps && !b->gaps) || may_share(a->array, b->array);
 }
 
-/* Compares bytes and not bases: NumPy records the owner of a view's memory as its base, not the view from which it was
- * taken. A part with no elements counts as lent. Returns 0 if the host is known to have made the array read-only
- * itself. */
+/* Compares bytes and not bases: NumPy records the owner of a view's memory as its base, not the view that it was taken
+ * from. A part with no elements counts as lent. Returns 0 if the host is known to have made the array read-only. */
 int is_lent(const Held *part) {
   if (is_locked(part, 0)) return 0;
   Held **bucket = bucket_of(owners, owner_of(part));
@@ -139,7 +138,7 @@ static Held *newer_than(const Held *entry) {
 }
 
 /* Takes out an entry of an array that stays lent but was writeable all the same. It is writeable again once the newer
- * entries are out, too. */
+ * entries have also ended. */
 static void reopen(Held *held, Held *newer) {
   if (newer != NULL)
     newer->reopened = 1;

@@ -60,8 +60,8 @@ int load_library(const char *name, char *text, size_t size) {
 
 int find_driver(const char *backend, char *text, size_t size) { return ask(python.find_driver, backend, text, size); }
 
-/* (library, path as bytes, shared) -> "" once it is loaded from there, or with shared, taken from the libraries with
- * which that loaded module is linked; otherwise the reason why not. */
+/* (library, path as bytes, shared) -> "" once it is loaded from there (with shared: taken from the libraries that the
+ * loaded module at that path is linked with); otherwise the reason why not. */
 static PyObject *library_open(PyObject *Py_UNUSED(module), PyObject *arguments) {
   const char *library, *path;
   int shared, status;
@@ -81,7 +81,7 @@ static PyObject *library_double(PyObject *Py_UNUSED(module), PyObject *arguments
   Py_RETURN_NONE;
 }
 
-/* (library) -> the absolute path from which it was loaded, and its version; ("", "") unless it is loaded */
+/* (library) -> the absolute path of its file, and its version; ("", "") unless it is loaded */
 static PyObject *library_loaded(PyObject *Py_UNUSED(module), PyObject *argument) {
   const char *library = PyUnicode_AsUTF8AndSize(argument, NULL);
   char version[256] = "";

@@ -28,7 +28,7 @@ struct python {
   PyObject *numpy_bool;
   PyObject *may_share;       /* numpy.may_share_memory */
   PyObject *complexfloating; /* the type of NumPy's complex scalars: their __float__ drops the imaginary part */
-  /* Of ndarray: a subclass may define other attributes by these names, so ndarray's own are called. */
+  /* ndarray's own methods: a subclass may define other attributes by these names. */
   PyObject *base, *flags, *dtype, *array_struct, *setflags;
   PyObject *pointer;     /* DevicePtr */
   PyObject *declared[5]; /* by oa_direction: NULL, In, Out, InOut, Scratch */
@@ -86,7 +86,7 @@ typedef struct {
   int uneven;            /* 1: the stride is not a whole number of elements */
   int64_t rows, columns; /* of a matrix, and of each matrix of a batch */
   int64_t ld[2];         /* its leading dimension by columns and by rows; 0 if it does not have that order */
-  int64_t count, stride; /* of a vector's elements, or of the matrices of a batch; 1 and 0 for one matrix */
+  int64_t count, stride; /* of a vector's elements, or of a batch's matrices; 1 and 0 for one matrix */
 } Geometry;
 
 typedef struct {
@@ -234,7 +234,7 @@ int is_lent(const Held *part);
 int lock_if_lent(const Held *part); /* makes the array read-only if it is lent; returns as is_lent does */
 
 /* Returns 1 if the host could write an array before it was lent. flag: 1 if the host can write it now. Needs the lock.
- * To be called for all arguments of an entry before the first one is held. */
+ * Call it for all arguments of an entry before the first one is held. */
 int was_writeable(const Held *held, int flag);
 
 /* Makes the array read-only while it is held. flag: 1 if the host can write it now. Needs the lock. */

@@ -5,7 +5,7 @@
  * its arrays. */
 static Region *youngest;
 
-/* Sets the region's code and line to those of its caller, or for an ExitStack to those of the stack's caller. */
+/* Sets the region's code and line to its caller's, or, if an ExitStack enters it, to the stack's caller's. */
 static void note_place(Region *self) {
   PyFrameObject *frame = PyEval_GetFrame();
   PyObject *back = NULL;
@@ -99,8 +99,8 @@ static Py_ssize_t shared_with(const Region *self, const Region *outer, int writt
 }
 
 /* Returns the enclosing region: the youngest older one of its thread and device that lends some of the same memory. A
- * new reference; NULL if there is none, or with an exception. by_open: only regions that open() entered count, and
- * arguments that may be written; *position is then that of the first such argument. */
+ * new reference; NULL if there is none, or with an exception. by_open: only regions that open() entered count, and only
+ * arguments that may be written; *position becomes the position of the first such argument. */
 static Region *region_around(Region *self, int by_open, Py_ssize_t *position) {
   Region *around = NULL;
   lock_lent(); /* another thread may close any of them */

@@ -104,7 +104,7 @@ PyObject *pointer_new(oa_any *handle, int dtype, int device, PyObject *shape, Py
   return (PyObject *)self;
 }
 
-/* Decides as oa_region_enter decides which arrays to pack: those that are not lines, are reversed, or have gaps along
+/* Decides which arrays to pack, as oa_region_enter does: arrays that are not lines, are reversed, or have gaps along
  * every axis. */
 int is_strided(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize) {
   int order[64], axes = 0, named = 0;

@@ -534,7 +534,7 @@ static PyObject *region_enter(PyObject *object, PyObject *Py_UNUSED(nothing)) { 
 
 static PyObject *region_open(PyObject *object, PyObject *Py_UNUSED(nothing)) { return enter_as(object, 1); }
 
-/* Adds the current exception as a note to that of the body, and clears it. */
+/* Adds the current exception as a note to the body's exception, and clears it. */
 static void add_note(PyObject *body) {
   PyObject *type, *value, *traceback;
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
@@ -574,10 +574,10 @@ static int is_bad_address(PyObject *body) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *code = PyObject_GetAttrString(body, "errno");
-  const int found = code != NULL && (code == Py_None || (PyLong_Check(code) && PyLong_AsLong(code) == EFAULT));
+  const int is_fault = code != NULL && (code == Py_None || (PyLong_Check(code) && PyLong_AsLong(code) == EFAULT));
   Py_XDECREF(code);
   PyErr_Restore(type, value, traceback);
-  return found;
+  return is_fault;
 }
 
 /* Returns 1 if nobody reads the exception's message or notes: it ends a cancelled task, or the program. */
@@ -588,7 +588,7 @@ static int is_silent(PyObject *body) {
 
 int region_leave(Region *self, PyObject *body) {
   int state = OPEN, warnings = 0;
-  /* A generator is closed because its caller needs no more of it: nothing failed. */
+  /* A generator is closed because its caller is done with it: nothing failed. */
   if (body != NULL && PyErr_GivenExceptionMatches(body, PyExc_GeneratorExit)) body = NULL;
   if (!atomic_compare_exchange_strong(&self->state, &state, BUSY))
     return state == CLOSED ? 0 : refuse_busy(state); /* closed: left before */

@@ -37,7 +37,7 @@ typedef struct Region {
   PyObject_HEAD PyObject *arguments; /* a tuple */
   PyObject *stream;   /* the handle of the caller's own stream as an int, or None; NULL before __init__ */
   PyObject *pointers; /* a tuple while the region is open, otherwise NULL */
-  int device;         /* a number; -1: that of the first borrowed argument, otherwise the default device */
+  int device;         /* a device's number; -1: the first borrowed argument's device, otherwise the default device */
   int keep_on_error;
   int guard;       /* 1: reading its arrays on the host is a fault while the device is newer */
   int resident;    /* 1: the device memory of its arrays becomes resident */
@@ -57,7 +57,7 @@ typedef struct Region {
   int by_open;          /* 1: open() entered it, 0: a block */
   int on;               /* the number of its device */
   unsigned long thread; /* the thread that entered it */
-  PyObject *code;       /* of the function that entered it; NULL: C code did */
+  PyObject *code;       /* the function that entered it; NULL: C code entered it */
   int line;
   struct Region *older, *younger;
 } Region;

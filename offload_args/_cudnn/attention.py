@@ -72,7 +72,7 @@ def _places(graph: Operations, scores: Tensor) -> tuple[Tensor, Tensor]:
 
 def _chosen(graph: Operations, scores: Tensor, mask: Tensor) -> Tensor:
     """Add a choice: the score if the mask allows it, else a score that the softmax ignores."""
-    return graph._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, graph._number(-math.inf, scores), where=mask)
+    return graph._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, graph._number(-math.inf, scores), mask=mask)
 
 
 def _within(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...]) -> Tensor:
@@ -85,7 +85,7 @@ def _within(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...]) -> Te
 
 
 def _below_diagonal(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...], at_end: bool) -> Tensor:
-    """Add the causal mask; at_end: its diagonal ends in the last row and column, also of those that count."""
+    """Add the causal mask; at_end: its diagonal ends in the last row and column, or in the last ones that count."""
     row, column = _places(graph, scores)
     if at_end:
         queries, keys = counts or (graph._number(size, scores, "int32") for size in scores.facts.shape[2:])

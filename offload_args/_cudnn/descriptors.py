@@ -64,7 +64,7 @@ _FILTERS: Final = {"K": "N", "R": "H", "S": "W", "T": "D"}  # letters of filters
 
 @cache
 def service(name: str) -> Any:
-    """Return a function of cuDNN; a deprecated one does not warn."""
+    """Return a function of cuDNN, without the warning of a deprecated one."""
     return _core.function("cudnn", name, cudnn.__name__)
 
 
@@ -169,7 +169,7 @@ def facts_of(function: str, like: Any, layout: str) -> Facts:
 
 
 def matrix_facts_of(function: str, like: Any, layout: str) -> Facts:
-    """Return the facts of a pointer in the order of its axes, which is cuDNN's: batches, then rows and columns."""
+    """Return the facts of a pointer whose axes have cuDNN's order: batches, then rows and columns."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: needs a DevicePtr or a NumPy array, got {shown(like)}")
     if len(layout) != len(like.shape):
@@ -184,8 +184,8 @@ def tensor(like: Any, layout: str = "NCHW") -> TensorDescriptor:
     """Make the descriptor of a tensor from a pointer: its dtype, shape and strides.
 
     like: a DevicePtr, or an array that will be lent. layout: a letter for each of its axes, in its own order: "NHWC" of
-    an array of shape (images, height, width, channels); "NCDHW" of volumes; "NC" of vectors; "C" of a bias. Axes that
-    are not there have the size 1. Gaps between elements are kept.
+    an array of shape (images, height, width, channels); "NCDHW" for volumes; "NC" for vectors; "C" for a bias. Axes
+    that are not there have the size 1. Gaps between elements are kept.
 
     The descriptor is destroyed with its last user. Raises ArgumentError for a layout that does not fit.
     """
@@ -201,7 +201,7 @@ def filter(like: Any, layout: str = "KCHW") -> FilterDescriptor:
     """Make the descriptor of a convolution's filter from a pointer.
 
     layout: "KCHW" (or "KCRS") of an array of shape (outputs, inputs, height, width); "KHWC" (or "KRSC") with the inputs
-    last; "KCDHW" and "KDHWC" of volumes. Raises ArgumentError if there are gaps between elements.
+    last; "KCDHW" and "KDHWC" for volumes. Raises ArgumentError if there are gaps between elements.
     """
     facts = facts_of("cudnn.filter", like, layout)
     letters = "".join(_FILTERS.get(letter, letter) for letter in layout)
@@ -243,12 +243,12 @@ def convolution(
 ) -> ConvolutionDescriptor:
     """Make the descriptor of a convolution, which is a cross-correlation, as neural networks have it.
 
-    padding, stride, dilation: a number for all axes, or one for each. axes: 2 of images, 3 of volumes.
+    padding, stride, dilation: a number for all axes, or one for each. axes: 2 for images, 3 for volumes.
 
     dtype: of the images and the filter; None: the dtype of compute, or float32. Tensor cores multiply float16,
-    bfloat16 and integers if it says so. compute: the dtype of sums; if it is None float64 for float64, int32 for
-    integers, and else float32. tf32: tensor cores may multiply float32, too. They round it to TF32, which keeps 10 bits
-    of a fraction instead of 23.
+    bfloat16 and integers if it says so. compute: the dtype of sums; None: float64 for float64, int32 for integers, else
+    float32. tf32: tensor cores may also multiply float32. They round it to TF32, which keeps 10 bits of a fraction
+    instead of 23.
 
     Raises ArgumentError for tf32=True with another dtype than float32.
     """

@@ -36,22 +36,22 @@ class Graph(Operations):
 
     A plan takes the pointers in the order of the inputs, then the outputs; they are checked, moved and ordered as in
     any call. Plans are kept: another graph of the same operations, dtypes, shapes and strides has the same one.
-    Intermediate results are of float32 and never in memory. Products of float32 are exact to it, without TF32, or
-    refused, unless `plan(tf32=True)` allows that.
+    Intermediate results are of float32 and never in memory. Products of float32 have its full precision or are refused,
+    unless `plan(tf32=True)` allows TF32.
     """
 
     _outputs: dict[int, Tensor] = field(default_factory=dict)
     _attended: list[Tensor] = field(default_factory=list)  # results of attention
 
     def input(self, like: Any, layout: str = "NCHW") -> Tensor:
-        """Add an argument; like and layout are those of cudnn.tensor.
+        """Add an argument; like and layout are as in cudnn.tensor.
 
-        "BMK" and its like are of matrices; "BHSD" and its like of attention: batches, heads, positions, dimensions.
+        "BMK" and its like are for matrices; "BHSD" and its like for attention: batches, heads, positions, dimensions.
         """
         return self._argument("cudnn.Graph.input", like, layout)
 
     def output(self, of: Tensor, like: Any, layout: str = "NCHW") -> Graph:
-        """Have a result written to an argument; returns the graph."""
+        """Write a result to an argument; return the graph."""
         self._check("cudnn.Graph.output", of=of)
         result = self._argument("cudnn.Graph.output", like, layout)
         if result.facts.shape != of.facts.shape:
@@ -134,7 +134,8 @@ class Graph(Operations):
         """Compute scaled dot-product attention, softmax(scale q k^T) v.
 
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
-        dimensions of a head. If q has n times the heads of k and v, each of theirs serves n consecutive heads of q.
+        dimensions of a head. If q has n times the heads of k and v, each head of k and v serves n consecutive heads of
+        q.
         scale: above 0; 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
 
         causal: with True the query at position i sees the keys at positions 0 to i: the mask's diagonal begins in the
@@ -161,11 +162,11 @@ class Graph(Operations):
     def plan(self, *, measured_on: Sequence[DevicePtr[Any]] = (), tf32: bool = False) -> Plan:
         """Return the plan of these operations, made at its first use.
 
-        It is of the first engine that cuDNN proposes; with measured_on, pointers as a call of the plan takes them, it
-        is of the fastest one, and the outputs are undefined afterwards.
+        It uses the first engine that cuDNN proposes. With measured_on (pointers as for a call of the plan), it uses the
+        fastest engine, and the outputs are undefined afterwards.
 
-        tf32: convolutions and products of float32 may round their operands to TF32, for tensor cores. Else engines that
-        do so are left out, as are plans that sum in less than float32.
+        tf32: convolutions and products of float32 may round their operands to TF32, for tensor cores. Otherwise engines
+        that do so are left out, and so are plans that sum in less than float32.
 
         Raises LibraryError if cuDNN has no engine for them. GPUs of compute capability 8.0 and later multiply matrices
         of float32 with tf32=True alone: cuDNN's engines round there, and do not say so.

@@ -206,10 +206,10 @@ class Operations:
         b: Tensor | None = None,
         dtype: str = "float32",
         *,
-        where: Tensor | None = None,
+        mask: Tensor | None = None,
         axis: int | None = None,
     ) -> Tensor:
-        """Add an operation on each element; where: the mask of a choice; axis: the axis of an index."""
+        """Add an operation on each element; mask: of a choice; axis: the axis of an index."""
         self._check("cudnn.Graph", x=x, b=x if b is None else b)
         y = self._between(x.facts.shape, x, dtype)
         if b is not None and (
@@ -222,7 +222,7 @@ class Operations:
             "POINTWISE",
             XDESC=x,
             BDESC=b,
-            TDESC=where,
+            TDESC=mask,
             YDESC=y,
             PW_DESCRIPTOR=part(
                 "POINTWISE",

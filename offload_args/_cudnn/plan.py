@@ -26,7 +26,7 @@ __all__ = ["Plan", "plan_of"]
 
 @cache
 def _handle(number: int) -> Any:
-    """Return the handle of a device with which plans are made."""
+    """Return the device's cuDNN handle for building plans."""
     return service("create")(device=by_number(number))
 
 
@@ -59,7 +59,7 @@ _ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # of measuring an engine: at most so many
 
 @dataclass(frozen=True)
 class Plan:
-    """Operations of cuDNN as one: call it with the pointers of the graph's inputs, then of its outputs."""
+    """An executable graph: call it with the input pointers, then the output pointers."""
 
     _plan: Any
     _tensors: tuple[tuple[Any, ...], ...]
@@ -224,7 +224,7 @@ def _engines(heuristics: Any) -> list[Any]:
 
 
 def _parts_of(whole: Any, name: int, kind: int, most: int) -> list[Any]:
-    """Return the descriptors of a kind that are an attribute of another one, at most so many."""
+    """Return the descriptors, at most `count`, that an attribute of another descriptor has."""
     descriptors = [service("backend_create_descriptor")(kind) for _ in range(most)]
     addresses = np.array([descriptor.address for descriptor in descriptors], np.uint64)
     count = service("backend_get_attribute")(whole, name, cudnn.TYPE_BACKEND_DESCRIPTOR, most, addresses)

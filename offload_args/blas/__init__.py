@@ -13,7 +13,7 @@ rows. docs/guide/blas.md lists the layouts that each function takes.
 Vectors have one dimension (a row or column of a matrix is one) and a stride of either sign. The operands of a call have
 one dtype (float32, float64, complex64 or complex128) and are on one device. `alpha` and `beta` are numbers or 0-d
 DevicePtrs of that dtype; with a host zero for `beta` the output is not read. As in BLAS, a routine with nothing to sum
-over leaves a vector as it is, and scales a matrix by `beta`.
+over leaves a vector unchanged, and scales a matrix by `beta`.
 
 Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that the routine
 does not take, or for several in one call; ArgumentError, a ValueError, for dimensions, shapes, strides and options that

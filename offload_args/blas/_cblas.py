@@ -1,4 +1,4 @@
-"""Makes functions that CBLAS lacks of those that it has, each repeated over the lines of matrices as one call.
+"""Makes functions that CBLAS lacks from existing ones: one call repeats such a function over the lines of matrices.
 
 Matrices are in column-major order. Every function checks all that its callers pass before anything is written.
 """
@@ -142,7 +142,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
         of_a = _Columns("A", A, 1, lda) if op_a == plain else _Columns("A", A, lda, 1)
         of_b = _Columns("B", B, 1, ldb) if op_b == plain else _Columns("B", B, ldb, 1)
         of_c = _Columns("C", C, 1, ldc)
-        # no sum: is there such a function, and is alpha a number of its dtype?
+        # no sum to compute: the check is that the function exists and that alpha is a number of its dtype
         named(adding[op_a], {"x": "A", "y": "C"}, 0, alpha, A, 1, C, 1)
         named(adding[op_b], {"x": "B", "y": "C", "alpha": "beta"}, 0, beta, B, 1, C, 1)
         # C = 0 diag(B) A + 0 C makes C zero: A and B are checked and not read.

@@ -1,4 +1,4 @@
-"""Plans, by which C makes the usual calls of a routine: what its arguments are, and how they reach the library.
+"""Plans for the usual calls of a routine, which C makes: the kinds of its arguments, and their way to the library.
 
     @planned(_TRMV, "A:nn x:n", "n", "uplo^ trans^ diag", orders=True)
 
@@ -51,22 +51,22 @@ def planned(
     names: dict[str, str] | None = None,
     names_turned: dict[str, str] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have C make the usual calls of a function, and the function itself all others.
+    """Let C make the usual calls of a function, and the function itself all others.
 
     routine: for matrices; strided: for batches in one array; None if there is none. lists: matrices are in
     lists of pointers.
 
     arguments: "x:n" is a vector of n elements, "A:mn" a matrix, "x:n/m@trans" one whose size an option says: the first
     for its first letter. "~A:mn" may have another order than the call. "ap:packed" and "ab:band" are of n columns, or
-    by rows of n rows, "ab:band/m" of m. "a:1" and "param:5" have so many elements. Others are numbers, and one on the
+    by rows of n rows, "ab:band/m" of m. "a:1" has 1 element, "param:5" has 5. Others are numbers, and one on the
     device has the dtype of the arrays if it is "alpha:same". turned: their names in a call of transposes, if other.
 
-    sizes: the library takes these, and after a "/" the sizes of a call of transposes. options: "uplo^" is exchanged in
-    such a call, "uplo^A" if A is stored as its transpose, "trans!A" if it is and the call is not, or the reverse.
+    sizes: of the library's call, and after a "/" of a call of transposes. options: "uplo^" is exchanged in a call of
+    transposes, "uplo^A" if A is stored as its transpose, "trans!A" if exactly one of the two holds.
 
-    hermitian: what complex matrices need: "one order", or "columns", in which all of them are stored. orders: libraries
-    that have both orders take matrices as they are. absolute: of a vector that may go either way. names: of operands,
-    the library's and the caller's; names_turned: of a call of transposes, if other.
+    hermitian: the storage of complex matrices: "one order" for all, or "columns". orders: libraries that have both
+    orders take matrices unchanged. absolute: a vector may run either way. names: of operands, the library's and the
+    caller's; names_turned: for a call of transposes, if they differ.
     """
     order = [argument.strip("~").partition(":")[0] for argument in arguments.split()]
     places = [order.index(name) for name in turned.split()] or list(range(len(order)))
@@ -131,7 +131,7 @@ def planned(
 def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tuple[Any, ...]) -> Callable[P, R]:
     """Return the function, whose TypeError for too few arguments names the scalars that were left out.
 
-    order: the names of its arguments. operands: what they are. Python would name the last of them.
+    order: the names of its arguments. operands: their kinds. Python's own error would name the last arguments.
     """
     scalars = {name for name, (kind, *_) in zip(order, operands, strict=True) if kind in (_WHAT[""], _WHAT["same"])}
 
@@ -139,11 +139,15 @@ def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tu
         try:
             return function(*arguments, **keywords)
         except TypeError:
-            missing, given = _left_out([name for name in order if name not in keywords], arguments, scalars)
+            missing, argument = _left_out([name for name in order if name not in keywords], arguments, scalars)
             if not missing:
                 raise
         overwrites = "beta" in missing and order[-2] == "beta"
-        got = f"a pointer of shape {given._shape}" if isinstance(given, DevicePtr) else f"a {type(given).__name__}"
+        got = (
+            f"a pointer of shape {argument._shape}"
+            if isinstance(argument, DevicePtr)
+            else f"a {type(argument).__name__}"
+        )
         standard = dict.fromkeys(missing, "1.0") | ({"beta": "0.0"} if overwrites else {})
         form = ", ".join(standard.get(name, name) for name in order)
         raise TypeError(
@@ -158,17 +162,17 @@ def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tu
 def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -> tuple[list[str], Any]:
     """Return the scalars that arguments lack, and the array in the place of the first; no names for other faults."""
     missing: list[str] = []
-    given, rest = None, list(arguments)
+    argument, rest = None, list(arguments)
     for name in names:
         is_array = bool(rest) and (isinstance(rest[0], (list, tuple)) or getattr(rest[0], "_shape", ()) != ())
         if name in scalars and is_array:
-            given = given if missing else rest[0]
+            argument = argument if missing else rest[0]
             missing.append(name)
         elif not rest or is_array == (name in scalars):
             return [], None
         else:
             rest.pop(0)
-    return ([], None) if rest else (missing, given)
+    return ([], None) if rest else (missing, argument)
 
 
 def signature_of(function: Callable[..., Any]) -> str:
@@ -199,7 +203,7 @@ def _option(text: str) -> tuple[str, str, str]:
 
 
 def _operand(text: str, options: list[str]) -> tuple[int, tuple[int, ...], int, int]:
-    """Return an argument as C reads it: what it is, its sizes by an option, that option, whether its order is free."""
+    """Return an argument as C reads it: its kind, its sizes by an option, that option, whether its order is free."""
     _, _, layout = text.partition(":")
     if layout == "band/m":
         return _WHAT["band"], (1, 0, 1, 0), -1, 0
@@ -235,7 +239,7 @@ def _choose(hermitian: str, as_they_lie: bool, routine: Routine, pointer: Device
 
 
 def _values(enums: Enums, option: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of an option for a matrix as it is, and for one stored as its transpose."""
+    """Return the values of an option for a matrix, and for a matrix stored as its transpose."""
     if option == "diag":
         return enums.diag, enums.diag
     if not option.startswith("trans"):

@@ -1,4 +1,4 @@
-"""Refuses orders that do not fit: each error names the operand, its need and the copy that would do."""
+"""Refuses orders that do not fit: each error names the operand, its need and a copy that helps."""
 
 from __future__ import annotations
 

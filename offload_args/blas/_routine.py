@@ -57,8 +57,8 @@ def level3(function: Callable[P, None]) -> Callable[P, None]:
 class Routine:
     """One routine: how it takes its operands, and the vendor's function for each device and dtype.
 
-    functions: for float32, float64, complex64 and complex128, "-" where there is none; or by oa_dtype. operands:
-    their names, each with its number of dimensions, 0 for one element: "A2 x1 y1". options: their names.
+    functions: for float32, float64, complex64 and complex128 ("-": there is none), or by oa_dtype. operands: names with
+    the number of dimensions, 0 for one element: "A2 x1 y1". options: names.
     """
 
     def __init__(self, name: str, functions: str | dict[int, str], operands: str, options: str = "") -> None:
@@ -69,7 +69,7 @@ class Routine:
         self.options = {option: _OPTIONS[option] for option in options.split()}
 
     def entry(self, kind: Kind) -> Entry:
-        """Find the vendor's function, which kind keeps for layout(); KeyError if there is none for the dtype."""
+        """Find the vendor's function, which `kind` keeps for layout(); raise KeyError if the dtype has none."""
         function = self.functions.get(kind["dtype"], "-")
         if function == "-":
             raise KeyError(kind["dtype"])
@@ -94,7 +94,7 @@ class Routine:
         return layout_read
 
     def explain(self, operands: tuple[DevicePtr, ...], *options: str) -> None:
-        """Raise the error of the first argument that the routine can't take; return if there is none."""
+        """Raise the error of the first wrong argument; return if there is none."""
         name = f"blas.{self.name}"
         for (option, known), value in zip(self.options.items(), options, strict=True):
             need_option(name, option, value, known)

@@ -19,7 +19,7 @@ __all__ = ["Entry", "Enums", "InNewPlace", "vendor_of"]
 
 
 class Enums(NamedTuple):
-    """The values of a vendor's enums; the pairs are (for a matrix as it is, for one stored as its transpose)."""
+    """The values of a vendor's enums; each pair is (for a matrix, for a matrix stored as its transpose)."""
 
     op: tuple[dict[str, Any], dict[str, Any]]  # None: conjugate and not transposed, which no BLAS has
     uplo: tuple[dict[str, int], dict[str, int]]

@@ -24,7 +24,7 @@ _TRSM = Routine("trsm_batched", " ".join(f"{t}trsm_batched" for t in "sdcz"), "A
 def _read(routine: Routine, operands: tuple[Sequence[DevicePtr], ...], *options: str) -> tuple[Any, ...]:
     """Return the operands as lists of one length, the vendor's function, and the geometry of each list's matrices.
 
-    The last operand is written, and says how many there are; another list of one pointer serves for all.
+    The last operand is written, and determines the number of matrices; another list of one pointer serves all of them.
     """
     batch = len(operands[-1]) if isinstance(operands[-1], (list, tuple)) else 0
     for operand, pointers in zip(routine.operands, operands, strict=True):
@@ -56,7 +56,7 @@ def _read(routine: Routine, operands: tuple[Sequence[DevicePtr], ...], *options:
 
 
 def _geometry(routine: Routine, first: DevicePtr, pointer: DevicePtr) -> Any:
-    """Return the geometry of a matrix of first's dtype; None of anything else."""
+    """Return the geometry of a matrix with the dtype of `first`; None for anything else."""
     try:
         return layout("22", routine, first, pointer)[2]
     except WRONG:
@@ -88,7 +88,7 @@ def gemm_batched(
     A, B: lists of as many matrices as C has, or of one for all; op(A[i]) has shape (m, k), op(B[i]) (k, n).
     beta: as alpha; with the number 0, C is not read.
     C: list of matrices of shape (m, n), written.
-    trans_a, trans_b: op(A) and op(B): "N" for the matrix as it is, "T" for its transpose, "C" for its conjugate
+    trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
 
     The matrices of one list have one order and leading dimension; the lists' orders may differ, except that a complex

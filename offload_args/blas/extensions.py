@@ -23,8 +23,8 @@ def geam(
     alpha, beta: numbers, or 0-d DevicePtrs of the operands' dtype.
     A: matrix; op(A) has shape (m, n).
     B: matrix; op(B) has shape (m, n).
-    C: matrix of shape (m, n), written. It may be A, or B, if that has "N".
-    trans_a, trans_b: op(A) and op(B): "N" for the matrix as it is, "T" for its transpose, "C" for its conjugate
+    C: matrix of shape (m, n), written. It may be A or B if that operand has "N".
+    trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
 
     Orders may be mixed, except that a complex matrix with "C" needs the order of C.

@@ -23,7 +23,7 @@ __all__ = ["GEMM", "arranged", "gemm", "gemm_strided_batched"]
 
 GEMM = Routine("gemm", "sgemm dgemm cgemm zgemm", "A2 B2 C2", "trans_a trans_b")
 _FUNCTIONS = " ".join(f"{t}gemm_strided_batched" for t in "sdcz")
-# By name, and the numbers of dimensions of A and B: one of 2 dimensions serves for all of a batch.
+# By name, and by the numbers of dimensions of A and B: a matrix of 2 dimensions serves all of a batch.
 _STRIDED = {
     (name, a, b): Routine(name, _FUNCTIONS, f"A{a} B{b} C3", "trans_a trans_b")
     for name, a, b in pairs(("gemm", "gemm_strided_batched"), (2, 3), (2, 3))
@@ -43,9 +43,9 @@ def arranged(
 ) -> tuple[Any, ...]:
     """Return (transposed, m, n, k, op of A, ld of A, op of B, ld of B, ld of C) of a product, in column-major order.
 
-    operands: A, B and C, each with its geometry. The product is computed as it is written, or transposed as a whole for
-    a C in C order: then, for the library, a matrix in C order is the transpose that is wanted. An operand in the other
-    order than C has its operation flipped.
+    operands: A, B and C, each with its geometry. The product is computed directly, or transposed as a whole for a C in
+    C order: the library then reads a matrix in C order as the transpose that it needs. An operand in the other order
+    than C has its operation flipped.
     """
     (A, (rows_a, columns_a, *a)), (B, (rows_b, columns_b, *b)), (C, (m, n, *c)) = operands
     m_a, k = (rows_a, columns_a) if trans_a == "N" else (columns_a, rows_a)
@@ -90,7 +90,7 @@ def gemm(
     B: matrix; op(B) has shape (k, n).
     beta: as alpha; with the number 0, C is not read.
     C: matrix of shape (m, n), written; of three dimensions for gemm_strided_batched.
-    trans_a, trans_b: op(A) and op(B): "N" for the matrix as it is, "T" for its transpose, "C" for its conjugate
+    trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
 
     Orders may be mixed, except that a complex matrix with "C" needs the order of C.
@@ -133,7 +133,7 @@ def gemm_strided_batched(
     B: op(B) has shape (batch, k, n), and serves for all likewise.
     beta: as alpha; with the number 0, C is not read.
     C: shape (batch, m, n), written.
-    trans_a, trans_b: op(A) and op(B): "N" for the matrix as it is, "T" for its transpose, "C" for its conjugate
+    trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
 
     Each matrix of an operand has the same order; orders may be mixed, except that a complex operand with "C" needs the
@@ -188,7 +188,7 @@ def _read(name: str, A: DevicePtr, B: DevicePtr, C: DevicePtr, trans_a: str, tra
 
 
 def _stride(name: str, operand: str, pointer: DevicePtr, batch: int, count: int = 1, stride: int = 0) -> int:
-    """Return how far the matrices of an operand are apart; 0 of one for all."""
+    """Return the distance between the matrices of an operand; 0 for one matrix that serves all."""
     if count not in (1, batch):
         reason = f"for a C of {batch} matrices, or one for all"
         raise misfit(f"blas.{name}", operand, pointer, (batch, *pointer._shape[1:]), reason)
@@ -201,7 +201,7 @@ def _stride(name: str, operand: str, pointer: DevicePtr, batch: int, count: int 
 
 
 # -- narrow dtypes -----------------------------------------------------------------------------------------------------
-# The dtypes of C for products of a dtype, and that in which they are summed.
+# The dtypes of C for products of a dtype, and the dtype of their sums.
 _NARROW: Final = {
     "float16": (("float16", "float32"), "32F"),
     "bfloat16": (("bfloat16", "float32"), "32F"),

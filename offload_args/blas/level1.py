@@ -295,7 +295,7 @@ def rotg(a: DevicePtr, b: DevicePtr, c: DevicePtr, s: DevicePtr) -> None:
     """Write the rotation that makes (a, b) to (r, 0): c a + s b becomes r, c b - conj(s) a becomes 0.
 
     a: DevicePtr of one element; becomes r.
-    b: DevicePtr of one element of a's dtype. For real dtypes it becomes z, from which c and s can be computed again.
+    b: DevicePtr of one element of a's dtype. For real dtypes it becomes z; c and s can be computed from z again.
     c: DevicePtr of one element of the real dtype; is only written.
     s: DevicePtr of one element of a's dtype; is only written.
 
@@ -340,7 +340,7 @@ def rotmg(d1: DevicePtr, d2: DevicePtr, x1: DevicePtr, y1: DevicePtr, param: Dev
     d1, d2, x1: DevicePtrs of one element, read and updated.
     y1: DevicePtr of one element.
     param: contiguous DevicePtr of shape (5,), written: flag, h11, h21, h12, h22. An element of H that the flag implies
-    may be left as it was: see the reference BLAS.
+    may stay unchanged: see the reference BLAS.
 
         d1, d2, x1, y1, param = np.ones(1), np.ones(1), np.array([4.0]), np.array([2.0]), np.zeros(5)
         with offload_args(d1, d2, x1, y1, param) as pointers:

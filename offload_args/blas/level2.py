@@ -1,8 +1,8 @@
 """Level 2: matrices and vectors.
 
-A matrix in C order goes as it is to a library that has row-major order. To others its memory is the transpose: the
-operation or triangle is exchanged, or, for what is conjugated then, vectors are passed as matrices of one row to the
-routine of level 3.
+A library with row-major order takes a matrix in C order directly. Other libraries read its memory as the transpose: the
+operation or triangle is exchanged, or, if that conjugates, vectors are passed as matrices of one row to the routine of
+level 3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The command line: `python -m offload_args`. One module a command; each imports its own work when it runs.
 
-parser() returns the whole parser, from which the reference of the commands can be made.
+parser() returns the whole parser, for the reference of the commands.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _lost_output(name: str, error: OSError) -> int:
-    """Report that the standard output can't be written, but for a pipe whose reader has enough; return the status."""
+    """Report that the standard output can't be written, unless it is a pipe that its reader closed; return the
+    status."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as Python ends it writes what is left
     if isinstance(error, BrokenPipeError):
         return 0

@@ -1,4 +1,4 @@
-"""`python -m offload_args demo`: principal components of real data, on whatever device is there."""
+"""`python -m offload_args demo`: principal components of real data, on any device."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`python -m offload_args plan`: how long a product of matrices would take here, on each device and with NumPy.
 
-With a script in place of the sizes: which of its calls of BLAS a GPU would make faster.
+With a script in place of the sizes, it says which of the script's BLAS calls a GPU would make faster.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _extent(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", dest="module", action="store_true", help="the script is a module's name")
     parser.add_argument(
-        "given",
+        "operands",
         nargs="+",
         metavar="M N K | SCRIPT ...",
         help="rows of A and C, columns of B and C, columns of A and rows of B; or a script with its arguments",
@@ -89,7 +89,7 @@ class Estimate:
         return self.region + self.up + self.product + self.down
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data; of an estimate that failed, without the times."""
+        """Return it as plain data, without times if the estimate failed."""
         fits = self.needs <= self.free
         if self.error:
             return {"name": self.name, "model": self.model, "needs": self.needs, "free": self.free, "error": self.error}
@@ -117,7 +117,7 @@ def _work(shape: Shape) -> int:
 def smaller_products(shape: Shape, itemsize: int) -> Iterator[Shape]:
     """Yield products of eight times the work of the one before, up to the shape itself.
 
-    The largest extents are halved first: the smallest one says most about the speed. Products whose operands take much
+    The largest extents are halved first: the smallest one affects the speed most. Products whose operands take much
     memory are left out.
     """
     shapes = [shape]
@@ -133,7 +133,7 @@ def smaller_products(shape: Shape, itemsize: int) -> Iterator[Shape]:
 
 
 def _least_time(work: Callable[[], object], times: int = 3) -> float:
-    """Return the least time of some runs, fewer if they are long, after one that warms up."""
+    """Return the least time of some runs (fewer if they are long), after a warm-up."""
     work()
     taken: list[float] = []
     while len(taken) < times and sum(taken) < 4 * LONG:
@@ -199,7 +199,7 @@ def _measure_region(device: Device, dtype: np.dtype[Any]) -> float:
 
 
 def _measure_copies(device: Device, nbytes: int) -> tuple[float, float]:
-    """Return the bytes per second that go up and come down, in copies of so many bytes."""
+    """Return the bytes per second of copies of a size, up and down."""
     array: Array = np.ones(nbytes, np.uint8)
 
     def up() -> float:
@@ -317,7 +317,7 @@ def _plan_script(options: argparse.Namespace) -> int:
     from ..running import run_to_end, say
     from ..scripts import accelerate
 
-    script, *arguments = options.given
+    script, *arguments = options.operands
     run_script = script_of(script, arguments, options.module)
     if run_script is None:
         print(f"plan: no file {script}", file=sys.stderr)
@@ -332,7 +332,7 @@ def _plan_script(options: argparse.Namespace) -> int:
 
 
 def _shape_of(sizes: Sequence[str]) -> Shape:
-    """Read M, N and K; leaves as argparse does if they are none."""
+    """Read M, N and K; exit as argparse does for other texts."""
     try:
         m, n, k = (_extent(size) for size in sizes)
     except (argparse.ArgumentTypeError, ValueError) as error:
@@ -343,9 +343,9 @@ def _shape_of(sizes: Sequence[str]) -> Shape:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.module or not options.given[0].lstrip("-").isdigit():
+    if options.module or not options.operands[0].lstrip("-").isdigit():
         return _plan_script(options)
-    shape, dtype = _shape_of(options.given), np.dtype(options.dtype)
+    shape, dtype = _shape_of(options.operands), np.dtype(options.dtype)
     report = estimate(shape, dtype, options.device or Device.all())
     if options.json:
         print(json.dumps(report, indent=2))

@@ -1,4 +1,4 @@
-"""`python -m offload_args run`: runs a NumPy or SciPy program as it is, with its large products on the GPU."""
+"""`python -m offload_args run`: runs an unmodified NumPy or SciPy program with its large products on the GPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _tell(options: argparse.Namespace, on: Accelerated, children: Children | None, stderr: TextIO | None) -> int:
-    """Say what the options ask for, and return the status of a file that can't be written."""
+    """Print the report and files that the options ask for; return the status of a file that can't be written."""
     from ..running import say
 
     status = 0
@@ -90,7 +90,8 @@ def run(options: argparse.Namespace) -> int:
             unwritten.append(error)
 
     def end(children: Children) -> None:
-        """Hear the children: those of joblib end as Python itself does, before what was registered before them."""
+        """Hear the children: children of joblib end as Python itself ends, before callbacks that were registered
+        earlier."""
         if os.getpid() != process:
             return
         children.collect()

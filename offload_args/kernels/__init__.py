@@ -5,7 +5,7 @@
     vadd = Module.load("vadd.ptx").kernel("vadd", In[np.float32], In[np.float32], Out[np.float32], np.int32)
     offload(vadd, a, b, c, n)
 
-The package itself has these names, too: Kernel, Module, Shared, kernel, launch, offload, offload_unsafe. The others
+The package itself also has these names: Kernel, Module, Shared, kernel, launch, offload, offload_unsafe. The others
 are partitions, words of kernels in Python, and `include`. docs/guide/kernels.md explains them.
 """
 

@@ -84,7 +84,7 @@ def _format_of(name: str, data: bytes) -> Format:
 
 
 def read(name: str, data: bytes) -> Image:
-    """Return the facts about a module's bytes. Raises ModuleError for bytes that are none, or damaged."""
+    """Return the facts about a module's bytes. Raises ModuleError for other or damaged bytes."""
     format_ = _format_of(name, data)
     backend, reader = _READERS[format_]
     target, kernels = reader(name, data)

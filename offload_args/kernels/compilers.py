@@ -27,10 +27,10 @@ from .rtc import HIPRTC, NVRTC, RefusedError, Vendor
 
 __all__ = ["VENDORS", "Program", "Target", "compiled", "include", "named_target", "program_of", "target_of"]
 
-# Without contraction, results equal NumPy's, also on processors that multiply and add in one step.
+# Without contraction, results equal NumPy's even on processors that multiply and add in one step.
 _HOST_OPTIONS: Final = ("-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC")
 _GPU_OPTIONS: Final = ("--std=c++17",)
-# Options by which a compiler makes something else than a module, or writes it elsewhere, each with the reason.
+# Options that make the compiler write something other than a module, or write it elsewhere, each with the reason.
 _WRONG_OPTIONS: Final = {
     re.compile(r"-(?:E|S|c|fsyntax-only|###|-help|-version)"): "by which no module is made",
     re.compile(r"-M.*"): "by which headers are listed, as the package does already",
@@ -173,7 +173,7 @@ def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | N
 
 
 def target_of(device: Device) -> Target:
-    """Return the target for which a source is compiled to run on a device."""
+    """Return the target that a source is compiled for, so that it runs on a device."""
     info = device._info
     if info.backend == "cuda":
         return Target("cuda", f"sm_{info.compute_major}{info.compute_minor}")

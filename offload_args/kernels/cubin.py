@@ -1,6 +1,6 @@
 """The kernels of a cubin: an ELF file whose .nv.info.<kernel> sections are lists of attributes.
 
-Each attribute has a format (4: a 16-bit size and so many bytes; else two bytes of value or none), a number, and its
+Each attribute has a format (4: a 16-bit size and that many bytes; else two bytes of value or none), a number, and its
 value. The numbers below and their layouts were found by comparing cubins of nvcc 12 and 13 with their sources.
 """
 

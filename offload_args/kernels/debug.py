@@ -56,7 +56,7 @@ def record_kernel(source: str, name: str, count: int) -> str:
         )
     arguments = [f"oa::Argument<decltype(&{name}_in), {i}>" for i in range(count)]
     parameters = "".join(f"{argument}::type a{i}, " for i, argument in enumerate(arguments))
-    values = "".join(f", {argument}::given(a{i}, {i}, record)" for i, argument in enumerate(arguments))
+    values = "".join(f", {argument}::passed(a{i}, {i}, record)" for i, argument in enumerate(arguments))
     return f"\nOA_DEBUG_KERNEL({name}, ({parameters}oa::Record *record), (oa::Here{{record}}{values}))\n"
 
 

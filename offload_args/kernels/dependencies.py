@@ -1,8 +1,8 @@
-"""The files that a compilation reads: a cached result is good as long as they are as they were.
+"""The files that a compilation reads: a cached result is valid while they are unchanged.
 
-The host's compiler lists them itself. NVRTC and hiprtc do not: their sources are searched for the names of headers, in
-branches that are not taken, too, so that more files count than are read, and none is missing. A file also counts by
-its absence: one of the same name that is put into a folder searched before would be read instead.
+The host's compiler lists them itself. NVRTC and hiprtc do not: their sources are searched for the names of headers,
+including branches that are not taken, so that no file is missing and some files count that are not read. A file also
+counts by its absence: one of the same name that is put into a folder searched before would be read instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..cache import key_of
 
 __all__ = ["Files", "command_line", "environment", "file_mark", "listed_by", "processor", "scanned"]
 
-# The variables that compilers read, but for those that say in which language messages are.
+# The variables that compilers read, except the ones for the language of messages.
 _VARIABLES: Final = re.compile(
     r"CPATH|C(PLUS)?_INCLUDE_PATH|LIBRARY_PATH|COMPILER_PATH|LD_RUN_PATH|SOURCE_DATE_EPOCH|SDKROOT|LDEMULATION|"
     r"(GCC|CCC|NIX|NVCC|NVRTC|HIPRTC|AMD_COMGR|ICX|PE|CRAY\w*)_\w+|(ROCM|HIP|LLVM|HIP_DEVICE_LIB|CUDA)_(PATH|HOME)"
@@ -46,13 +46,13 @@ _SYSTEM: Final = ("/usr/local/include", f"/usr/include/{platform.machine()}-linu
 
 @dataclass(frozen=True)
 class Files:
-    """Files that were read, and paths at which there was none. Relative paths start at the working directory."""
+    """Files that were read, and paths without a file. Relative paths start at the working directory."""
 
     read: tuple[str, ...]
     absent: tuple[str, ...]
 
     def key(self, first: str) -> str | None:
-        """Return the name of a result that depends on the files as they are now; None if one came or went."""
+        """Return the name of a result that depends on the files' present contents; None if a file came or went."""
         if any(map(os.path.lexists, self.absent)):
             return None
         try:
@@ -76,7 +76,7 @@ def environment() -> list[str]:
 
 @cache
 def processor() -> str:
-    """Return the model and features of this machine's CPU, for which -march=native compiles."""
+    """Return the model and features of this machine's CPU, which -march=native compiles for."""
     try:
         with open("/proc/cpuinfo") as file:
             first = "".join(iter(file.readline, "\n"))

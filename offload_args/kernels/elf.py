@@ -75,7 +75,7 @@ class Elf:
         return raw.partition(b"\0")[0].decode("utf-8", "replace")
 
     def contents(self, section: Section) -> memoryview:
-        """Return a section's bytes; none of one that has no bytes in the file."""
+        """Return a section's bytes; empty if it has no bytes in the file."""
         if section.type == _NO_BITS:
             return memoryview(b"")
         return self._range(section.offset, section.nbytes, f"section {section.name}")

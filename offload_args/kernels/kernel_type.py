@@ -111,10 +111,12 @@ class Kernel(_core.Kernel):
         facts: KernelFacts | None,
         shapes: tuple[Shape, ...] = (),
     ) -> Self:
-        """shapes: of the arrays whose extents and steps follow as further arguments, which no call gives."""
+        """shapes: of the arrays whose extents and steps are further arguments, which the package passes."""
         whole = (*signature, *[np.int64] * (_SHAPE_NUMBERS * len(shapes))) if shapes else signature
         formals = formals_of(name, whole, facts)
-        partitions = tuple((i, *one.partition.along()) for i, one in enumerate(formals) if one.partition is not None)
+        partitions = tuple(
+            (i, *formal.partition.along()) for i, formal in enumerate(formals) if formal.partition is not None
+        )
         self = super().__new__(cls, name, tuple(formal.row for formal in formals), partitions, shapes)
         self.facts = facts
         self._formals, self._infos = formals[: len(signature)], {}
@@ -137,7 +139,7 @@ class Kernel(_core.Kernel):
     ) -> Kernel:
         """Return a kernel of C++ source: NVRTC compiles it for NVIDIA GPUs, the C++ compiler for host and sim.
 
-        source: its text; `#include <offload_args/kernel.h>` has the macros with which one source suits all devices.
+        source: its text; `#include <offload_args/kernel.h>` has the macros that let one source suit all devices.
         name: "vadd", or an instance of a template: "scale<float>". signature: as for Module.kernel. options: for the
         compiler. device: the kind to compile for now; None: the
         default one. Others compile at their first launch. target: in place of a device, a processor that need not be
@@ -166,13 +168,13 @@ class Kernel(_core.Kernel):
             raise ModuleError(f"Kernel.compile: the source has no kernel {name!r}; it has {listed}")
         if used is checked and facts.parameters is not None:
             facts = replace(facts, parameters=facts.parameters[:-1])
-        made = cls(plain, name, signature, facts)
+        kernel = cls(plain, name, signature, facts)
         if checked is not None:  # on the CPU the record's address is passed, on GPUs the record
             with_record = [cls(checked, name, (*signature, last), None) for last in (np.uint64, InOut[np.uint8])]
-            made._checked, made._always_checked = (with_record[0], with_record[1]), bool(debug)
+            kernel._checked, kernel._always_checked = (with_record[0], with_record[1]), bool(debug)
             plain.checked, plain.always_checked = checked, bool(debug)
-        made._compiled = used
-        return made
+        kernel._compiled = used
+        return kernel
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the module to a file, from which Module.load reads it: a cubin, an HSACO or a shared object.
@@ -198,7 +200,7 @@ class Kernel(_core.Kernel):
 
     @property
     def log(self) -> str:
-        """The compiler's warnings for the device or target that Kernel.compile compiled for; "" of other kernels."""
+        """The compiler's warnings for the device or target that Kernel.compile compiled for; "" for other kernels."""
         return self._compiled.image.log
 
     @property
@@ -216,11 +218,12 @@ class Kernel(_core.Kernel):
     def __repr__(self) -> str:
         return f"Kernel({self.name}({', '.join(self.signature)}), from {self._loaded.name})"
 
-    # -- for the extension: what it does not do itself ----------------------------------------------------------------
+    # -- for the extension: cases that it does not handle itself
+    # ----------------------------------------------------------------
 
     def _load(self, device: int) -> tuple[int, bool, tuple[int, int, int], tuple[tuple[int, int], ...]]:
-        """Return the kernel's handle on a device, whether its launches are checked, its block, and for each partition
-        how many blocks it likes."""
+        """Return the kernel's handle on a device, whether its launches are checked, its block, and the preferred number
+        of blocks for each partition."""
         on = by_number(device)
         checked = self._checked is not None and (self._always_checked or not on.is_gpu)
         handle = 0
@@ -233,10 +236,10 @@ class Kernel(_core.Kernel):
         self._infos[device] = info
         partitions = [formal.partition for formal in self._formals if formal.partition is not None]
         block = partitions[0].block(info, not on.is_gpu) if partitions else (default_threads(info), 1, 1)
-        return handle, checked, block, tuple(one.blocks(info, not on.is_gpu) for one in partitions)
+        return handle, checked, block, tuple(partition.blocks(info, not on.is_gpu) for partition in partitions)
 
     def _home(self) -> int:
-        """Return the number of the device of an offload that is not told one."""
+        """Return the number of the device of an offload without a device."""
         return self._loaded.default_device().number
 
     def _configure(self, key: object) -> _core.Launcher:
@@ -253,7 +256,7 @@ class Kernel(_core.Kernel):
             if name not in _SHAPE:
                 raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
         grid, block = (
-            (0, 0, 0) if keywords.get(what) is None else self._sizes(what, keywords[what]) for what in ("grid", "block")
+            (0, 0, 0) if keywords.get(name) is None else self._sizes(name, keywords[name]) for name in ("grid", "block")
         )
         others = keywords.get("shared_bytes", 0), keywords.get("stream"), bool(keywords.get("cooperative"))
         return self._launcher(grid, block, *others, keywords.get("cluster"))
@@ -280,7 +283,7 @@ class Kernel(_core.Kernel):
     def _launch_checked(self, launcher: _core.Launcher, arguments: tuple[Any, ...]) -> None:
         """Launch the kernel that checks each access in place of this one."""
         assert self._checked is not None
-        on = next(one.device for one in arguments if isinstance(one, DevicePtr))
+        on = next(argument.device for argument in arguments if isinstance(argument, DevicePtr))
         try:
             launch_with_record(launcher, self._checked[on.is_gpu], arguments)
         except CaptureError as error:
@@ -291,82 +294,86 @@ class Kernel(_core.Kernel):
                 "with debug=False to capture it into a graph"
             ) from None
 
-    def _sizes(self, what: str, given: object) -> tuple[int, int, int]:
-        is_vector = isinstance(given, np.ndarray) and given.ndim == 1
-        several = is_vector or (isinstance(given, Sequence) and not isinstance(given, (str, bytes)))
-        items: Any = given if several else (given,)
+    def _sizes(self, keyword: str, value: object) -> tuple[int, int, int]:
+        is_vector = isinstance(value, np.ndarray) and value.ndim == 1
+        several = is_vector or (isinstance(value, Sequence) and not isinstance(value, (str, bytes)))
+        items: Any = value if several else (value,)
         try:
             sizes = [whole(item) for item in items]
         except TypeError:
-            raise ArgumentTypeError(f"{self.name}: {what} needs whole numbers, got {shown(given)}") from None
+            raise ArgumentTypeError(f"{self.name}: {keyword} needs whole numbers, got {shown(value)}") from None
         if not 1 <= len(sizes) <= 3 or not all(1 <= size <= _MOST for size in sizes):
-            raise ArgumentError(f"{self.name}: {what} needs 1 to 3 numbers from 1 to {_MOST}, got {shown(given)}")
+            raise ArgumentError(f"{self.name}: {keyword} needs 1 to 3 numbers from 1 to {_MOST}, got {shown(value)}")
         x, y, z = (*sizes, 1, 1)[:3]
         return x, y, z
 
-    def _shared_bytes(self, given: object) -> int:
+    def _shared_bytes(self, value: object) -> int:
         try:
-            nbytes = given.nbytes if isinstance(given, Shared) else whole(given)
+            nbytes = value.nbytes if isinstance(value, Shared) else whole(value)
         except TypeError:
             raise ArgumentTypeError(
-                f"{self.name}: shared_bytes needs a number of bytes or Shared[dtype](size), got {shown(given)}"
+                f"{self.name}: shared_bytes needs a number of bytes or Shared[dtype](size), got {shown(value)}"
             ) from None
         if not 0 <= nbytes <= _MOST:
-            raise ArgumentError(f"{self.name}: shared_bytes needs 0 to {_MOST} bytes, got {shown(given)}")
+            raise ArgumentError(f"{self.name}: shared_bytes needs 0 to {_MOST} bytes, got {shown(value)}")
         return nbytes
 
-    def _value(self, i: int, given: object) -> bytes:
+    def _value(self, i: int, value: object) -> bytes:
         """Return the bytes of a value of any type."""
         formal = self._formals[i]
         dtype = formal.dtype
         assert dtype is not None
-        what = f"{self.name}: {formal.name}"
-        if isinstance(given, (DevicePtr, np.ndarray)):
+        subject = f"{self.name}: {formal.name}"
+        if isinstance(value, (DevicePtr, np.ndarray)):
             raise DTypeError(
-                f"{what} needs one {dtype} by value, got {kind(given)}; pass a number, or declare an array"
+                f"{subject} needs one {dtype} by value, got {kind(value)}; pass a number, or declare an array"
             )
-        return np.array(filled(what, dtype, given), dtype).tobytes()
+        return np.array(filled(subject, dtype, value), dtype).tobytes()
 
-    def _pointer(self, i: int, given: object) -> NoReturn:
+    def _pointer(self, i: int, argument: object) -> NoReturn:
         """Refuse an argument that is not a pointer to the right elements."""
         formal = self._formals[i]
-        what = f"{self.name}: {formal.name} needs a device pointer to {formal.dtype or 'elements'}"
-        if isinstance(given, DevicePtr):
+        need = f"{self.name}: {formal.name} needs a device pointer to {formal.dtype or 'elements'}"
+        if isinstance(argument, DevicePtr):
             assert formal.dtype is not None  # one of no dtype takes all
             wanted = spelled(formal.dtype.name)
             remedy = f"lend an array of {wanted}"
             if formal.access == _core.OA_READ:
                 remedy = f"lend a converted copy, such as x.astype({wanted})"
-            raise DTypeError(f"{what}, got a pointer to {given.dtype}; {remedy}")
-        if isinstance(given, np.ndarray):
+            raise DTypeError(f"{need}, got a pointer to {argument.dtype}; {remedy}")
+        if isinstance(argument, np.ndarray):
             raise HostPointerError(
-                f"{what}, got a host array: use offload({self.name}, ...), which lends its arrays, or lend them in a "
+                f"{need}, got a host array: use offload({self.name}, ...), which lends its arrays, or lend them in a "
                 f"region: with offload_args(x, ...) as (dx, ...): {self.name}(dx, ...)"
             )
-        remedy = "make it an array, np.asarray(x, dtype), and lend that" if isinstance(given, (list, tuple)) else ""
-        raise HostPointerError(f"{what}, got {kind(given)}; {remedy or 'lend an array in a region'}")
+        remedy = "make it an array, np.asarray(x, dtype), and lend that" if isinstance(argument, (list, tuple)) else ""
+        raise HostPointerError(f"{need}, got {kind(argument)}; {remedy or 'lend an array in a region'}")
 
-    def _strided(self, i: int, given: DevicePtr[Any]) -> NoReturn:
+    def _strided(self, i: int, pointer: DevicePtr[Any]) -> NoReturn:
         """Refuse a pointer whose layout a kernel can't take."""
-        lent = given.strides == c_strides(given.shape, given.dtype.itemsize)
-        got = "an array that was lent with gaps or reversed" if lent else f"strides {given.strides}"
+        lent = pointer.strides == c_strides(pointer.shape, pointer.dtype.itemsize)
+        got = "an array that was lent with gaps or reversed" if lent else f"strides {pointer.strides}"
         raise ArgumentError(
             f"{self.name}: {self._formals[i].name} needs elements in C or Fortran order, with gaps between rows or "
-            f"columns at most, because a kernel gets an address and no strides; got {got}, for shape {given.shape}: "
+            f"columns at most, because a kernel gets an address and no strides; got {got}, for shape {pointer.shape}: "
             "pass a contiguous copy (np.ascontiguousarray), or the whole array, with its stride as a number"
         )
 
     def _named_in_messages(self, argument: int) -> str:
-        """Return the name of an argument by its number; a negative one is that of shared memory."""
+        """Return the name of an argument by its number; a negative number means shared memory."""
         return "the dynamic shared memory" if argument < 0 else self._formals[argument].name
 
     def _uncovered(self, launcher: _core.Launcher, arguments: tuple[Any, ...]) -> None:
         """Refuse a grid that leaves elements without an owner."""
         grid, block, _ = launcher._shape
-        for formal, given in zip(self._formals, arguments, strict=True):
+        for formal, argument in zip(self._formals, arguments, strict=True):
             if formal.partition is not None:
                 check(
-                    f"{self.name}: {formal.name}", formal.partition, Geometry(given.shape, given.strides), grid, block
+                    f"{self.name}: {formal.name}",
+                    formal.partition,
+                    Geometry(argument.shape, argument.strides),
+                    grid,
+                    block,
                 )
 
     def _misfit(self, arguments: tuple[object, ...], keywords: dict[str, object] | None = None) -> NoReturn:

@@ -23,7 +23,7 @@ __all__ = ["Loaded", "Source"]
 
 
 class Loaded:
-    """The handles of a module, one for each device on which one of its kernels was launched."""
+    """The handles of a module, one for each device that launched one of its kernels."""
 
     def __init__(self, image: Image | None) -> None:
         self._image = image
@@ -113,7 +113,7 @@ class Loaded:
 
 
 class Source(Loaded):
-    """A module as source, which is compiled for each kind of device on which it is used."""
+    """A module as source, which is compiled for each kind of device that uses it."""
 
     def __init__(self, program: Program, target: Target, *, for_gpus: str = "") -> None:
         """for_gpus: text at the source's end, for compilers of GPUs alone."""

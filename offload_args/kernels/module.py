@@ -53,7 +53,7 @@ class Module(Variables):
         for AMD GPUs, a shared object for host and sim. The format is found from the contents; no GPU is needed.
         name: for messages; the file's by default.
 
-        Raises ModuleError if it is none of these or damaged, OSError if the file can't be read.
+        Raises ModuleError if the file is another kind or damaged, OSError if it can't be read.
         """
         if isinstance(source, (bytes, bytearray, memoryview)):
             data, name = bytes(source), name or "the module"
@@ -91,7 +91,7 @@ class Module(Variables):
         signature: for each parameter In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value;
         a structured dtype (align=True) for a struct. In is only read. Out is only written, all of it. In, Out, InOut
         without a dtype take pointers to any elements. The module's own facts have to agree. Without a signature the
-        arguments of each launch say the types, and every pointer counts as read and written.
+        arguments of each launch determine the types, and every pointer counts as read and written.
 
         Raises ModuleError if there is no such kernel, SignatureError if the module contradicts the signature.
         """

@@ -1,9 +1,9 @@
-"""Partitions: which thread or block owns which elements, as oa:: of kernel.h has them.
+"""Partitions: which thread or block owns which elements, as in oa:: of kernel.h.
 
 A signature has them beside the arrays that they divide: `Out[np.float32].by(Tiles(16, 16))`. They take their sizes from
 the array. A matrix's rows are its lines in memory, so the rows of a matrix in Fortran order are its columns. A
 matrix of one row or column has both orders, and NumPy gives it any strides: a division by rows then covers either
-reading. One by rows and columns would need a grid of size * size, so it takes the strides of C order, and no others.
+reading. A division by rows and columns would need a grid of size * size, so it takes the strides of C order only.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Limits(Protocol):
 
 
 def default_threads(limits: Limits) -> int:
-    """Return the threads of a block where nothing else says how many."""
+    """Return the default number of threads of a block."""
     return min(_THREADS, limits.good_threads)
 
 
@@ -98,9 +98,9 @@ class Partition:
         return default_threads(limits), 1, 1
 
     def blocks(self, limits: Limits, on_cpu: bool) -> tuple[int, int]:
-        """Return a good number of blocks where any covers all: one for so many elements of each thread, and the most.
+        """Return a good number of blocks where any covers all: `each` elements a thread, up to a limit.
 
-        (1, 0): the partition itself says how many.
+        (1, 0): the partition itself determines the number.
         """
         return 1, 0
 
@@ -131,7 +131,7 @@ class Linear1D(Partition):
 
 @dataclass(frozen=True, repr=False)
 class GridStride1D(Partition):
-    """Have the threads along x share the elements.
+    """Let the threads along x share the elements.
 
         source = '''
         #include <offload_args/kernel.h>

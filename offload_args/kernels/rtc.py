@@ -33,7 +33,7 @@ _NEEDED: Final = ("Version", "CreateProgram", "CompileProgram", "GetProgramLog",
 
 
 def _lacks(library: ctypes.CDLL, prefix: str, code: str) -> str:
-    """Return the features that a compiler has and the library lacks; "" if it is one."""
+    """Return a message about a function that a compiler's library lacks; "" if it has all."""
     names = [prefix + name for name in (*_NEEDED, f"Get{code}", f"Get{code}Size")]
     return next((f"{library._name} has no {name}" for name in names if not hasattr(library, name)), "")
 
@@ -62,7 +62,7 @@ def _load_nvrtc() -> ctypes.CDLL:
 
 
 def _hiprtc_places(tried: list[str]) -> Iterator[str]:
-    """Yield paths and names of hiprtc. Before ROCm 6, and in Debian, HIP's runtime has it."""
+    """Yield paths and names of hiprtc. HIP's runtime has it before ROCm 6, and in Debian."""
     for library in ("hiprtc", "amdhip64"):
         yield from rocm_files(library, tried)
 

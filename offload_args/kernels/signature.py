@@ -114,7 +114,7 @@ def _check_type(subject: str, formal: Formal, parameter_type: ParameterType) -> 
 
 
 def _place(subject: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, facts: ParameterFacts | None) -> int:
-    """Return a parameter's offset: the module's where it says one, else as C lays parameters out."""
+    """Return a parameter's offset: the module's if it states one, otherwise C's layout of parameters."""
     alignment = _POINTER_BYTES if dtype is None else _alignment(subject, dtype)
     natural = -(-end // alignment) * alignment
     if facts is None or facts.offset in (-1, natural):

@@ -28,7 +28,7 @@ _NUMBERS: Final = {
     (_UNSIGNED, 1): "unsigned char", (_UNSIGNED, 2): "unsigned short", (_UNSIGNED, 4): "unsigned",
     (_UNSIGNED, 8): "unsigned long long", (_FLOATING, 4): "float", (_FLOATING, 8): "double",
 }  # fmt: skip
-# The ways in which the source may pass a declared parameter, by its access.
+# How the source may pass a declared parameter, by its access.
 _PASSED: Final = {
     0: (_VALUE,),
     _core.OA_READ: (_CONST_POINTER, _IN),

@@ -1,4 +1,4 @@
-"""Kernels without a declared signature: the arguments of each call say the types, and the module has to agree."""
+"""Kernels without a declared signature: the arguments of each call determine the types, and the module has to agree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class UndeclaredKernel:
     block](...)`.
 
     Every pointer counts as read and written, unless the module says that it is only read. Values need a NumPy
-    type, as np.int32(5): the module knows their sizes only. `launch` and `offload` take it, too. Made by Module.kernel
+    type, as np.int32(5): the module knows their sizes only. `launch` and `offload` also take it. Made by Module.kernel
     without a signature.
 
     A call raises SignatureError if the module contradicts the arguments.
@@ -71,7 +71,7 @@ class UndeclaredKernel:
 
 @final
 class UndeclaredLauncher:
-    """Launch such a kernel with a grid and block: call it with the kernel's arguments."""
+    """Launches such a kernel with a grid and block: call it with the kernel's arguments."""
 
     __slots__ = ("_key", "kernel")
 

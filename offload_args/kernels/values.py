@@ -1,4 +1,4 @@
-"""Values of arguments: whole numbers, numbers of a dtype, structs; and what a message calls an argument."""
+"""Values of arguments: whole numbers, numbers of a dtype, structs; and the name of an argument in messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["filled", "kind", "whole"]
 
 
 def whole(value: Any) -> int:
-    """Return a whole number; raise TypeError for all else, True and False among it."""
+    """Return a whole number; raise TypeError for anything else, including True and False."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError
     return operator.index(value)

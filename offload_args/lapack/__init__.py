@@ -5,12 +5,11 @@
 
 Operands are DevicePtrs, in the order of LAPACK's own arguments, and results are in place, as there. Sizes and leading
 dimensions come from shapes and strides. Nothing is repacked: a matrix in C order is passed to the column-major library
-as its transpose, where the mathematics allows; else an ArgumentError names the copy that would do.
-docs/guide/lapack.md lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, the LAPACK of OpenBLAS on
-the host and on sim.
+as its transpose if the mathematics allows it; otherwise an ArgumentError names a copy that helps. docs/guide/lapack.md
+lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, the LAPACK of OpenBLAS on the host and on sim.
 
 Dtypes are float32, float64, complex64 and complex128; `ipiv` is int32, and counts from 1. Right sides are matrices, or
-vectors, which are one column.
+vectors, which count as one column.
 
 A may be a stack of matrices, (..., m, n). The other operands then have the dimensions of the stack before their own:
 pivots (..., n), right sides (..., n, nrhs) or (..., n). Each matrix is one call of the library; on NVIDIA GPUs small

@@ -92,7 +92,7 @@ def has_pivots(ipiv: DevicePtr) -> bool:
 def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> None:
     """Raise LinAlgError for NaN or infinity in A, or in its triangle uplo.
 
-    LAPACK's iterations look for neither, and may never end.
+    LAPACK's iterations do not check for either, and may never end.
     """
     try:
         if _has_finite_sum(A):
@@ -135,7 +135,7 @@ def is_finite(A: DevicePtr) -> bool:
 
 
 def _has_finite_sum(A: DevicePtr) -> bool:
-    """Return whether the device finds at once that all elements are finite, which it can of a matrix without gaps."""
+    """Return whether the device quickly shows that all elements are finite; only a matrix without gaps allows it."""
     (m, n), step = A._shape, min(A._strides)
     return step * m * n == max(A._strides[0] * m, A._strides[1] * n) and isfinite(asum(A._view(0, (m * n,), (step,))))
 

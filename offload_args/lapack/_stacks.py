@@ -33,7 +33,7 @@ class StackError(np.linalg.LinAlgError):
     """Some matrices of a stack failed; the others are as if they had been alone.
 
     `info` has the shape of the stack: 0 for a matrix that did not fail, else LAPACK's info of it, or -1 for NaN and
-    infinity. What a failing matrix and its results hold is undefined.
+    infinity. A failing matrix and its results have undefined contents.
     """
 
     info: NDArray[np.int32]
@@ -44,7 +44,7 @@ class StackError(np.linalg.LinAlgError):
 
 
 def in_a_stack() -> bool:
-    """Return whether the call is that of one matrix of a stack, whose failure says nothing of the others."""
+    """Return whether the call is for one matrix of a stack, so that its failure says nothing about the others."""
     return _in_a_stack.get()
 
 
@@ -102,8 +102,8 @@ Whole: TypeAlias = "Callable[..., tuple[Infos, str] | None]"
 def stacked(*operands: str, writes: tuple[str, ...] = (), whole: Whole | None = None) -> Callable[[F], F]:
     """Have a function of a matrix A take a stack (..., m, n), as a whole or by a call for each matrix.
 
-    operands: the function's operands after A, which then have the dimensions of the stack before their own. writes:
-    those that it overwrites; they may be lent as Out, as a whole.
+    operands: the function's operands after A, which then have the dimensions of the stack before their own. writes: the
+    operands that it overwrites; they may be lent as Out, as a whole.
     """
 
     def decorate(function: F) -> F:
@@ -147,9 +147,9 @@ def _run(
         if written is not None and 0 not in written._shape:
             written.fill(0)  # each call writes a part, which not every Out takes
     if whole is not None and 0 not in batch:
-        given = {key: None if p is None else flat(p, len(p._shape) - len(batch)) for key, p in pointers.items()}
-        are_flat = all(given[key] is not None for key, p in pointers.items() if p is not None)
-        if are_flat and (of_A := flat(A)) is not None and (done := whole(of_A, **given, **options)) is not None:
+        flats = {key: None if p is None else flat(p, len(p._shape) - len(batch)) for key, p in pointers.items()}
+        are_flat = all(flats[key] is not None for key, p in pointers.items() if p is not None)
+        if are_flat and (of_A := flat(A)) is not None and (done := whole(of_A, **flats, **options)) is not None:
             infos, reason = done
             if infos.any():
                 _refuse(name, infos.reshape(batch), reason.format(info=infos[np.flatnonzero(infos)[0]]))

@@ -210,7 +210,7 @@ class _LAPACKE(Vendor):
     def with_work(
         self, name: str, A: DevicePtr, arguments: Sequence[Any], *work: tuple[int, Any], sized: int = 3
     ) -> int:
-        """Call a function with workspaces after its arguments; sized: so many of them are followed by their size."""
+        """Call a function with workspaces after its arguments; sized: how many of them are followed by their size."""
         scratches = [Scratch((size,), dtype) for size, dtype in work]
         with offload_args(*scratches, device=A.device) as pointers:
             pairs = zip(pointers, work, strict=True)
@@ -418,9 +418,9 @@ class _CuSOLVER(Vendor):
         count, m, n = A._shape
         if not self.diagonalizes_stacks(m, n) or not _follow(A, lda, n):
             return None
-        made = Scratch((count, m, m), A.dtype), Scratch((count, n, n), A.dtype), Scratch((n, n), A.dtype)
+        scratch = Scratch((count, m, m), A.dtype), Scratch((count, n, n), A.dtype), Scratch((n, n), A.dtype)
         with (
-            offload_args(*made, device=A.device) as (u, v, identity),  # u and v have their vectors as rows
+            offload_args(*scratch, device=A.device) as (u, v, identity),  # u and v have their vectors as rows
             self.functions.create_gesvdj_info() as settings,
         ):
             name, job = f"{t}gesvdj_batched", self.value(self.jobz, "V")
@@ -436,10 +436,10 @@ class _CuSOLVER(Vendor):
     # -- one matrix ------------------------------------------------------------------------------------------
 
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
-        with offload_args(Scratch((n, n), A.dtype), device=A.device) as (made,):  # symmetric, so in either order
-            make_identity(made)
-            info = self.getrs(t, "N", n, n, A, lda, ipiv, made, n)
-            A.copy_from(made if A._strides[1] == A.dtype.itemsize else made.T)
+        with offload_args(Scratch((n, n), A.dtype), device=A.device) as (inverse,):  # symmetric, so in either order
+            make_identity(inverse)
+            info = self.getrs(t, "N", n, n, A, lda, ipiv, inverse, n)
+            A.copy_from(inverse if A._strides[1] == A.dtype.itemsize else inverse.T)
         return info
 
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:

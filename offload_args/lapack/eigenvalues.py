@@ -294,8 +294,8 @@ def _real(
 
 def _unpacked(vectors: NDArray[Any], imaginary: NDArray[Any]) -> NDArray[Any]:
     """Return the vectors whose columns i and i + 1 have the real and imaginary parts of those of a conjugate pair."""
-    made = vectors.astype(np.complex128)
+    unpacked = vectors.astype(np.complex128)
     for i in np.flatnonzero(imaginary > 0):
-        made[:, i] = vectors[:, i] + 1j * vectors[:, i + 1]
-        made[:, i + 1] = made[:, i].conj()
-    return made
+        unpacked[:, i] = vectors[:, i] + 1j * vectors[:, i + 1]
+        unpacked[:, i + 1] = unpacked[:, i].conj()
+    return unpacked

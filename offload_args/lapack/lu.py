@@ -53,7 +53,7 @@ def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise") -> None:
     singular: of an A whose U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, which serve for a
     determinant, say.
 
-    For an A in C order these are the factors of A^T, the matrix that A's memory stores by columns: U and L of A^T are
+    For an A in C order these are the factors of A^T, the matrix that A's memory has by columns: U and L of A^T are
     stored transposed, and ipiv counts columns of A. getrs takes either.
 
         A, ipiv = np.array([[2.0, 4.0], [4.0, 2.0]], order="F"), np.empty(2, np.int32)
@@ -174,8 +174,8 @@ def _getri_stack(A: DevicePtr, ipiv: DevicePtr) -> tuple[Infos, str] | None:
     vendor, ld = vendor_of("lapack.getri", A), a.ld_f or a.ld_c
     if not a.rows or not vendor.solves_stacks(a.rows) or not follow(ipiv) or not has_pivots(ipiv):
         return None
-    with offload_args(Scratch(A._shape, A.dtype), device=A.device) as (made,):
-        whole = made if a.ld_c else turned(made)
+    with offload_args(Scratch(A._shape, A.dtype), device=A.device) as (inverses,):
+        whole = inverses if a.ld_c else turned(inverses)
         infos = vendor.getri_batched(t, a.rows, A, ld, ipiv, whole, a.rows)
         if infos is None:
             return None

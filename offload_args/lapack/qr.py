@@ -241,8 +241,8 @@ def _to_factor(t: str, A: DevicePtr, a: Matrix, trans: str, copies: ExitStack) -
     tall = a.rows >= a.columns
     source, is_fortran, is_copy = (A, a.ld_f, False) if tall else (A.T, a.ld_c, False)
     if t in "cz" and (trans == "T") == tall:
-        made = copies.enter_context(conjugated(A, "F" if a.ld_f else "C"))
-        source, is_fortran, is_copy = (made.T, not a.ld_f, True) if tall else (made, a.ld_f, True)
+        conjugate = copies.enter_context(conjugated(A, "F" if a.ld_f else "C"))
+        source, is_fortran, is_copy = (conjugate.T, not a.ld_f, True) if tall else (conjugate, a.ld_f, True)
     if is_fortran:
         return source, is_copy
     return copies.enter_context(rearranged(source, "F")), True

@@ -206,9 +206,9 @@ def _beside(V: DevicePtr | None, order: Order) -> Iterator[DevicePtr | None]:
     if V is None:
         yield None
         return
-    with offload_args(Scratch(V._shape, V.dtype, order=order), device=V.device) as (made,):
-        yield made
-        geam(1.0, made, 0.0, made, V)
+    with offload_args(Scratch(V._shape, V.dtype, order=order), device=V.device) as (vectors,):
+        yield vectors
+        geam(1.0, vectors, 0.0, vectors, V)
 
 
 def _decompose(

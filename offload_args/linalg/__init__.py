@@ -8,17 +8,17 @@
 
 The functions have the names, arguments and results of numpy.linalg, to within rounding, and change none of their
 arguments. Arrays may be of any class and layout that NumPy takes: a function lends them in one region, and returns
-arrays. Of DevicePtrs, all in open regions, it returns DevicePtrs to new memory of the youngest of these regions, which
-ends with the last pointer to it. Matrices may be stacked: the last two dimensions are those of a matrix.
+arrays. For DevicePtrs of open regions, it returns DevicePtrs to new memory of the youngest of these regions; the memory
+ends with the last pointer to it. Matrices may be stacked: the last two dimensions are a matrix's.
 
 Dtypes are float32, float64, complex64 and complex128. Integers of arrays are converted to float64, as NumPy does;
 nothing is converted on a device. `device` says where arrays are computed: None is the first GPU, else the host.
 
-There is nothing else of an array library here: sums, elementwise functions and indexing are NumPy's.
+It is no whole array library: sums, elementwise functions and indexing are NumPy's.
 
 Failures raise numpy.linalg.LinAlgError, which names the matrices that failed; no result is returned then. Wrong
 arguments raise the errors of lapack and blas, each of which is also NumPy's class: ArgumentError is a ValueError,
-DTypeError a TypeError. LibraryError says that a device has no LAPACK, as AMD's have none here yet.
+DTypeError a TypeError. LibraryError: the device has no LAPACK, as AMD's have none here yet.
 
 Source: numpy.linalg, https://numpy.org/doc/stable/reference/routines.linalg.html.
 """

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Operand", "Result", "Spec", "new"]
 
-#: What the functions take: an array, or what numpy.asarray makes one of; or a pointer of an open region.
+#: An operand: an array, or an object that numpy.asarray converts; or a pointer of an open region.
 Operand: TypeAlias = Any
-#: What they return: arrays for arrays, pointers for pointers.
+#: A result: arrays for arrays, pointers for pointers.
 Result: TypeAlias = Any
 
 _TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
@@ -58,8 +58,8 @@ def _strides(spec: Spec) -> tuple[int, ...]:
 
 def new(like: DevicePtr, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> DevicePtr:
     """Take memory in the region of a pointer; it ends with the last pointer to it."""
-    made: DevicePtr = _core.scratch((like,), code_of(dtype), shape, _strides(Spec(shape, dtype, order)))
-    return made
+    pointer: DevicePtr = _core.scratch((like,), code_of(dtype), shape, _strides(Spec(shape, dtype, order)))
+    return pointer
 
 
 def _empty(spec: Spec) -> NDArray[Any]:
@@ -69,7 +69,7 @@ def _empty(spec: Spec) -> NDArray[Any]:
 
 
 class Call:
-    """One call of a function. `name` is that of messages, such as "linalg.solve"."""
+    """One call of a function. `name`: for messages, such as "linalg.solve"."""
 
     def __init__(self, name: str, device: Device | str | None, /, **operands: Operand) -> None:
         self.name = name
@@ -88,7 +88,7 @@ class Call:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the computation. DTypeError for arrays that have none comes when it is first asked for."""
+        """The dtype of the computation. Reading it raises DTypeError for arrays that have none."""
         return self._arrays[0].dtype if self.on_device else self._common_dtype()
 
     @property
@@ -204,7 +204,7 @@ class Call:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Have errors of the memory and of the region in a block name the function and its operands."""
+        """Make errors of the memory and of the region in a block name the function and its operands."""
         try:
             yield
         except OffloadError as error:
@@ -220,16 +220,16 @@ class Call:
             raise
 
     def run(self, work: Callable[..., Any], *specs: Spec) -> tuple[list[Any], Any]:
-        """Do the work with pointers to the operands and to the results. Return the results, and what it returns."""
+        """Call `work` with pointers to the operands and to the results. Return the results, and its value."""
         with self.named():
             return self._run(work, *specs)
 
     def _run(self, work: Callable[..., Any], *specs: Spec) -> tuple[list[Any], Any]:
         if self.on_device:
-            made = [
+            outputs = [
                 _core.scratch(tuple(self._arrays), code_of(spec.dtype), spec.shape, _strides(spec)) for spec in specs
             ]
-            return made, work(*self._arrays, *made)
+            return outputs, work(*self._arrays, *outputs)
         results = [_empty(spec) for spec in specs]
         lent = [In(_ready(array, self.dtype)) for array in self._arrays]
         region = offload_args(*lent, *map(Out, results), device=self._device)
@@ -245,7 +245,7 @@ class Call:
         return results, value
 
     def wrapped(self, operand: str, result: Any) -> Any:
-        """Return a result as the class of an operand, such as numpy.matrix; a pointer as it is."""
+        """Return a result in the class of an operand, such as numpy.matrix; return a pointer unchanged."""
         return result if self.on_device else self._wraps[operand](result)
 
     def scalar(self, result: Any) -> Any:
@@ -256,7 +256,7 @@ class Call:
 def _ready(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array of the dtype whose matrices are in C or Fortran order, and whose stack has no gaps.
 
-    It is the array itself where that is so.
+    An array that has this form is returned itself.
     """
     array = np.asarray(array, dtype)  # of plain ndarray's class, too: np.asarray drops subclasses
     if array.ndim == 0 or array.size == 0:

@@ -188,7 +188,8 @@ def clear_triangles(pointer: DevicePtr, keep: str) -> None:
 
 
 def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Sequence[int], reason: str) -> None:
-    """Raise LinAlgError, which names the matrices whose info is not 0. reason: may have {info}, that of the first."""
+    """Raise LinAlgError, which names the matrices whose info is not 0. reason: may have {info}, the first matrix's
+    info."""
     wrong = [i for i, info in enumerate(infos) if info]
     if not wrong:
         return
@@ -222,7 +223,7 @@ def _repeat_first(whole: DevicePtr) -> None:
 def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Sequence[int]]:
     """Factor each matrix of a square stack with pivots, in place. Return the pivots, and info for each matrix.
 
-    Of a matrix in C order the factors are those of its transpose.
+    For a matrix in C order the factors are its transpose's.
     """
     vendor, facts, t = vendor_of(name, A), stored(name, "a", A), letter(A)
     n = facts.rows
@@ -265,11 +266,11 @@ def solve_factored(name: str, trans: str, factors: DevicePtr, pivots: DevicePtr,
 
 def invert_factored(name: str, factors: DevicePtr, pivots: DevicePtr, x: DevicePtr) -> bool:
     """Set a stack x to the inverses of factored matrices of its order, if the library has one call for that."""
-    vendor, facts, made = vendor_of(name, factors), stored(name, "a", factors), stored(name, "a", x)
+    vendor, facts, stored_x = vendor_of(name, factors), stored(name, "a", factors), stored(name, "a", x)
     F, ipiv, X = flat(factors), flat(pivots, 1), flat(x)
     if len(x._shape) == 2 or 0 in x._shape or F is None or ipiv is None or X is None:
         return False
-    ld, ldx = facts.ld_f or facts.ld_c, made.ld_f or made.ld_c
+    ld, ldx = facts.ld_f or facts.ld_c, stored_x.ld_f or stored_x.ld_c
     return vendor.getri_batched(letter(x), facts.rows, F, ld, ipiv, X, ldx) is not None
 
 

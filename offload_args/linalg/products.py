@@ -56,7 +56,7 @@ def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -
 
 
 def _product(a: DevicePtr, b: DevicePtr, c: DevicePtr) -> None:
-    """Set c to a b; of a vector it is a row, or a column."""
+    """Set c to a b; a vector counts as a row, or as a column."""
     size = a.dtype.itemsize
     if len(a._shape) == 1 and len(b._shape) == 1:
         c = c._view(0, (1, 1), (size, size))

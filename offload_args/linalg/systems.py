@@ -214,9 +214,9 @@ def slogdet(a: Operand, *, device: Device | str | None = None) -> SlogdetResult:
     shape = call.need_square()
 
     def work(a: DevicePtr, sign: DevicePtr, log: DevicePtr) -> None:
-        found, found_log = _sign_and_log("linalg.slogdet", a)
-        sign.assign(found.astype(sign.dtype))
-        log.assign(found_log.astype(log.dtype))
+        sign_value, log_value = _sign_and_log("linalg.slogdet", a)
+        sign.assign(sign_value.astype(sign.dtype))
+        log.assign(log_value.astype(log.dtype))
 
     (sign, log), _ = call.run(work, Spec(shape[:-2], call.dtype), Spec(shape[:-2], call.real))
     return SlogdetResult(call.scalar(sign), call.scalar(log))

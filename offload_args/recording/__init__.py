@@ -2,13 +2,13 @@
 
 The modules of this package are imported when a recording begins, or is replayed, and not before:
     stream.py    the file: lines of JSON, compressed, written as they come
-    recorder.py  Recording: from what the extension tells of each call to lines
+    recorder.py Recording: turns the extension's reports of calls into lines
     process.py   recordings of a whole process: the environment's, and that of `python -m offload_args record`
     replay.py    runs the lines of a file again
     contents.py  values for arrays whose contents were not kept
     compare.py   the same call on the host, and how far its results may be from it
     layout.py    where an array's elements are in its memory
-    twins.py     a vendor's call as another vendor has it
+    twins.py a vendor's call for another vendor's library
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The same call on the host, and how far the results of another device may be from its results.
 
 Rounding is at most 64 times the sizes of a call times the precision of its dtype, relative to the same call on the
-absolute values of all operands. A solution is judged by what it was solved for: the triangle times it.
+absolute values of all operands. A solution is compared after a product with its triangle, which gives the right side.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Difference(NamedTuple):
 
 
 class Expected:
-    """The operands and the value of a call after it, as the host has them."""
+    """The operands after a call, and its value, on the host."""
 
     def __init__(self, pointers: list[DevicePtr[Any]], values: list[NDArray[Any]], returned: Any, most: float) -> None:
         self._pointers, self._values, self._returned = pointers, values, returned
@@ -49,12 +49,12 @@ class Expected:
         self._extreme: NDArray[Any] | None = None
 
     def difference(self, returned: Any, names: list[str]) -> Difference | None:
-        """Compare with what the device has now, and with the value that the call returned there."""
+        """Compare with the device's present contents, and with the value that the call returned there."""
         now = [host_values(pointer) for pointer in self._pointers]
         if self._backwards is not None:
             now = self._backwards(now)
-        for name, found, expected in zip(names, now, self._values, strict=False):
-            off = distance(found, expected)
+        for name, value, expected in zip(names, now, self._values, strict=False):
+            off = distance(value, expected)
             if not off <= self.most:
                 return Difference(name, off, self.most)
         return self.distance_of(returned, self._returned, self.most)
@@ -85,7 +85,7 @@ def host_values(pointer: DevicePtr[Any]) -> NDArray[Any]:
 def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expected | None:
     """Make a call on the host before the device makes it; None if its results can't be compared.
 
-    call: takes the arguments and a name that replaces that of the routine: "" for its own.
+    call: takes the arguments and another name for the routine; "": its own name.
     """
     pointers = [value for value in flat(arguments) if isinstance(value, DevicePtr)]
     before = [host_values(pointer) for pointer in pointers]
@@ -179,9 +179,9 @@ def _largest(arrays: list[NDArray[Any]]) -> float:
     return max((float(size.max()) for size in finite if size.size), default=0.0)
 
 
-def distance(found: NDArray[Any], expected: NDArray[Any]) -> float:
+def distance(actual: NDArray[Any], expected: NDArray[Any]) -> float:
     """Return the largest distance; infinite if one of two elements alone is not a number."""
-    a, b = _wide(found), _wide(expected)
+    a, b = _wide(actual), _wide(expected)
     if a.size == 0:
         return 0.0
     same = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -1,4 +1,4 @@
-"""Values for arrays whose contents a recording does not have: the same ones each time, and good ones to solve with."""
+"""Values for arrays whose contents a recording does not have: always the same, and well conditioned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def note_use(uses: dict[int, Use], event: dict[str, Any]) -> None:
 
 
 def make(array: NDArray[Any], seed: str, use: Use = "") -> None:
-    """Fill an array. use: of one that solvers get; any square part along its diagonal is then well conditioned.
+    """Fill an array. use: how solvers use it; any square part along its diagonal is then well conditioned.
 
     Integers become 0, which is an index that every array has.
     """

@@ -12,7 +12,7 @@ __all__ = ["flat", "span", "zeros_of_layout"]
 
 
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return where an array's lowest byte is, and the one after its highest, in bytes from its first element."""
+    """Return the offsets, from an array's first element, of its lowest byte and of the byte after its highest."""
     if 0 in shape:
         return 0, 0
     steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
@@ -29,7 +29,7 @@ def zeros_of_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.
 
 
 def flat(values: Any) -> Iterator[Any]:
-    """Give the values of nested lists and tuples."""
+    """Yield the values of nested lists and tuples."""
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from flat(value)

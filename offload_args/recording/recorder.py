@@ -1,4 +1,4 @@
-"""Recording: writes what the extension tells of each region, copy and call."""
+"""Recording: writes the extension's report of each region, copy and call."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Owner(weakref.ref[NDArray[Any]]):
 
 
 class _Buffer:
-    """Host memory that arrays share: that of the array which owns it."""
+    """Host memory that arrays share: the memory of the owning array."""
 
     __slots__ = ("known", "lent", "low", "number", "owner")
 
@@ -204,7 +204,7 @@ class Recording:
             self._writer.add(lines)
 
     def _leave(self) -> bool:
-        """Hear no more; return whether this recording was under way."""
+        """Stop receiving events; return whether this recording was under way."""
         global _active
         atexit.unregister(self.stop)
         with _lock:
@@ -308,7 +308,7 @@ class Recording:
         return own
 
     def _place(self) -> int:
-        """Return the number of the user's line that calls this package, 0 if there is none."""
+        """Return the number of the user's line that calls this package; 0 if there is none."""
         frame = self._caller()
         if frame is None:
             return 0
@@ -395,7 +395,7 @@ class Recording:
         return buffer
 
     def _described(self, array: NDArray[Any], buffer: _Buffer) -> dict[str, Any]:
-        """Return what the file has of an array's contents."""
+        """Return the part of an array's contents that goes to the file."""
         if self.contents == "none":
             return {}
         key = _interval(array)[0] - buffer.low, array.shape, array.strides, array.dtype
@@ -573,7 +573,7 @@ class Recording:
     # -- values ------------------------------------------------------------------------------------------------
 
     def _value(self, value: Any, *, is_new: bool = False) -> Any:
-        """Return a value as JSON has it. is_new: objects in it are new ones."""
+        """Return a value in JSON's form. is_new: objects in it are new."""
         kind = type(value)
         if kind is bool or value is None or (kind is int and -_LARGEST < value < _LARGEST):
             return value
@@ -643,7 +643,7 @@ def _interval(array: NDArray[Any]) -> tuple[int, int]:
 
 
 def _sample(array: NDArray[Any]) -> list[bytes]:
-    """Return an array's bytes; of a large one, some of them."""
+    """Return an array's bytes; a sample for a large array."""
     if array.nbytes <= _SAMPLED:
         return [np.ascontiguousarray(array).tobytes()]
     if array.flags.c_contiguous or array.flags.f_contiguous:

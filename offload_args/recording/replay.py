@@ -60,10 +60,10 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return it as text."""
-        made = "" if self.contents == "inputs" else "; contents that were not kept are made"
+        suffix = "" if self.contents == "inputs" else "; contents that were not kept are made"
         recorded = ", ".join(self.recorded_on) or "no device"
         calls = f"{self.calls} {plural('call', self.calls)} in {self.regions} {plural('region', self.regions)}"
-        lines = [f"replayed on {self.device}: {calls}, recorded on {recorded}{made}"]
+        lines = [f"replayed on {self.device}: {calls}, recorded on {recorded}{suffix}"]
         if self.is_cut:
             lines.append(
                 f"the recorded program ended in {self.ended_in}"
@@ -97,7 +97,7 @@ class _Region:
 
 
 class _Replay:
-    """One replay: the objects that stand for those of the recorded program."""
+    """One replay: the objects that stand for the recorded program's."""
 
     def __init__(self, device: Device | None, compares: bool, first: int, last: int | None) -> None:
         self.report = Report(device=device.name if device else "")
@@ -187,7 +187,7 @@ class _Replay:
         self._known.pop(event["free"], None)
 
     def _device_of(self, name: str) -> Device:
-        """Return the device for what was on another."""
+        """Return the device that replaces a recorded one."""
         device = self._devices.get(name)
         if device is None:
             device = self._device
@@ -219,7 +219,7 @@ class _Replay:
         return array, (number, row["offset"], shape, strides, row["dtype"])
 
     def _fill(self, array: NDArray[Any], key: tuple[Any, ...], row: Event, use: Use) -> None:
-        """Give an array the contents that the row has, or made ones in place of those."""
+        """Fill an array with the row's contents, or with made ones if it has none."""
         digest = row.get("hash", "")
         if "data" in row:
             array[...] = np.frombuffer(base64.b64decode(row["data"]), array.dtype).reshape(array.shape)
@@ -289,7 +289,7 @@ class _Replay:
                 array[...] = recorded  # so that the rounding of one region is not that of the next
 
     def _compare_recorded(self, entered: _Region, row: Event, array: NDArray[Any], recorded: NDArray[Any]) -> None:
-        """Compare an array after a region with what it was after the recorded one."""
+        """Compare an array after a region with its recorded contents."""
         if not self._compares or not self._is_whole or not entered.is_bounded or not entered.calls:
             return
         self.report.compared_recorded += 1
@@ -360,7 +360,7 @@ class _Replay:
         return self._places.get(event.get("at", 0), "?")
 
     def _try(self, event: Event, act: Callable[[], object]) -> None:
-        """Do what the recorded program did, and note if it fails, or does not, as it did there."""
+        """Repeat a recorded action, and note whether it fails as it did there."""
         subject = f"call {self._number}, {_name(event)}, {self._at(event)}"
         try:
             act()
@@ -638,10 +638,10 @@ def replay(
     first: int = 1,
     last: int | None = None,
 ) -> Report:
-    """Run the calls of a recording again, and return what came of it.
+    """Run the calls of a recording again, and return a report.
 
-    device: for all of it; None: those of the recording, or the host where they are not here. compare: make each call
-    also on the host, and compare. first, last: the numbers of calls to run, from 1.
+    device: for all calls; None: the recording's devices, or the host in place of a missing one. compare: also make each
+    call on the host, and compare. first, last: the numbers of calls to run, from 1.
 
     Raises ArgumentError if the file is no recording, is damaged, has no such calls, or is of a later version.
     """

@@ -71,7 +71,7 @@ class Writer:
             self._put(zlib.Z_SYNC_FLUSH)
 
     def close(self) -> None:
-        """Bring all lines to the file, and end it."""
+        """Write all lines to the file, and close it."""
         if self._file < 0:
             return
         try:
@@ -80,7 +80,7 @@ class Writer:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the file as it is."""
+        """Close the file without a last line."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
@@ -94,7 +94,7 @@ class Writer:
 
 
 def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Give the events of a recording, the first of which describes it; a file without an end gives those it has.
+    """Yield the events of a recording; the first one describes it. A file without an end yields the events that it has.
 
     Raises ArgumentError if it is no recording, is damaged, or has a later version of the format.
     """

@@ -1,4 +1,4 @@
-"""A vendor's call as another vendor's library has it: the same routine, with the same meaning of each argument."""
+"""A vendor's call for another vendor's library: the same routine, with the same meaning of each argument."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def _plain(parameter: str) -> str:
 def _translated(library: str, other: str, parameter: str, value: int) -> int:
     for kind, ours, theirs in zip(_KINDS, _CONSTANTS[library], _CONSTANTS[other], strict=True):
         if parameter.startswith(kind):
-            for one, another in zip(ours.split(), theirs.split(), strict=True):
-                if _value(library, one) == value:
+            for constant, another in zip(ours.split(), theirs.split(), strict=True):
+                if _value(library, constant) == value:
                     return _value(other, another)
     raise NoTwinError(f"{library}'s {parameter}={value} has no counterpart in {other}")
 

@@ -52,7 +52,7 @@ def _first_line(error: BaseException) -> str:
 def run(device: Device, say: Callable[[str], None] = lambda text: None, every: int = 1) -> dict[str, Any]:
     """Run the checks on a device, and return the report; say gets a line for each group.
 
-    every: of each group, the first check and each `every`-th after it.
+    every: run the first check of each group and every `every`-th after it.
     """
     started = time.perf_counter()
     counts: dict[str, dict[str, int]] = {}
@@ -89,7 +89,7 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None, every: i
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
-    """Give the lines of a report, for people."""
+    """Yield the lines of a report."""
     for key in ("offload_args", "python", "system", "device", "driver", "library"):
         yield f"{key:<13}{report[key]}"
     totals = [sum(count[outcome] for count in report["checks"].values()) for outcome in ("passed", "failed", "not run")]

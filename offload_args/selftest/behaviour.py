@@ -112,7 +112,7 @@ def _nested(device: Device) -> None:
 
 
 def transfers(device: Device) -> Named:
-    """Give checks of copies both ways, of every layout, dtype, size and direction."""
+    """Yield checks of copies both ways, of every layout, dtype, size and direction."""
     for (layout, make), dtype, shape in product(LAYOUTS.items(), DTYPES, SHAPES):
         name = f"{layout}, {dtype}, shape {shape}"
         yield f"there and back: {name}", partial(_round_trip, device, make(ramp(shape, dtype)))
@@ -134,7 +134,7 @@ def _resident(device: Device, n: int) -> None:
 
 
 def residency(device: Device) -> Named:
-    """Give checks of arrays that stay on the device."""
+    """Yield checks of arrays that stay on the device."""
     for n in (100, 10_000, 1 << 20):
         yield f"an array of {n} elements that stays", partial(_resident, device, n)
 
@@ -188,7 +188,7 @@ def _own_stream(device: Device) -> None:
 
 
 def streams(device: Device) -> Named:
-    """Give checks of the order of calls, and of threads."""
+    """Yield checks of the order of calls, and of threads."""
     yield "600 calls, each on the results of the last", partial(_chained, device)
     if device.is_gpu:
         yield "a region on the stream of another", partial(_own_stream, device)
@@ -229,7 +229,7 @@ def _mixed(device: Device, dA: Any) -> None:
 
 
 def errors(device: Device) -> Named:
-    """Give checks that wrong use is refused by name before it can do harm."""
+    """Yield checks that wrong use is refused by name before it can do harm."""
     wrong: dict[str, tuple[type[Exception], Callable[[Any], Any]]] = {
         "an element that is read on the host": (HostAccessError, lambda dA: dA[0, 0]),
         "the values as a NumPy array": (HostAccessError, np.asarray),
@@ -270,6 +270,6 @@ def _kernel(device: Device, n: int) -> None:
 
 
 def kernels(device: Device) -> Named:
-    """Give checks of a kernel of one's own, where a compiler for the device is."""
+    """Yield checks of a program's own kernel, if there is a compiler for the device."""
     for n in (1, 1000, 1_000_000):
         yield f"a kernel over {n} elements", partial(_kernel, device, n)

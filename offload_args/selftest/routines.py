@@ -294,7 +294,7 @@ GROUPS = (level_1, general, symmetric_2, triangular_2, products, rank_k, triangu
 
 
 def checks(device: Device) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Give the name of each check, and the check."""
+    """Yield the name of each check, and the check."""
     for dtype, order in product(DTYPES, "CF"):
         for group in GROUPS:
             for case in group(Numbers(dtype, order)):

@@ -6,7 +6,7 @@ The modules of this package are imported when a trace begins, and not before:
     summary.py    the sums of a trace, and its advice
     source.py     the names and loops in the source of the traced program
     timeline.py   a trace as JSON in the Trace Event Format
-    progress.py   a line on the terminal about what takes long
+    progress.py a line on the terminal about long copies and waits
     picture.py    a trace's timeline as a picture
     listeners.py  events as log lines, and regions as NVTX ranges
     process.py    traces of a whole process: the environment's, and that of `python -m offload_args trace`
@@ -29,8 +29,8 @@ def trace(*, checksums: bool = True, limit: int = 1_000_000, progress: bool | fl
     `save("file.json")`, which Perfetto opens.
 
     checksums: also find the copies up of unchanged bytes; this reads all copied bytes a second time. limit: the most
-    events to keep. progress: show copies and waits above a second, or above so many seconds, while they are under way:
-    a line on stderr, if that is a terminal.
+    events to keep. progress: show copies and waits that take above a second (or this number of seconds) while they are
+    under way, in a line on stderr, if that is a terminal.
     """
     from .recording import Trace
 

@@ -115,7 +115,7 @@ class _Collector:
         self._exclusively(self._collect)
 
     def _exclusively(self, function: Callable[[], object]) -> None:
-        """Call the function once no other such call runs. Do nothing within such a call on this thread."""
+        """Call the function once no other such call runs. Ignore nested calls on this thread."""
         while self._inside != threading.get_ident() and not _core.trace_exclusively(function):
             time.sleep(1e-4)
 

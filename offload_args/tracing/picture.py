@@ -12,7 +12,7 @@ from .summary import Event
 
 __all__ = ["Timeline"]
 
-# Each row's name, its kinds of events, and a colour on which white text can be read, in the light and the dark.
+# Each row's name, its kinds of events, and a colour that white text is readable on, in light and dark mode.
 _ROWS = (
     ("regions", ("region",), "#5f6b7a"),
     ("up", ("up",), "#1f6fb2"),

@@ -92,7 +92,7 @@ def _write(trace: Trace, save: str | None, json: str | None, stderr: TextIO | No
 
 
 def _unwritable(file: str) -> str:
-    """Return why a file can't be written; "" if it can. A file that is there stays as it is."""
+    """Return why a file can't be written; "" if it can. An existing file is left alone."""
     there = os.path.lexists(file)
     if os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file):
         return ""  # a pipe's reader would see its end

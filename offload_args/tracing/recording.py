@@ -26,8 +26,8 @@ class Trace:
     """Record the events of a block or of a process; `offload_args.trace()` makes one.
 
     checksums: also take checksums of the copied bytes, which reads them again; they show which copies up were
-    unchanged. limit: the most events to keep; the others are counted in left_out. progress: whether to show on the
-    terminal what takes above a second, or above so many seconds.
+    unchanged. limit: the most events to keep; the others are counted in left_out. progress: whether to show copies and
+    waits above a second (or this number of seconds) on the terminal.
     """
 
     def __init__(self, *, checksums: bool = True, limit: int = 1_000_000, progress: bool | float = False) -> None:

@@ -82,7 +82,7 @@ def _callee(call: ast.Call) -> str:
 
 
 def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
-    """Return the arguments of a region as they are written; None if the call does not make a region, or has `*`."""
+    """Return the source text of a region's arguments; None if the call does not make a region, or has `*`."""
     if isinstance(call, ast.Call) and _callee(call) == "enter_context" and len(call.args) == 1:  # of an ExitStack
         call = call.args[0]
     if not isinstance(call, ast.Call) or _callee(call) != "offload_args":
@@ -104,7 +104,7 @@ def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=1024)
 def names_as_written(code: CodeType, instruction: int) -> tuple[str, ...] | None:
-    """Return the arguments, as they are written, of the region that an instruction enters; it is an offset in bytes."""
+    """Return the source text of the arguments of the region that an instruction (an offset in bytes) enters."""
     tree = _tree(code.co_filename)
     positions = list(code.co_positions())
     if tree is None or not 0 <= instruction // 2 < len(positions):
@@ -126,7 +126,7 @@ def _spans(node: ast.AST, line: int) -> bool:
 
 
 def _bound(loop: ast.AST) -> frozenset[str]:
-    """Return the names to which each iteration of a loop assigns, without the variables of loops inside it."""
+    """Return the names that each iteration of a loop assigns to, without the variables of loops inside it."""
     own = (loop, *getattr(loop, "generators", ()))
     inside = [node_ for node_ in ast.walk(loop) if isinstance(node_, (*_LOOPS, ast.comprehension)) and node_ not in own]
     passing = {node for node_ in inside for node in ast.walk(node_.target)}

@@ -99,16 +99,16 @@ def test_each_routine_by_rows_and_by_columns(module: ctypes.CDLL, device: str, w
         else (rng.standard_normal((16, 16)) for _ in range(3))  # fmt: skip
     A += 8 * np.eye(16)
 
-    def made(side: int, uplo: int, trans: int, diag: int) -> np.ndarray:
+    def updated(side: int, uplo: int, trans: int, diag: int) -> np.ndarray:
         result = C.copy()
         addresses = (ctypes.c_void_p(array.ctypes.data) for array in (A, B, result))
         module.call(which, order, side, uplo, trans, diag, *addresses)
         return result
 
     choices = [*product((141, 142), (121, 122), (111, 112, 113), (131, 132))]
-    expected = [made(*choice) for choice in choices]
+    expected = [updated(*choice) for choice in choices]
     with accelerate(device, margin=0) as on:
-        results = [made(*choice) for choice in choices]
+        results = [updated(*choice) for choice in choices]
     np.testing.assert_allclose(results, expected, rtol=1e-10, atol=1e-10)
     conjugates = sum(which in HERMITIAN or (which in (10, 17) and choice[2] == 113) for choice in choices)
     assert on.report.calls == 24

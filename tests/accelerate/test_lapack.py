@@ -39,10 +39,10 @@ def solver(device: str) -> str:
 
 def numbers(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    made = rng.standard_normal(shape)
+    values = rng.standard_normal(shape)
     if np.dtype(dtype).kind == "c":
-        made = made + 1j * rng.standard_normal(shape)
-    return made.astype(dtype)
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
 
 
 def positive(n: int, dtype: str) -> np.ndarray:
@@ -52,11 +52,11 @@ def positive(n: int, dtype: str) -> np.ndarray:
 
 def agree(result: Any, expected: Any, dtype: str) -> None:
     assert len(result) == len(expected)
-    for one, other in zip(result, expected, strict=True):
-        one, other = np.asarray(one), np.asarray(other)
-        assert one.dtype == other.dtype and one.shape == other.shape
+    for actual, other in zip(result, expected, strict=True):
+        actual, other = np.asarray(actual), np.asarray(other)
+        assert actual.dtype == other.dtype and actual.shape == other.shape
         scale = np.abs(other).max(initial=1)
-        np.testing.assert_allclose(one, other, rtol=0, atol=RTOL[dtype] * scale)
+        np.testing.assert_allclose(actual, other, rtol=0, atol=RTOL[dtype] * scale)
 
 
 def both(device: str, call: Callable[[], Any], *went: str) -> tuple[Any, Any]:
@@ -229,8 +229,8 @@ def test_a_matrix_that_can_not_be_factored_is_the_cpus_to_refuse(solver: str) ->
         assert expected[-1] > 0
         with accelerate(solver, margin=0) as on:
             result = call()
-        for one, other in zip(result, expected, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for actual, other in zip(result, expected, strict=True):
+            np.testing.assert_array_equal(actual, other)
         assert set(refusals(on)) == {"info or values are odd"}, on.report
     with accelerate(solver, margin=0), pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
         np.linalg.cholesky(bad)
@@ -244,7 +244,7 @@ def test_what_is_not_finite_is_the_cpus(solver: str, value: float) -> None:
     A[3, 2] = A[2, 3] = value
 
     def results() -> list[Any]:
-        made: list[Any] = []
+        values: list[Any] = []
         for call in (
             lambda: lapack.dpotrf(A),
             lambda: lapack.dgesv(A, np.ones((20, 2))),
@@ -254,17 +254,17 @@ def test_what_is_not_finite_is_the_cpus(solver: str, value: float) -> None:
             lambda: [np.linalg.eigvalsh(A)],
         ):
             try:
-                made += call()
+                values += call()
             except np.linalg.LinAlgError as error:
-                made.append(str(error))
-        return made
+                values.append(str(error))
+        return values
 
     with np.errstate(all="ignore"):
         expected = results()
         with accelerate(solver, margin=0, functions=["potrf", "gesv", "geqrf", "getrs", "gesdd", "syevd"]) as on:
-            found = results()
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+            actual = results()
+    for left, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(left, other)
     assert on.report.gone == 0, on.report
 
 
@@ -344,8 +344,8 @@ def lent_calls() -> dict[str, tuple[np.ndarray, Callable[[np.ndarray], Any]]]:
 @pytest.mark.parametrize("direction", ["InOut", "In"])
 def test_what_the_program_lends_itself_is_the_cpus_to_write(solver: str, name: str, direction: str) -> None:
     """A view of an array that a region lends can still be written; the device's copy is none of the call's business."""
-    made, call = lent_calls()[name]
-    plain, lent = np.asfortranarray(made), np.asfortranarray(made)
+    matrix, call = lent_calls()[name]
+    plain, lent = np.asfortranarray(matrix), np.asfortranarray(matrix)
     written = lent.view()  # taken before, so it stays writable
     with np.errstate(all="ignore"):
         expected = call(plain)
@@ -359,12 +359,12 @@ def test_what_the_program_lends_itself_is_the_cpus_to_write(solver: str, name: s
 
 def test_a_failing_device_spoils_nothing_that_the_program_lends() -> None:
     sim = testing.sim_device(index=1)
-    made, call = lent_calls()["goes"]
-    plain = np.asfortranarray(made)
+    matrix, call = lent_calls()["goes"]
+    plain = np.asfortranarray(matrix)
     call(plain)
     with accelerate(sim, margin=0):
         for k in range(1, 20):
-            lent = np.asfortranarray(made)
+            lent = np.asfortranarray(matrix)
             written = lent.view()
             with offload_args.offload_args(lent, device=sim):
                 testing.fail_call(sim, k)

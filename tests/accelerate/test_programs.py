@@ -33,10 +33,10 @@ def nothing_stays_on() -> Iterator[None]:
 
 def numbers(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    made = rng.standard_normal(shape)
+    values = rng.standard_normal(shape)
     if np.dtype(dtype).kind == "c":
-        made = made + 1j * rng.standard_normal(shape)
-    return made.astype(dtype)
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
 
 
 def agree(result: np.ndarray, expected: np.ndarray) -> None:

@@ -17,9 +17,9 @@ from offload_args import Device, _core, accelerate, devices, plans, scripts, tes
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = tmp_path / "cache"
-    monkeypatch.setenv("OFFLOAD_ARGS_CACHE", str(made))
-    return made
+    path = tmp_path / "cache"
+    monkeypatch.setenv("OFFLOAD_ARGS_CACHE", str(path))
+    return path
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_machine_is_measured_one_time(device: str, folder: Path, measured: list[int]) -> None:
     rates = plans.rates_of(Device(device))
-    assert len(rates) == 12 and all(one > 0 for one in rates)
+    assert len(rates) == 12 and all(rate > 0 for rate in rates)
     assert plans.rates_of(Device(device)) == rates
     assert len(measured) == len(os.listdir(folder)) == 1
 
@@ -129,7 +129,7 @@ def test_a_device_is_opened_once_calls_would_have_saved_its_price(monkeypatch: p
             while opened and not product(on) and perf_counter() < ends:
                 sleep(0.001)
         assert (on.report.device == name) is opened
-        assert (name in {one.name for one in devices.opened()}) is opened
+        assert (name in {opened.name for opened in devices.opened()}) is opened
         why = {reason for row in on.report.rows for reason in row.refused}
         assert "device not open" in why, on.report
     assert testing.backend_calls(Device("sim:6")) > 0

@@ -75,16 +75,16 @@ class Random:
     def below(self, n: int) -> int:
         return int(self.random.integers(n))
 
-    def one(self, of: Any) -> Any:
+    def choose(self, of: Any) -> Any:
         return of[self.below(len(of))]
 
     def draw(self, name: str) -> tuple[Draw, tuple[int, int]]:
         """A call of a routine, and the shape of its matrix."""
-        order, first = self.one(self.vendor.orders)
-        uplo, trans, diag = self.one("UL"), self.one("NT"), self.one("NU")
+        order, first = self.choose(self.vendor.orders)
+        uplo, trans, diag = self.choose("UL"), self.choose("NT"), self.choose("NU")
         m, n, k, kl, ku = (1 + self.below(6) for _ in range(5))
         k, kl, ku = k - 1, kl - 1, ku - 1
-        gap, inc = self.below(3), self.one([1, -1, 2, -2, 3, 7])
+        gap, inc = self.below(3), self.choose([1, -1, 2, -2, 3, 7])
         fill, op, unit = self.vendor.uplo[uplo], self.vendor.op[trans], self.vendor.diag[diag]
         function = getattr(self.library, "d" + name)
         is_unit = diag == "U"

@@ -354,7 +354,7 @@ class Run:
     scalars: dict[str, Any]  # 0-d pointers, by name
     refused: int = 0
     declined: int = 0
-    made: int = 0
+    called: int = 0
 
     # -- for blas: slices of pointers
     def slice(self, operand: Operand) -> Any:
@@ -585,7 +585,7 @@ def attempt(run: Run, call: Call, function: Callable[[], Any], case: str, short:
     else:
         assert not short, f"{case}: an element too few was taken"
         assert not overlap or allowed, f"{case}: an overlap was taken"
-        run.made += 1
+        run.called += 1
         verify(run, call, before, result, case)
         return
     for was, now in zip(before, run.now(), strict=True):
@@ -688,7 +688,7 @@ def programs(device: str, letter: str, calls: int, make_one: Callable[[Run, Call
                 call = make.any()
                 rounded(run, call)
                 make_one(run, call, lambda call=call, step=step: described(call, device, seed, step))
-        totals = [a + b for a, b in zip(totals, (run.made, run.refused, run.declined), strict=True)]
+        totals = [a + b for a, b in zip(totals, (run.called, run.refused, run.declined), strict=True)]
     assert totals[0] > calls // 2 and (calls < 500 or totals[1] > calls // 200), totals
 
 

@@ -66,18 +66,19 @@ def test_the_products_that_are_measured_grow_and_stay_small_in_memory(shape: pla
 
 
 def test_the_advice_says_when_a_device_pays() -> None:
-    def one(name: str, product: float, up: float = 0.0, free: int = 100) -> plan.Estimate:
+    def estimate(name: str, product: float, up: float = 0.0, free: int = 100) -> plan.Estimate:
         return plan.Estimate(name, "", needs=100, free=free, product=product, up=up)
 
-    numpy = one("NumPy", 1.0)
+    numpy = estimate("NumPy", 1.0)
     assert (
-        plan.advice(numpy, one("d", 0.1, 0.4)) == "d: a single product pays, 2 times as fast as NumPy with its copies"
+        plan.advice(numpy, estimate("d", 0.1, 0.4))
+        == "d: a single product pays, 2 times as fast as NumPy with its copies"
     )
-    assert plan.advice(numpy, one("d", 0.5, 2.0)).startswith("d: pays from 5 products on ")
+    assert plan.advice(numpy, estimate("d", 0.5, 2.0)).startswith("d: pays from 5 products on ")
     for slow in (0.95, 1.0, 2.0):
         words = "d: does not pay: NumPy takes as long or less, without copies"
-        assert plan.advice(numpy, one("d", slow, 0.1)) == plan.advice(numpy, one("d", slow)) == words
-    assert plan.advice(numpy, one("d", 0.1, free=99)).startswith(
+        assert plan.advice(numpy, estimate("d", slow, 0.1)) == plan.advice(numpy, estimate("d", slow)) == words
+    assert plan.advice(numpy, estimate("d", 0.1, free=99)).startswith(
         "d: the arrays do not fit: they need 100 bytes, and 99"
     )
 

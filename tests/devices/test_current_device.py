@@ -34,20 +34,20 @@ def test_the_current_device_stays_current_from_entering_to_garbage_collection(pa
 
     def lend(current: dict[str, int | None]) -> None:
         x, y = np.arange(1 << 17, dtype=np.float64), np.zeros(1 << 17)
-        with vendor.made(current["enter"]):
+        with vendor.making_current(current["enter"]):
             before = vendor.now()
             region = offload_args(In(x), y, device=name, resident=True)
             dx, dy = region.__enter__()
             pinned = empty(1 << 17, device=name)
             assert vendor.now() == before
-        with vendor.made(current["body"]):
+        with vendor.making_current(current["body"]):
             before = vendor.now()
             blas.copy(dx, dy)
             blas.scal(2.0, dy)
             assert blas.asum(dx[:3]) == 3.0
             piece = dy[1:]
             assert vendor.now() == before
-        with vendor.made(current["exit"]):
+        with vendor.making_current(current["exit"]):
             before = vendor.now()
             region.__exit__(None, None, None)
             assert vendor.now() == before
@@ -55,7 +55,7 @@ def test_the_current_device_stays_current_from_entering_to_garbage_collection(pa
         cycle = [region, piece, pinned, x, y]  # collected with the region's memory, which is resident
         cycle.append(cycle)
         del cycle, region, dx, dy, piece, pinned, x, y
-        with vendor.made(current["gc"]):
+        with vendor.making_current(current["gc"]):
             before = vendor.now()
             gc.collect()
             Device(name).trim()
@@ -85,7 +85,7 @@ def test_the_current_device_stays_current_while_devices_copy_from_each_other(
     x = np.arange(1 << 18, dtype=np.float64)
 
     def run() -> None:
-        with vendor.made(current):
+        with vendor.making_current(current):
             before = vendor.now()
             with offload_args(In(x), device=pair[0]) as (first,):
                 assert blas.asum(first[:3]) == 3.0

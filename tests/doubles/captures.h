@@ -158,10 +158,10 @@ int cuStreamBeginCapture_v2(gpu_stream stream, int mode) {
   return SUCCESS;
 }
 
-int cuStreamEndCapture(gpu_stream stream, struct graph **made) {
+int cuStreamEndCapture(gpu_stream stream, struct graph **ended) {
   struct graph *graph = capture_of(stream);
   const int code = belongs(stream);
-  *made = NULL;
+  *ended = NULL;
   if (code || !graph) return code ? code : ILLEGAL_STATE;
   if (graph->origin != stream) return UNMATCHED;
   if (graph->mode != RELAXED && !pthread_equal(graph->thread, pthread_self())) return WRONG_THREAD;
@@ -177,16 +177,16 @@ int cuStreamEndCapture(gpu_stream stream, struct graph **made) {
   if (graph->is_invalid) return INVALIDATED;
   for (int i = 0; i < MOST_FORKS; i++)
     if (graph->forks[i]) return UNJOINED;
-  *made = graph;
+  *ended = graph;
   return SUCCESS;
 }
 
 int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, unsigned long long flags) {
   if (!graph || graph->is_destroyed || flags) return INVALID_VALUE;
-  struct graph *made = calloc(1, sizeof *made);
-  if (!made) return OUT_OF_MEMORY;
-  *made = *graph; /* it has the nodes that the graph has now */
-  return *executable = made, SUCCESS;
+  struct graph *copy = calloc(1, sizeof *copy);
+  if (!copy) return OUT_OF_MEMORY;
+  *copy = *graph; /* it has the nodes that the graph has now */
+  return *executable = copy, SUCCESS;
 }
 static int run_nodes(const struct graph *graph, gpu_stream stream) {
   int code = SUCCESS;

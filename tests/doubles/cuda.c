@@ -169,17 +169,17 @@ static _Thread_local int at_work; /* this thread does what is in a queue: double
 static struct device *current(void) { return depth && !stack[depth - 1]->is_reset ? stack[depth - 1] : NULL; }
 
 static void *make_object(size_t nbytes, int device, int is_memory) {
-  struct object *one = malloc(sizeof *one);
+  struct object *object = malloc(sizeof *object);
   char *memory = NULL;
-  if (one) memory = is_memory ? take_memory(nbytes) : aligned_alloc(256, (nbytes + 255) / 256 * 256);
+  if (object) memory = is_memory ? take_memory(nbytes) : aligned_alloc(256, (nbytes + 255) / 256 * 256);
   if (!memory) {
-    free(one);
+    free(object);
     return NULL;
   }
   memset(HERE(memory), POISON, nbytes);
   pthread_mutex_lock(&lock);
-  *one = (struct object){objects, memory, nbytes, device, 0, is_memory, 0};
-  objects = one;
+  *object = (struct object){objects, memory, nbytes, device, 0, is_memory, 0};
+  objects = object;
   pthread_mutex_unlock(&lock);
   return memory;
 }
@@ -190,16 +190,16 @@ static int64_t drop(void *memory, int device) {
   int64_t nbytes = -1;
   pthread_mutex_lock(&lock);
   for (struct object **link = &objects; *link; link = &(*link)->next) {
-    struct object *one = *link;
-    if (one->memory != memory || one->device != device || one->registered) continue;
-    nbytes = (int64_t)one->nbytes;
-    memset(HERE(one->memory), POISON, one->nbytes);
-    *link = one->next;
-    if (one->is_memory)
-      give_memory(one->memory, one->nbytes);
+    struct object *object = *link;
+    if (object->memory != memory || object->device != device || object->registered) continue;
+    nbytes = (int64_t)object->nbytes;
+    memset(HERE(object->memory), POISON, object->nbytes);
+    *link = object->next;
+    if (object->is_memory)
+      give_memory(object->memory, object->nbytes);
     else
-      free(one->memory);
-    free(one);
+      free(object->memory);
+    free(object);
     break;
   }
   pthread_mutex_unlock(&lock);
@@ -208,15 +208,15 @@ static int64_t drop(void *memory, int device) {
 
 /* Returns the device of the object that has all these bytes, -1 for pinned memory, -2 if there is none. */
 static int owner_of(const void *memory, size_t nbytes) {
-  int found = -2;
+  int owner = -2;
   memory = THERE(memory);
   pthread_mutex_lock(&lock);
-  for (struct object *one = objects; one && found == -2; one = one->next)
-    if ((!one->is_freed || at_work) && (uintptr_t)memory >= (uintptr_t)one->memory &&
-        (uintptr_t)memory + nbytes <= (uintptr_t)one->memory + (one->nbytes ? one->nbytes : 1))
-      found = one->device;
+  for (struct object *object = objects; object && owner == -2; object = object->next)
+    if ((!object->is_freed || at_work) && (uintptr_t)memory >= (uintptr_t)object->memory &&
+        (uintptr_t)memory + nbytes <= (uintptr_t)object->memory + (object->nbytes ? object->nbytes : 1))
+      owner = object->device;
   pthread_mutex_unlock(&lock);
-  return found;
+  return owner;
 }
 
 /* NULL is the default stream, which every context has. */
@@ -347,13 +347,13 @@ static int free_later(const void *arguments, gpu_stream stream) {
 }
 /* Returns whether memory begins there, which is freed from now on. */
 static int mark_freed(gpu_address address) {
-  int found = 0;
+  int is_marked = 0;
   pthread_mutex_lock(&lock);
-  for (struct object *one = objects; one && !found; one = one->next)
-    if (one->memory == (char *)(uintptr_t)address && one->device == current()->number && !one->is_freed)
-      found = one->is_freed = 1;
+  for (struct object *object = objects; object && !is_marked; object = object->next)
+    if (object->memory == (char *)(uintptr_t)address && object->device == current()->number && !object->is_freed)
+      is_marked = object->is_freed = 1;
   pthread_mutex_unlock(&lock);
-  return found;
+  return is_marked;
 }
 int cuMemFreeAsync(gpu_address address, gpu_stream stream) {
   const int code = allocates_in(stream);
@@ -378,26 +378,26 @@ int cuMemFreeHost(void *memory) {
 int cuMemHostRegister_v2(void *memory, size_t nbytes, unsigned flags) {
   if (!current() || flags != 1) return current() ? INVALID_VALUE : INVALID_CONTEXT;
   if (owner_of(memory, nbytes) != -2) return 712; /* already registered */
-  struct object *one = malloc(sizeof *one);
-  if (!one) return OUT_OF_MEMORY;
+  struct object *object = malloc(sizeof *object);
+  if (!object) return OUT_OF_MEMORY;
   pthread_mutex_lock(&lock);
-  *one = (struct object){objects, memory, nbytes, -1, 1, 0, 0};
-  objects = one;
+  *object = (struct object){objects, memory, nbytes, -1, 1, 0, 0};
+  objects = object;
   pthread_mutex_unlock(&lock);
   return SUCCESS;
 }
 int cuMemHostUnregister(void *memory) {
-  struct object *found = NULL;
+  struct object *pinned = NULL;
   pthread_mutex_lock(&lock);
-  for (struct object **link = &objects; *link && !found; link = &(*link)->next)
+  for (struct object **link = &objects; *link && !pinned; link = &(*link)->next)
     if ((*link)->memory == memory && (*link)->registered) {
-      found = *link;
-      *link = found->next;
+      pinned = *link;
+      *link = pinned->next;
       break;
     }
   pthread_mutex_unlock(&lock);
-  free(found);
-  return found ? SUCCESS : 713; /* not registered */
+  free(pinned);
+  return pinned ? SUCCESS : 713; /* not registered */
 }
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, gpu_address address) {
   if (count != 1 || *attributes != 2) return INVALID_VALUE;

@@ -20,7 +20,7 @@ enum {
 typedef struct generator {
   int type, order;
   unsigned dimensions;
-  unsigned long long seed, offset, made;
+  unsigned long long seed, offset, drawn;
   void *stream;
 } generator;
 
@@ -30,7 +30,7 @@ static int is_quasi(const generator *g) { return g->type >= 200; }
 static int is_64_bit(const generator *g) { return g->type >= 203; }
 
 static uint64_t next(generator *g) {
-  uint64_t z = g->seed + (g->offset + ++g->made) * UINT64_C(0x9e3779b97f4a7c15);
+  uint64_t z = g->seed + (g->offset + ++g->drawn) * UINT64_C(0x9e3779b97f4a7c15);
   z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
   z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
   return z ^ (z >> 31);
@@ -70,12 +70,12 @@ int curandGetVersion(int *version) {
 int curandSetPseudoRandomGeneratorSeed(generator *g, unsigned long long seed) {
   if (is_quasi(g)) return TYPE_ERROR;
   g->seed = seed;
-  g->made = 0;
+  g->drawn = 0;
   return SUCCESS;
 }
 int curandSetGeneratorOffset(generator *g, unsigned long long offset) {
   g->offset = offset;
-  g->made = 0;
+  g->drawn = 0;
   return SUCCESS;
 }
 int curandSetGeneratorOrdering(generator *g, int order) {

@@ -77,9 +77,9 @@ long long hipDoubleCalls(void) { return __atomic_load_n(&calls_made, __ATOMIC_SE
 long long hipDoubleFail(long long k);
 long long hipDoubleFail(long long k) {
   pthread_once(&failing_is_read, read_failing);
-  const long long made = __atomic_load_n(&calls_made, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&failing_call, k ? made + k : 0, __ATOMIC_SEQ_CST);
-  return made;
+  const long long calls = __atomic_load_n(&calls_made, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&failing_call, k ? calls + k : 0, __ATOMIC_SEQ_CST);
+  return calls;
 }
 
 static void be_ready(void) {
@@ -249,13 +249,13 @@ static int reset(void) {
   pthread_mutex_lock(&queue_lock);
   for (struct queue *queue = queues; queue; queue = queue->next) queue->is_gone |= queue->device == current()->number;
   pthread_mutex_unlock(&queue_lock);
-  for (int found = 1; found;) {
+  for (int dropped = 1; dropped;) {
     void *memory = NULL;
     pthread_mutex_lock(&lock);
-    for (struct object *one = objects; one && !memory; one = one->next)
-      if (one->device == current()->number) memory = one->memory;
+    for (struct object *object = objects; object && !memory; object = object->next)
+      if (object->device == current()->number) memory = object->memory;
     pthread_mutex_unlock(&lock);
-    found = memory && drop(memory, current()->number) >= 0;
+    dropped = memory && drop(memory, current()->number) >= 0;
   }
   current()->used = 0;
   pool_is_gone[current()->number] = 1;
@@ -322,14 +322,14 @@ hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t keep) {
 }
 /* Without a pool for hipMalloc. From one, HIP 5.7 returns success and no address when memory is short. */
 static int allocate_of(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
-  gpu_address made = 0;
+  gpu_address allocated = 0;
   check_stream(stream);
   if (!is_live(stream)) return INVALID_VALUE;
   const gpu_pool from = pool ? (gpu_pool)pool : (gpu_pool)current();
-  int code = cuMemAllocFromPoolAsync(&made, nbytes, from, stream);
+  int code = cuMemAllocFromPoolAsync(&allocated, nbytes, from, stream);
   if (code == OUT_OF_MEMORY && !wait_device(current()->number)) /* what is freed by then */
-    code = cuMemAllocFromPoolAsync(&made, nbytes, from, stream);
-  *address = (void *)(uintptr_t)made;
+    code = cuMemAllocFromPoolAsync(&allocated, nbytes, from, stream);
+  *address = (void *)(uintptr_t)allocated;
   return code == OUT_OF_MEMORY && pool && version() == 5 ? SUCCESS : code;
 }
 hipError_t hipMallocFromPoolAsync(void **address, size_t nbytes, hipMemPool_t pool, hipStream_t stream) {
@@ -382,10 +382,11 @@ hipError_t hipHostUnregister(void *memory) { ANSWER(UNLESS_CAPTURING(unregister(
 static int range_of(void **start, size_t *nbytes, const void *memory) {
   int code = INVALID_VALUE;
   pthread_mutex_lock(&lock);
-  for (const struct object *one = objects; one && code; one = one->next)
-    if (one->is_memory && !one->is_freed && (size_t)((uintptr_t)memory - (uintptr_t)one->memory) < one->nbytes) {
-      *start = one->memory;
-      *nbytes = one->nbytes;
+  for (const struct object *object = objects; object && code; object = object->next)
+    if (object->is_memory && !object->is_freed &&
+        (size_t)((uintptr_t)memory - (uintptr_t)object->memory) < object->nbytes) {
+      *start = object->memory;
+      *nbytes = object->nbytes;
       code = SUCCESS;
     }
   pthread_mutex_unlock(&lock);
@@ -620,9 +621,12 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph) {
   check_stream(stream);
   ANSWER(end_capture(stream, (struct graph **)graph));
 }
-hipError_t hipGraphInstantiate(hipGraphExec_t *made, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t nbytes);
-hipError_t hipGraphInstantiate(hipGraphExec_t *made, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t nbytes) {
-  ANSWER(node || log || nbytes ? INVALID_VALUE : cuGraphInstantiateWithFlags((struct graph **)made, (void *)graph, 0));
+hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph, hipGraphNode_t *node, char *log,
+                               size_t nbytes);
+hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph, hipGraphNode_t *node, char *log,
+                               size_t nbytes) {
+  ANSWER(node || log || nbytes ? INVALID_VALUE
+                               : cuGraphInstantiateWithFlags((struct graph **)executable, (void *)graph, 0));
 }
 hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream);
 hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream) {

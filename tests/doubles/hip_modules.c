@@ -70,8 +70,8 @@ static uint64_t sum_of(oa_bytes bytes) {
 
 /* Returns whether code with a feature on, off or for both (3, 2, else) is for a device with it ("+" or "-"). */
 static int feature_suits(unsigned code, const char *name, const char *feature) {
-  const char *found = strstr(name, feature);
-  return code < 2 || (found && found[strlen(feature)] == (code == 3 ? '+' : '-'));
+  const char *place = strstr(name, feature);
+  return code < 2 || (place && place[strlen(feature)] == (code == 3 ? '+' : '-'));
 }
 
 /* Returns whether the code is for the device, by the numbers in the header's flags, of code objects 4 and later. */
@@ -105,13 +105,13 @@ static void load_library(struct amd_module *module, const Elf64_Ehdr *header) {
   }
 }
 
-static int load_module(void **made, const void *image) {
+static int load_module(void **result, const void *image) {
   const char *name = target(current()->number);
   struct amd_module module = {0};
   oa_hsaco_kernel kernel;
   oa_bytes list;
   uint64_t left = UINT64_MAX;
-  if (!image || !made) return INVALID_VALUE;
+  if (!image || !result) return INVALID_VALUE;
   if (!oa_hsaco_find(image, unknown_size, name, &module.object)) return NO_BINARY_FOR_GPU;
   const Elf64_Ehdr *header = (const void *)module.object.at;
   if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return INVALID_KERNEL_FILE;
@@ -125,7 +125,7 @@ static int load_module(void **made, const void *image) {
   struct amd_module *kept = make(sizeof *kept, current()->number);
   if (!kept) return OUT_OF_MEMORY;
   *kept = module;
-  *made = kept;
+  *result = kept;
   return SUCCESS;
 }
 
@@ -144,18 +144,18 @@ hipError_t hipModuleUnload(hipModule_t module) {
 
 static int get_function(void **function, const struct amd_module *module, const char *name) {
   char symbol[96];
-  struct amd_function made = {.module = module};
+  struct amd_function added = {.module = module};
   if (!function || !name || !*name) return INVALID_VALUE;
   if (!module || belongs(module)) return INVALID_HANDLE;
-  if (!oa_hsaco_find_kernel(module->metadata, name, &made.facts)) return NOT_FOUND;
-  snprintf(made.name, sizeof made.name, "%s", name);
+  if (!oa_hsaco_find_kernel(module->metadata, name, &added.facts)) return NOT_FOUND;
+  snprintf(added.name, sizeof added.name, "%s", name);
   snprintf(symbol, sizeof symbol, "oa_kernel_%s", name);
-  if (module->library) *(void **)&made.run = dlsym(module->library, symbol);
+  if (module->library) *(void **)&added.run = dlsym(module->library, symbol);
   struct amd_function *kept = malloc(sizeof *kept);
   if (!kept) return OUT_OF_MEMORY;
   pthread_mutex_lock(&lock);
-  made.next = amd_functions;
-  *kept = made;
+  added.next = amd_functions;
+  *kept = added;
   amd_functions = kept;
   pthread_mutex_unlock(&lock);
   *function = kept;
@@ -167,11 +167,11 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, con
 
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *address, size_t *nbytes, hipModule_t module, const char *name) {
   const struct amd_module *loaded = (const void *)module;
-  gpu_address found = 0;
+  gpu_address variable = 0;
   be_ready();
   if (!address || !nbytes || !name || !loaded || belongs(loaded)) return remember(INVALID_HANDLE);
-  const int code = find_variable(&found, nbytes, loaded->library, name);
-  *address = (hipDeviceptr_t)(uintptr_t)found;
+  const int code = find_variable(&variable, nbytes, loaded->library, name);
+  *address = (hipDeviceptr_t)(uintptr_t)variable;
   return remember(code);
 }
 
@@ -252,17 +252,17 @@ static int launch_amd_later(const void *arguments, gpu_stream stream) {
   return belongs(l->f->module) ? INVALID_HANDLE : run_amd(l->f, l->grid, l->block, l->shared_bytes, bytes);
 }
 
-static int launch_amd(const struct amd_function *f, const unsigned given[3], const unsigned block[3],
+static int launch_amd(const struct amd_function *f, const unsigned asked[3], const unsigned block[3],
                       unsigned shared_bytes, const void *stream, void **arguments, void **extra) {
   _Alignas(16) unsigned char bytes[MOST_ARGUMENT_BYTES] = {0};
   unsigned grid[3];
   if (!f || belongs(f->module)) return INVALID_HANDLE;
   check_stream(stream);
   if (belongs(stream)) return INVALID_VALUE;
-  if ((uint64_t)given[0] * block[0] > UINT32_MAX) return INVALID_CONFIGURATION;
+  if ((uint64_t)asked[0] * block[0] > UINT32_MAX) return INVALID_CONFIGURATION;
   for (int i = 0; i < 3; i++) { /* threads beyond 2^32 get lost */
-    const unsigned all = given[i] * block[i];
-    if (given[i] > INT32_MAX || all == 0) return INVALID_VALUE;
+    const unsigned all = asked[i] * block[i];
+    if (asked[i] > INT32_MAX || all == 0) return INVALID_VALUE;
     grid[i] = all / block[i];
   }
   const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];

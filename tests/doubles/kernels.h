@@ -33,11 +33,11 @@ static int load_object(gpu_module *module, const Elf64_Ehdr *header) {
   const int file = memfd_create("module", 0);
   if (header->e_type != ET_DYN || write(file, header, nbytes) != (ssize_t)nbytes) return INVALID_IMAGE;
   snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-  struct object_module *made = make(sizeof *made, current()->number);
-  memcpy(made->magic, ELFMAG, SELFMAG);
-  made->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  *module = made;
-  return made->library ? SUCCESS : INVALID_IMAGE;
+  struct object_module *loaded = make(sizeof *loaded, current()->number);
+  memcpy(loaded->magic, ELFMAG, SELFMAG);
+  loaded->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  *module = loaded;
+  return loaded->library ? SUCCESS : INVALID_IMAGE;
 }
 
 int cuModuleLoadDataEx(gpu_module *module, const void *image, unsigned count, int *options, void **values) {
@@ -118,37 +118,37 @@ int cuModuleGetFunction(gpu_function *function, gpu_module module, const char *n
     if (strncmp(at, name, length) == 0 && strcspn(at, "( \n") == length) break;
   }
   if (!at) return NOT_FOUND;
-  struct function *made = calloc(1, sizeof *made);
-  if (!made) return OUT_OF_MEMORY;
-  made->module = module;
-  made->most_shared = 49152;
-  snprintf(made->name, sizeof made->name, "%s", name);
+  struct function *added = calloc(1, sizeof *added);
+  if (!added) return OUT_OF_MEMORY;
+  added->module = module;
+  added->most_shared = 49152;
+  snprintf(added->name, sizeof added->name, "%s", name);
   if (!is_object) {
-    read_parameters(made, at);
-  } else if (!read_object(made, module)) {
-    free(made);
+    read_parameters(added, at);
+  } else if (!read_object(added, module)) {
+    free(added);
     return NOT_FOUND;
   }
   pthread_mutex_lock(&lock);
-  made->next = functions;
-  functions = made;
+  added->next = functions;
+  functions = added;
   pthread_mutex_unlock(&lock);
-  *function = made;
+  *function = added;
   return SUCCESS;
 }
 
 /* Makes a variable of a shared object memory of the current device. */
 static int find_variable(gpu_address *address, size_t *nbytes, void *library, const char *name) {
-  void *found = library ? dlsym(library, name) : NULL, *entry = NULL;
+  void *variable = library ? dlsym(library, name) : NULL, *entry = NULL;
   Dl_info info;
-  if (!found || !dladdr1(found, &info, &entry, RTLD_DL_SYMENT) || !entry) return NOT_FOUND;
+  if (!variable || !dladdr1(variable, &info, &entry, RTLD_DL_SYMENT) || !entry) return NOT_FOUND;
   *nbytes = ((const Elf64_Sym *)entry)->st_size;
-  *address = (gpu_address)(uintptr_t)found;
-  if (owner_of(found, *nbytes) >= 0) return SUCCESS;
-  struct object *one = malloc(sizeof *one);
+  *address = (gpu_address)(uintptr_t)variable;
+  if (owner_of(variable, *nbytes) >= 0) return SUCCESS;
+  struct object *object = malloc(sizeof *object);
   pthread_mutex_lock(&lock);
-  *one = (struct object){objects, found, *nbytes, current()->number, 1, 0, 0};
-  objects = one;
+  *object = (struct object){objects, variable, *nbytes, current()->number, 1, 0, 0};
+  objects = object;
   pthread_mutex_unlock(&lock);
   return SUCCESS;
 }

@@ -23,7 +23,7 @@ typedef struct program {
 } program;
 
 int nvrtcVersion(int *major, int *minor);
-int nvrtcCreateProgram(program **made, const char *source, const char *name, int count, const char **headers,
+int nvrtcCreateProgram(program **created, const char *source, const char *name, int count, const char **headers,
                        const char **names);
 int nvrtcCompileProgram(program *p, int count, const char **options);
 int nvrtcGetCUBINSize(program *p, size_t *nbytes);
@@ -36,10 +36,10 @@ enum { SUCCESS = 0, INVALID_INPUT = 3, COMPILATION = 6 };
 
 int nvrtcVersion(int *major, int *minor) { return *major = 13, *minor = 0, SUCCESS; }
 
-int nvrtcCreateProgram(program **made, const char *source, const char *name, int count, const char **headers,
+int nvrtcCreateProgram(program **created, const char *source, const char *name, int count, const char **headers,
                        const char **names) {
   if (!source || !name || count || headers || names) return INVALID_INPUT;
-  program *p = *made = calloc(1, sizeof *p);
+  program *p = *created = calloc(1, sizeof *p);
   snprintf(p->folder, sizeof p->folder, "/tmp/nvrtc-double-XXXXXX");
   p->source = strdup(source);
   return mkdtemp(p->folder) ? SUCCESS : INVALID_INPUT;

@@ -40,12 +40,12 @@ static struct record *records;
 static struct queue *make_queue(const void *stream, int device, int is_blocking) {
   static int count;
   const char *order = getenv("HIP_DOUBLE_ORDER");
-  struct queue *made = calloc(1, sizeof *made);
-  if (!made) abort();
-  *made = (struct queue){.next = queues, .stream = stream, .device = device, .is_blocking = is_blocking};
-  made->is_prompt = order && strcmp(order, "mixed") == 0 && count++ % 2;
-  made->last = &made->first;
-  return queues = made;
+  struct queue *queue = calloc(1, sizeof *queue);
+  if (!queue) abort();
+  *queue = (struct queue){.next = queues, .stream = stream, .device = device, .is_blocking = is_blocking};
+  queue->is_prompt = order && strcmp(order, "mixed") == 0 && count++ % 2;
+  queue->last = &queue->first;
+  return queues = queue;
 }
 
 /* Returns the queue of a live stream. Under the lock. */

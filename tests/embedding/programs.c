@@ -59,8 +59,8 @@ static int said(int right) { return puts(right ? "right" : "wrong"), 0; }
 
 /* -- a region is left on another thread than it was entered on -- */
 
-static void *use_and_leave(void *given) {
-  oa_array *array = given;
+static void *use_and_leave(void *argument) {
+  oa_array *array = argument;
   must(scale(array, 3));
   return NULL;
 }
@@ -72,13 +72,13 @@ static void *leave_there(void *region) {
 
 static int thread(void) {
   oa_array array;
-  pthread_t one, other;
+  pthread_t user, leaver;
   fill(x, 1);
   oa_region *region = enter(&array, x, NULL);
-  pthread_create(&one, NULL, use_and_leave, &array);
-  pthread_join(one, NULL);
-  pthread_create(&other, NULL, leave_there, region);
-  pthread_join(other, NULL);
+  pthread_create(&user, NULL, use_and_leave, &array);
+  pthread_join(user, NULL);
+  pthread_create(&leaver, NULL, leave_there, region);
+  pthread_join(leaver, NULL);
   return said(is(x, 1, 3));
 }
 
@@ -103,9 +103,9 @@ static int forked(void) {
 
 /* -- the program ends with open regions, and while threads call -- */
 
-static void *call_forever(void *given) {
+static void *call_forever(void *argument) {
   double *own = malloc(N * sizeof *own);
-  (void)given;
+  (void)argument;
   for (;;) {
     oa_array array;
     fill(own, 0);
@@ -164,7 +164,7 @@ static int ends_busy(void) {
 
 /* -- memory that one region returns is taken by another, on other streams -- */
 
-static void *many_regions(void *given) {
+static void *many_regions(void *argument) {
   double *own = malloc(N * sizeof *own);
   long wrong = 0;
   for (int i = 0; i < 100; i++) {
@@ -175,7 +175,7 @@ static void *many_regions(void *given) {
     must(leave(region, OA_COMMIT));
     wrong += !is(own, i, 8);
   }
-  *(long *)given = wrong;
+  *(long *)argument = wrong;
   free(own);
   return NULL;
 }
@@ -299,15 +299,15 @@ static int two_devices(void) {
     make_current(index);
     const uintptr_t before = current();
     device = first;
-    oa_region *one = enter(&mine, x, NULL);
+    oa_region *region_a = enter(&mine, x, NULL);
     device = second;
-    oa_region *other = enter(&its, y, NULL);
+    oa_region *region_b = enter(&its, y, NULL);
     wrong += current() != before;
     must(scale(&mine, 2));
     must(scale(&its, 3));
     wrong += current() != before;
-    must(leave(one, OA_COMMIT));
-    must(leave(other, OA_COMMIT));
+    must(leave(region_a, OA_COMMIT));
+    must(leave(region_b, OA_COMMIT));
     wrong += current() != before || !is(x, index, 2) || !is(y, index, 3);
     for (int i = 0; i < 2; i++) { /* the second device may take the bytes from the first one */
       shared[i].direction = OA_IN;

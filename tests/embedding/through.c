@@ -83,8 +83,8 @@ typedef struct {
 } Work;
 
 /* Doubles the elements, nested in whatever lends them; Python knows nothing of this thread. */
-static void *double_them(void *given) {
-  Work *work = given;
+static void *double_them(void *argument) {
+  Work *work = argument;
   const int64_t stride = 8;
   oa_array array = {.data = work->data, .shape = &work->count, .strides = &stride, .ndim = 1, .dtype = OA_F64};
   oa_region *region;

@@ -30,7 +30,7 @@ class Cuda:
         return values.index(current.value) if current.value else None
 
     @contextmanager
-    def made(self, index: int | None) -> Iterator[None]:
+    def making_current(self, index: int | None) -> Iterator[None]:
         """Make a device current for a block; None: leave none current, as on a new thread."""
         if index is None:
             yield
@@ -61,7 +61,7 @@ class Hip:
         return current.value
 
     @contextmanager
-    def made(self, index: int | None) -> Iterator[None]:
+    def making_current(self, index: int | None) -> Iterator[None]:
         before = self.now()
         assert self._library.hipSetDevice(0 if index is None else index) == 0
         try:

@@ -94,7 +94,7 @@ class Step:
     stages: what changes a world, one after the other; each gets what came of the one before, and gives what came of
     both, or several worlds with that. touches: the device memory that it uses: device, part, whether it writes. views:
     base arrays of which it takes views. regions: those whose pointers a routine gets. frees: those that it may make
-    writable again. leaves: a region. fails: what may come instead when the driver refuses. made: a routine's call.
+    writable again. leaves: a region. fails: what may come instead when the driver refuses. call: a routine's call.
     """
 
     text: str
@@ -107,7 +107,7 @@ class Step:
     frees: frozenset[str] = frozenset()
     leaves: int | None = None
     fails: Callable[[World], list[tuple[World, Outcome]]] | None = None
-    made: Call | None = None
+    call: Call | None = None
 
     def ends(self, world: World, thread: int = 0) -> Ends:
         """Return the outcomes that it may have on a thread: 1, 2, or 0 for the main one.
@@ -217,7 +217,7 @@ class Entered:
     first: int  # the region whose object it has
     device: str
     arguments: tuple[tuple[Direction, str, str], ...]
-    made: tuple[int, ...]
+    versions: tuple[int, ...]
 
 
 @dataclass
@@ -230,7 +230,7 @@ class Program:
     worlds: list[World] = field(default_factory=lambda: [World()])
     warned: list[str] = field(default_factory=list)
     lent: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # host arrays, by region
-    made: dict[str, int] = field(default_factory=dict)  # how often each host array was made
+    versions: dict[str, int] = field(default_factory=dict)  # how often each host array was made
     entered: dict[int, Entered] = field(default_factory=dict)
     keeping: set[int] = field(default_factory=set)  # regions with on_error="keep"
     failed: bool = False  # a backend call did, on purpose
@@ -399,7 +399,7 @@ class Program:
             text = f"empty({part.index.size}); {base}[:] = {text}"
         elif base == "q":
             text += "; q.flags.writeable = False"
-        self.made[base] = self.made.get(base, 0) + 1
+        self.versions[base] = self.versions.get(base, 0) + 1
         return Step(f"{base} = {text}", (lambda world, _: world.make(part, contents),), expression=False)
 
     def enter(
@@ -410,8 +410,8 @@ class Program:
         self.lent[number] = tuple((base, key) for _, base, key in arguments if base)
         if keep:
             self.keeping.add(number)
-        made_before = tuple(self.made.get(base, 0) for _, base, _ in arguments)
-        self.entered[number] = Entered(number, device, arguments, made_before)
+        versions = tuple(self.versions.get(base, 0) for _, base, _ in arguments)
+        self.entered[number] = Entered(number, device, arguments, versions)
         texts = [self.argument(*argument) for argument in arguments]
         options = (", resident=True" if resident else "") + (', on_error="keep"' if keep else "")
         built = f'r{number} = offload_args({", ".join(texts)}, device="{device}"{options})'
@@ -427,10 +427,10 @@ class Program:
     def reenter(self, old: int) -> Step | None:
         """Enter a region object again, with the same arrays, if they are whole and still the program's."""
         entered = self.entered[old]
-        built = tuple(self.made.get(base, 0) for _, base, _ in entered.arguments)
+        versions = tuple(self.versions.get(base, 0) for _, base, _ in entered.arguments)
         if any(self.entered[number].first == entered.first for number in self.world.regions):
             return None
-        if f"r{old}" not in self.names or built != entered.made or any(key for _, _, key in entered.arguments):
+        if f"r{old}" not in self.names or versions != entered.versions or any(key for _, _, key in entered.arguments):
             return None
         enter = self.enter(entered.device, *entered.arguments, keep=old in self.keeping)
         self.entered[self.count] = replace(entered)
@@ -489,8 +489,8 @@ class Program:
         touches = [(regions[o.region].device, o.part, access > READS) for o, access in operands if o.region in regions]
         stages = (lambda world, _: world.call(operands, compute, rules),)
         numbers = frozenset(operand.region for operand, _ in operands)
-        made = Call(tuple(operands), compute, rules)
-        return Step(text, stages, "call", touches=tuple(touches), regions=numbers, fails=fails, made=made)
+        call = Call(tuple(operands), compute, rules)
+        return Step(text, stages, "call", touches=tuple(touches), regions=numbers, fails=fails, call=call)
 
     def scaled(
         self,

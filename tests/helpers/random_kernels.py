@@ -60,7 +60,7 @@ class RandomKernel:
         self.source = "\n".join([head, loop, *(f"        {mine}" for mine, _ in self.lines), ""])
         self.reference = "\n".join(whole for _, whole in self.lines)
         self.file = f"<kernel {seed}>"
-        self.made: Any = None
+        self.kernel: Any = None
 
     def below(self, count: int) -> int:
         return int(self.rng.integers(count))
@@ -80,7 +80,10 @@ class RandomKernel:
             )  # fmt: skip
             return f"({a} if {test} else {b})", f"np.where({test_of_all}, {a_of_all}, {b_of_all})"
         if choice == 1:
-            other = self.one_of([one for one in (*FLOATS, *INTEGERS) if one != dtype and fits(one, dtype)] or [dtype])
+            other = self.one_of(
+                [candidate for candidate in (*FLOATS, *INTEGERS) if candidate != dtype and fits(candidate, dtype)]
+                or [dtype]
+            )
             a, whole = self.expression(other, depth - 1)
             return f"np.{dtype}({a})", f"cast({whole}, '{dtype}')"
         a, a_of_all = self.expression(dtype, depth - 1)
@@ -159,16 +162,16 @@ class RandomKernel:
     # -- the check -----------------------------------------------------------------------------------------------------
 
     def numbers(self, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-        made = self.rng.integers(0 if dtype.startswith("u") else -60, 61, shape).astype(np.float64)
-        made = (made / 8 if dtype.startswith("float") else made).astype(dtype)
-        return np.asfortranarray(made) if self.rank == 2 and self.below(3) == 0 else made
+        values = self.rng.integers(0 if dtype.startswith("u") else -60, 61, shape).astype(np.float64)
+        values = (values / 8 if dtype.startswith("float") else values).astype(dtype)
+        return np.asfortranarray(values) if self.rank == 2 and self.below(3) == 0 else values
 
     def check(self, device: str) -> None:
         """Run it on a device and in NumPy. Raises AssertionError with the source for results of other bits."""
-        if self.made is None:
+        if self.kernel is None:
             names = {name: getattr(kernels, name) for name in kernels.__all__} | {"np": np, "In": In, "Out": Out}
             function = function_of(self.source, self.file, {**names, "InOut": InOut})
-            self.made = kernel(function, debug=False)
+            self.kernel = kernel(function, debug=False)
         for shape in ((1, 1), (5, 9), (17, 33)) if self.rank == 2 else ((1,), (10,), (257,)):
             arrays = {name: self.numbers(dtype, shape) for name, dtype in {**self.inputs, **self.outputs}.items()}
             value, n = np.dtype(self.value).type(self.below(9)), arrays["y0"].size
@@ -176,7 +179,7 @@ class RandomKernel:
             with np.errstate(all="ignore"):
                 exec(self.reference, {"np": np, "cast": casted, "v": value, "n": n, **expected})
             block = None if self.partition == "PerBlock()" else self.one_of((None, 1, 32, (4, 2)))
-            offload(self.made, *arrays.values(), value, n, block=block, device=device)
+            offload(self.kernel, *arrays.values(), value, n, block=block, device=device)
             for name in self.outputs:
                 np.testing.assert_array_equal(
                     arrays[name], expected[name], err_msg=f"{name}, {shape}\n{self.source}\n{self.reference}"

@@ -307,8 +307,8 @@ class Program:
             thread.start()
         for thread in threads:
             thread.join()
-        for made in results:
-            self.measure(*made)
+        for result in results:
+            self.measure(*result)
 
     def run(self) -> list[tuple[str, int]]:
         """Return the digest after each step, with the step's name."""
@@ -345,9 +345,9 @@ class Outcome:
         for step, expected in zip(self.history, right.history, strict=True):
             assert step == expected, f"program {self.seed} differs on {name}, in {names}: {step}"
         for at, (now, then) in enumerate(zip(self.measured, right.measured, strict=True)):
-            where = f"result {at} of LAPACK in program {self.seed} on {name}, in {names}"
-            assert not bits or now[2] == then[2], f"other bits: {where}"
-            np.testing.assert_allclose(now[1], then[1], rtol=0, atol=ERRORS[self.dtype] * then[0], err_msg=where)
+            place = f"result {at} of LAPACK in program {self.seed} on {name}, in {names}"
+            assert not bits or now[2] == then[2], f"other bits: {place}"
+            np.testing.assert_allclose(now[1], then[1], rtol=0, atol=ERRORS[self.dtype] * then[0], err_msg=place)
 
 
 def check(name: str, first: int, count: int) -> int:

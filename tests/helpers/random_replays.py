@@ -102,12 +102,12 @@ class ReplayProgram(Program):
 
     def new_numbers(self, name: str, number_: int, dtypes: Sequence[str]) -> dict[str, Operand]:
         """Return the numbers that a capture will make, as pointers that its calls may take."""
-        first, made = len(self.world.regions[number_].pointers), {}
+        first, operands = len(self.world.regions[number_].pointers), {}
         for i, (key, dtype) in enumerate(zip(NUMBERS, dtypes, strict=False)):
             self.count_of_numbers += 1
             part = number(f"number {self.count_of_numbers}", dtype)
-            made[key] = Operand(number_, first + i, part, f'{name}["{key}"]')
-        return made
+            operands[key] = Operand(number_, first + i, part, f'{name}["{key}"]')
+        return operands
 
     def capture(
         self,
@@ -128,24 +128,24 @@ class ReplayProgram(Program):
         lambdas = [f"lambda: {step.text}" for step, _ in calls] + ["lambda: 1 // 0"] * raises
         text = ", ".join(["globals()", f'"{name}"', f"{begin}({', '.join(texts)})", *lambdas])
         names = pointers | numbers
-        made = [replace(step.made, to_host=to_host) for step, to_host in calls if step.made]
+        captured = [replace(step.call, to_host=to_host) for step, to_host in calls if step.call]
 
         def capture(world: World, _: Outcome) -> Outcome:
             if number_ not in world.regions:
                 raise Unspecified
             if raises:
-                world.capture(name, number_, names, values, made)
+                world.capture(name, number_, names, values, captured)
                 world.chains[name] = Chain(number_, names, None)
                 return Outcome(frozenset({"ZeroDivisionError"}))
-            return world.capture(name, number_, names, values, made)
+            return world.capture(name, number_, names, values, captured)
 
         def fails(world: World) -> list[tuple[World, Outcome]]:
             dead = world.copy()
             dead.capture_in_vain(name, number_, names, values)
             ends = [(dead, Outcome(errors=DRIVER_ERRORS | {"CaptureError"}))]
-            for i in range(len(made)):
+            for i in range(len(captured)):
                 left = world.copy()
-                came = left.capture(name, number_, names, values, made[:i] + made[i + 1 :])
+                came = left.capture(name, number_, names, values, captured[:i] + captured[i + 1 :])
                 errors = list(came.value.errors)  # type: ignore[attr-defined]
                 errors.insert(i, DRIVER_ERRORS)
                 ends.append((left, Outcome(value=replace(came.value, errors=tuple(errors)))))  # type: ignore[type-var]
@@ -168,13 +168,13 @@ class ReplayProgram(Program):
 
     def replay(self, name: str, contents: Sequence[tuple[str, Content, str]]) -> Step:
         """Replay a graph with contents, each with its text."""
-        given = [(key, source) for key, source, _ in contents]
+        pairs = [(key, source) for key, source, _ in contents]
 
         def fails(world: World) -> list[tuple[World, Outcome]]:
-            world.copy().replay(name, given)
+            world.copy().replay(name, pairs)
             chain, after = world.chains[name], world.copy()
             ends = [world.copy()]
-            for write in after.writing(chain, given):
+            for write in after.writing(chain, pairs):
                 undefined = after.copy()
                 undefined.undefine(write(undefined))
                 write(after)
@@ -192,15 +192,15 @@ class ReplayProgram(Program):
         live = [(o, writes) for o, writes in operands if o.region in self.world.regions]
         touches = tuple((self.world.regions[o.region].device, o.part, writes) for o, writes in live)
         regions = frozenset(o.region for o, _ in live)
-        stages = (lambda world, _: world.replay(name, given),)
+        stages = (lambda world, _: world.replay(name, pairs),)
         return Step(text, stages, "replay", touches=touches, regions=regions, fails=fails)
 
     def loop(self, number_: int, calls: Sequence[tuple[Step, bool]], until: Operand, at_most: int) -> Step:
-        made = [replace(step.made, to_host=to_host) for step, to_host in calls if step.made]
+        repeated = [replace(step.call, to_host=to_host) for step, to_host in calls if step.call]
         body = "".join(f"{step.text}, " for step, _ in calls)
         text = f"r{number_}.loop(lambda: ({body}), until={until.text}, at_most={at_most})"
         regions = frozenset({number_}).union(*(step.regions for step, _ in calls))
-        return Step(text, (lambda world, _: world.loop(number_, made, until, at_most),), "loop", regions=regions)
+        return Step(text, (lambda world, _: world.loop(number_, repeated, until, at_most),), "loop", regions=regions)
 
 
 class ReplayWriter(Writer):
@@ -267,7 +267,7 @@ class ReplayWriter(Writer):
             )
             with suppress(Unspecified):
                 step = getattr(self, kind)()
-                if step and step.made:
+                if step and step.call:
                     sums = step.text.startswith(("blas.asum(", "blas.dot(")) and "result=" not in step.text
                     calls.append((step, sums or ".to_host()" in step.text))
         return calls
@@ -423,24 +423,24 @@ def shortened(devices: tuple[str, str], data: bytes) -> Wrong:
                 continue
             try:
                 run(devices, b"".join(fewer))
-            except Wrong as found:
-                steps, wrong = fewer, found
+            except Wrong as error:
+                steps, wrong = fewer, error
         size //= 2
     return wrong
 
 
 def check(devices: tuple[str, str], first: int, count: int) -> int:
     """Run the programs of some seeds; return how many steps they made."""
-    made = 0
+    steps = 0
     for seed in range(first, first + count):
         data = random.Random(seed).randbytes(LENGTH * BYTES)
         try:
-            made += run(devices, data)
+            steps += run(devices, data)
         except Wrong as wrong:
             shorter = shortened(devices, data)
             text = f"program {seed} on {devices[0]}:\n{wrong}\n\n# shortened:\n{shorter}"
             raise AssertionError(text) from None
-    return made
+    return steps
 
 
 def main() -> None:

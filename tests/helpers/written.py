@@ -10,7 +10,7 @@ from typing import Any
 def function_of(source: str, file: str, names: Mapping[str, Any]) -> Callable[..., Any]:
     """Return the function that a source defines. file: such as <wave>, a name that no other source has."""
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    made = dict(names)
-    exec(compile(source, file, "exec"), made)
-    function: Callable[..., Any] = [one for one in made.values() if getattr(one, "__code__", None)][-1]
+    namespace = dict(names)
+    exec(compile(source, file, "exec"), namespace)
+    function: Callable[..., Any] = [value for value in namespace.values() if getattr(value, "__code__", None)][-1]
     return function

@@ -189,8 +189,8 @@ def test_a_kernel_is_compiled_for_a_gpu_that_is_not_here_and_saved(cached: Path,
 
 def test_a_module_that_is_saved_for_this_device_runs_here(device: str, tmp_path: Path) -> None:
     processor = target_of(Device(device)).processor
-    where = {"target": processor} if processor else {"device": device}
-    Kernel.compile(ONE_SOURCE, "relu", RELU, **where).save(tmp_path / "relu")
+    target = {"target": processor} if processor else {"device": device}
+    Kernel.compile(ONE_SOURCE, "relu", RELU, **target).save(tmp_path / "relu")
     module = Module.load(tmp_path / "relu")
     if module.format == "shared object" and device.startswith("cuda"):
         pytest.skip("device unavailable: a double, which has no modules of its own")
@@ -237,10 +237,10 @@ def test_a_source_is_compiled_once(cached: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.later
 def test_another_source_or_option_is_another_file(cached: Path) -> None:
     Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")
-    one = len(list(cached.iterdir()))
+    count = len(list(cached.iterdir()))
     Kernel.compile(ONE_SOURCE + "\n", "vadd", VADD, device="host")
     Kernel.compile(ONE_SOURCE, "vadd", VADD, options=["-O1"], device="host")
-    assert len(list(cached.iterdir())) == 3 * one
+    assert len(list(cached.iterdir())) == 3 * count
 
 
 FILL = """\
@@ -265,9 +265,9 @@ def number(device: str, *options: str) -> int:
 def test_a_header_that_changes_is_compiled_again(cached: Path, compiling: str, tmp_path: Path) -> None:
     header, inner = tmp_path / "number.h", tmp_path / "inner.h"
     header.write_text('#include "inner.h"\n')
-    for given in (5, 6, 5):
-        inner.write_text(f"#define NUMBER {given}\n")
-        assert number(compiling, f"-I{tmp_path}") == given
+    for value in (5, 6, 5):
+        inner.write_text(f"#define NUMBER {value}\n")
+        assert number(compiling, f"-I{tmp_path}") == value
     header.write_text("#define NUMBER 7\n")
     assert number(compiling, "-I", str(tmp_path)) == 7
     assert number(compiling, f"-I{tmp_path}") == 7
@@ -283,9 +283,9 @@ def test_a_header_that_comes_before_another_is_compiled_again(
         folder.mkdir()
     monkeypatch.chdir(folders[0])
     options = [f"-I{folder}" for folder in folders[1:]]
-    for given in (2, 1, 0) if target_of(Device(compiling)).backend == "host" else (2, 1):
-        (folders[given] / "number.h").write_text(f"#define NUMBER {given}\n")
-        assert number(compiling, *options) == given
+    for value in (2, 1, 0) if target_of(Device(compiling)).backend == "host" else (2, 1):
+        (folders[value] / "number.h").write_text(f"#define NUMBER {value}\n")
+        assert number(compiling, *options) == value
     (folders[0] / "number.h").unlink(missing_ok=True)
     assert number(compiling, *options) == 1
 
@@ -308,26 +308,26 @@ def test_a_header_that_is_asked_for_counts(cached: Path, compiling: str, tmp_pat
 
 @pytest.mark.later
 @pytest.mark.promise("T67")
-@pytest.mark.parametrize("where", ["source", pytest.param("header", marks=pytest.mark.slow)])
-def test_a_file_that_the_assembler_reads_is_compiled_again(cached: Path, tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize("place", ["source", pytest.param("header", marks=pytest.mark.slow)])
+def test_a_file_that_the_assembler_reads_is_compiled_again(cached: Path, tmp_path: Path, place: str) -> None:
     """No compiler lists the files of .incbin."""
     path = tmp_path / "number.bin"
     lines = f'__asm__(".data\\nmend_number: .incbin \\"{path}\\"\\n.text");\nextern "C" int mend_number '
     lines += '__attribute__((visibility("hidden")));\n#define NUMBER mend_number\n'
-    (tmp_path / "number.h").write_text(lines if where == "header" else "")
-    source = FILL if where == "header" else FILL.replace('#include "number.h"\n', lines)
-    for given in (3, 4):
-        path.write_bytes(np.int32(given).tobytes())
+    (tmp_path / "number.h").write_text(lines if place == "header" else "")
+    source = FILL if place == "header" else FILL.replace('#include "number.h"\n', lines)
+    for value in (3, 4):
+        path.write_bytes(np.int32(value).tobytes())
         x = np.zeros(3, np.int32)
         kernel = Kernel.compile(source, "number", [Out[np.int32], np.int32], options=[f"-I{tmp_path}"], device="host")
         offload(kernel, x, 3, device="host")
-        assert x[2] == given
+        assert x[2] == value
 
 
 @pytest.mark.later
 @pytest.mark.promise("T67")
 @pytest.mark.parametrize(
-    ("word", "where"),
+    ("word", "place"),
     [
         ("__TIME__", "header"),
         *(pytest.param(f"__{word}__", "header", marks=pytest.mark.slow) for word in ("DATE", "TIMESTAMP")),
@@ -335,10 +335,10 @@ def test_a_file_that_the_assembler_reads_is_compiled_again(cached: Path, tmp_pat
     ],
 )
 def test_a_source_that_asks_the_time_is_compiled_again(
-    cached: Path, compiling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, where: str
+    cached: Path, compiling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, place: str
 ) -> None:
-    (tmp_path / "number.h").write_text(f"#define NUMBER sizeof({word if where == 'header' else 'WHEN'})\n")
-    options = [f"-I{tmp_path}", *([f"-DWHEN={word}"] if where == "option" else [])]
+    (tmp_path / "number.h").write_text(f"#define NUMBER sizeof({word if place == 'header' else 'WHEN'})\n")
+    options = [f"-I{tmp_path}", *([f"-DWHEN={word}"] if place == "option" else [])]
     sizes = {"__TIME__": 9, "__DATE__": 12, "__TIMESTAMP__": 25}
     if word == "__TIMESTAMP__" and target_of(Device(compiling)).backend == "cuda":
         with pytest.raises(errors.ModuleError, match="NVRTC .* refuses number"):  # it lacks the macro
@@ -357,23 +357,24 @@ def test_a_further_source_among_the_options_is_compiled_again(cached: Path, tmp_
     """The compiler's list of headers is that of one source."""
     (tmp_path / "number.h").write_text('extern "C" int further();\n#define NUMBER further()\n')
     (tmp_path / "further.cpp").write_text('#include "deeper.h"\nextern "C" int further() { return DEEPER; }\n')
-    for given in (3, 4):
-        (tmp_path / "deeper.h").write_text(f"#define DEEPER {given}\n")
-        assert number("host", f"-I{tmp_path}", str(tmp_path / "further.cpp")) == given
+    for value in (3, 4):
+        (tmp_path / "deeper.h").write_text(f"#define DEEPER {value}\n")
+        assert number("host", f"-I{tmp_path}", str(tmp_path / "further.cpp")) == value
 
 
 @pytest.mark.later
 @pytest.mark.parametrize(
-    "options", [["-L{0}", "-lmend"], *(pytest.param([f"{{0}}/{one}"], marks=pytest.mark.slow) for one in LIBRARIES)]
+    "options",
+    [["-L{0}", "-lmend"], *(pytest.param([f"{{0}}/{library}"], marks=pytest.mark.slow) for library in LIBRARIES)],
 )
 def test_a_library_among_the_options_is_linked(cached: Path, tmp_path: Path, options: list[str]) -> None:
     """T67. It is searched for what the source lacks, in whichever order the linker takes them, and counts."""
     (tmp_path / "number.h").write_text('extern "C" int library_number();\n#define NUMBER library_number()\n')
-    for given in (5, 6):
-        (tmp_path / "library.c").write_text(f"int library_number(void) {{ return {given}; }}\n")
+    for value in (5, 6):
+        (tmp_path / "library.c").write_text(f"int library_number(void) {{ return {value}; }}\n")
         for command in ("cc -fPIC -c library.c", "ar rcs libmend.a library.o"):
             subprocess.run(command.split(), cwd=tmp_path, check=True)
-        assert number("host", f"-I{tmp_path}", *(option.format(tmp_path) for option in options)) == given
+        assert number("host", f"-I{tmp_path}", *(option.format(tmp_path) for option in options)) == value
 
 
 @pytest.mark.parametrize("option", ["-E", "-M", "-MM", "-MDx.d", "-c", "-S", "-o", "-ox", "-fsyntax-only", "--help"])
@@ -388,12 +389,12 @@ def test_an_option_that_makes_no_module_is_refused(device: str, option: str) -> 
 def test_a_header_that_is_found_by_the_environment_counts(
     cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for given in (1, 2):
-        folder = tmp_path / str(given)
+    for value in (1, 2):
+        folder = tmp_path / str(value)
         folder.mkdir()
-        (folder / "number.h").write_text(f"#define NUMBER {given}\n")
+        (folder / "number.h").write_text(f"#define NUMBER {value}\n")
         monkeypatch.setenv("CPATH", str(folder))
-        assert number("host") == given
+        assert number("host") == value
 
 
 @pytest.mark.later
@@ -401,11 +402,11 @@ def test_a_header_that_is_found_by_the_environment_counts(
 def test_another_compiler_or_cpu_compiles_again(cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = tmp_path / "compiler"
     (tmp_path / "number.h").write_text("")
-    for given in (1, 2):
-        compiler.write_text(f'#!/bin/sh\nexec c++ "$@" -DNUMBER={given}\n')
+    for value in (1, 2):
+        compiler.write_text(f'#!/bin/sh\nexec c++ "$@" -DNUMBER={value}\n')
         compiler.chmod(0o700)
         monkeypatch.setenv("CXX", str(compiler))
-        assert number("host", f"-I{tmp_path}") == given
+        assert number("host", f"-I{tmp_path}") == value
     monkeypatch.setattr("offload_args.kernels.compilers._by_host", no_compiler)
     assert number("host", f"-I{tmp_path}") == 2
     monkeypatch.setattr("offload_args.kernels.compilers.processor", lambda: "flags : another")
@@ -418,7 +419,7 @@ def test_the_features_of_the_cpu_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "given"),
+    ("source", "listed"),
     [
         ("#include HEADER\n", None),
         ("#if __has_include(HEADER)\n#endif\n", None),
@@ -428,20 +429,20 @@ def test_the_features_of_the_cpu_are_known() -> None:
     ],
 )
 def test_headers_are_found_in_sources_that_no_compiler_lists(
-    tmp_path: Path, source: str, given: tuple[tuple[str, ...], tuple[str, ...]] | None
+    tmp_path: Path, source: str, listed: tuple[tuple[str, ...], tuple[str, ...]] | None
 ) -> None:
     (tmp_path / "a.h").write_text("")
     files = dependencies.scanned(source, [f"--include-path={tmp_path}"])
-    if given is None or files is None:
-        assert files is given
+    if listed is None or files is None:
+        assert files is listed
         return
-    expected = [[path.format(tmp_path) for path in paths] for paths in given]
+    expected = [[path.format(tmp_path) for path in paths] for paths in listed]
     assert list(files.read) == expected[0] and set(expected[1]) <= set(files.absent)
 
 
 @pytest.mark.later
 @pytest.mark.parametrize(
-    "damage", [b"\x7fELF", *(pytest.param(one, marks=pytest.mark.slow) for one in (b"", b"no module"))]
+    "damage", [b"\x7fELF", *(pytest.param(content, marks=pytest.mark.slow) for content in (b"", b"no module"))]
 )
 def test_a_damaged_file_is_compiled_again(cached: Path, damage: bytes) -> None:
     Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")

@@ -171,18 +171,18 @@ def test_what_a_thread_knows_outlives_a_barrier(device: str, times: int) -> None
 
 @pytest.mark.later
 def test_modules_for_gpus_have_barriers_and_shared_memory() -> None:
-    texts = {one.name: one._source.compiled(GPUS[0]).data.decode() for one in (sums, histogram)}
+    texts = {kernel_.name: kernel_._source.compiled(GPUS[0]).data.decode() for kernel_ in (sums, histogram)}
     assert ".shared .align 16 .b8 oa_own_memory[1024];" in texts["sums"]
     assert "st.shared" in texts["sums"] and texts["sums"].count("bar.sync") == 2
     assert ".extern .shared .align 16 .b8 oa_shared_memory[];" in texts["histogram"]
     assert "%dynamic_smem_size" in texts["histogram"]
     assert "atom.shared.add" in texts["histogram"] or "red.shared.add" in texts["histogram"]
-    for one, nbytes in ((sums, 1024), (histogram, 0)):
-        image = one._source.compiled(GPUS[1])
+    for kernel_, nbytes in ((sums, 1024), (histogram, 0)):
+        image = kernel_._source.compiled(GPUS[1])
         (facts,) = image.kernels.values()
         assert facts.shared_bytes == nbytes
-        declared = [*one._written.declared, *[np.int64] * (4 * len(one._shapes))]
-        Module.load(image.data).kernel(one.name, *declared)
+        declared = [*kernel_._written.declared, *[np.int64] * (4 * len(kernel_._shapes))]
+        Module.load(image.data).kernel(kernel_.name, *declared)
 
 
 @pytest.mark.parametrize("name", ["cuda:0", "hip:0", "hip:1"])
@@ -348,7 +348,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", REFUSED, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", REFUSED, ids=lambda function: function.__name__)
 def test_a_barrier_that_threads_miss_is_refused_with_its_line(function) -> None:
     lines, first = inspect.getsourcelines(function)
     (number,) = (i for i, line in enumerate(lines) if "refused: " in line)

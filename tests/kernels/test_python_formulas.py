@@ -30,42 +30,42 @@ def test_a_formula_is_a_kernel(running_device) -> None:
 
 
 def test_a_formula_has_variables_functions_and_the_number_of_the_element(running_device) -> None:
-    made = elementwise(
+    distance = elementwise(
         "d = x - m; s = sqrt(d * d) + twice(SCALE); y = i + s; z = floor(d)", name="distance", m=np.float64,
         x=In[np.float64], y=Out[np.float64], z=Out[np.float64],
     )  # fmt: skip
     x, y, z = np.linspace(-5, 5, 50), np.zeros(50), np.zeros(50)
-    offload(made, 0.5, x, y, z, device=running_device)
+    offload(distance, 0.5, x, y, z, device=running_device)
     np.testing.assert_array_equal(y, np.arange(50) + (abs(x - 0.5) + 6))
     np.testing.assert_array_equal(z, np.floor(x - 0.5))
-    assert made.name == "distance"
+    assert distance.name == "distance"
 
 
 @pytest.mark.later
 def test_a_partition_of_rows_and_columns_takes_matrices_of_both_orders(running_device) -> None:
-    made = elementwise("y = x * 10 + j", x=In[np.float32], y=Out[np.float32].by(Linear2D()))
+    formula = elementwise("y = x * 10 + j", x=In[np.float32], y=Out[np.float32].by(Linear2D()))
     x, y = ramp(35).reshape(5, 7), np.zeros((5, 7), np.float32, "F")
-    offload(made, x, y, device=running_device)
+    offload(formula, x, y, device=running_device)
     np.testing.assert_array_equal(y, x * 10 + np.arange(7))
 
 
 @pytest.mark.later
 def test_a_dtype_that_does_not_suit_is_told_with_the_conversion() -> None:
-    made, total = elementwise("y = x", x=In[np.float32], y=Out[np.float32]), reduce("sum", x=np.float32)
+    formula, total = elementwise("y = x", x=In[np.float32], y=Out[np.float32]), reduce("sum", x=np.float32)
     x, y = np.ones(4), np.zeros(4, np.float32)
     words = r"argument 1 \(x\) .* got a pointer to float64; lend a converted copy, such as x\.astype\(np\.float32\)$"
     with pytest.raises(errors.DTypeError, match=words):
-        offload(made, x, y, device="host")
+        offload(formula, x, y, device="host")
     with pytest.raises(errors.DTypeError, match=r"x needs dtype float32, got float64; .* x\.astype\(np\.float32\)$"):
         total(x, device="host")
-    offload(made, x.astype(np.float32), y, device="host")
+    offload(formula, x.astype(np.float32), y, device="host")
     assert (y == 1).all() and total(x.astype(np.float32), device="host") == 4
 
 
 def test_arrays_of_a_formula_have_one_shape() -> None:
-    made = elementwise("y = x", x=In[np.float32], y=Out[np.float32])
+    formula = elementwise("y = x", x=In[np.float32], y=Out[np.float32])
     with pytest.raises(errors.ArgumentError, match=r"argument 1 \(x\) needs the shape of argument 2 \(y\)"):
-        offload(made, ramp(5), ramp(6), device="host")
+        offload(formula, ramp(5), ramp(6), device="host")
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,14 @@ def test_a_reduction_of_lent_arrays_writes_its_result(running_device) -> None:
 def test_a_captured_reduction_has_its_memory_from_the_region(running_device, operation) -> None:
     rng = np.random.default_rng(8)
     x, y, of_numpy = *rng.permutation(10_000).reshape(2, 5000).astype(np.float32), getattr(np, operation)
-    made = reduce(operation, x=np.float32)
-    result = np.zeros(1, made.dtype)
-    region = offload_args(x, result, *made.scratch(x.shape), device=running_device)
+    reduction = reduce(operation, x=np.float32)
+    result = np.zeros(1, reduction.dtype)
+    region = offload_args(x, result, *reduction.scratch(x.shape), device=running_device)
     with region as (dx, dresult, *memory):
         with region.capture(x=dx) as g:
-            made(dx, dresult, scratch=memory)
+            reduction(dx, dresult, scratch=memory)
             with pytest.raises(errors.CaptureError, match=r"lend \*reduction.scratch\(\(5000,\)\) with the arrays"):
-                made(dx, dresult)
+                reduction(dx, dresult)
         g.replay()
         assert dresult.to_host() == of_numpy(x)
         g.replay(x=y)
@@ -142,8 +142,8 @@ def test_a_captured_reduction_has_its_memory_from_the_region(running_device, ope
 def test_the_memory_of_a_reduction_follows_from_the_shape(running_device) -> None:
     total, places = reduce("sum", axis=0, A=np.float32), reduce("argmin", x=np.float32)
     assert total.scratch((64, 7)) == ()
-    assert [one.shape for one in total.scratch((65, 7))] == [(2 * 7,)]
-    assert [one.dtype for one in places.scratch((65,))] == [np.float32, np.int64]
+    assert [memory.shape for memory in total.scratch((65, 7))] == [(2 * 7,)]
+    assert [memory.dtype for memory in places.scratch((65,))] == [np.float32, np.int64]
     A, sums = ramp(65 * 7).reshape(65, 7), np.zeros(7, np.float32)
     with offload_args(A, sums, *total.scratch((500, 7)), device=running_device) as (dA, dsums, dmemory):
         total(dA, dsums, scratch=dmemory)  # it may be larger
@@ -168,8 +168,8 @@ def test_a_formula_is_reduced(running_device) -> None:
 
 
 @pytest.mark.later
-@pytest.mark.parametrize("dtype", ["float16", "int8", *(pytest.param(one, marks=pytest.mark.slow)
-                                                       for one in ("bool", "uint16", "complex64"))])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float16", "int8", *(pytest.param(dtype, marks=pytest.mark.slow)
+                                                       for dtype in ("bool", "uint16", "complex64"))])  # fmt: skip
 def test_sums_have_the_dtype_of_numpy(running_device, dtype) -> None:
     x = np.random.default_rng(6).integers(0, 2, 1000).astype(dtype)
     result = reduce("sum", x=dtype)(x, device=running_device)
@@ -179,9 +179,9 @@ def test_sums_have_the_dtype_of_numpy(running_device, dtype) -> None:
 @pytest.mark.later
 def test_a_nan_is_the_greatest_and_of_equal_elements_the_first_counts(running_device) -> None:
     x = np.array([1, 5, np.nan, 5, np.nan] * 40, np.float32)
-    where = reduce("argmax", x=np.float32)
-    assert where(x, device=running_device) == np.argmax(x) == 2
-    assert where(x[:2].repeat(80), device=running_device) == 80
+    argmax = reduce("argmax", x=np.float32)
+    assert argmax(x, device=running_device) == np.argmax(x) == 2
+    assert argmax(x[:2].repeat(80), device=running_device) == 80
 
 
 def test_a_sum_of_nothing_is_0_and_a_least_element_of_nothing_is_refused() -> None:
@@ -234,7 +234,7 @@ def test_arrays_that_a_reduction_does_not_take_are_named() -> None:
     total, rows = reduce("sum", x=np.float32), reduce("sum", axis=1, A=np.float32)
     x = np.zeros((4, 6), np.float32)
     argument, dtype = errors.ArgumentError, errors.DTypeError
-    for made, arguments, error, words in [
+    for reduction, arguments, error, words in [
         (total, [x.astype(float)], dtype, "sum: x needs dtype float32, got float64"),
         (total, [x[:, :3]], argument, "sum: x needs elements in C order without gaps, got shape (4, 3)"),
         (rows, [x[0]], argument, "sum: A needs a matrix for axis=1, got shape (6,)"),
@@ -243,4 +243,4 @@ def test_arrays_that_a_reduction_does_not_take_are_named() -> None:
         (rows, [], argument, "sum: needs 2 arguments, A and the result; got 0"),
     ]:
         with pytest.raises(error, match=re.escape(words)):
-            made(*arguments, device="host")
+            reduction(*arguments, device="host")

@@ -55,7 +55,7 @@ MADE = {}
 def results(names, dtype, a, b, device="host"):
     if (names, dtype) not in MADE:
         MADE[names, dtype] = kernel_of(names, dtype)
-    a, b = (np.broadcast_to(one, (len(names), one.shape[-1])).astype(dtype) for one in (a, b))
+    a, b = (np.broadcast_to(points, (len(names), points.shape[-1])).astype(dtype) for points in (a, b))
     y = np.zeros_like(a)
     offload(MADE[names, dtype], a, b, y, device=device)
     return dict(zip(names, y, strict=True))
@@ -140,7 +140,7 @@ def test_the_errors_are_those_that_are_stated(running_device, names, dtype) -> N
     if dtype == np.float64 and np.finfo(Long).nmant < 63:
         pytest.skip(f"device unavailable: {platform.machine()} has no long double that is longer")
     rng = np.random.default_rng(7)
-    a, b = (np.array(one) for one in zip(*(points(name, dtype, 6000, rng) for name in names), strict=True))
+    a, b = (np.array(values) for values in zip(*(points(name, dtype, 6000, rng) for name in names), strict=True))
     got = results(names, dtype, a, b, running_device)
     for name, x, y in zip(names, a, b, strict=True):
         exact = reference(name, x, y)
@@ -157,7 +157,7 @@ def test_the_errors_are_those_that_are_stated(running_device, names, dtype) -> N
 @pytest.mark.parametrize(("dtype", "names"), CASES)
 def test_every_device_has_the_bits_of_the_host(running_device, names, dtype) -> None:
     rng = np.random.default_rng(8)
-    a, b = (np.array(one) for one in zip(*(points(name, dtype, 2000, rng) for name in names), strict=True))
+    a, b = (np.array(values) for values in zip(*(points(name, dtype, 2000, rng) for name in names), strict=True))
     expected, got = results(names, dtype, a, b), results(names, dtype, a, b, running_device)
     for name in names:
         np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
@@ -168,7 +168,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 2.5, 1e30, -1e
 
 @pytest.mark.parametrize(("dtype", "names"), CASES)
 def test_special_values_are_those_of_numpy(running_device, names, dtype) -> None:
-    a, b = (one.ravel() for one in np.meshgrid([*SPECIAL, np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal],
+    a, b = (grid.ravel() for grid in np.meshgrid([*SPECIAL, np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal],
                                                SPECIAL))  # fmt: skip
     got = results(names, dtype, a, b, running_device)
     a, b = a.astype(dtype), b.astype(dtype)
@@ -202,7 +202,9 @@ def wave(x: In[np.float32], y: Out[np.float32].by(Linear1D())):
         y[i] = math.sin(x[i])
 
 
-@pytest.mark.parametrize("target", [Target("cuda", "sm_90"), Target("hip", "gfx90a")], ids=lambda one: one.processor)
+@pytest.mark.parametrize(
+    "target", [Target("cuda", "sm_90"), Target("hip", "gfx90a")], ids=lambda target: target.processor
+)
 def test_the_code_for_a_gpu_needs_no_library(target) -> None:
     image = wave._source.compiled(target)
     assert image.data
@@ -271,6 +273,8 @@ def of_complex(c: In[np.complex64], y: Out[np.complex64].by(Linear1D())):
 )
 def test_functions_that_kernels_lack_are_refused_with_their_line(function, line, words) -> None:
     with pytest.raises(errors.KernelError, match=words) as caught:
-        made = kernel(function)
-        offload(made, *[np.zeros(3, one.dtype) for one in function.__annotations__.values()], device="host")
+        refused = kernel(function)
+        offload(
+            refused, *[np.zeros(3, parameter.dtype) for parameter in function.__annotations__.values()], device="host"
+        )
     assert f"{__file__}:{function.__code__.co_firstlineno + line}: " in str(caught.value)

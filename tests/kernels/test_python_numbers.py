@@ -83,9 +83,9 @@ def computed(
 def test_a_number_takes_the_type_of_what_it_is_combined_with(device: str) -> None:
     x = np.concatenate([np.float32([0, 0.1, 0.3, 0.7, -0.1]), np.random.default_rng(7).normal(size=500)])
     x, k = x.astype(np.float32), np.arange(505, dtype=np.int16)
-    made = [np.zeros(505, np.float32) for _ in FUNCTIONS]
-    offload(computed, x, k, *made, device=device)
-    for function, result in zip(FUNCTIONS, made, strict=True):
+    results = [np.zeros(505, np.float32) for _ in FUNCTIONS]
+    offload(computed, x, k, *results, device=device)
+    for function, result in zip(FUNCTIONS, results, strict=True):
         expected = [function(*pair) for pair in zip(x, k, strict=True)]  # as Python and NumPy compute it
         np.testing.assert_array_equal(result, np.float32(expected), err_msg=function.__name__)
 
@@ -193,11 +193,15 @@ def test_quotients_and_powers_are_those_of_numpy(device: str) -> None:
     w = np.concatenate([np.tile(special, 8), rng.normal(size=200) + 1j * rng.normal(size=200)]).astype(np.complex64)
     x = np.concatenate([[0, -0.0, np.inf, np.nan, 1e-30], rng.normal(size=z.size - 5)]).astype(np.float32)
     k = np.full(z.size, 3, np.int8)
-    *made, f, g = [np.zeros_like(z) for _ in range(4)] + [np.zeros_like(x), np.zeros(z.size, complex), np.zeros(z.size)]
-    offload(quotients, z, w, x, k, *made, f, g, device=device)
+    *results, f, g = [np.zeros_like(z) for _ in range(4)] + [
+        np.zeros_like(x),
+        np.zeros(z.size, complex),
+        np.zeros(z.size),
+    ]
+    offload(quotients, z, w, x, k, *results, f, g, device=device)
     with np.errstate(all="ignore"):
         rows = [(a / b, a / 3, 1 / b, a * a + b * b, 1 / (c * c), a / np.complex128(b))
                 for a, b, c in zip(z, w, x, strict=True)]  # fmt: skip
-    for result, values in zip([*made, f], zip(*rows, strict=True), strict=True):
+    for result, values in zip([*results, f], zip(*rows, strict=True), strict=True):
         np.testing.assert_array_equal(result, values)
     assert (g == g.astype(np.float32))[~np.isnan(x)].all()  # a power in float32, as of NumPy's float32 and int8

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.random_kernels import RandomKernel
 
-made = cache(RandomKernel)  # one compilation for host and sim
+kernel_of = cache(RandomKernel)  # one compilation for host and sim
 SEEDS = [range(4), range(4, 10), *(range(first, first + 10) for first in range(10, 80, 10))]
 CASES = [
     pytest.param(seeds, id=f"{seeds[0]}", marks=[[], pytest.mark.slow, pytest.mark.exhaustive][(k > 0) + (k > 3)])
@@ -23,4 +23,4 @@ CASES = [
 @pytest.mark.parametrize("seeds", CASES)
 def test_random_kernels_have_the_results_of_numpy(seeds: range, running_device: str) -> None:
     for seed in seeds:
-        made(seed).check(running_device)
+        kernel_of(seed).check(running_device)

@@ -180,7 +180,7 @@ def test_a_version_of_numba_that_was_not_tried_is_named_once(monkeypatch: pytest
 
 @pytest.mark.later
 def test_a_kernel_of_other_closures_is_another_kernel() -> None:
-    def made(by: float):
+    def scaled_by(by: float):
         @kernel
         def scale(y: InOut[np.float32].by(Linear1D())):
             for i in y.mine():
@@ -190,5 +190,5 @@ def test_a_kernel_of_other_closures_is_another_kernel() -> None:
 
     y = ramp(4)
     for by in (2, 3.0):
-        offload(made(by), y, device="host")
+        offload(scaled_by(by), y, device="host")
     np.testing.assert_array_equal(y, 6 * ramp(4))

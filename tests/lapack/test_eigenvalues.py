@@ -195,11 +195,11 @@ def test_geev_finds_eigenvalues_and_vectors(device: str, matrices: Matrices, n: 
     A, w = with_gaps(original, order), np.zeros(n, kind)
     VL, VR = (with_gaps(np.zeros((n, n), kind), "F") for _ in range(2))
     with offload_args(A, Out(w), VL, VR, device=device) as (dA, dw, dVL, dVR):
-        given = {"VL": dVL} if "L" in vectors else {}
-        given |= {"VR": dVR} if "R" in vectors else {}
+        outputs = {"VL": dVL} if "L" in vectors else {}
+        outputs |= {"VR": dVR} if "R" in vectors else {}
         if vectors and order == "C" and n > 1:
             with pytest.raises(ArgumentError, match=r"^lapack\.geev: A .* needs Fortran order for vectors"):
-                lapack.geev(dA, dw, **given)
+                lapack.geev(dA, dw, **outputs)
             dw.fill(0)
             return
         if device.startswith("hip") or ("L" in vectors and device.startswith("cuda")):
@@ -207,10 +207,10 @@ def test_geev_finds_eigenvalues_and_vectors(device: str, matrices: Matrices, n: 
                 r"^lapack\.geev: (VL: cuSOLVER finds no left eigenvectors|rocSOLVER finds no eigenvalues of general)"
             )
             with pytest.raises(LibraryError, match=lacking):
-                lapack.geev(dA, dw, **given)
+                lapack.geev(dA, dw, **outputs)
             dw.fill(0)
             return
-        lapack.geev(dA, dw, **given)
+        lapack.geev(dA, dw, **outputs)
     expected = np.linalg.eigvals(original) if n else w
     tolerance = 20 * matrices.tolerance * max(1, abs(expected).max(initial=0))
     apart = np.abs(w[:, None] - expected[None])
@@ -225,12 +225,12 @@ def test_geev_finds_eigenvalues_and_vectors(device: str, matrices: Matrices, n: 
 
 
 def test_stacks_of_pencils_and_of_general_matrices(device: str, matrices: Matrices) -> None:
-    given, beside = (
-        by_columns(np.stack([made(matrices) for _ in range(3)]))
-        for made in (lambda m: indefinite(m, 4), lambda m: m.definite(4))
+    matrix, beside = (
+        by_columns(np.stack([make(matrices) for _ in range(3)]))
+        for make in (lambda m: indefinite(m, 4), lambda m: m.definite(4))
     )
     general, kind = by_columns(matrices.general(3, 4, 4)), np.result_type(matrices.dtype, np.complex64)
-    A, B, w, G = given.copy("K"), beside.copy("K"), np.zeros((3, 4), matrices.real), general.copy("K")
+    A, B, w, G = matrix.copy("K"), beside.copy("K"), np.zeros((3, 4), matrices.real), general.copy("K")
     values, V = np.zeros((3, 4), kind), by_columns(np.zeros((3, 4, 4), kind))
     with offload_args(A, B, Out(w), G, Out(values), Out(V), device=device) as (dA, dB, dw, dG, dvalues, dV):
         lapack.hegvd(dA, dB, dw)
@@ -239,7 +239,7 @@ def test_stacks_of_pencils_and_of_general_matrices(device: str, matrices: Matric
             dV.fill(0)
         else:
             lapack.geev(dG, dvalues, VR=dV)
-    assert np.allclose(given @ A, beside @ A * w[:, None], atol=100 * matrices.tolerance, rtol=0)
+    assert np.allclose(matrix @ A, beside @ A * w[:, None], atol=100 * matrices.tolerance, rtol=0)
     assert np.allclose(general @ V, V * values[:, None], atol=100 * matrices.tolerance, rtol=0)
 
 

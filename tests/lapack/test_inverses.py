@@ -30,14 +30,14 @@ def test_orgqr_makes_the_q_of_scipy(device: str, matrices: Matrices, m: int, n: 
 
 
 def test_orgqr_of_stacks(device: str, matrices: Matrices) -> None:
-    given = by_columns(matrices.general(2, 2, 5, 3))
-    A, tau = given.copy("K"), np.zeros((2, 2, 3), matrices.dtype)
-    R = np.zeros_like(given)
+    tall = by_columns(matrices.general(2, 2, 5, 3))
+    A, tau = tall.copy("K"), np.zeros((2, 2, 3), matrices.dtype)
+    R = np.zeros_like(tall)
     with offload_args(A, Out(tau), R, device=device) as (dA, dtau, dR):
         lapack.geqrf(dA, dtau)
         dR.copy_from(dA)
         lapack.orgqr(dA, dtau)
-    assert matrices.near(A @ np.triu(R[..., :3, :]), given)
+    assert matrices.near(A @ np.triu(R[..., :3, :]), tall)
     assert matrices.near(A.conj().swapaxes(-1, -2) @ A, np.broadcast_to(np.eye(3), (2, 2, 3, 3)))
 
 
@@ -74,27 +74,27 @@ def test_potri_inverts_a_triangle(device: str, matrices: Matrices, n: int, order
 @pytest.mark.parametrize("order", ORDERS)
 def test_inverses_of_stacks(device: str, matrices: Matrices, order: str) -> None:
     arranged = by_columns if order == "F" else np.ascontiguousarray
-    general, given = matrices.general(2, 3, 4, 4), definite(matrices, (2, 3))
-    A, S = arranged(general).copy("K"), arranged(given).copy("K")
+    general, gram = matrices.general(2, 3, 4, 4), definite(matrices, (2, 3))
+    A, S = arranged(general).copy("K"), arranged(gram).copy("K")
     with offload_args(A, Scratch((2, 3, 4), np.int32), S, device=device) as (dA, dp, dS):
         lapack.getrf(dA, dp)
         lapack.getri(dA, dp)
         lapack.potrf(dS)
         lapack.potri(dS)
     assert matrices.near(A, np.linalg.inv(general))
-    assert matrices.near(np.triu(S), np.triu(np.linalg.inv(given)))
+    assert matrices.near(np.triu(S), np.triu(np.linalg.inv(gram)))
 
 
 def test_factors_with_a_zero_on_the_diagonal_have_no_inverse(device: str, dtype: str) -> None:
-    given = np.diag([1.0, 2.0, 0.0]).astype(dtype)
-    A, ipiv = given.copy(), np.arange(1, 4, dtype=np.int32)
+    singular = np.diag([1.0, 2.0, 0.0]).astype(dtype)
+    A, ipiv = singular.copy(), np.arange(1, 4, dtype=np.int32)
     with offload_args(A, In(ipiv), device=device) as (dA, dp):
         with pytest.raises(np.linalg.LinAlgError, match=r"^lapack\.getri: A is singular: pivot 3 of its factor U is z"):
             lapack.getri(dA, dp)
         with pytest.raises(np.linalg.LinAlgError, match=r"^lapack\.potri: A is singular: pivot 3, on its diagonal, is"):
             lapack.potri(dA)
-    assert np.array_equal(A, given)
-    stack = np.stack([np.eye(3), given, np.eye(3)]).astype(dtype)
+    assert np.array_equal(A, singular)
+    stack = np.stack([np.eye(3), singular, np.eye(3)]).astype(dtype)
     with offload_args(stack, In(np.stack([ipiv] * 3)), device=device) as (dA, dp):
         with pytest.raises(lapack.StackError, match=r"^lapack\.getri: of 3 matrices 1 failed: A\[1\]") as caught:
             lapack.getri(dA, dp)
@@ -131,8 +131,8 @@ def test_more_reflectors_than_columns_are_refused(device: str) -> None:
 
 
 def test_q_has_the_columns_of_scipy_beyond_the_reflectors(device: str) -> None:
-    given = np.asfortranarray(np.random.default_rng(1).standard_normal((6, 4)))
-    factors, tau, _, _ = scipy.linalg.lapack.dgeqrf(given[:, :2])
+    tall = np.asfortranarray(np.random.default_rng(1).standard_normal((6, 4)))
+    factors, tau, _, _ = scipy.linalg.lapack.dgeqrf(tall[:, :2])
     A = np.asfortranarray(np.hstack([factors, np.full((6, 2), np.nan)]))  # which are not read
     expected, _, _ = scipy.linalg.lapack.dorgqr(np.asfortranarray(np.hstack([factors, np.zeros((6, 2))])), tau)
     with offload_args(A, In(tau), device=device) as (dA, dtau):
@@ -141,10 +141,10 @@ def test_q_has_the_columns_of_scipy_beyond_the_reflectors(device: str) -> None:
 
 
 def test_ordered_copies_of_inverses_agree(device: str) -> None:
-    given = np.array([[4.0, 1.0], [2.0, 3.0]])
+    matrix = np.array([[4.0, 1.0], [2.0, 3.0]])
     results = []
     for order in ORDERS:
-        A = ordered(given, order)
+        A = ordered(matrix, order)
         with offload_args(A, Scratch(2, np.int32), device=device) as (dA, dp):
             lapack.getrf(dA, dp)
             lapack.getri(dA, dp)

@@ -40,10 +40,10 @@ class Given:
         gram = general @ general.conj().swapaxes(-1, -2) + np.eye(shape[-2]) * shape[-2]
         self.definite = ordered(gram.astype(general.dtype), order)
 
-    def near(self, found: Any, expected: Any) -> None:
-        assert type(found) is type(expected)
-        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
-        assert self.matrices.near(found, expected)
+    def near(self, actual: Any, expected: Any) -> None:
+        assert type(actual) is type(expected)
+        assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+        assert self.matrices.near(actual, expected)
 
 
 def each(matrices: Matrices, shapes: list[tuple[int, ...]] = SHAPES) -> list[Given]:
@@ -54,40 +54,40 @@ def each(matrices: Matrices, shapes: list[tuple[int, ...]] = SHAPES) -> list[Giv
 
 @pytest.mark.later("host")
 def test_systems_and_determinants_are_numpys(device: str, matrices: Matrices) -> None:
-    for given in each(matrices):
-        A, n = given.A, given.A.shape[-1]
+    for stack in each(matrices):
+        A, n = stack.A, stack.A.shape[-1]
         before = A.copy()
-        vector, right = given.matrices.general(n), ordered(given.matrices.general(*A.shape[:-1], 3), "C")
-        given.near(linalg.solve(A, vector, device=device), np.linalg.solve(A, vector))
-        given.near(linalg.solve(A, right, device=device), np.linalg.solve(A, right))
-        given.near(linalg.inv(A, device=device), np.linalg.inv(A))
-        given.near(linalg.det(A, device=device), np.linalg.det(A))
-        for found, expected in zip(linalg.slogdet(A, device=device), np.linalg.slogdet(A), strict=True):
-            given.near(found, expected)
+        vector, right = stack.matrices.general(n), ordered(stack.matrices.general(*A.shape[:-1], 3), "C")
+        stack.near(linalg.solve(A, vector, device=device), np.linalg.solve(A, vector))
+        stack.near(linalg.solve(A, right, device=device), np.linalg.solve(A, right))
+        stack.near(linalg.inv(A, device=device), np.linalg.inv(A))
+        stack.near(linalg.det(A, device=device), np.linalg.det(A))
+        for actual, expected in zip(linalg.slogdet(A, device=device), np.linalg.slogdet(A), strict=True):
+            stack.near(actual, expected)
         assert np.array_equal(A, before)
 
 
 @pytest.mark.later("host")
 def test_factors_and_eigenvalues_are_numpys(device: str, matrices: Matrices) -> None:
-    for given in each(matrices):
-        S = given.definite
+    for stack in each(matrices):
+        S = stack.definite
         before = S.copy()
         for upper in (False, True):
-            given.near(linalg.cholesky(S, upper=upper, device=device), np.linalg.cholesky(S, upper=upper))
+            stack.near(linalg.cholesky(S, upper=upper, device=device), np.linalg.cholesky(S, upper=upper))
         for UPLO in "lU":
             one_triangle = np.tril(S) if UPLO == "l" else np.triu(S)
             values, vectors = linalg.eigh(one_triangle, UPLO, device=device)
-            given.near(values, np.linalg.eigh(S).eigenvalues)
-            given.near(S @ vectors, (vectors * values[..., None, :]).astype(S.dtype))
-            given.near(linalg.eigvalsh(one_triangle, UPLO, device=device), np.linalg.eigvalsh(S))
+            stack.near(values, np.linalg.eigh(S).eigenvalues)
+            stack.near(S @ vectors, (vectors * values[..., None, :]).astype(S.dtype))
+            stack.near(linalg.eigvalsh(one_triangle, UPLO, device=device), np.linalg.eigvalsh(S))
         assert np.array_equal(S, before)
 
 
 @pytest.mark.later("host")
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 1), (1, 4), (2, 4, 3), (2, 3, 4), (0, 3), (3, 0), (2, 0, 3)])
 def test_singular_values_and_qr_are_numpys(device: str, matrices: Matrices, shape: tuple[int, ...]) -> None:
-    for given in each(matrices, [shape]):
-        check_factors(device, given.A, given.near)
+    for stack in each(matrices, [shape]):
+        check_factors(device, stack.A, stack.near)
 
 
 def check_factors(device: str, A: NDArray[Any], near: Callable[[Any, Any], None]) -> None:
@@ -103,11 +103,11 @@ def check_factors(device: str, A: NDArray[Any], near: Callable[[Any, Any], None]
             near(Q.conj().swapaxes(-1, -2) @ Q if Q is U else Q @ Q.conj().swapaxes(-1, -2), identities(Q, Q is U))
     near(linalg.svd(A, compute_uv=False, device=device), np.linalg.svd(A, compute_uv=False))
     for mode in ("reduced", "complete"):
-        for found, factor in zip(linalg.qr(A, mode, device=device), np.linalg.qr(A, mode), strict=True):
-            near(found, factor)
+        for actual, factor in zip(linalg.qr(A, mode, device=device), np.linalg.qr(A, mode), strict=True):
+            near(actual, factor)
     near(linalg.qr(A, "r", device=device), np.linalg.qr(A, "r"))
-    for found, factor in zip(linalg.qr(A, "raw", device=device), np.linalg.qr(A, "raw"), strict=True):
-        near(found, factor)
+    for actual, factor in zip(linalg.qr(A, "raw", device=device), np.linalg.qr(A, "raw"), strict=True):
+        near(actual, factor)
 
 
 def identities(Q: NDArray[Any], of_columns: bool) -> NDArray[Any]:
@@ -116,12 +116,12 @@ def identities(Q: NDArray[Any], of_columns: bool) -> NDArray[Any]:
 
 
 def test_svd_of_a_hermitian_matrix_uses_its_eigenvalues(device: str, matrices: Matrices) -> None:
-    given = Given(matrices, (2, 4, 4), "C")
-    A = given.definite - 3 * np.eye(4, dtype=matrices.dtype)
+    stack = Given(matrices, (2, 4, 4), "C")
+    A = stack.definite - 3 * np.eye(4, dtype=matrices.dtype)
     U, s, Vh = linalg.svd(A, hermitian=True, device=device)
-    given.near((U * s[..., None, :]) @ Vh, A)
-    given.near(linalg.svd(A, compute_uv=False, hermitian=True, device=device), s)
-    given.near(s, np.linalg.svd(A, compute_uv=False))
+    stack.near((U * s[..., None, :]) @ Vh, A)
+    stack.near(linalg.svd(A, compute_uv=False, hermitian=True, device=device), s)
+    stack.near(s, np.linalg.svd(A, compute_uv=False))
 
 
 @pytest.mark.later("host")
@@ -133,11 +133,11 @@ def test_least_squares_are_numpys_of_any_rank(device: str, matrices: Matrices, m
     A = ordered((matrices.general(m, rank) @ matrices.general(rank, n)).astype(matrices.dtype), order)
     near = Given(matrices, (1, 1), "C").near
     for b in (matrices.general(m), matrices.general(m, 2), matrices.general(m, 0)):
-        x, residuals, found, s = linalg.lstsq(A, b, 1e-4, device=device)
+        x, residuals, actual_rank, s = linalg.lstsq(A, b, 1e-4, device=device)
         expected = np.linalg.lstsq(A, b, 1e-4)
-        assert found == expected[2] == rank
-        for one, other in zip((x, residuals, s), (expected[0], expected[1], expected[3]), strict=True):
-            near(one, other)
+        assert actual_rank == expected[2] == rank
+        for actual, other in zip((x, residuals, s), (expected[0], expected[1], expected[3]), strict=True):
+            near(actual, other)
 
 
 @pytest.mark.later("host")
@@ -168,22 +168,22 @@ def test_products_are_numpys(device: str, matrices: Matrices, first: Any, second
 @pytest.mark.later("host")
 @pytest.mark.parametrize("power", [0, 1, 2, 3, 7, -1, -2])
 def test_powers_are_numpys(device: str, matrices: Matrices, power: int) -> None:
-    for given in each(matrices):
-        A = given.A / max(given.A.shape[-1], 1)
+    for stack in each(matrices):
+        A = stack.A / max(stack.A.shape[-1], 1)
         A[...] += np.eye(A.shape[-1])
-        found = linalg.matrix_power(A, power, device=device)
+        actual = linalg.matrix_power(A, power, device=device)
         expected = np.linalg.matrix_power(A, power)
-        assert found.dtype == expected.dtype and found.shape == expected.shape
+        assert actual.dtype == expected.dtype and actual.shape == expected.shape
         scale = max(1.0, *np.abs(expected).ravel(), 1.0)
-        assert given.matrices.near(found / scale, expected / scale)
+        assert stack.matrices.near(actual / scale, expected / scale)
 
 
 @pytest.mark.parametrize("pair", [(np.float32, np.int8), (np.complex64, np.float64), (np.float32, np.complex64)])
 def test_dtypes_are_promoted_as_numpys_are(device: str, pair: tuple[Any, Any]) -> None:
     A, b = np.array([[4, 1], [2, 3]], pair[0]), np.array([6, 8], pair[1])
-    found, expected = linalg.solve(A, b, device=device), np.linalg.solve(A, b)
-    assert found.dtype == expected.dtype
-    assert np.allclose(found, expected)
+    actual, expected = linalg.solve(A, b, device=device), np.linalg.solve(A, b)
+    assert actual.dtype == expected.dtype
+    assert np.allclose(actual, expected)
     assert linalg.det([[1, 2], [3, 4]], device=device).dtype == np.float64
 
 
@@ -318,7 +318,7 @@ def test_small_matrices_of_a_stack_are_one_call_of_a_gpu() -> None:
 
 def test_the_other_triangle_of_a_stack_is_not_read(device: str, matrices: Matrices) -> None:
     general = matrices.general(2, 3, 3)
-    given = general @ general.conj().swapaxes(-1, -2)
-    A = np.where(np.triu(np.ones((3, 3)), 1) != 0, np.array(np.nan, matrices.dtype), given)
+    gram = general @ general.conj().swapaxes(-1, -2)
+    A = np.where(np.triu(np.ones((3, 3)), 1) != 0, np.array(np.nan, matrices.dtype), gram)
     w, v = linalg.eigh(A, device=device)
-    assert matrices.near(given @ v, v * w[:, None])
+    assert matrices.near(gram @ v, v * w[:, None])

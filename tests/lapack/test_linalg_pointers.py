@@ -52,9 +52,9 @@ def test_every_function_returns_pointers(device: str, matrices: Matrices) -> Non
             "power": (linalg.matrix_power(dA, 3), np.linalg.matrix_power(A, 3)),
         }
         assert rank == 3
-        for name, (found, expected) in simple.items():
-            assert isinstance(found, DevicePtr), name
-            assert near(found.to_host(), expected), name
+        for name, (pointer, expected) in simple.items():
+            assert isinstance(pointer, DevicePtr), name
+            assert near(pointer.to_host(), expected), name
         assert near(U.to_host() * s.to_host() @ Vh.to_host(), tall)
         assert near(Q.to_host() @ R.to_host(), tall)
         assert near(S @ v.to_host(), v.to_host() * w.to_host())

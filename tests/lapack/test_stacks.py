@@ -23,15 +23,15 @@ def by_columns(values: NDArray[Any]) -> NDArray[Any]:
 
 def definite(matrices: Matrices, batch: tuple[int, ...], n: int = 4) -> NDArray[Any]:
     general = matrices.general(*batch, n, n)
-    made = general @ general.conj().swapaxes(-1, -2) + n * np.eye(n)
-    return made.astype(matrices.dtype)
+    gram = general @ general.conj().swapaxes(-1, -2) + n * np.eye(n)
+    return gram.astype(matrices.dtype)
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
 def test_systems_of_stacks(device: str, matrices: Matrices, batch: tuple[int, ...]) -> None:
-    general, given = matrices.general(*batch, 4, 4), definite(matrices, batch)
+    general, gram = matrices.general(*batch, 4, 4), definite(matrices, batch)
     right, vectors = by_columns(matrices.general(*batch, 4, 2)), matrices.general(*batch, 4)
-    A, F, S, L = by_columns(general), by_columns(general), by_columns(given), by_columns(given)
+    A, F, S, L = by_columns(general), by_columns(general), by_columns(gram), by_columns(gram)
     x, y, z, v = right.copy("K"), right.copy("K"), right.copy("K"), vectors.copy()
     pivots, others = np.zeros((*batch, 4), np.int32), np.zeros((*batch, 4), np.int32)
     with offload_args(A, Out(pivots), x, F, Out(others), v, S, y, L, z, device=device) as lent:
@@ -44,14 +44,14 @@ def test_systems_of_stacks(device: str, matrices: Matrices, batch: tuple[int, ..
         lapack.potrs(dL, dz)
     assert matrices.near(general @ x, right)
     assert matrices.near(general @ v[..., None], vectors[..., None])
-    assert matrices.near(given @ y, right) and matrices.near(given @ z, right)
+    assert matrices.near(gram @ y, right) and matrices.near(gram @ z, right)
     assert np.array_equal(pivots, others) and np.array_equal(A, F)
 
 
 def test_least_squares_triangles_and_reflectors_of_stacks(device: str, matrices: Matrices) -> None:
-    given, right = by_columns(matrices.general(3, 5, 3)), matrices.general(3, 5)
+    tall, right = by_columns(matrices.general(3, 5, 3)), matrices.general(3, 5)
     triangles = by_columns(np.triu(matrices.general(3, 4, 4)) + 4 * np.eye(4, dtype=matrices.dtype))
-    A, b, R, tau, t = given.copy("K"), right.copy(), given.copy("K"), np.zeros((3, 3), matrices.dtype), right[:, :4]
+    A, b, R, tau, t = tall.copy("K"), right.copy(), tall.copy("K"), np.zeros((3, 3), matrices.dtype), right[:, :4]
     Q = by_columns(np.broadcast_to(np.eye(5, 3, dtype=matrices.dtype), (3, 5, 3)).copy())
     u = np.ascontiguousarray(t)
     with offload_args(A, b, R, Out(tau), Q, In(triangles), u, device=device) as (dA, db, dR, dtau, dQ, dT, du):
@@ -60,21 +60,21 @@ def test_least_squares_triangles_and_reflectors_of_stacks(device: str, matrices:
         lapack.ormqr(dR, dtau, dQ)
         lapack.trtrs(dT, du)
     for i in range(3):
-        assert matrices.near(b[i, :3], np.linalg.lstsq(given[i], right[i], rcond=None)[0])
-    assert matrices.near(Q @ np.triu(R[:, :3]), given)
+        assert matrices.near(b[i, :3], np.linalg.lstsq(tall[i], right[i], rcond=None)[0])
+    assert matrices.near(Q @ np.triu(R[:, :3]), tall)
     assert matrices.near(triangles @ u[..., None], t[..., None])
 
 
 def test_eigenvalues_and_singular_values_of_stacks(device: str, matrices: Matrices) -> None:
-    given, general = definite(matrices, (3,)), by_columns(matrices.general(3, 5, 3))
-    V, A = by_columns(given), general.copy("K")
+    gram, general = definite(matrices, (3,)), by_columns(matrices.general(3, 5, 3))
+    V, A = by_columns(gram), general.copy("K")
     w, s = np.zeros((3, 4), matrices.real), np.zeros((3, 3), matrices.real)
     U, VT = by_columns(np.zeros((3, 5, 3), matrices.dtype)), by_columns(np.zeros((3, 3, 3), matrices.dtype))
     with offload_args(V, Out(w), A, Out(s), Out(U), Out(VT), device=device) as (dV, dw, dA, ds, dU, dVT):
         lapack.heevd(dV, dw)
         lapack.gesvd(dA, ds, dU, VT=dVT)
-    assert matrices.near(w, np.linalg.eigvalsh(given))
-    assert matrices.near(given @ V, V * w[:, None])
+    assert matrices.near(w, np.linalg.eigvalsh(gram))
+    assert matrices.near(gram @ V, V * w[:, None])
     assert matrices.near((U * s[:, None]) @ VT, general)
 
 
@@ -88,9 +88,9 @@ def test_right_singular_vectors_alone(device: str, matrices: Matrices) -> None:
 
 
 def test_matrices_that_fail_are_named_and_the_others_are_done(device: str, dtype: str) -> None:
-    given = np.stack([np.eye(3)] * 6).reshape(2, 3, 3, 3).astype(dtype) * 4
-    given[0, 1, 1, 1], given[1, 2, 0, 0] = -1, -1
-    A, b = given.copy(), np.ones((2, 3, 3), dtype)
+    stack = np.stack([np.eye(3)] * 6).reshape(2, 3, 3, 3).astype(dtype) * 4
+    stack[0, 1, 1, 1], stack[1, 2, 0, 0] = -1, -1
+    A, b = stack.copy(), np.ones((2, 3, 3), dtype)
     with offload_args(A, b, device=device) as (dA, db):
         named = r"^lapack\.posv: of 6 matrices 2 failed: A\[0, 1\], A\[1, 2\]; A\[0, 1\]: A is not positive definite: "
         with pytest.raises(lapack.StackError, match=named) as caught:
@@ -144,12 +144,12 @@ def test_operands_need_the_dimensions_of_the_stack(device: str) -> None:
 def test_small_matrices_of_a_stack_are_one_call_of_a_gpu(matrices: Matrices) -> None:
     device = open_or_skip("cuda:0")
     library_or_skip("cusolver", device)
-    general, given, t = (
+    general, gram, t = (
         by_columns(matrices.general(5, 4, 4)),
         by_columns(definite(matrices, (5,))),
         matrices.dtype.char.translate(str.maketrans("fdFD", "sdcz")),
     )
-    A, S, Q, V, F = general.copy("K"), given.copy("K"), general.copy("K"), given.copy("K"), general.copy("K")
+    A, S, Q, V, F = general.copy("K"), gram.copy("K"), general.copy("K"), gram.copy("K"), general.copy("K")
     b, x = by_columns(matrices.general(5, 4, 2)), by_columns(matrices.general(5, 4, 2))
     pivots, tau = np.zeros((5, 4), np.int32), np.zeros((5, 4), matrices.dtype)
     w, s = np.zeros((5, 4), matrices.real), np.zeros((5, 4), matrices.real)
@@ -181,11 +181,11 @@ def test_small_matrices_of_a_stack_are_one_call_of_a_gpu(matrices: Matrices) -> 
 @pytest.mark.parametrize("n", [1, 512, 513])  # on both sides of the largest of a batch
 def test_systems_of_stacks_of_any_order(device: str, n: int) -> None:
     matrices = Matrices("float64")
-    general, given = by_columns(matrices.general(2, n, n)), by_columns(definite(matrices, (2,), n))
+    general, gram = by_columns(matrices.general(2, n, n)), by_columns(definite(matrices, (2,), n))
     right = by_columns(matrices.general(2, n, 1))
     A, S, x, y, pivots = (
         general.copy("K"),
-        given.copy("K"),
+        gram.copy("K"),
         right.copy("K"),
         right.copy("K"),
         np.zeros((2, n), np.int32),
@@ -194,18 +194,18 @@ def test_systems_of_stacks_of_any_order(device: str, n: int) -> None:
         lapack.gesv(dA, dp, dx)
         lapack.posv(dS, dy, uplo="L")
     matrices.tolerance *= n
-    assert matrices.near(general @ x, right) and matrices.near(given @ y, right)
+    assert matrices.near(general @ x, right) and matrices.near(gram @ y, right)
 
 
 @pytest.mark.parametrize("n", [1, 32, 33])
 def test_values_of_stacks_of_any_order(device: str, n: int) -> None:
     matrices = Matrices("float64")
-    given, general = by_columns(definite(matrices, (2,), n)), by_columns(matrices.general(2, n, n))
-    V, A, w, s = given.copy("K"), general.copy("K"), np.zeros((2, n)), np.zeros((2, n))
+    gram, general = by_columns(definite(matrices, (2,), n)), by_columns(matrices.general(2, n, n))
+    V, A, w, s = gram.copy("K"), general.copy("K"), np.zeros((2, n)), np.zeros((2, n))
     with offload_args(V, Out(w), A, Out(s), device=device) as (dV, dw, dA, ds):
         lapack.syevd(dV, dw)
         lapack.gesvd(dA, ds)
-    assert matrices.near(w, np.linalg.eigvalsh(given)) and matrices.near(given @ V, V * w[:, None])
+    assert matrices.near(w, np.linalg.eigvalsh(gram)) and matrices.near(gram @ V, V * w[:, None])
     assert matrices.near(s, np.linalg.svd(general, compute_uv=False))
 
 
@@ -235,18 +235,18 @@ def test_singular_vectors_of_stacks(
 
 
 def test_a_stack_with_gaps(device: str, matrices: Matrices) -> None:
-    given = definite(matrices, (2, 3))
-    A, b = given.copy(), matrices.general(2, 3, 4)
+    gram = definite(matrices, (2, 3))
+    A, b = gram.copy(), matrices.general(2, 3, 4)
     right = b.copy()
     with offload_args(A, b, device=device) as (dA, db):
         lapack.posv(dA[:, :2], db[:, :2])
-    assert matrices.near((given @ b[..., None])[:, :2], right[:, :2, :, None])
-    assert np.array_equal(A[:, 2], given[:, 2]) and np.array_equal(b[:, 2], right[:, 2])
+    assert matrices.near((gram @ b[..., None])[:, :2], right[:, :2, :, None])
+    assert np.array_equal(A[:, 2], gram[:, 2]) and np.array_equal(b[:, 2], right[:, 2])
 
 
 def test_every_second_matrix(device: str, matrices: Matrices) -> None:
-    general, given = by_columns(matrices.general(4, 3, 3)), by_columns(definite(matrices, (4,), 3))
-    A, F, V, W = general.copy("K"), general.copy("K"), given.copy("K"), given[:2].copy("K")
+    general, gram = by_columns(matrices.general(4, 3, 3)), by_columns(definite(matrices, (4,), 3))
+    A, F, V, W = general.copy("K"), general.copy("K"), gram.copy("K"), gram[:2].copy("K")
     b = matrices.general(4, 3)
     right, pivots = b.copy(), np.zeros((4, 3), np.int32)
     w, s, t = (np.zeros((4, 3), matrices.real) for _ in range(3))
@@ -256,9 +256,9 @@ def test_every_second_matrix(device: str, matrices: Matrices) -> None:
         lapack.gesvd(dF[::2], ds[:2])
         lapack.heevd(dW, dt[::2], jobz="N")
     assert matrices.near(general[::2] @ b[::2, :, None], right[::2, :, None])
-    assert matrices.near(w[:2], np.linalg.eigvalsh(given[::2])) and matrices.near(t[::2], np.linalg.eigvalsh(given[:2]))
+    assert matrices.near(w[:2], np.linalg.eigvalsh(gram[::2])) and matrices.near(t[::2], np.linalg.eigvalsh(gram[:2]))
     assert matrices.near(s[:2], np.linalg.svd(general[::2], compute_uv=False))
-    for now, before in ((A, general), (b, right), (V, given), (F, general)):
+    for now, before in ((A, general), (b, right), (V, gram), (F, general)):
         assert np.array_equal(now[1::2], before[1::2])
     assert not pivots[1::2].any() and not t[1::2].any()
 
@@ -285,15 +285,15 @@ def test_pivots_of_a_stack_are_checked(device: str) -> None:
 
 
 def test_triangles_of_a_stack_with_zeros_are_named(device: str, matrices: Matrices) -> None:
-    given = by_columns(np.triu(matrices.general(3, 4, 4)) + 4 * np.eye(4, dtype=matrices.dtype))
-    given[1, 2, 2] = 0
+    triangles = by_columns(np.triu(matrices.general(3, 4, 4)) + 4 * np.eye(4, dtype=matrices.dtype))
+    triangles[1, 2, 2] = 0
     b, right = matrices.general(3, 4), np.zeros((3, 4), matrices.dtype)
     right[:] = b
-    with offload_args(In(given), b, device=device) as (dA, db):
+    with offload_args(In(triangles), b, device=device) as (dA, db):
         with pytest.raises(
             lapack.StackError, match=r"A\[1\]: A is singular: pivot 3, on its diagonal, is zero"
         ) as caught:
             lapack.trtrs(dA, db)
     assert caught.value.info.tolist() == [0, 3, 0]
     for i in (0, 2):
-        assert matrices.near(given[i] @ b[i], right[i])
+        assert matrices.near(triangles[i] @ b[i], right[i])

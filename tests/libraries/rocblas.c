@@ -64,14 +64,14 @@ int rocblas_device_malloc_alloc(handle_t handle, struct taken **taken, size_t co
   va_list sizes;
   va_start(sizes, count);
   size_t total = 0;
-  struct taken *made = newest = calloc(1, sizeof *made);
-  for (made->count = 0; made->count < count; made->count++) {
-    made->offsets[made->count] = total;
+  struct taken *created = newest = calloc(1, sizeof *created);
+  for (created->count = 0; created->count < count; created->count++) {
+    created->offsets[created->count] = total;
     total += (va_arg(sizes, size_t) + 63) / 64 * 64;
   }
   va_end(sizes);
-  made->memory = calloc(1, total + 1);
-  *taken = made;
+  created->memory = calloc(1, total + 1);
+  *taken = created;
   return 0;
 }
 _Bool rocblas_device_malloc_success(struct taken *taken) { return taken->memory != NULL; }

@@ -34,7 +34,7 @@ def loaded() -> None:
     library_or_skip("cublaslt", "descriptors")
 
 
-def made(kind: str) -> Any:
+def descriptor_of(kind: str) -> Any:
     arguments = {
         "MatrixLayout": (cublaslt.CUDA_R_32F, 5, 7, 5),
         "MatmulDesc": (cublaslt.COMPUTE_32F, cublaslt.CUDA_R_32F),
@@ -77,7 +77,7 @@ def test_every_attribute_has_the_size_of_its_dtype(kind: str) -> None:
     """The table in the roles file is compared with the library."""
     stem, facts = cublaslt._ATTRIBUTES[kind]
     get = getattr(cublaslt, f"{stem}_get_attribute")
-    descriptor = made(kind)
+    descriptor = descriptor_of(kind)
     for name, (code, dtype) in facts.items():
         if has(descriptor, name):
             assert get(descriptor, code, None, 0) == dtype_of(C_NAMES.index(dtype)).itemsize, name
@@ -85,7 +85,7 @@ def test_every_attribute_has_the_size_of_its_dtype(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_attributes_that_are_set_come_back(kind: str) -> None:
-    descriptor = made(kind)
+    descriptor = descriptor_of(kind)
     for name, (_, dtype) in cublaslt._ATTRIBUTES[kind][1].items():
         if not has(descriptor, name):
             continue
@@ -96,8 +96,8 @@ def test_attributes_that_are_set_come_back(kind: str) -> None:
 
 
 def test_an_object_among_the_attributes_lives_as_long() -> None:
-    desc = made("MatmulDesc")
-    desc.emulation_descriptor = made("EmulationDesc")
+    desc = descriptor_of("MatmulDesc")
+    desc.emulation_descriptor = descriptor_of("EmulationDesc")
     gc.collect()
     assert desc.emulation_descriptor.strategy == 0
     assert cublaslt.MatmulDesc.epilogue.__doc__ == "The attribute epilogue, uint32."
@@ -112,13 +112,17 @@ def test_an_object_among_the_attributes_lives_as_long() -> None:
         (lambda: cublaslt.layout(np.zeros((2, 2), bool)), ArgumentError, "like is of bool, and cuBLASLt has"),
         (lambda: cublaslt.layout(3), ArgumentTypeError, "needs a DevicePtr or a NumPy array, got 3"),
         (
-            lambda: setattr(made("MatmulDesc"), "epilogue", 1.5),
+            lambda: setattr(descriptor_of("MatmulDesc"), "epilogue", 1.5),
             ArgumentTypeError,
             r"MatmulDesc\.epilogue: needs an int",
         ),
-        (lambda: setattr(made("MatmulDesc"), "epilogue", -1), SizeOverflowError, "fits uint32, got -1"),
-        (lambda: setattr(made("MatrixLayout"), "ld", "5"), ArgumentTypeError, r"MatrixLayout\.ld: needs an integer"),
-        (lambda: setattr(made("MatmulDesc"), "epilog", 1), AttributeError, "epilog"),
+        (lambda: setattr(descriptor_of("MatmulDesc"), "epilogue", -1), SizeOverflowError, "fits uint32, got -1"),
+        (
+            lambda: setattr(descriptor_of("MatrixLayout"), "ld", "5"),
+            ArgumentTypeError,
+            r"MatrixLayout\.ld: needs an integer",
+        ),
+        (lambda: setattr(descriptor_of("MatmulDesc"), "epilog", 1), AttributeError, "epilog"),
         (
             lambda: attribute(np.zeros(1, np.int64), 4),
             DTypeError,
@@ -136,12 +140,12 @@ def test_a_wrong_setting_is_refused_by_name(call: Callable[[], Any], error: Any,
 
 
 def attribute(values: Any, nbytes: int) -> None:
-    cublaslt.matmul_desc_set_attribute(made("MatmulDesc"), cublaslt.MATMUL_DESC_EPILOGUE, values, nbytes)
+    cublaslt.matmul_desc_set_attribute(descriptor_of("MatmulDesc"), cublaslt.MATMUL_DESC_EPILOGUE, values, nbytes)
 
 
 def test_every_kind_of_object_has_its_creator_and_its_destroyer() -> None:
     for kind in KINDS:
-        descriptor = made(kind)
+        descriptor = descriptor_of(kind)
         getattr(cublaslt, f"{cublaslt._ATTRIBUTES[kind][0]}_destroy")(descriptor)
         with pytest.raises(StalePointerError):
             _ = descriptor.address
@@ -154,7 +158,7 @@ def test_descriptors_that_are_made_and_dropped_leave_no_memory(count: int) -> No
     def make() -> None:
         for _ in range(count):
             for kind in KINDS:
-                made(kind)
+                descriptor_of(kind)
 
     check_no_leak(make, 1 << 20)
 

@@ -22,7 +22,7 @@ LIBRARY = "curand"
 N = 20_000
 
 
-def made(gpu: str, seed: int = 7, kind: int = curand.RNG_PSEUDO_PHILOX4_32_10) -> Any:
+def new_generator(gpu: str, seed: int = 7, kind: int = curand.RNG_PSEUDO_PHILOX4_32_10) -> Any:
     generator = curand.create_generator(kind, gpu)
     if kind < curand.RNG_QUASI_DEFAULT:
         curand.set_pseudo_random_generator_seed(generator, seed)
@@ -32,7 +32,7 @@ def made(gpu: str, seed: int = 7, kind: int = curand.RNG_PSEUDO_PHILOX4_32_10) -
 def drawn(gpu: str, function: Callable[..., None], dtype: Any, *numbers: float, seed: int = 7, n: int = N) -> Any:
     """Return the numbers that a new generator of this seed writes."""
     values = np.empty(n, dtype)
-    with made(gpu, seed) as generator, offload_args(Out(values), device=gpu) as (out,):
+    with new_generator(gpu, seed) as generator, offload_args(Out(values), device=gpu) as (out,):
         function(out, n, *numbers, handle=generator)
     return values
 
@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(gpu: str) 
 def test_calls_go_on_in_the_sequence_and_an_offset_leaves_numbers_out(gpu: str) -> None:
     whole = drawn(gpu, curand.generate, np.uint32, n=64)
     parts, rest = np.empty(64, np.uint32), np.empty(32, np.uint32)
-    with offload_args(parts, rest, device=gpu) as (d_parts, d_rest), made(gpu) as generator:
+    with offload_args(parts, rest, device=gpu) as (d_parts, d_rest), new_generator(gpu) as generator:
         curand.generate(d_parts[:32], 32, handle=generator)
         curand.generate(d_parts[32:], 32, handle=generator)
         curand.set_generator_offset(generator, 32)
@@ -77,7 +77,7 @@ def test_calls_go_on_in_the_sequence_and_an_offset_leaves_numbers_out(gpu: str) 
 
 def test_numbers_are_ordered_with_calls_of_other_libraries(gpu: str) -> None:
     values = np.zeros(N)
-    with made(gpu) as generator, offload_args(values, device=gpu) as (d_values,):
+    with new_generator(gpu) as generator, offload_args(values, device=gpu) as (d_values,):
         curand.generate_uniform_double(d_values, N, handle=generator)
         cublas.dscal(N, 2.0, d_values, 1)
         total = cublas.dasum(N, d_values, 1)
@@ -86,7 +86,10 @@ def test_numbers_are_ordered_with_calls_of_other_libraries(gpu: str) -> None:
 
 def test_quasirandom_generators_have_dimensions(gpu: str) -> None:
     values = np.empty(60, np.float32)
-    with made(gpu, kind=curand.RNG_QUASI_SOBOL32) as generator, offload_args(Out(values), device=gpu) as (out,):
+    with (
+        new_generator(gpu, kind=curand.RNG_QUASI_SOBOL32) as generator,
+        offload_args(Out(values), device=gpu) as (out,),
+    ):
         curand.set_quasi_random_generator_dimensions(generator, 4)
         curand.generate_uniform(out, 60, handle=generator)
         with pytest.raises(LibraryError, match=r"set_pseudo_random_generator_seed: .*CURAND_STATUS_TYPE_ERROR \(103\)"):
@@ -96,7 +99,7 @@ def test_quasirandom_generators_have_dimensions(gpu: str) -> None:
 
 def test_what_cannot_be_is_refused_before_the_call(gpu: str) -> None:
     values, doubles = np.ones(8, np.float32), np.ones(8)
-    with made(gpu) as generator, offload_args(InOut(values), doubles, device=gpu) as (out, d_doubles):
+    with new_generator(gpu) as generator, offload_args(InOut(values), doubles, device=gpu) as (out, d_doubles):
         with pytest.raises(ArgumentError, match=r"curand.generate_uniform: handle needs a curand.Generator, got none"):
             curand.generate_uniform(out, 8)
         with pytest.raises(ExtentError, match=r"curand.generate_uniform: out needs 9 elements \(num=9\), has 8"):
@@ -116,6 +119,6 @@ def test_what_cannot_be_is_refused_before_the_call(gpu: str) -> None:
 def test_a_failure_of_the_library_has_its_name(gpu: str) -> None:
     values = np.ones(8, np.uint32)
     with pytest.raises(LibraryError, match=r"generate_poisson: .*CURAND_STATUS_OUT_OF_RANGE \(104\)"):
-        with made(gpu) as generator, offload_args(values, device=gpu) as (out,):
+        with new_generator(gpu) as generator, offload_args(values, device=gpu) as (out,):
             curand.generate_poisson(out, 8, -1.0, handle=generator)
     assert np.array_equal(values, np.ones(8, np.uint32))

@@ -315,7 +315,9 @@ def test_a_pointer_of_a_closed_region_is_named_beside_a_host_scalar() -> None:
 @pytest.mark.parametrize("handle", [1.5, "handle", 0, True, object(), -1, 2**64])
 def test_an_object_that_is_no_handle_is_refused(handle: object) -> None:
     with offload_args(np.ones(4), device="host") as (dx,):
-        with pytest.raises(ArgumentTypeError, match="cublas.dscal: handle needs what cublas made, a handle of"):
+        with pytest.raises(
+            ArgumentTypeError, match="cublas.dscal: handle needs an object that cublas made, a handle of"
+        ):
             cublas.dscal(4, 2.0, dx, 1, handle=handle)
 
 

@@ -31,7 +31,7 @@ def extension() -> Iterator[None]:
     del sys.path[:2]
 
 
-def found(name: str) -> Any:
+def object_named(name: str) -> Any:
     """Return the object of a full name."""
     module, rest = offload_args, name.split(".")[1:]
     thing: Any = module
@@ -56,7 +56,7 @@ def written() -> list[Any]:
     described = []
     for page in sorted((REFERENCE / "python").glob("*.md")):
         for kind, name, options in DIRECTIVE.findall(page.read_text()):
-            thing = found(name)
+            thing = object_named(name)
             members = re.search(r":members:(.*(?:\n {6}.*)*)", options)
             if kind == "module":
                 described += [getattr(thing, name) for name in thing.__all__] if members else []

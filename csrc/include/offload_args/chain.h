@@ -30,12 +30,12 @@ typedef struct oa_chain_use {
   int uses;              /* so many the call has */
   int array;             /* number of the array; -1: the call has no such use */
   int reads, writes;     /* 1 or 0 */
-  char name[24];         /* of the array; "" for a device scalar, and after the array's region */
-  const oa_any *pointer; /* that of the array's region; of a device scalar, the first that a call had */
+  char name[24];         /* the array's name; "" for a device scalar, and after the array's region */
+  const oa_any *pointer; /* the position in the array's region; for a device scalar, the first one that a call had */
 } oa_chain_use;
 
 /* Begins to capture the calls of a region, from any thread. None of them runs: they are checked, and the arrays that
- * they read are brought up. A call with a result on the host fails, and so does all that would have to wait for
+ * they read are brought up. A call with a result on the host fails, and so does any call that would have to wait for
  * captured calls; the capture goes on. OA_ERROR_CAPTURE if the region's calls are captured already, by this or by the
  * program; OA_ERROR_VERSION if the device has no graphs. */
 int oa_chain_begin(oa_region *region, oa_chain **chain);

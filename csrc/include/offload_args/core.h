@@ -114,7 +114,7 @@ typedef struct oa_region oa_region;
 typedef struct oa_object oa_object;
 
 /* One array to lend. strides are in bytes and may be negative or zero. data is the address of the element at index 0 of
- * every dimension; it need not be aligned unless it is OA_BORROWED. OA_SCRATCH has no data; its strides are those of an
+ * every dimension; it need not be aligned unless it is OA_BORROWED. OA_SCRATCH has no data; its strides describe an
  * array without gaps, in C or Fortran order (NULL: C order). */
 typedef struct oa_array {
   void *data;
@@ -170,7 +170,7 @@ typedef struct oa_pointer_layout {
   int ndim;
   int64_t shape[8];      /* extents of the first 8 dimensions; the strides have as many */
   int64_t strides[8];    /* in bytes; may be negative or 0 */
-  int64_t rows, columns; /* of a matrix; for a vector, its elements and 1; otherwise 0 */
+  int64_t rows, columns; /* of a matrix; elements and 1 for a vector; otherwise 0 */
   int64_t ld;            /* the leading dimension of a matrix that is stored by columns; otherwise 0 */
   int64_t ld_by_rows;    /* the leading dimension of a matrix that is stored by rows; otherwise 0 */
   /* elements from one element of a vector to the next; 0 if it is not a whole number, or not a vector */
@@ -280,10 +280,10 @@ typedef struct oa_guard_touch {
   const void *address;                /* the address that was read or written */
   uint64_t thread;                    /* the thread that lent the array first, as a pthread_t */
 } oa_guard_touch;
-/* Is called in a signal handler, on the thread that touched the array; by then its pages can be used. Returns 1 if the
- * program shall go on. 0: the array's name is printed on stderr, and the fault goes to the earlier handler. */
+/* The core calls it in a signal handler, on the thread that touched the array; by then its pages can be used. Returns 1
+ * if the program shall go on. 0: the array's name is printed on stderr, and the fault goes to the earlier handler. */
 typedef int (*oa_guard_report)(const oa_guard_touch *touch);
-/* Sets the function of this process, or none (NULL), which counts as one that returns 0. */
+/* Sets the function of this process; NULL (none) counts as a function that returns 0. */
 int oa_guard_set_report(oa_guard_report report);
 /* Returns 1 if OFFLOAD_ARGS_GUARD guards the arrays of all regions, otherwise 0. */
 int oa_guard_is_default(void);
@@ -338,7 +338,8 @@ int oa_export_release(void *keep);
  * on. Other elements stay unchanged. */
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
 /* Marks the array of a pointer that a call wrote as undefined, as the failure of a library's call does: it never comes
- * down, and leaving the region reports it. For code that learns from a result that the call computed nothing useful. */
+ * down, and leaving the region reports it. Code calls this when a result shows that the call computed nothing useful.
+ * */
 int oa_pointer_invalidate(oa_any *pointer);
 /* Writes the value of one element to every element of an array on the device; no array data is copied. */
 int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t *shape, const int64_t *strides);
@@ -346,8 +347,8 @@ int oa_pointer_fill(oa_any *pointer, const void *value, int ndim, const int64_t 
  * it. */
 int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *source, const int64_t *source_strides,
                     int ndim, const int64_t *shape);
-/* Reads an array, as it is on the device now, to values, in C order, and waits for that. Bytes that the device does not
- * have yet are read from the host. Nothing is marked, and pending copies down still happen. */
+/* Reads an array's present elements on the device into `values`, in C order, and waits for the copy. Bytes that the
+ * device does not have yet are read from the host. Nothing is marked, and pending copies down still happen. */
 int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides);
 /* Makes a device copy of one host scalar in pointer's region, for calls whose other scalars are on the device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
@@ -359,11 +360,11 @@ int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
 /* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
  * wrote to the host; there they are safe whatever happens later. oa_update_to sends the host's bytes to every device
  * that has a copy of some of them. Both refuse before anything moves (OA_ERROR_PRESENT) if the device lacks some of the
- * array, or if a device wrote some of it in a form in which exactly the array's bytes can't be named. oa_update_check
+ * array, or if a device wrote some of it in a form that also has bytes outside the array. oa_update_check
  * refuses what oa_update_to would refuse, and moves nothing. oa_update_begin refuses the same. Otherwise the host may
  * write the array until oa_update_end of *writing; from then on the host's bytes are newer than those of any device,
  * and calls bring them up. oa_update_to belongs after the last write and before oa_update_end. device: the device that
- * provides the bytes, which has to have the whole array; -1: any. */
+ * provides the bytes; it has to have the whole array; -1: any device. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
@@ -410,7 +411,7 @@ typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
 void oa_library_set_loader(oa_library_loader loader);
 /* Sets a function that is asked once, with "hip", before HIP's runtime is looked for. It writes a line for each place:
  * the absolute path of a file to try, or the reason why a place has none. If it fails, so does the function that needed
- * the driver. Without one (NULL) the runtime is looked for in _rocm_sdk_core beside this library's Python package, in
+ * the driver. NULL: the runtime is looked for in _rocm_sdk_core beside this library's Python package, in
  * ROCM_PATH, in /opt and in the system's folders. */
 void oa_driver_set_finder(oa_library_loader finder);
 int oa_library_has_symbol(const char *library, const char *symbol);
@@ -488,11 +489,11 @@ typedef struct oa_under_way {
 /* Turns the trace on with a sum of oa_trace_flags, and off with 0. While events are recorded, oa_region_finish waits
  * for the calls before it copies down, so that a copy's time includes no other work. */
 int oa_trace_set(int flags);
-/* Takes up to capacity events, oldest first; *lost (may be NULL) is the number of events so far for which the queue had
- * no room. The queue holds 32,768. */
+/* Takes up to capacity events, oldest first. *lost (may be NULL): the number of events so far that found the queue
+ * full. The queue holds 32,768. */
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost);
-/* Lists up to capacity copies and waits that are under way, in no order, without those that began before
- * OA_TRACE_UNDER_WAY was turned on. At most 64 are known at a time. */
+/* Lists up to capacity copies and waits that are under way, in no order. Copies and waits that began before
+ * OA_TRACE_UNDER_WAY was turned on are not listed. The core knows at most 64 at a time. */
 int oa_trace_under_way(oa_under_way *list, int capacity, int *count);
 /* [cffi end] */
 

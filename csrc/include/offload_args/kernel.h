@@ -63,9 +63,9 @@
  *     for (auto element : c.mine(oa::Linear1D(n), here)) *element = a[element.index()] + b[element.index()];
  *   }
  *
- * A written argument has no index of its own: `mine` gives a thread the elements that the partition says are its, so
- * that no two threads write the same one, and `slices` the same elements as runs. `here` is the thread. Kernels whose
- * threads wait for each other are in phases: the threads of a block meet at the end of each.
+ * A written argument has no index operator: `mine` gives a thread its elements by the partition, so that no two threads
+ * write the same element, and `slices` the same elements as runs. `here` is the thread. Kernels whose threads wait for
+ * each other are in phases: the threads of a block meet at the end of each.
  *
  *   OA_BLOCK_KERNEL(sums, oa::In<float> x, oa::Out<float> y, int n) {
  *     OA_SHARED float part[256];
@@ -138,24 +138,24 @@ class Mine;
 template <class T>
 class Mine<T, One> {
   Array<T> array;
-  One one;
+  One element;
 
  public:
   class Place {
     Array<T> array;
-    One one;
+    One element;
 
    public:
-    OA_FUNCTION Place(const Array<T> &array, const One &one) : array(array), one(one) {}
-    OA_FUNCTION Element<T> operator*() const { return Element<T>(array, one.row, one.column, one.index); }
-    OA_FUNCTION bool operator!=(const Place &end) const { return one.mine != end.one.mine; }
+    OA_FUNCTION Place(const Array<T> &array, const One &element) : array(array), element(element) {}
+    OA_FUNCTION Element<T> operator*() const { return Element<T>(array, element.row, element.column, element.index); }
+    OA_FUNCTION bool operator!=(const Place &end) const { return element.mine != end.element.mine; }
     OA_FUNCTION Place &operator++() {
-      one.mine = false;
+      element.mine = false;
       return *this;
     }
   };
-  OA_FUNCTION Mine(const Array<T> &array, const One &one) : array(array), one(one) {}
-  OA_FUNCTION Place begin() const { return Place(array, one); }
+  OA_FUNCTION Mine(const Array<T> &array, const One &element) : array(array), element(element) {}
+  OA_FUNCTION Place begin() const { return Place(array, element); }
   OA_FUNCTION Place end() const { return Place(array, One{0, 0, 0, false}); }
 };
 
@@ -224,9 +224,9 @@ class Slices {
   };
   OA_FUNCTION Slices(const Array<T> &array, const Lines &lines) : array(array), lines(lines) {}
   OA_FUNCTION Slices(const Array<T> &array, const Run &run) : Slices(array, Lines{{0, 1, 1}, run, 0}) {}
-  OA_FUNCTION Slices(const Array<T> &array, const One &one)
-      : Slices(array, Lines{{one.row, one.row + one.mine, 1}, {one.column, one.column + 1, 1}, 0}) {
-    if (one.row) lines.ld = (one.index - one.column) / one.row;
+  OA_FUNCTION Slices(const Array<T> &array, const One &element)
+      : Slices(array, Lines{{element.row, element.row + element.mine, 1}, {element.column, element.column + 1, 1}, 0}) {
+    if (element.row) lines.ld = (element.index - element.column) / element.row;
   }
   OA_FUNCTION Place begin() const { return Place(array, lines); }
   OA_FUNCTION Place end() const { return Place(array, lines); }
@@ -263,8 +263,8 @@ class Out {
   }
   /* The element with the same index as this thread's element in another array of the same partition. */
   template <class U>
-  OA_FUNCTION T &operator[](const Element<U> &one) const {
-    return array.at(one.index());
+  OA_FUNCTION T &operator[](const Element<U> &element) const {
+    return array.at(element.index());
   }
 };
 /* An array that the kernel reads and writes: each thread its own elements. */
@@ -287,16 +287,16 @@ class Atomic {
 };
 
 /* -- kernels as functions that a launch calls --------------------------------------------------------------------- */
-/* The form in which a launch passes an argument: an array as a pointer. */
+/* How a launch passes an argument: an array as a pointer. */
 template <class T>
 struct Passed {
   using type = T;
-  OA_FUNCTION static T given(const T &value, int, Record *) { return value; }
+  OA_FUNCTION static T passed(const T &value, int, Record *) { return value; }
 };
 template <class A>
 struct PassedArray {
   using type = typename A::Pointer;
-  OA_FUNCTION static A given(type elements, [[maybe_unused]] int argument, [[maybe_unused]] Record *record) {
+  OA_FUNCTION static A passed(type elements, [[maybe_unused]] int argument, [[maybe_unused]] Record *record) {
 #if OA_DEBUG
     return A({elements, record->sizes[argument], argument, record});
 #else
@@ -413,7 +413,7 @@ struct Kernel<function> {
       Block block(*call, record(call));
       for (long long number = call->first; number < call->last; number++) {
         set_block(block, *call, number);
-        function(block, given<A>(call, numbers)...);
+        function(block, passed<A>(call, numbers)...);
       }
     } else {
       Place place(*call, record(call));
@@ -431,7 +431,7 @@ struct Kernel<function> {
   template <unsigned... numbers>
   __attribute__((noinline)) static void run_row(const oa_kernel_call *call, const Place &given_place, long long first,
                                                 long long end, long long y, long long z) {
-    run_row(given_place, first, end, y, z, given<A>(call, numbers)...); /* passes copies that no store can change */
+    run_row(given_place, first, end, y, z, passed<A>(call, numbers)...); /* passes copies that no store can change */
   }
   OA_FUNCTION static void run_row(const Place place, long long first, long long end, long long y, long long z,
                                   const A... arguments) {
@@ -448,9 +448,9 @@ struct Kernel<function> {
     for (; x < end; x++) function(Here(place, x, y, z, true), arguments...);
   }
   template <class T>
-  OA_FUNCTION static T given(const oa_kernel_call *call, int number) {
-    return Passed<T>::given(*static_cast<const typename Passed<T>::type *>(call->arguments[number]), number,
-                            record(call));
+  OA_FUNCTION static T passed(const oa_kernel_call *call, int number) {
+    return Passed<T>::passed(*static_cast<const typename Passed<T>::type *>(call->arguments[number]), number,
+                             record(call));
   }
 };
 #endif

@@ -10,9 +10,9 @@ namespace oa {
 #if OA_DEBUG
 /* The first out-of-bounds access of a launch. offload_args/kernels/debug.py has the same fields. */
 struct Record {
-  unsigned found; /* 1: there was one */
-  int argument;   /* its number, from 0; -1: shared memory; -2: not an access but an exception, whose text is in sink */
-  int in_slice;   /* 1: index and size are those of a slice of the argument */
+  unsigned is_set; /* 1: there was one */
+  int argument; /* its number, from 0; -1: shared memory; -2: not an access but an exception, whose text is in sink */
+  int in_slice; /* 1: index and size describe a slice of the argument */
   unsigned block[3], thread[3];
   unsigned unused;
   long long index, size, unused_too;
@@ -29,7 +29,7 @@ inline thread_local Running running;
 #endif
 
 OA_DEVICE void report(Record *record, int argument, int in_slice, long long index, long long size) {
-  if (now::compare_swap(&record->found, 0u, 1u)) return;
+  if (now::compare_swap(&record->is_set, 0u, 1u)) return;
   record->argument = argument;
   record->in_slice = in_slice;
   record->index = index;

@@ -103,8 +103,8 @@ OA_DEVICE unsigned thread(int axis) { return OA_ALONG(axis, threadIdx); }
 OA_DEVICE unsigned block(int axis) { return OA_ALONG(axis, blockIdx); }
 OA_DEVICE unsigned threads(int axis) { return OA_ALONG(axis, blockDim); }
 OA_DEVICE unsigned blocks(int axis) { return OA_ALONG(axis, gridDim); }
-/* Returns whether the thread is the first one along y and z. The sizes, which are constants, tell that of a launch
- * along x alone; the thread's own numbers would take a wait. */
+/* Returns whether the thread is the first one along y and z. The sizes are constants, and show whether the launch is
+ * along x alone; reading the thread's own numbers would take a wait. */
 OA_DEVICE bool is_on_x() {
   if (__builtin_expect((blocks(1) | threads(1) | blocks(2) | threads(2)) == 1, 1)) return true;
   unsigned numbers;

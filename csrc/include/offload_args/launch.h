@@ -51,7 +51,7 @@ typedef struct oa_launch {
   uint32_t block[3];    /* threads of a block along x, y, z */
   uint32_t cluster[3];  /* blocks of a cluster; 0: no clusters */
   int32_t cooperative;  /* 1: all blocks run at the same time */
-  int64_t shared_bytes; /* bytes of a block, beside those that the kernel itself declares */
+  int64_t shared_bytes; /* a block's bytes, without the bytes that the kernel itself declares */
   void *stream;         /* with has_stream: the caller's own; otherwise the region's */
   int64_t has_stream;
   int64_t is_unsafe; /* 1: pointers may have other dtypes than the parameters, and may overlap */
@@ -70,7 +70,7 @@ int oa_module_unload(oa_module *module);
  * has no variable of that name. */
 int oa_module_find_variable(oa_module *module, const char *name, uint64_t *address, size_t *nbytes);
 /* Makes every later launch of the module's kernels count as reading and writing this pointer's array, while the pointer
- * lives: launches wait for its other uses, and those wait for launches. */
+ * lives: launches wait for its other uses, and other uses wait for launches. */
 int oa_module_use_variable(oa_module *module, const oa_any *pointer);
 /* Finds a kernel of the module. parameters: count of them, in the kernel's order. OA_ERROR_SIGNATURE: the module states
  * another count, offset or size. The kernel lives as long as its module. */

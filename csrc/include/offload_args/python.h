@@ -1,4 +1,4 @@
-/* For Python extensions in C, C++ or Cython: the library that offload_args has loaded, and its objects.
+/* Access for Python extensions in C, C++ or Cython to the library that offload_args has loaded, and to its objects.
  *
  *   #include <offload_args/python.h>          before offload_args_blas.h and its like
  *   #include <offload_args_blas.h>
@@ -15,8 +15,8 @@
  *
  * An extension is compiled with the headers alone. It is linked with nothing of offload_args, and calls each function
  * of the C API through the capsule offload_args._C_API. So it shares the present table, the regions and the streams
- * with Python. Functions of the C API need no GIL; those of this header do. If the extension is linked with the library
- * instead, define OA_LINKED before the first header. */
+ * with Python. Functions of the C API need no GIL; the functions of this header do. If the extension is linked with the
+ * library instead, define OA_LINKED before the first header. */
 #ifndef OFFLOAD_ARGS_PYTHON_H
 #define OFFLOAD_ARGS_PYTHON_H
 
@@ -42,7 +42,7 @@ typedef struct oa_python_api {
   size_t size; /* size of this struct, in the library's version */
   int version; /* OA_VERSION of the library */
   int reserved;
-  /* Returns the address of an exported function, such as "oa_cublas_sgemv"; NULL if the library has none of that name.
+  /* Returns the address of an exported function, such as "oa_cublas_sgemv"; NULL if the library has no such function.
    * Needs no GIL. */
   oa_function (*find)(const char *name);
   /* Sets *handle to a DevicePtr's handle. dtype: an oa_dtype, or OA_ANY; device: a number, or -1 for any. Returns 0; or
@@ -52,8 +52,8 @@ typedef struct oa_python_api {
   /* Returns a new DevicePtr to a part of the handle's memory that starts at the same element: a slice, with a slot of
    * its own. strides are in bytes; NULL: C order. Returns NULL with an exception if it would go beyond the memory. */
   PyObject *(*pointer_new)(const oa_any *handle, int ndim, const int64_t *shape, const int64_t *strides);
-  /* Sets *handle to that of an open offload_args(...) region, for oa_region_stream and oa_region_synchronize; Python
-   * ends the region. Returns 0, or -1 with an exception. */
+  /* Sets *handle to the handle of an open offload_args(...) region, for oa_region_stream and oa_region_synchronize;
+   * Python ends the region. Returns 0, or -1 with an exception. */
   int (*region_get)(PyObject *region, oa_region **handle);
   /* Raises the exception of a call that failed on this thread. Returns NULL. */
   PyObject *(*raise)(int status);

@@ -83,7 +83,7 @@ struct oa_routine {
    * addresses, and returns the vendor's status, or 0; NULL for libraries of GPUs. */
   int (*call)(void *symbol, oa_value *values, int ilp64);
   const char *dtypes;    /* of each value; OA_ANY for enums, for sizes, and if `typed` determines it */
-  const oa_typed *typed; /* typed_count of them, enums first; each one comes after those on which it depends */
+  const oa_typed *typed; /* typed_count of them, enums first; each one comes after the ones that it depends on */
   /* indices of the library's symbols: for 32-bit sizes, for 64-bit sizes, and for the size of the workspace; -1: there
    * is none */
   int16_t symbols[3];
@@ -102,8 +102,8 @@ const oa_routine *oa_routine_find(const char *library, const char *name);
  * ordered at once, with the arrays of all repetitions. strides: for each array, in the record's order, the elements
  * from one repetition to the next; 0 repeats the array, and with a negative stride the pointer is to the last one.
  * lists (may be NULL): for each array NULL, or its `times` pointers, which replace one pointer and a stride. Sizes and
- * numbers are the same each time. names: a letter for each array, which messages use; or "". For routines whose record
- * has no result, update, output or list. */
+ * numbers are the same each time. names: a letter for each array, which messages use; or "". It serves routines whose
+ * record has no result, update, output or list. */
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
                       const void *const *const *lists, const char *names);
 

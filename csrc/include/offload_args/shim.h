@@ -152,7 +152,7 @@ typedef struct oa_call {
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
   int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
   int special;        /* a sum of oa_call_special */
-  /* For calls without a library: */
+  /* Calls without a library: */
   int has_own_stream;     /* 1: the call goes to own_stream; otherwise to the region's */
   void *own_stream;       /* a stream of the caller */
   const void *only;       /* the device that the operands need to be on; NULL: any */
@@ -163,7 +163,7 @@ typedef struct oa_call {
   void *native_stream; /* the backend's stream of the call, for libraries that take it as an argument */
   void *saved;         /* the former state of the thread */
   int saved_mode;
-  int capture_mode;       /* of the thread before the call; -1: it did not change */
+  int capture_mode;       /* the thread's capture mode before the call; -1: it did not change */
   int open;               /* 0 before it begins; then owned by the core, until the call has ended */
   int vendor_status;      /* success at first; run of oa_submit may write the vendor's status here if blocking is 1 */
   int64_t begun;          /* for the trace; 0: it is off */
@@ -199,10 +199,10 @@ int oa_begin(oa_call *call);
 int oa_only_check(int on);
 /* Begins a call with OA_LISTED operands. The pointer of such an operand is an oa_pointer_list, and each of its arrays
  * is checked and moved as an operand of its own; messages call it "A[17]". Consecutive operands with the same list are
- * its parts, in order. The address of a listed operand becomes that of an array of addresses on the device, which is
- * sent in the order of the call's stream, and is freed in that order when the call ends. A call whose lists are all
- * empty, and that has no other operand, touches no device: then call->open is 0 after OA_OK, and no oa_end or oa_submit
- * may follow. */
+ * its parts, in order. The address of a listed operand becomes the address of an array of addresses on the device. The
+ * array is sent in the order of the call's stream, and freed in that order when the call ends. A call whose lists are
+ * all empty, and that has no other operand, touches no device: then call->open is 0 after OA_OK, and no oa_end or
+ * oa_submit may follow. */
 int oa_begin_lists(oa_call *call);
 /* Marks the written operands. status is the vendor's (0: success); after a failure they are marked as invalid, and
  * OA_ERROR_LIBRARY is returned. */
@@ -274,8 +274,8 @@ struct oa_library {
   /* The core fetches the results of earlier versions for the host, as those don't wait for the stream; or NULL. */
   const char *results_since;
   const char *uncaptured;     /* "reason; remedy" if no call of it can be captured into a graph; NULL: calls can */
-  const char *header_version; /* version of the header from which the table was made; or NULL */
-  const char *older_version, *older_before; /* of an older header, and the first version without it; or NULL */
+  const char *header_version; /* the version of the header that the table was made from; or NULL */
+  const char *older_version, *older_before; /* an older header's symbol, and the first version without it; or NULL */
   const oa_older *older;                    /* older_count of them */
   int older_count;
   const oa_since *since; /* since_count of them */

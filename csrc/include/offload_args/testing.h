@@ -1,5 +1,5 @@
-/* For tests of programs that lend arrays: limits, failures and delays of `sim` devices, and the residency of the
- * process. */
+/* Functions for tests of programs that lend arrays: limits, failures and delays of `sim` devices, and the residency of
+ * the process. */
 #ifndef OFFLOAD_ARGS_TESTING_H
 #define OFFLOAD_ARGS_TESTING_H
 

@@ -138,13 +138,13 @@ static double eigenvalue_of(const Tridiagonal *T, int k) {
 
 /* Finds the largest eigenvalues that differ: rounding makes copies of one that has converged. Returns how many. */
 static int find_eigenvalues(const Tridiagonal *T, int count, double *eigenvalues) {
-  int found = 0;
-  for (int k = 0; k < T->n && found < count; k++) {
+  int known = 0;
+  for (int k = 0; k < T->n && known < count; k++) {
     const double next = eigenvalue_of(T, k);
-    if (found && eigenvalues[found - 1] - next < 1e-6 * fabs(next)) continue;
-    eigenvalues[found++] = next;
+    if (known && eigenvalues[known - 1] - next < 1e-6 * fabs(next)) continue;
+    eigenvalues[known++] = next;
   }
-  return found;
+  return known;
 }
 
 /* Solves (T - x I) z = z by elimination with row exchanges; the exchanged rows fill a second diagonal. */
@@ -200,17 +200,17 @@ static void eigenvector_of(const Tridiagonal *T, double eigenvalue, double *z) {
 /* One step: w = A v - beta previous - alpha v, and its length. Then w, divided by that, becomes v. */
 static int step(int n, double *A, double **v, double **previous, double **w, double before, double *alpha,
                 double *beta) {
-  double *made;
+  double *next;
   cblas_dsymv(CblasColMajor, CblasLower, n, 1.0, A, n, *v, 1, 0.0, *w, 1);
   cblas_daxpy(n, -before, *previous, 1, *w, 1);
   *alpha = cblas_ddot(n, *w, 1, *v, 1);
   cblas_daxpy(n, -*alpha, *v, 1, *w, 1);
   *beta = cblas_dnrm2(n, *w, 1);
   if (*beta > 0) cblas_dscal(n, 1.0 / *beta, *w, 1);
-  made = *w;
+  next = *w;
   *w = *previous;
   *previous = *v;
-  *v = made;
+  *v = next;
   return 0;
 }
 
@@ -267,10 +267,10 @@ static double residual(const Problem *problem, double eigenvalue) {
   return sqrt(errors / lengths);
 }
 
-int main(int given, char **arguments) {
-  const int n = given > 1 ? atoi(arguments[1]) : 1000;
-  const int steps = given > 2 ? atoi(arguments[2]) : 30;
-  const int count = given > 3 ? atoi(arguments[3]) : 3;
+int main(int argc, char **argv) {
+  const int n = argc > 1 ? atoi(argv[1]) : 1000;
+  const int steps = argc > 2 ? atoi(argv[2]) : 30;
+  const int count = argc > 3 ? atoi(argv[3]) : 3;
   if (n < 1 || steps < 1 || steps > n || count < 1 || count > steps) {
     fprintf(stderr, "usage: lanczos [N [STEPS [COUNT]]] with COUNT <= STEPS <= N\n");
     return 2;

@@ -1,8 +1,9 @@
-"""Barriers that all threads of a block reach, or none: a barrier that some threads may miss is refused.
+"""Checks barriers: either all threads of a block reach a barrier, or none; a barrier that some threads may miss is
+refused.
 
-The check reads the rewritten tree. A value is of the thread if it comes from the thread's numbers, from an array that
-the kernel writes, or from a variable that is assigned where only some threads come. It follows no order of statements:
-a variable that is of the thread anywhere is so everywhere.
+The check reads the rewritten tree. A value depends on the thread if it comes from the thread's numbers, from an array
+that the kernel writes, or from a variable that is assigned where only some threads come. The order of statements does
+not matter: a variable that depends on the thread anywhere counts as such everywhere.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class _Reader:
                                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
 
     def block(self, body: Sequence[ast.stmt], cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
-        """Read statements. cause: by which only some threads come here; None: all do.
+        """Read statements. cause: why only some threads come here; None: all do.
 
-        Return the ways in which only some threads leave, each with its cause.
+        Return the ways that only some threads leave by, each with its cause.
         """
         leaving: dict[type[ast.stmt], ast.stmt] = {}
         for statement in body:

@@ -1,5 +1,5 @@
-"""The functions of Python, math and NumPy that kernels call: a name of rules.py, or a function of kernels. And remedies
-for some that they do not have."""
+"""The functions of Python, math and NumPy that kernels call: a name of rules.py, or a function of kernels. It also has
+remedies for some functions that kernels lack."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class PythonSource(Loaded):
 
 
 class PythonKernel(Kernel):
-    """Launch a kernel that @kernel made of a function, as any Kernel. It takes the shapes of its arrays along.
+    """Launch a kernel that @kernel made of a function, as any Kernel. It also passes the shapes of its arrays.
 
         def fill(y: Out[np.float32].by(kernels.Linear1D())):
             for i in y.mine():
@@ -233,7 +233,7 @@ class PythonKernel(Kernel):
 def _kernel(
     function: Callable[..., Any] | None = None, /, *, debug: bool | None = None
 ) -> PythonKernel | Callable[[Callable[..., Any]], PythonKernel]:
-    """Make a kernel of a typed function: compiled at its first launch on each kind of device, for any of them.
+    """Make a kernel of a typed function: it is compiled at its first launch on each kind of device.
 
     Parameters are declared by annotations. An array is `In[dtype]`, `Out[dtype].by(partition)` or
     `InOut[dtype].by(partition)`; a value has a NumPy type. A thread gets the elements that are its own from `y.mine()`.

@@ -377,7 +377,7 @@ def log10(c: Code, x: Symbol) -> Symbol:
 
 
 def _long_log(c: Code, x: Symbol) -> tuple[Symbol, Symbol]:
-    """Return log(x) in two parts, of which 65 bits are right."""
+    """Return log(x) in two parts, exact to 65 bits."""
     e, f = _split(c, x)
     below, rest = c.ordered_sum(2.0, f)
     s, s_low = c.quotient(f, c.nothing, below, rest)

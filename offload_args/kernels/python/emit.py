@@ -1,8 +1,9 @@
 """Machine code of kernels in Python: numba types and lowers the function, and an entry of the target calls it.
 
 Importing this imports numba. The entry makes the arrays and `here` of its arguments: on GPUs of the hardware's own
-numbers, on the CPU in loops over threads and blocks, as kernel.h runs them. A kernel of matrices has its code twice:
-for rows whose elements are side by side, and for any. On the CPU it has a third code, for such columns.
+numbers, on the CPU in loops over threads and blocks, as kernel.h runs them. A kernel of matrices has two versions of
+its code: for rows whose elements are side by side, and for any matrix. On the CPU it has a third version, for columns
+whose elements are side by side.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def versions() -> tuple[str, str]:
 
 @cache
 def _contexts() -> tuple[Any, Any]:
-    """Return numba's contexts, with all that they know."""
+    """Return numba's contexts, with all rules of kernels."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     typing, target = cpu_target.typing_context, cpu_target.target_context
@@ -226,7 +227,7 @@ class _Entry:
 
     @property
     def steps(self) -> list[str]:
-        """The ways in which the steps of matrices are known."""
+        """The kinds of knowledge about the steps of matrices."""
         if not any(array.rank == 2 for array in self.arrays):
             return ["any"]
         return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]
@@ -290,7 +291,7 @@ class _Entry:
         return arrays
 
     def by_steps(self, shapes: Sequence[Any], run: Callable[[str], object]) -> None:
-        """Write the code for each way in which the steps are known, and choose."""
+        """Write the code for each kind of knowledge about the steps, and the choice between them."""
         builder = self.builder
         after = builder.append_basic_block("after")
         for step in self.steps:
@@ -512,7 +513,7 @@ class _Entry:
         return cgutils.get_or_insert_function(self.module, ir.FunctionType(result, kinds), name)
 
     def thread(self, thread: Any, names: Sequence[str], operands: int, shapes: int, step: str) -> None:
-        """Write the function that begins a thread in a frame. Without a frame it returns the bytes of one."""
+        """Write the function that begins a thread in a frame. Without a frame it returns the size of a frame."""
         before = self.builder
         frame, *arguments = thread.args
         here = dict(zip(names, arguments, strict=False))

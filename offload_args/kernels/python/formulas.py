@@ -23,7 +23,7 @@ _BY_PAIRS: Final = ("Linear2D", "Rows", "RowBlocks", "Tiles")
 
 
 def known_names() -> dict[str, Any]:
-    """Return what formulas know without an import: math, np, and the functions of kernels by their names."""
+    """Return the names that formulas know without an import: math, np, and the functions of kernels."""
     of_math = {function.__name__: function for function in CALLS if getattr(function, "__module__", "") == "math"}
     of_numpy = {function.__name__: function for function in CALLS if isinstance(function, np.ufunc)}
     return {**of_math, **of_numpy, "math": math, "np": np, "pi": math.pi}
@@ -75,9 +75,9 @@ def parsed(function: str, formula: str) -> ast.Module:
 def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any) -> PythonKernel:
     """Make a kernel of a formula for each element.
 
-    formula: statements of a kernel in Python, such as "y = a * x + y", divided by ";". The name of an array is its
-        element, that of a value the value; others are variables of the thread, or numbers and functions from around
-        the call. `i` is the element's number. Functions of math and NumPy need no prefix: exp(x).
+    formula: statements of a kernel in Python, such as "y = a * x + y", divided by ";". An array's name means its
+    element, a value's name the value; other names are variables of the thread, or numbers and functions from around the
+    call. `i` is the element's number. Functions of math and NumPy need no prefix: exp(x).
     name: the kernel's, for errors and profilers.
     parameters: the type of each argument, in order: In[dtype], Out[dtype], InOut[dtype], or a value's NumPy type. All
         arrays have the same shape. They may be matrices of the same order without gaps; with

@@ -1,8 +1,8 @@
 """A linker for one object file: it makes a shared object for host and sim, or an HSACO for AMD GPUs.
 
-LLVM writes an object whose code is independent of its place. What is left is to lay its sections out, to fill in the
-distances between them, and to list the symbols for the loader. Functions of the C library, which code for the CPU may
-call, get a slot each that the loader fills. So neither a compiler nor ROCm is needed.
+LLVM writes an object whose code is independent of its place. The remaining work: lay out its sections, fill in the
+distances between them, and list the symbols for the loader. Functions of the C library, which code for the CPU may
+call, get a slot each that the loader fills. Neither a compiler nor ROCm is needed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reductions of arrays, their rows or their columns, by kernels that are made for them.
 
-A launch reduces up to 64 elements of a line to one, a further launch up to 64 of these, until one is left. Which
-elements meet in which order follows from the extents alone, so that all devices have the same bits. Neighbouring
-threads read neighbouring elements: a thread's are `step` apart, and up to 32 threads divide a run of the line.
+A launch reduces up to 64 elements of a line to one, a further launch up to 64 of these, until one is left. The extents
+alone determine the order of the operations, so that all devices have the same bits. Neighbouring threads read
+neighbouring elements: a thread's elements are `step` apart, and up to 32 threads divide a run of the line.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class _Pass:
 
 
 def _passes(lines: int, extent: int) -> list[_Pass]:
-    found = [_Pass(lines, extent)]
-    while found[-1].parts > 1:
-        found.append(_Pass(lines, found[-1].parts))
-    return found
+    passes = [_Pass(lines, extent)]
+    while passes[-1].parts > 1:
+        passes.append(_Pass(lines, passes[-1].parts))
+    return passes
 
 
 def _result_type(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -76,7 +76,7 @@ def _result_type(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype with which a kernel computes."""
+    """Return the dtype that a kernel computes with."""
     return np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
 
 
@@ -112,12 +112,12 @@ class Reduction:
     # -- kernels -------------------------------------------------------------------------------------------------------
 
     def _kernel(self, is_first: bool, is_last: bool) -> PythonKernel:
-        made = self._kernels.get((is_first, is_last))
-        if made is None:
-            made = self._kernels[is_first, is_last] = self._made(is_first, is_last)
-        return made
+        kernel = self._kernels.get((is_first, is_last))
+        if kernel is None:
+            kernel = self._kernels[is_first, is_last] = self._new_kernel(is_first, is_last)
+        return kernel
 
-    def _made(self, is_first: bool, is_last: bool) -> PythonKernel:
+    def _new_kernel(self, is_first: bool, is_last: bool) -> PythonKernel:
         """Return the kernel of a pass: over the arrays or over values of another, to values or to the result."""
         from .source import read_kernel
 
@@ -140,10 +140,10 @@ class Reduction:
         if not (is_place and is_last):
             outputs = {"out": Out[self.dtype if is_last else self._value].by(Linear1D()), **outputs}
         numbers = dict.fromkeys(("lines", "extent", "parts", "step"), np.int64)
-        where = "part, line = i // lines, i % lines" if self.axis == 0 else "line, part = i // parts, i % parts"
+        indices = "part, line = i // lines, i % lines" if self.axis == 0 else "line, part = i // parts, i % parts"
         owner = next(iter(outputs))
         lines = [
-            f"for i in {owner}.mine():", f"    {where}", f"    run = part // step * (step * {_EACH})",
+            f"for i in {owner}.mine():", f"    {indices}", f"    run = part // step * (step * {_EACH})",
             "    k = run + part % step", f"    end = min(run + step * {_EACH}, extent)",
         ]  # fmt: skip
         lines += self._places(is_first, is_last, value, index) if is_place else self._values(value)
@@ -159,10 +159,10 @@ class Reduction:
 
     def _values(self, value: str) -> list[str]:
         form, before = _FORMS[self.operation]
-        start = [f"    {one} = oa_type({before})" if before else f"    {one} = {value}" for one in "abcd"]
+        start = [f"    {name} = oa_type({before})" if before else f"    {name} = {value}" for name in "abcd"]
         four = ["    while k + 3 * step < end:"]
-        for one in "abcd":
-            four += [f"        {one} = {form.format(one, value)}", "        k += step"]
+        for name in "abcd":
+            four += [f"        {name} = {form.format(name, value)}", "        k += step"]
         rest = ["    while k < end:", f"        a = {form.format('a', value)}", "        k += step"]
         combined = form.format(form.format("a", "b"), form.format("c", "d"))
         return [*start, *four, *rest, f"    out[i] = {combined}"]
@@ -187,33 +187,33 @@ class Reduction:
         name, first = next(iter(self.parameters)), arrays[0]
         extents = self._extents(first.shape)
         for other, array in zip(self.parameters, arrays, strict=True):
-            what = f"{self.operation}: {other}"
+            subject = f"{self.operation}: {other}"
             if array.dtype != self.parameters[other]:
                 wanted = self.parameters[other]
                 raise DTypeError(
-                    f"{what} needs dtype {wanted}, got {array.dtype}; pass {other}.astype({spelled(wanted.name)})"
+                    f"{subject} needs dtype {wanted}, got {array.dtype}; pass {other}.astype({spelled(wanted.name)})"
                 )
             if array.shape != first.shape:
-                raise ArgumentError(f"{what} needs the shape of {name}, {first.shape}, got {array.shape}")
+                raise ArgumentError(f"{subject} needs the shape of {name}, {first.shape}, got {array.shape}")
             if self.axis is None and not _is_in_c_order(array):
                 raise ArgumentError(
-                    f"{what} needs elements in C order without gaps, got shape {array.shape} and strides "
+                    f"{subject} needs elements in C order without gaps, got shape {array.shape} and strides "
                     f"{array.strides}: reduce along an axis first, or pass a contiguous array"
                 )
         return extents
 
     def _extents(self, shape: Sequence[int]) -> tuple[int, int]:
         """Return the number of lines and their extent. Raises ArgumentError for a shape that does not suit."""
-        what, shape = f"{self.operation}: {next(iter(self.parameters))}", tuple(shape)
+        subject, shape = f"{self.operation}: {next(iter(self.parameters))}", tuple(shape)
         if self.axis is not None and len(shape) != 2:
-            raise ArgumentError(f"{what} needs a matrix for axis={self.axis}, got shape {shape}")
+            raise ArgumentError(f"{subject} needs a matrix for axis={self.axis}, got shape {shape}")
         lines, extent = (1, math.prod(shape)) if self.axis is None else (shape[1 - self.axis], shape[self.axis])
         if not extent and self.operation not in ("sum", "prod"):
-            raise ArgumentError(f"{what} has no elements along the axis: {shape}")
+            raise ArgumentError(f"{subject} has no elements along the axis: {shape}")
         return lines, extent
 
     def scratch(self, shape: Sequence[int]) -> tuple[Scratch, ...]:
-        """Return the device memory that a reduction of arrays of that shape needs between its launches.
+        """Return the device memory that a reduction of arrays of a shape needs between its launches.
 
         A capture takes no memory, so lend this beforehand: `offload_args(x, out, *total.scratch(x.shape))`. It is one
         Scratch; two for "argmin" and "argmax"; none for small arrays, which one launch reduces.
@@ -221,7 +221,7 @@ class Reduction:
         Raises ArgumentError for a shape that the reduction does not take.
         """
         lines, extent = self._extents(shape)
-        size = sum(one.parts * lines for one in _passes(lines, extent)[:-1])
+        size = sum(pass_.parts * lines for pass_ in _passes(lines, extent)[:-1])
         return tuple(Scratch(size, dtype) for dtype in self._between if size)
 
     def __call__(
@@ -238,22 +238,22 @@ class Reduction:
         CaptureError if it needs memory in a capture.
         """
         count = len(self.parameters)
-        given, result = arguments[:count], arguments[count:]
-        are_lent = any(isinstance(one, DevicePtr) for one in arguments)
-        if len(given) < count or len(result) > 1 or (are_lent and not result):
+        operands, result = arguments[:count], arguments[count:]
+        are_lent = any(isinstance(argument, DevicePtr) for argument in arguments)
+        if len(operands) < count or len(result) > 1 or (are_lent and not result):
             needed = f"{', '.join(self.parameters)} and the result"
             raise ArgumentError(f"{self.operation}: needs {count + 1} arguments, {needed}; got {len(arguments)}")
         if are_lent:
-            self._reduce(given, result[0], scratch)
+            self._reduce(operands, result[0], scratch)
             return None
         if scratch is not None:
             raise ArgumentError(f"{self.operation}: scratch is for lent arrays; NumPy arrays need none: leave it out")
-        arrays = [np.asarray(one) for one in given]
+        arrays = [np.asarray(array) for array in operands]
         lines, _ = self._shape(arrays)
-        made = result[0] if result else np.empty(() if self.axis is None else lines, self.dtype)
-        with offload_args(*map(In, arrays), Out(made.reshape(-1)), device=device) as pointers:
+        output = result[0] if result else np.empty(() if self.axis is None else lines, self.dtype)
+        with offload_args(*map(In, arrays), Out(output.reshape(-1)), device=device) as pointers:
             self._reduce(pointers[:-1], pointers[-1], None)
-        return None if result else made[()]
+        return None if result else output[()]
 
     def _reduce(self, arrays: Sequence[Any], result: Any, scratch: Any) -> None:
         lines, extent = self._shape(arrays)
@@ -267,43 +267,45 @@ class Reduction:
         if not lines:
             return
         passes = _passes(lines, extent)
-        memory = self._memory(scratch, sum(one.parts * lines for one in passes[:-1]), (*arrays, result))
-        given, begin = list(arrays), 0
-        for one in passes[:-1]:
-            end = begin + one.parts * lines
+        memory = self._memory(scratch, sum(pass_.parts * lines for pass_ in passes[:-1]), (*arrays, result))
+        inputs, begin = list(arrays), 0
+        for pass_ in passes[:-1]:
+            end = begin + pass_.parts * lines
             outputs = [pointer[begin:end] for pointer in memory]
-            self._launch(one, one is passes[0], False, given, outputs)
-            given, begin = outputs, end
+            self._launch(pass_, pass_ is passes[0], False, inputs, outputs)
+            inputs, begin = outputs, end
         result = result if len(result.shape) == 1 else result.reshape(-1)
-        self._launch(passes[-1], len(passes) == 1, True, given, [result])
+        self._launch(passes[-1], len(passes) == 1, True, inputs, [result])
 
     def _memory(self, scratch: Any, size: int, operands: Sequence[Any]) -> Sequence[Any]:
-        """Return pointers to so many elements of each kind that a launch leaves to the next one."""
+        """Return pointers to `size` elements of each kind that a launch leaves to the next one."""
         if not size:
             return ()
         if scratch is None:
-            pointers = tuple(one for one in operands if isinstance(one, DevicePtr))
+            pointers = tuple(operand for operand in operands if isinstance(operand, DevicePtr))
             try:
-                return [_core.scratch(pointers, code_of(one), (size,), (one.itemsize,)) for one in self._between]
+                return [_core.scratch(pointers, code_of(dtype), (size,), (dtype.itemsize,)) for dtype in self._between]
             except CaptureError:
                 raise CaptureError(
                     f"{self.operation}: a captured reduction of shape {operands[0].shape} takes no memory: lend "
                     f"*reduction.scratch({operands[0].shape}) with the arrays, and pass its pointers as scratch="
                 ) from None
-        given = (scratch,) if isinstance(scratch, DevicePtr) else tuple(scratch)
-        if len(given) != len(self._between) or not all(
-            isinstance(one, DevicePtr) and one.ndim == 1 and one.size >= size and one.dtype == dtype
-            for one, dtype in zip(given, self._between, strict=True)
+        pointers = (scratch,) if isinstance(scratch, DevicePtr) else tuple(scratch)
+        if len(pointers) != len(self._between) or not all(
+            isinstance(pointer, DevicePtr) and pointer.ndim == 1 and pointer.size >= size and pointer.dtype == dtype
+            for pointer, dtype in zip(pointers, self._between, strict=True)
         ):
             listed = " and ".join(f"{size} elements of {dtype}" for dtype in self._between)
             raise ArgumentError(
                 f"{self.operation}: scratch needs {listed}, as reduction.scratch({operands[0].shape}) asks for; got "
-                f"{', '.join(map(repr, given)) or 'nothing'}"
+                f"{', '.join(map(repr, pointers)) or 'nothing'}"
             )
-        return given
+        return pointers
 
-    def _launch(self, one: _Pass, is_first: bool, is_last: bool, arrays: Sequence[Any], outputs: Sequence[Any]) -> None:
-        numbers = (one.lines, one.extent, one.parts, one.step)
+    def _launch(
+        self, pass_: _Pass, is_first: bool, is_last: bool, arrays: Sequence[Any], outputs: Sequence[Any]
+    ) -> None:
+        numbers = (pass_.lines, pass_.extent, pass_.parts, pass_.step)
         launch(self._kernel(is_first, is_last), *arrays, *outputs, *numbers)
 
 
@@ -321,12 +323,13 @@ def reduce(
 ) -> Reduction:
     """Make a reduction of arrays: "sum", "prod", "min", "max", "argmin" or "argmax".
 
-    operation: one of these. A NaN is the least and the greatest, as in NumPy; of equal elements the first counts.
-    formula: what is reduced, of the elements by the names of their arrays, such as "x * y" for a dot product. The array
+    operation: one of these. A NaN is the least and the greatest, as in NumPy; among equal elements the first one
+    counts.
+    formula: the reduced value, of elements by the names of their arrays, such as "x * y" for a dot product. The array
         itself unless given.
     axis: None: all elements, in C order. 0: each column of a matrix. 1: each row.
-    dtype: of the formula's value. Unless given, that to which NumPy promotes the arrays' dtypes; if that is one
-        of integers, a formula with another value, as "x / 2", is a KernelError.
+    dtype: of the formula's value. The default is NumPy's promotion of the arrays' dtypes; if that is an integer dtype,
+    a formula with another value, as "x / 2", is a KernelError.
     parameters: the dtype of each array, by its name in the formula.
 
     Sums of integers are int64 or uint64. All devices have the same bits: the order of the steps follows from the shape.
@@ -356,8 +359,8 @@ def reduce(
     tree = parsed("reduce", formula)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
         raise SignatureError(f"reduce: {formula!r} needs to be one expression, such as 'x * y'")
-    used = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)}
-    types = {name: np.dtype(one) for name, one in parameters.items()}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    types = {name: np.dtype(kind) for name, kind in parameters.items()}
     for name in types:
         if name not in used or name in ("i", "k", "out", "places", "lines", "extent", "parts", "step", "line", "part"):
             raise SignatureError(f"reduce: the parameter {name} needs to be in {formula!r}, and no name of the loop's")

@@ -54,7 +54,7 @@ class SetElement(AbstractTemplate):
 
 
 def place_of(context: Any, builder: Any, kind: ArrayType, array: Any, index: Any, checks: bool) -> Any:
-    """Return the address of an element; of other memory if the index is out of bounds, and checks."""
+    """Return the address of an element, or of spare memory if the index is checked and out of bounds."""
     if isinstance(index.type, ir.ArrayType):
         row, column = builder.extract_value(index, 0), builder.extract_value(index, 1)
         offset = builder.add(builder.mul(row, array.down), builder.mul(column, array.across))

@@ -1,7 +1,7 @@
 """The source of a kernel in Python: read, checked, and rewritten for numba.
 
 A kernel is checked as a tree, before any type is known: that it stores to elements that `mine()` gave it and to no
-others, and that it uses nothing that has no meaning on a device. A refusal names the file, the line, the construct and
+others, and that it uses nothing without a meaning on a device. A refusal names the file, the line, the construct and
 the remedy. The tree that results has plain loops in place of `for i in y.mine()`, and functions of rules.py, whose
 names begin with `oa__`, in place of the words of words.py.
 """
@@ -144,7 +144,7 @@ def _has_fields(declared: Any) -> bool:
 
 
 def _take_shared(reader: _Reader) -> None:
-    """Take the parameters of type Shared[dtype] out of those that a launch passes."""
+    """Remove the parameters of type Shared[dtype] from the ones that a launch passes."""
     written = reader.written
     pairs = list(zip(written.parameters, written.declared, strict=True))
     for name, declared in pairs:
@@ -159,7 +159,7 @@ def _take_shared(reader: _Reader) -> None:
 
 
 def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
-    """Return a kernel as it is rewritten. names: those around it, for annotations that are texts.
+    """Return a rewritten kernel. names: from around it, for annotations that are texts.
 
     Raises KernelError and SignatureError.
     """

@@ -1,7 +1,7 @@
 """Numbers that take the type of the value that they are combined with, as Python's do in NumPy 2.
 
 A number is weak if it is written in the kernel, or comes from outside as an int, a float or a complex of Python; so
-are indices, sizes and the numbers of `here`, what int, float and math.floor return, and what is computed of such. A
+are indices, sizes and the numbers of `here`, what int, float and math.floor return, and results computed from these. A
 variable is weak if all that is assigned to it is.
 """
 
@@ -22,10 +22,10 @@ _OF_PYTHON: Final = frozenset({int, float, complex, len, math.floor, math.ceil, 
 
 
 class Weakness:
-    """Knows which expressions of a function are weak, as they are written.
+    """Knows which expressions of a function are weak.
 
     value_of: returns the object that a name from outside stands for. variables: the names that the function assigns.
-    parameters: they are never weak. arrays: those of them that have a size.
+    parameters: they are never weak. arrays: the parameters that have a size.
     """
 
     def __init__(

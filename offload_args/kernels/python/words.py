@@ -118,9 +118,9 @@ def atomic_max(array: Any, i: Any, value: Any) -> Any:
 
 
 def barrier() -> None:
-    """Wait for all threads of the block, in a kernel; what they stored to shared memory is there for each of them.
+    """Wait for all threads of the block, in a kernel; each of them then sees the others' stores to shared memory.
 
-    All threads of a block have to come to it: one in a condition or a loop that differs between threads is refused.
+    All threads of a block have to reach it: a barrier in a condition or a loop that differs between threads is refused.
 
         @kernel
         def reverse(x: In[np.int32], y: Out[np.int32].by(kernels.Tiles(1, 4))):
@@ -144,8 +144,9 @@ def barrier() -> None:
 def shared(shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
     """Declare an array that the threads of a block share, in a kernel: `part = shared(256, np.float32)`.
 
-    Each block has its own, whose values are not set at first. Any thread reads and stores any element; barrier()
-    orders that. A parameter `part: Shared[np.float32]` has its size from the launch, as shared_bytes=Shared(...) says.
+    Each block has its own array, with undefined values at first. Any thread reads and stores any element; barrier()
+    orders the accesses. A parameter `part: Shared[np.float32]` has its size from the launch, as
+    shared_bytes=Shared(...) says.
 
     shape: one or two numbers, which are fixed where the kernel is made.
     dtype: of its elements.

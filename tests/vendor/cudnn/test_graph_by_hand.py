@@ -15,7 +15,7 @@ LIBRARY = "cudnn"
 M, N, K = 24, 40, 16
 
 
-def made(kind: int, **attributes: tuple[int, Any]) -> Any:
+def descriptor_of(kind: int, **attributes: tuple[int, Any]) -> Any:
     """Return a finalized descriptor; attributes: the type and the values of each."""
     descriptor = cudnn.backend_create_descriptor(kind)
     for name, (code, values) in attributes.items():
@@ -37,7 +37,7 @@ def numbers(*arguments: int) -> tuple[int, Any]:
 
 
 def tensor(uid: int, *shape: int) -> Any:
-    return made(
+    return descriptor_of(
         cudnn.BACKEND_TENSOR_DESCRIPTOR,
         TENSOR_UNIQUE_ID=numbers(uid),
         TENSOR_DATA_TYPE=(cudnn.TYPE_DATA_TYPE, np.array([cudnn.DATA_HALF], np.int32)),
@@ -52,20 +52,20 @@ def product(handle: Any) -> tuple[Any, list[Any]]:
     of_handle = cudnn.TYPE_HANDLE, np.array([handle.address], np.uint64)
     a, b, c = tensor(1, 1, M, K), tensor(2, 1, K, N), tensor(3, 1, M, N)
     floats = cudnn.TYPE_DATA_TYPE, np.array([cudnn.DATA_FLOAT], np.int32)
-    matmul = made(cudnn.BACKEND_MATMUL_DESCRIPTOR, MATMUL_COMP_TYPE=floats)
-    operation = made(
+    matmul = descriptor_of(cudnn.BACKEND_MATMUL_DESCRIPTOR, MATMUL_COMP_TYPE=floats)
+    operation = descriptor_of(
         cudnn.BACKEND_OPERATION_MATMUL_DESCRIPTOR,
         OPERATION_MATMUL_ADESC=objects(a),
         OPERATION_MATMUL_BDESC=objects(b),
         OPERATION_MATMUL_CDESC=objects(c),
         OPERATION_MATMUL_DESC=objects(matmul),
     )
-    graph = made(
+    graph = descriptor_of(
         cudnn.BACKEND_OPERATIONGRAPH_DESCRIPTOR,
         OPERATIONGRAPH_HANDLE=of_handle,
         OPERATIONGRAPH_OPS=objects(operation),
     )
-    heuristics = made(
+    heuristics = descriptor_of(
         cudnn.BACKEND_ENGINEHEUR_DESCRIPTOR,
         ENGINEHEUR_OPERATION_GRAPH=objects(graph),
         ENGINEHEUR_MODE=(cudnn.TYPE_HEUR_MODE, np.array([cudnn.HEUR_MODE_A], np.int32)),
@@ -76,7 +76,7 @@ def product(handle: Any) -> tuple[Any, list[Any]]:
     count = cudnn.backend_get_attribute(heuristics, *place, addresses.size, addresses)
     for configuration in configurations[:count]:
         try:
-            plan = made(
+            plan = descriptor_of(
                 cudnn.BACKEND_EXECUTION_PLAN_DESCRIPTOR,
                 EXECUTION_PLAN_HANDLE=of_handle,
                 EXECUTION_PLAN_ENGINE_CONFIG=objects(configuration),
@@ -89,7 +89,7 @@ def product(handle: Any) -> tuple[Any, list[Any]]:
 
 def pack(room: Any, *pointers: Any) -> Any:
     addresses = np.array([pointer.address for pointer in pointers], np.uint64)
-    return made(
+    return descriptor_of(
         cudnn.BACKEND_VARIANT_PACK_DESCRIPTOR,
         VARIANT_PACK_UNIQUE_IDS=numbers(1, 2, 3),
         VARIANT_PACK_DATA_POINTERS=(cudnn.TYPE_VOID_PTR, addresses),
