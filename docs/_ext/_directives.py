@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from _headers import INCLUDE, Unit, header, is_cpp
+from _headers import INCLUDE, Unit, is_cpp, part_of
 from _records import ROLES, Group, constants, groups, joined, letters, libraries, sections, slug, vendor_names
 from docutils import nodes
 from sphinx import addnodes
@@ -207,9 +207,10 @@ def _paragraphs(text: str) -> Iterator[nodes.Node]:
 
 
 class CHeader(SphinxDirective):
-    """The declarations of a public header: `{c-header} offload_args/core.h`."""
+    """The declarations of a public header, or of the part that the content names: `{c-header} offload_args/core.h`."""
 
     required_arguments = 1
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
@@ -217,7 +218,7 @@ class CHeader(SphinxDirective):
             self.env.note_dependency(str(INCLUDE / name))
         results: list[nodes.Node] = []
         section = ""
-        for unit in header(name):
+        for unit in part_of(name, "".join(self.content)):
             if unit.section != section:
                 section = unit.section
                 results.append(nodes.section("", nodes.title(section, section), ids=[nodes.make_id(section)]))

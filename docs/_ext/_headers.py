@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _records import libraries
+from _records import libraries, slug
 
 from bindings.declarations import entries
 from bindings.emit.blas_dispatch import portable_header
@@ -36,7 +36,7 @@ HEADERS = {
     "offload_args/nanobind.hpp": "The same for nanobind.",
 }
 _BOILERPLATE = re.compile(
-    r'#(ifndef|define) OFFLOAD_ARGS\w*(_H|_HPP)$|#include|#pragma|#ifdef __cplusplus|#endif|#else|extern "C" \{|\}$'
+    r'#(ifndef|define) OFFLOAD_ARGS\w*(_H|_HPP)$|#include|#pragma|#ifn?def __cplusplus|#endif|#else|extern "C" \{|\}$'
 )
 _DECLARED = re.compile(
     r"^#define (\w+)|^\} (\w+);|^(?:typedef )?(?:struct|enum|union|class) (\w+)(?: : [\w: ]+)? \{"
@@ -44,6 +44,13 @@ _DECLARED = re.compile(
     r"|^using (\w+) =|^extern [^;(]*?\b(oa_\w+)[\[;]",
     re.MULTILINE,
 )
+# The sections of long headers that have pages of their own, by the pages' titles; the first page has the others.
+PARTS = {
+    "offload_args/core.h": {
+        "regions and pointers": ("Regions", "Pointers", "Residency"),
+        "devices, libraries, trace": ("Devices", "Vendor libraries", "The trace"),
+    }
+}
 # Sections of kernel.h whose declarations serve the other ones.
 _HIDDEN = {"Compilers", "Elements in memory", "Kernels as they are launched", "Blocks on the CPU"}
 
@@ -151,9 +158,16 @@ def header(name: str) -> list[Unit]:
     ]
 
 
+def part_of(name: str, title: str) -> list[Unit]:
+    """Return what a page has of a header; title: a part's title, or "" for the first page."""
+    parts = PARTS.get(name, {})
+    elsewhere = {section for sections in parts.values() for section in sections}
+    return [unit for unit in header(name) if (unit.section in parts[title] if title else unit.section not in elsewhere)]
+
+
 INDEX = """# The C API
 
-One page a header. {{doc}}`/guide/embedding` shows how a program includes and links them.
+One page a header, and more for a long one. {{doc}}`/guide/embedding` shows how a program includes and links them.
 
 {listed}
 
@@ -165,13 +179,29 @@ One page a header. {{doc}}`/guide/embedding` shows how a program includes and li
 """
 
 
+PAGE = """# {title}
+
+```{{c-header}} {name}
+{part}
+```
+"""
+
+
 def pages() -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each page."""
-    names = {name: re.sub(r"\W", "-", Path(name).name) for name in HEADERS}
-    listed = [f"- [{name}]({names[name]}.md): {text}" for name, text in HEADERS.items()]
+    listed: list[str] = []
+    made: dict[str, str] = {}
+    for name, text in HEADERS.items():
+        file = re.sub(r"\W", "-", Path(name).name)
+        shown = name.replace("/", "/\u200b")  # a line may break there
+        made[file] = PAGE.format(title=shown, name=name, part="")
+        listed.append(f"- [{name}]({file}.md): {text}")
+        for part in PARTS.get(name, {}):
+            of_part = f"{file}-{slug(part)}"
+            made[of_part] = PAGE.format(title=f"{shown}: {part}", name=name, part=part)
+            listed.append(f"- [{name}: {part}]({of_part}.md)")
     for name, library in libraries().items():
         listed.append(f"- [offload_args_{name}.h](../{name}/c.md): the functions of {library.title}.")
-    yield "c/index.md", INDEX.format(listed="\n".join(listed), pages="\n".join(names.values()))
-    for name, file in names.items():
-        title = name.replace("/", "/\u200b")  # a line may break there
-        yield f"c/{file}.md", f"# {title}\n\n```{{c-header}} {name}\n```\n"
+    yield "c/index.md", INDEX.format(listed="\n".join(listed), pages="\n".join(made))
+    for file, text in made.items():
+        yield f"c/{file}.md", text

@@ -46,6 +46,7 @@ def _headings(file: str) -> dict[str, str]:
 
 # The subjects of headings that have too many functions for a page, each with the names that it takes, in this order.
 SUBJECTS = {
+    "Level 1": (("Level 1 reductions", r"bf|\w*(dot|asum|nrm2)|i[sdcz]am"),),
     "Level 2": (("Level 2 on band and packed matrices", r"[sdcz][ghst][bp](mv|sv|r2?)(_|$)"),),
     "Level 3": (("Level 3 on triangles", r"[sdcz](sy|he|tr)"),),
     "Solvers in mixed precision": (("Least squares in mixed precision", r"\w+gels$"),),

@@ -496,7 +496,7 @@ int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *los
  * OA_TRACE_UNDER_WAY was turned on are not listed. The core knows at most 64 at a time. */
 int oa_trace_under_way(oa_under_way *list, int capacity, int *count);
 /* [cffi end] */
-
+/* -- arrays to lend, in C ------------------------------------------------------------------------------------------ */
 #ifndef __cplusplus
 /* Make the oa_array of a vector of n elements, and of a matrix whose columns start ld elements apart. Shape and strides
  * live until the end of the block around them.
