@@ -64,6 +64,7 @@ def faults_of(page: Any, path: Path, width: int) -> Iterator[str]:
 def search(browser: Any, folder: Path) -> Iterator[str]:
     """Yield the queries of check_search.py that do not show their page among the first results."""
     page = browser.new_page()
+    page.set_default_timeout(0)
     for query, wanted in QUERIES.items():
         page.goto((folder / "index.html").as_uri())
         page.locator("input[name=q]").first.fill(query)
@@ -82,6 +83,7 @@ def look(browser: Any, folder: Path, pictures: Path | None, every: bool) -> list
     for name, width in WIDTHS.items():
         for scheme in SCHEMES:
             page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+            page.set_default_timeout(0)  # a busy machine takes as long as it takes
             pages = sorted(folder.rglob("*.html")) if scheme == SCHEMES[0] else map(folder.joinpath, PICTURED)
             for path in pages:
                 faults += faults_of(page, path, width)

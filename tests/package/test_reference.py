@@ -136,7 +136,8 @@ def test_no_page_of_routines_has_more_than_a_page_holds() -> None:
     for library in records.libraries().values():
         for title, functions in records.sections(library).items():
             helpers = all(function.is_helper for function in functions)  # their entries are short
-            assert len(records.groups(library, functions)) <= (45 if helpers else 30), f"{library.name}: {title}"
+            most = 45 if helpers else records.MOST
+            assert len(records.groups(library, functions)) <= most, f"{library.name}: {title}"
 
 
 @pytest.mark.parametrize("name", libraries.NAMES)
