@@ -111,10 +111,10 @@ MEANINGS = {
     "family.<name>.since.version": "the first version that is called",
     "family.<name>.since.why": "the reason, for the message",
     "[not_bound]": "Functions that are not bound, and why. Each function of the header is bound, or in such a list.",
-    "[not_bound].names": "a pattern of their names",
+    "[not_bound].names": "a pattern of their whole names in the header: `cublasXt\\w+`",
     "[not_bound].reason": "why",
     "[only_raw]": "Functions that only `<library>.raw` has, which checks nothing but the number of arguments.",
-    "[only_raw].names": "a pattern of their names",
+    "[only_raw].names": "a pattern of their whole names in the header",
     "[only_raw].reason": "why",
 }
 HANDLE = {

@@ -189,7 +189,8 @@ class Size(Parameter):
         if is_tried and (labelled.plain not in SIZE_TYPES or labelled.scope.has_backend):
             labelled.wrong_type(", or the library has a backend")
         elif labelled.plain not in SIZE_TYPES and not (labelled.label == "value" and labelled.plain in SHORT):
-            labelled.wrong_type()
+            is_name = labelled.plain.isidentifier() and not labelled.dtype(labelled.plain)
+            labelled.wrong_type(f'; if that is an integer, say which: integers.{labelled.plain} = "int64_t"' * is_name)
         return cls(
             name=labelled.name,
             c_type=labelled.c_type,

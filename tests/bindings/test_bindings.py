@@ -139,6 +139,13 @@ def test_label_that_contradicts_the_header_is_refused(parameter: str, label: str
     assert fault in faults_of("cublas", api, labels)
 
 
+def test_integer_by_a_name_of_the_headers_gets_its_remedy() -> None:
+    api, labels = api_and_labels("cublas", "gemv")
+    api["functions"]["cublasSgemv_v2"]["parameters"][2][1] = "long"
+    fault = 'm: labelled size, but its type is long; if that is an integer, say which: integers.long = "int64_t"'
+    assert fault in faults_of("cublas", api, labels)
+
+
 def with_arrays_of_pointers(*families: str) -> tuple[Api, Api]:
     """Return cuBLAS with a function more, which takes arrays of pointers."""
     api, labels = api_and_labels("cublas", *families)
