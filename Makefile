@@ -9,7 +9,7 @@ COMPILED := pyproject.toml CMakeLists.txt $(wildcard csrc/*.txt csrc/*/*.* csrc/
   offload_args/_core/*.[ch] bindings/*.py bindings/*/*.py bindings/*/*.toml bindings/*/*.json)
 SANITIZERS := address,undefined thread
 
-C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c \
+C_FILES := $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.inc csrc/include/*/*.h offload_args/_core/*.[ch] tests/*/*.c \
   benchmarks/*.c examples/*/*/*.[ch] csrc/include/*.hpp csrc/include/*/*.hpp examples/*/*/*.cpp)
 
 .PHONY: demo test lint docs notebooks examples linkcheck format ctest sanitize doubles coverage wheel clean
