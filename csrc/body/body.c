@@ -201,6 +201,7 @@ static __attribute__((noinline)) int call_times(oa_late *late) {
         value->pointer = (const char *)value->pointer + late->moves[i].step;
     }
     status = late->routine->call(late->symbol, late->values, late->ilp64);
+    if (late->results) late->results[time] = late->values[late->returned - 1];
   }
   return status;
 }
@@ -269,6 +270,7 @@ int oa_repeat_begin(oa_call *call) {
 static void repeat(oa_late *late, const oa_repeat *repeat) {
   late->routine = repeat->routine;
   late->times = repeat->times;
+  late->results = repeat->results;
   for (int at = 0; at < late->routine->count; at++) {
     if (!oa_is_array(late->routine->record[at].role)) continue;
     const int64_t step = repeat->strides[late->repeated] * oa_itemsize(late->routine->dtypes[at]);
@@ -302,6 +304,8 @@ int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, i
                    routine->function);
   if (times < 0) return oa_fail_negative(routine, "times", times);
   oa_repeat repeat = {.routine = routine, .times = times, .strides = strides};
+  for (int i = 0; i < routine->count; i++)
+    if (routine->record[i].role == OA_ROLE_VALUE) repeat.results = (oa_value *)values[i].pointer;
   for (int i = 0; i < arrays && *names; i++) repeat.names[i][0] = *names++;
   for (int i = 0; i < arrays && lists; i++) repeat.lists[i] = (oa_pointer_list){.at = lists[i], .count = times};
   oa_library library = *routine->library;

@@ -131,6 +131,7 @@ typedef struct oa_late {
   int *vendor_status; /* the destination of the status */
   int repeated;       /* 0, or the number of moving arrays of a call that is made several times: */
   int64_t times;
+  oa_value *results; /* NULL, or the destinations of the numbers that the calls return */
   struct {
     int place;         /* index of the value, */
     int64_t step;      /* its step in bytes, */
@@ -159,6 +160,7 @@ typedef struct oa_repeat {
   const oa_routine *routine; /* the routine's own data, because the call may run later */
   int64_t times;
   const int64_t *strides;
+  oa_value *results;                       /* NULL, or memory for the number that each call returns */
   oa_pointer_list lists[OA_MOST_REPEATED]; /* for the arrays in lists; `at` is NULL for other arrays */
   char names[OA_MOST_REPEATED][2];         /* names of the arrays; "" for arrays that keep theirs */
 } oa_repeat;

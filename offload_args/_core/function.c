@@ -303,9 +303,11 @@ static inline enum read read_on_host(const Function *function, const Arguments *
  * Without the GIL. */
 static inline int run(const Function *function, const Arguments *arguments, oa_value *values, int on_device) {
   const oa_routine *routine = function->routine;
-  if (OA_UNLIKELY(arguments->strides != NULL))
+  if (OA_UNLIKELY(arguments->strides != NULL)) {
+    if (function->has_result) values[function->positional].pointer = arguments->results;
     return oa_routine_repeat(routine, values, on_device, arguments->times, arguments->strides, arguments->lists,
                              arguments->names);
+  }
   if (OA_LIKELY(arguments->own_handle == NULL)) return routine->run(routine, values, on_device);
   int status = oa_use_handle(function->library, arguments->own_handle);
   if (status != OA_OK) return status;
@@ -809,9 +811,28 @@ static int read_step(PyObject *object, int64_t times, int64_t *stride, const voi
   return status;
 }
 
+/* Makes the repeated call. Returns None, or a list of what the repetitions returned; NULL with an exception. */
+static PyObject *call_repeated(const Function *function, Arguments *arguments) {
+  const int64_t times = arguments->times;
+  if (!function->has_result || times < 0) return call_with(function, arguments);
+  arguments->results = PyMem_Calloc((size_t)times + 1, sizeof *arguments->results);
+  if (arguments->results == NULL) return PyErr_NoMemory();
+  PyObject *last = call_with(function, arguments), *numbers = last == NULL ? NULL : PyList_New((Py_ssize_t)times);
+  Py_XDECREF(last);
+  for (int64_t i = 0; numbers != NULL && i < times; i++) {
+    PyObject *number = function_number(&function->parameters[function->positional], arguments->results[i].bytes);
+    if (number == NULL)
+      Py_CLEAR(numbers);
+    else
+      PyList_SetItem(numbers, (Py_ssize_t)i, number);
+  }
+  PyMem_Free(arguments->results);
+  return numbers;
+}
+
 /* (function, times, steps, names, *arguments): calls oa_routine_repeat. steps: a tuple with, for each array of the
  * function, a stride, or a list or tuple of its DevicePtrs, which the caller keeps alive. All arguments are
- * positional. */
+ * positional. Returns None, or a list of what the function returned each time. */
 static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count) {
   const Function *function = count < 4 ? NULL : function_of(values[0]);
   PyObject *done = NULL;
@@ -830,7 +851,7 @@ static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py
   if (arguments.names == NULL || read_integer(values[1], &arguments.times) < 0) return NULL;
   for (int i = 0; i < arrays && !wrong; i++)
     wrong = read_step(PyTuple_GetItem(values[2], i), arguments.times, &strides[i], &lists[i]);
-  if (!wrong) done = call_with(function, &arguments);
+  if (!wrong) done = call_repeated(function, &arguments);
   for (int i = 0; i < arrays; i++) PyMem_Free((void *)lists[i]);
   if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) {
     PyObject *subject =

@@ -74,6 +74,7 @@ typedef struct {
   const int64_t *strides;    /* of the arrays of a repeated call; otherwise NULL */
   const void *const **lists; /* the pointers of arrays in lists; otherwise NULL */
   int64_t times;             /* the number of repetitions */
+  oa_value *results;         /* memory for what each of them returns */
   const char *names;         /* of those arrays, one letter each; or "" */
   PyObject *room[MOST_VALUES];
 } Arguments;

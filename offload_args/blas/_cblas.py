@@ -41,14 +41,23 @@ def gemm_batched(cblas: Any, letter: str) -> Callable[..., None]:
 
 
 def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's trsm_batched of trsm; operands are lists of pointers."""
+    """Make cuBLAS's trsm_batched of trsm; operands are lists of pointers, or stacks."""
     trsm, order = getattr(cblas, f"{letter}trsm"), cblas.ColMajor
 
     def call(*arguments: Any) -> None:
         *before, A, lda, B, ldb, batch = arguments
-        repeat(trsm, batch, (A, B), "", order, *before, A[0], lda, B[0], ldb)
+        (triangles, step_a), (right, step_b) = _with_step(A), _with_step(B)
+        repeat(trsm, batch, (step_a, step_b), "", order, *before, triangles, lda, right, ldb)
 
     return call
+
+
+def _with_step(operand: Any) -> tuple[DevicePtr, Any]:
+    """Return a list or a stack as repeat() takes it: a pointer, and the list or the stack's step."""
+    if not isinstance(operand, DevicePtr):
+        return operand[0], operand
+    step = operand._strides[0] // operand.dtype.itemsize
+    return operand if step >= 0 else operand[::-1], step
 
 
 class _Columns(NamedTuple):

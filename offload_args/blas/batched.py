@@ -157,7 +157,7 @@ def trsm_batched(
 
 
 def trsm_stack(A: DevicePtr, B: DevicePtr, *options: str) -> None:
-    """Do as trsm_batched for stacks of three dimensions on a GPU, with alpha 1. options: side, uplo, trans, diag."""
+    """Do as trsm_batched for stacks of three dimensions, with alpha 1. options: side, uplo, trans, diag."""
     first, right = A[0], B[0]
     entry, a, b = _TRSM.read((first, right), *options)
     chosen, m, n, lda, ldb = triangular(entry, _TRSM, first, a, right, b, *options)

@@ -12,9 +12,9 @@ Dtypes are float32, float64, complex64 and complex128; `ipiv` is int32, and coun
 vectors, which count as one column.
 
 A may be a stack of matrices, (..., m, n). The other operands then have the dimensions of the stack before their own:
-pivots (..., n), right sides (..., n, nrhs) or (..., n). Each matrix is one call of the library; on NVIDIA GPUs small
-ones are one batched call together. If some fail, StackError, a LinAlgError, names them, and its `info` has LAPACK's for
-each; the others are done.
+pivots (..., n), right sides (..., n, nrhs) or (..., n). Small matrices are one call together: a batched one on GPUs, a
+loop in C on the CPU. If some fail, StackError, a LinAlgError, names them, and its `info` has LAPACK's for each; the
+others are done.
 
 Every call waits for its result. Where LAPACK reports a failure, such as a singular or indefinite matrix,
 numpy.linalg.LinAlgError names the pivot. The call's outputs are undefined then, and never reach the host.

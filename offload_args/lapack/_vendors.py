@@ -39,6 +39,9 @@ _TRIANGLES: Final = 65 * _BLOCK  # what ormqr needs beside them
 _BATCHED: Final = 512
 _BATCHED_JACOBI: Final = 32  # likewise: gesvdjBatched takes no larger ones, and syevjBatched is made for such
 _MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
+_LOOPED: Final = 128  # likewise of loops in C on the CPU: larger matrices take longer than their calls
+_TOGETHER: Final = 4096  # matrices of one such loop: Ctrl-C is heard between two
+_SPACE: Final = 1 << 20  # elements of their workspaces, which the next loop has again
 
 
 #: LAPACK's range, "A", "I" or "V", its bounds vl and vu, and its places il and iu.
@@ -213,11 +216,87 @@ class _LAPACKE(Vendor):
         """Call a function with workspaces after its arguments; sized: how many of them are followed by their size."""
         scratches = [Scratch((size,), dtype) for size, dtype in work]
         with offload_args(*scratches, device=A.device) as pointers:
-            pairs = zip(pointers, work, strict=True)
-            workspaces = [
-                part for at, (pointer, (size, _)) in enumerate(pairs) for part in (pointer, size)[: 1 + (at < sized)]
-            ]
-            return self.call(name, A, *arguments, *workspaces)
+            return self.call(name, A, *arguments, *_with_sizes(pointers, work, sized))
+
+    # -- stacks: loops in C ----------------------------------------------------------------------------------
+
+    def solves_stacks(self, n: int) -> bool:
+        return n <= _LOOPED
+
+    def diagonalizes_stacks(self, m: int, n: int) -> bool:
+        return max(m, n) <= _LOOPED
+
+    def looped(
+        self, name: str, A: DevicePtr, *arguments: Any, work: Sequence[tuple[int, Any]] = (), sized: int = 3
+    ) -> Infos:
+        """Call a function for each matrix of the stacks among its arguments; work, sized: as with_work has them."""
+        if not work:
+            return self._loop(name, A._shape[0], _TOGETHER, arguments, ())
+        most = min(A._shape[0], _TOGETHER, max(1, _SPACE // sum(size for size, _ in work)))
+        with offload_args(*(Scratch((most, size), dtype) for size, dtype in work), device=A.device) as spaces:
+            return self._loop(name, A._shape[0], most, arguments, _with_sizes(spaces, work, sized))
+
+    def _loop(self, name: str, count: int, most: int, arguments: Sequence[Any], workspaces: Sequence[Any]) -> Infos:
+        """Call a function `count` times, at most `most` of them together."""
+        infos, function = np.empty(count, np.int32), getattr(self.functions, name)
+        steps = tuple(_step(part) for part in (*arguments, *workspaces) if isinstance(part, DevicePtr))
+        for first in range(0, count, most):
+            times = min(most, count - first)
+            parts = [_part(argument, first, times) for argument in arguments]
+            spaces = [_part(argument, 0, times) for argument in workspaces]
+            try:
+                done = _core.repeat(function, times, steps, "", self.functions.COL_MAJOR, *parts, *spaces)
+            except OffloadError as error:
+                note_names(error, self.names)
+                raise
+            infos[first : first + times] = done
+        return infos
+
+    def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+        if n > _LOOPED:
+            return None
+        return self.looped(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda)
+
+    def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
+        if n > _LOOPED:
+            return None
+        return self.looped(f"{t}getrf", A, n, n, A, lda, ipiv)
+
+    def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
+        if n > _LOOPED:
+            return None
+        return self.looped(f"{t}getrs", A, self.value(self.op, trans), n, nrhs, A, lda, *rest)
+
+    def getri_batched(self, t: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
+        if n > _LOOPED:
+            return None
+        ipiv, C, ldc = rest
+        C.copy_from(A)  # which is in the same order
+        return self.looped(f"{t}getri", C, n, C, ldc, ipiv, work=[(n * _BLOCK, A.dtype)])
+
+    def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
+        if max(m, n) > _LOOPED:
+            return None
+        return self.looped(f"{t}geqrf", A, m, n, A, lda, tau, work=[(n * _BLOCK, A.dtype)])
+
+    def syevd_batched(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> Infos | None:
+        arguments = self.value(self.jobz, jobz), self.value(self.uplo, uplo), n, A, lda, w
+        name, work = self._syevd(t, jobz, n, A, w)
+        return self.looped(name, A, *arguments, work=work)
+
+    def gesvd_batched(
+        self, t: str, A: DevicePtr, lda: int, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None
+    ) -> Infos | None:
+        _, m, n = A._shape
+        left = "N" if U is None else "A" if U._shape[2] == m else "S"
+        right = "N" if VT is None else "A" if VT._shape[1] == n else "S"
+        sides: list[Any] = []
+        for V in (U, VT):
+            sides += (A, max(m, n)) if V is None else (V, max(V._strides[2] // V.dtype.itemsize, V._shape[1]))
+        arguments = *(self.value(self.jobz, job) for job in (left, right)), m, n, A, lda, s, *sides
+        return self.looped(f"{t}gesvd", A, *arguments, work=self._of_gesvd(t, m, n, A, s), sized=1)
+
+    # -- one matrix ------------------------------------------------------------------------------------------
 
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
         return self.with_work(f"{t}getri", A, (n, A, lda, ipiv), (n * _BLOCK, A.dtype))
@@ -234,23 +313,27 @@ class _LAPACKE(Vendor):
 
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         arguments = self.value(self.jobz, jobz), self.value(self.uplo, uplo), n, A, lda, w
+        name, work = self._syevd(t, jobz, n, A, w)
+        return self.with_work(name, A, arguments, *work)
+
+    def _syevd(self, t: str, jobz: str, n: int, A: DevicePtr, w: DevicePtr) -> tuple[str, list[tuple[int, Any]]]:
+        """Return the name of syevd for a dtype, and its workspaces."""
         blocks, vectors = n * (_BLOCK + 2), jobz == "V"
         integers = (3 + 5 * n if vectors else 1, np.int32)
         if t in "sd":
-            return self.with_work(
-                f"{t}syevd", A, arguments, (1 + blocks + (6 * n + 2 * n * n if vectors else 2 * n), A.dtype), integers
-            )
+            return f"{t}syevd", [(1 + blocks + (6 * n + 2 * n * n if vectors else 2 * n), A.dtype), integers]
         reals = (1 + 5 * n + 2 * n * n if vectors else n, w.dtype)
-        work = (1 + blocks + (n * n if vectors else 0), A.dtype)
-        return self.with_work(f"{t}heevd", A, arguments, work, reals, integers)
+        return f"{t}heevd", [(1 + blocks + (n * n if vectors else 0), A.dtype), reals, integers]
 
     def gesvd(self, t: str, jobs: tuple[str, str], m: int, n: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         arguments = *(self.value(self.jobz, job) for job in jobs), m, n, A, lda, *rest
+        return self.with_work(f"{t}gesvd", A, arguments, *self._of_gesvd(t, m, n, A, rest[0]), sized=1)
+
+    def _of_gesvd(self, t: str, m: int, n: int, A: DevicePtr, s: DevicePtr) -> list[tuple[int, Any]]:
+        """Return the workspaces of gesvd."""
         less = min(m, n)
         work = [(less * less + 8 * less + (m + n) * (_BLOCK + 1), A.dtype)]
-        if t in "cz":
-            work.append((5 * less, rest[0].dtype))
-        return self.with_work(f"{t}gesvd", A, arguments, *work, sized=1)
+        return [*work, (5 * less, s.dtype)] if t in "cz" else work
 
     def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
         name, arguments = f"{t}{'he' if hermitian else 'sy'}trf", (self.value(self.uplo, uplo), n, A, lda, ipiv)
@@ -299,6 +382,12 @@ class _LAPACKE(Vendor):
             return self.with_work(f"{t}geev", A, (*jobs, n, A, lda, w[:n], w[n:], *sides), work)
         reals = (2 * n, dtype_of(REAL_OF[t]))
         return self.with_work(f"{t}geev", A, (*jobs, n, A, lda, w, *sides), work, reals, sized=1)
+
+
+def _with_sizes(pointers: Sequence[DevicePtr], work: Sequence[tuple[int, Any]], sized: int) -> list[Any]:
+    """Return workspaces as arguments: so many of them are followed by their size."""
+    pairs = zip(pointers, work, strict=True)
+    return [part for at, (pointer, (size, _)) in enumerate(pairs) for part in (pointer, size)[: 1 + (at < sized)]]
 
 
 def _subset(
@@ -653,6 +742,14 @@ class _RocSOLVER(Vendor):
 def _step(stack: DevicePtr) -> int:
     """Return the elements from a part of a stack to the next one."""
     return stack._strides[0] // stack.dtype.itemsize
+
+
+def _part(argument: Any, first: int, times: int) -> Any:
+    """Return some parts of a stack, as repeat() takes them: from the first one in memory. A number stays as it is."""
+    if not isinstance(argument, DevicePtr):
+        return argument
+    parts = argument[first : first + times]
+    return parts if parts._strides[0] >= 0 else parts[::-1]
 
 
 _VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _RocSOLVER, _LAPACKE)

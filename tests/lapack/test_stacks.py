@@ -9,9 +9,10 @@ import pytest
 from lapack.conftest import Matrices
 from numpy.typing import NDArray
 
-from helpers.devices import library_or_skip, open_or_skip
+from helpers.devices import here, library_or_skip, open_or_skip
 from offload_args import In, Out, Scratch, lapack, offload_args, trace
 from offload_args.errors import ArgumentError, DirectionError, HostPointerError
+from offload_args.lapack import _vendors
 
 BATCHES = [(3,), (2, 2), (1,), (0,)]
 
@@ -195,6 +196,74 @@ def test_systems_of_stacks_of_any_order(device: str, n: int) -> None:
         lapack.posv(dS, dy, uplo="L")
     matrices.tolerance *= n
     assert matrices.near(general @ x, right) and matrices.near(gram @ y, right)
+
+
+@pytest.mark.parametrize("name", here("host", "sim:0"))
+def test_small_matrices_of_a_stack_are_one_call_of_the_cpu(name: str, matrices: Matrices) -> None:
+    device = open_or_skip(name)
+    t = matrices.dtype.char.translate(str.maketrans("fdFD", "sdcz"))
+    general, given = by_columns(matrices.general(5, 4, 4)), by_columns(definite(matrices, (5,)))
+    A, S, Q, V, F = general.copy("K"), given.copy("K"), general.copy("K"), given.copy("K"), general.copy("K")
+    b, x = by_columns(matrices.general(5, 4, 2)), by_columns(matrices.general(5, 4, 2))
+    pivots, tau = np.zeros((5, 4), np.int32), np.zeros((5, 4), matrices.dtype)
+    w, s = np.zeros((5, 4), matrices.real), np.zeros((5, 4), matrices.real)
+    with trace() as traced, offload_args(A, pivots, b, S, x, Q, tau, V, w, F, s, device=device) as lent:
+        dA, dp, db, dS, dx, dQ, dtau, dV, dw, dF, ds = lent
+        lapack.gesv(dA, dp, db)
+        lapack.posv(dS, dx)
+        lapack.getri(dA, dp)
+        lapack.geqrf(dQ, dtau)
+        lapack.heevd(dV, dw)
+        lapack.gesvd(dF, ds)
+    calls = [event.name for event in traced.events if event.kind == "call" and event.name.startswith("lapacke")]
+    names = ("getrf", "getrs", "potrf", "getri", "geqrf", "syevd" if t in "sd" else "heevd", "gesvd")
+    assert calls == [f"lapacke.{t}{of}" for of in names]
+
+
+def test_a_stack_of_more_matrices_than_one_loop(device: str) -> None:
+    matrices = Matrices("float64")
+    given = definite(matrices, (5000,), 2)
+    given[[0, 4095, 4096, 4999], 0, 0] = -1
+    A = given.copy()
+    with offload_args(A, device=device) as (dA,):
+        with pytest.raises(
+            lapack.StackError, match=r"of 5000 matrices 4 failed: A\[0\], A\[4095\], A\[4096\]"
+        ) as caught:
+            lapack.potrf(dA, uplo="L")
+    assert np.flatnonzero(caught.value.info).tolist() == [0, 4095, 4096, 4999]
+    good = caught.value.info == 0
+    assert matrices.near(np.tril(A)[good], np.linalg.cholesky(given[good]))
+
+
+def test_loops_that_share_workspaces(device: str, matrices: Matrices, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_vendors, "_SPACE", 1000)  # so a loop takes one to three matrices
+    given, general = definite(matrices, (7,)), by_columns(matrices.general(7, 4, 3))
+    V, Q, S, I = by_columns(given), general.copy("K"), general.copy("K"), given.copy()  # noqa: E741
+    w, tau, s = np.zeros((7, 4), matrices.real), np.zeros((7, 3), matrices.dtype), np.zeros((7, 3), matrices.real)
+    with offload_args(V, Out(w), Q, Out(tau), S, Out(s), I, Scratch((7, 4), np.int32), device=device) as lent:
+        dV, dw, dQ, dtau, dS, ds, dI, dp = lent
+        lapack.heevd(dV, dw)
+        lapack.geqrf(dQ, dtau)
+        lapack.gesvd(dS, ds)
+        lapack.getrf(dI, dp)
+        lapack.getri(dI, dp)
+    assert matrices.near(w, np.linalg.eigvalsh(given)) and matrices.near(given @ V, V * w[:, None])
+    assert matrices.near(abs(np.triu(Q[:, :3])), abs(np.linalg.qr(general, mode="r")))
+    assert matrices.near(s, np.linalg.svd(general, compute_uv=False))
+    assert matrices.near(given @ I, np.broadcast_to(np.eye(4), (7, 4, 4)))
+
+
+@pytest.mark.parametrize("name", here("host", "sim:0"))
+def test_stacks_backwards(name: str, matrices: Matrices) -> None:
+    device = open_or_skip(name)
+    general, given = by_columns(matrices.general(4, 3, 3)), definite(matrices, (4,), 3)
+    A, S, right = general.copy("K"), given.copy(), matrices.general(4, 3)
+    b, x = right.copy(), right.copy()
+    with offload_args(A, Scratch((4, 3), np.int32), b, S, x, device=device) as (dA, dp, db, dS, dx):
+        lapack.gesv(dA[::-1], dp[::-1], db)
+        lapack.posv(dS[::-1], dx)
+    assert matrices.near(general[::-1] @ b[..., None], right[..., None])
+    assert matrices.near(given[::-1] @ x[..., None], right[..., None])
 
 
 @pytest.mark.parametrize("n", [1, 32, 33])

@@ -103,7 +103,8 @@ const oa_routine *oa_routine_find(const char *library, const char *name);
  * from one repetition to the next; 0 repeats the array, and with a negative stride the pointer is to the last one.
  * lists (may be NULL): for each array NULL, or its `times` pointers, which replace one pointer and a stride. Sizes and
  * numbers are the same each time. names: a letter for each array, which messages use; or "". It serves routines whose
- * record has no result, update, output or list. */
+ * record has no result, update, output or list. If a routine returns a number (OA_ROLE_VALUE), the pointer of that
+ * value is NULL, or to `times` values that are set to what the repetitions returned. */
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
                       const void *const *const *lists, const char *names);
 
