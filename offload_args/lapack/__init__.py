@@ -37,6 +37,7 @@ from .cholesky import posv, potrf, potri, potrs, trtrs
 from .conditions import gecon, pocon
 from .eigenvalues import geev, heevdx, hegvd, syevdx, sygvd
 from .indefinite import hetrf, hetrs, sytrf, sytrs
+from .least_squares import gelsd
 from .lu import gesv, getrf, getri, getrs
 from .qr import gels, geqrf, orgqr, ormqr, ungqr
 from .spectral import gesvd, heevd, syevd
@@ -46,6 +47,7 @@ __all__ = [
     "gecon",
     "geev",
     "gels",
+    "gelsd",
     "geqrf",
     "gesv",
     "gesvd",
