@@ -31,7 +31,7 @@ QUERIES = {
     "multiple gpus": ("guide/devices",),
     "pandas": ("help/questions",),
     "sparse": ("help/what-is-not-here",),
-    "fft": ("help/what-is-not-here",),
+    "fft": ("guide/fft",),
     "einsum": ("help/what-is-not-here",),
     "elementwise": ("help/what-is-not-here",),
     "speed": ("guide/performance",),

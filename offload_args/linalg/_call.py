@@ -1,4 +1,4 @@
-"""One call of linalg: its operands, which are arrays or pointers, and its results, which are of the same kind."""
+"""One call of linalg or fft: its operands, which are arrays or pointers, and its results, which are of that kind."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ class Call:
 
     def __init__(self, name: str, device: Device | str | None, /, **operands: Operand) -> None:
         self.name = name
+        self._module = name.partition(".")[0]
         self.on_device = any(isinstance(value, DevicePtr) for value in operands.values())
         self._device = device
         self._wraps: dict[str, Callable[[Any], Any]] = {}
@@ -143,8 +144,8 @@ class Call:
                 is_complex |= dtype.kind == "c"
             else:
                 raise DTypeError(
-                    f"{self.name}: array type {array.dtype} of {operand} is unsupported in linalg; convert it first: "
-                    f"{operand}.astype(np.float64)"
+                    f"{self.name}: array type {array.dtype} of {operand} is unsupported in {self._module}; convert it "
+                    f"first: {operand}.astype(np.float64)"
                 )
         return _TYPES[double + 2 * is_complex]
 
@@ -215,16 +216,19 @@ class Call:
                 operands, position = list(self._given), int(argument[1])
                 name = operands[position - 1] if position <= len(operands) else f"result {position - len(operands)}"
                 fault = name + fault[argument.end() :]
-            fault = _OWN_ARGUMENT.sub("an operand or result of linalg", fault)
+            fault = _OWN_ARGUMENT.sub(f"an operand or result of {self._module}", fault)
             error.args = (f"{self.name}: {fault}",)
             raise
 
-    def run(self, work: Callable[..., Any], *specs: Spec) -> tuple[list[Any], Any]:
-        """Call `work` with pointers to the operands and to the results. Return the results, and its value."""
-        with self.named():
-            return self._run(work, *specs)
+    def run(self, work: Callable[..., Any], *specs: Spec, whole: bool = False) -> tuple[list[Any], Any]:
+        """Call `work` with pointers to the operands and to the results. Return the results, and its value.
 
-    def _run(self, work: Callable[..., Any], *specs: Spec) -> tuple[list[Any], Any]:
+        whole: `work` writes each result at once.
+        """
+        with self.named():
+            return self._run(work, specs, whole)
+
+    def _run(self, work: Callable[..., Any], specs: tuple[Spec, ...], whole: bool) -> tuple[list[Any], Any]:
         if self.on_device:
             outputs = [
                 _core.scratch(tuple(self._arrays), code_of(spec.dtype), spec.shape, _strides(spec)) for spec in specs
@@ -235,7 +239,7 @@ class Call:
         region = offload_args(*lent, *map(Out, results), device=self._device)
         with region as pointers:
             try:
-                for pointer in pointers[len(lent) :]:
+                for pointer in () if whole else pointers[len(lent) :]:
                     if len(pointer._shape) > 1 and pointer.size:  # calls write it in parts, which an Out does not take
                         pointer.fill(0)
                 value = work(*pointers)

@@ -1,4 +1,4 @@
-"""Functions of blas, lapack, linalg and kernels describe their parameters; their examples and those of classes run."""
+"""Public functions of the portable modules and of kernels describe their parameters; all examples run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import pytest
 import offload_args
 from helpers.devices import has_symbol, library_or_skip
 from helpers.pages import promised
-from offload_args import blas, kernels, lapack, linalg
+from offload_args import blas, fft, kernels, lapack, linalg
 from offload_args.errors import LibraryError, LibraryVersionError
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +33,7 @@ VENDORS = {"blas": {"cblas", "cublas", "rocblas"}, "lapack": {"lapacke", "cusolv
 FUNCTIONS = {f"blas.{name}": getattr(blas, name) for name in blas.__all__}
 FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__ if name[0].islower()}
 FUNCTIONS |= {f"linalg.{name}": getattr(linalg, name) for name in linalg.__all__ if name[0].islower()}
+FUNCTIONS |= {f"fft.{name}": getattr(fft, name) for name in fft.__all__}
 FUNCTIONS |= {
     f"kernels.{name}": getattr(kernels, name) for name in kernels.__all__ if name[0].islower() and name != "here"
 }
@@ -117,7 +118,12 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
         names[public] = partial(getattr(offload_args, public), device=device)
     of_linalg = {key: partial(getattr(linalg, key), device=device) for key in linalg.__all__ if key[0].islower()}
     names["linalg"] = types.SimpleNamespace(**of_linalg)
+    names["fft"] = types.SimpleNamespace(**{key: partial(getattr(fft, key), device=device) for key in fft.__all__})
     with contextlib.redirect_stdout(io.StringIO()) as printed:
+        if name.startswith("fft.") and device.startswith(("cuda", "hip")):
+            with pytest.raises(LibraryError, match="has no transforms"):
+                exec(code, names)
+            return
         if name in LACKING and device.startswith("hip"):
             with pytest.raises(LibraryError, match="rocSOLVER"):
                 exec(code, names)

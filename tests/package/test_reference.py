@@ -20,7 +20,19 @@ from offload_args import libraries
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (offload_args[\w.]*)((?:\n   .*)*)", re.MULTILINE)
-MODULES = ["blas", "embedding", "errors", "kernels", "lapack", "libraries", "linalg", "selftest", "testing", "tracing"]
+MODULES = [
+    "blas",
+    "embedding",
+    "errors",
+    "fft",
+    "kernels",
+    "lapack",
+    "libraries",
+    "linalg",
+    "selftest",
+    "testing",
+    "tracing",
+]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,36 @@
+"""Fourier transforms with SciPy's arguments, for arrays and for pointers, on the devices that run on the CPU.
+
+    X = fft.rfft(signal)                                     # one call from and to NumPy
+
+    with offload_args(signal) as (dx,):
+        dX = fft.rfft(dx)                                    # a pointer to new memory of the region
+        dy = fft.irfft(dX, n=dx.shape[-1])
+
+The functions have the names, arguments and results of scipy.fft, to within rounding, and change none of their
+arguments. Arrays may be of any class and layout that NumPy takes. Of a DevicePtr in an open region they return a
+DevicePtr to new memory of this region, which ends with the last pointer to it. A pointer may have any strides; results
+are in C order.
+
+Dtypes are float32, float64, complex64 and complex128, and a result has the precision of its operand. Integers of arrays
+are converted to float64, as SciPy does. `overwrite_x` and `workers` are accepted, and change nothing.
+
+scipy.fft computes if SciPy is installed, else numpy.fft: on `host` and `sim`. Each call copies its operand to a new
+array, and its result to the device's memory. GPUs have no transforms here yet: a pointer on one is refused with
+LibraryError, and arrays are computed on the host unless `device` names another device.
+
+Wrong arguments raise ArgumentError, which is a ValueError, or DTypeError, which is a TypeError.
+
+Source: scipy.fft, https://docs.scipy.org/doc/scipy/reference/fft.html.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..display import missing
+from .transforms import fft, fft2, fftn, hfft, ifft, ifft2, ifftn, irfft, irfftn, rfft, rfftn
+
+__all__ = ["fft", "fft2", "fftn", "hfft", "ifft", "ifft2", "ifftn", "irfft", "irfftn", "rfft", "rfftn"]
+
+if not TYPE_CHECKING:  # static checkers know all there is
+    __getattr__ = missing(__name__, __all__)

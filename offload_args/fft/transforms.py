@@ -1,0 +1,423 @@
+"""The transforms: their arguments in SciPy's words, and the shapes of their results."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..devices import as_device
+from ..display import shown
+from ..errors import ArgumentError, ArgumentTypeError, DTypeError, OffloadError
+from ..linalg._call import Call, Operand, Result, Spec
+from ..pointers import DevicePtr
+from ._library import transforms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..devices import Device
+
+__all__ = ["fft", "fft2", "fftn", "hfft", "ifft", "ifft2", "ifftn", "irfft", "irfftn", "rfft", "rfftn"]
+
+_NORMS: Final = ("backward", "ortho", "forward")
+_OF_REAL: Final = ("rfft", "rfftn")  # these drop the half of the last axis that the other half tells
+_TO_REAL: Final = ("hfft", "irfft", "irfftn")  # these take the half
+
+
+def fft(
+    x: Operand,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the discrete Fourier transform along one axis, as scipy.fft.fft does.
+
+    x: an array of any dimensions, real or complex.
+    n: the length along the axis: x is cut, or filled with zeros; None: that of x.
+    axis: the axis to transform.
+    norm: "backward", or None, divides the inverse by the number of elements, "forward" the other, "ortho" both by its
+    root.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: where an array is computed; None: the host. A pointer is computed where it is.
+
+        print(abs(fft.fft(np.array([1.0, 2.0, 3.0, 4.0]))).round(3))  # [10.     2.828  2.     2.828]
+
+    Raises ArgumentError, a ValueError, for an axis that x lacks, or a length below 1. Source: scipy.fft.fft.
+
+    See also: fft.ifft, fft.rfft, fft.fftn; docs/guide/fft.md.
+    """
+    return _transform("fft", x, None if n is None else (n,), (axis,), norm, device)
+
+
+def ifft(
+    x: Operand,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of fft along one axis, as scipy.fft.ifft does.
+
+    x: an array of any dimensions, real or complex.
+    n: the length along the axis: x is cut, or filled with zeros; None: that of x.
+    axis: the axis to transform.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.ifft(np.array([10, -2 + 2j, -2, -2 - 2j])).real.round(6))  # [1. 2. 3. 4.]
+
+    Raises as fft does. Source: scipy.fft.ifft.
+
+    See also: fft.fft, fft.irfft, fft.ifftn; docs/guide/fft.md.
+    """
+    return _transform("ifft", x, None if n is None else (n,), (axis,), norm, device)
+
+
+def rfft(
+    x: Operand,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the first half of the transform of real numbers along one axis, as scipy.fft.rfft does.
+
+    x: a real array of any dimensions.
+    n: the length along the axis, as for fft. The result has n // 2 + 1 elements there; the others are their conjugates.
+    axis: the axis to transform.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(abs(fft.rfft(np.array([1.0, 2.0, 3.0, 4.0]))).round(3))  # [10.     2.828  2.   ]
+
+    Raises DTypeError, a TypeError, for complex numbers, otherwise as fft does. Source: scipy.fft.rfft.
+
+    See also: fft.irfft, fft.rfftn, fft.fft; docs/guide/fft.md.
+    """
+    return _transform("rfft", x, None if n is None else (n,), (axis,), norm, device)
+
+
+def irfft(
+    x: Operand,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of rfft along one axis, as scipy.fft.irfft does.
+
+    x: an array of any dimensions, of which the first n // 2 + 1 elements along the axis are read.
+    n: the length of the result along the axis; None: 2 (m - 1) for m elements, which is even.
+    axis: the axis to transform.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.irfft(np.array([10, -2 + 2j, -2])).round(6))  # [1. 2. 3. 4.]
+
+    Raises as fft does. Source: scipy.fft.irfft.
+
+    See also: fft.rfft, fft.irfftn, fft.hfft; docs/guide/fft.md.
+    """
+    return _transform("irfft", x, None if n is None else (n,), (axis,), norm, device)
+
+
+def hfft(
+    x: Operand,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the real transform of half of a Hermitian signal along one axis, as scipy.fft.hfft does.
+
+    x: an array of any dimensions, of which the first n // 2 + 1 elements along the axis are read.
+    n: the length of the result along the axis, as for irfft.
+    axis: the axis to transform.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.hfft(np.array([1.0, 2.0, 3.0])).round(6))  # [ 8. -2.  0. -2.]
+
+    Raises as fft does. Source: scipy.fft.hfft.
+
+    See also: fft.irfft, fft.fft; docs/guide/fft.md.
+    """
+    return _transform("hfft", x, None if n is None else (n,), (axis,), norm, device)
+
+
+def fft2(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the discrete Fourier transform along two axes, as scipy.fft.fft2 does.
+
+    x: an array of any dimensions, real or complex.
+    s: the lengths along the axes, -1 for that of x; x is cut, or filled with zeros. None: those of x.
+    axes: the axes to transform; None: as for fftn.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.fft2(np.array([[1.0, 2.0], [3.0, 4.0]])).real.round(6).tolist())  # [[10.0, -2.0], [-4.0, 0.0]]
+
+    Raises as fftn does. Source: scipy.fft.fft2.
+
+    See also: fft.ifft2, fft.fftn; docs/guide/fft.md.
+    """
+    return _transform("fft2", x, s, axes, norm, device)
+
+
+def ifft2(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of fft2 along two axes, as scipy.fft.ifft2 does.
+
+    x: an array of any dimensions, real or complex.
+    s: the lengths along the axes, -1 for that of x; x is cut, or filled with zeros. None: those of x.
+    axes: the axes to transform; None: as for fftn.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.ifft2(np.array([[10.0, -2.0], [-4.0, 0.0]])).real.round(6).tolist())  # [[1.0, 2.0], [3.0, 4.0]]
+
+    Raises as fftn does. Source: scipy.fft.ifft2.
+
+    See also: fft.fft2, fft.ifftn; docs/guide/fft.md.
+    """
+    return _transform("ifft2", x, s, axes, norm, device)
+
+
+def fftn(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the discrete Fourier transform along several axes, as scipy.fft.fftn does.
+
+    x: an array of any dimensions, real or complex.
+    s: the lengths along the axes, -1 for that of x; x is cut, or filled with zeros. None: those of x.
+    axes: the axes to transform; None: the last ones, as many as s has, or all.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.fftn(np.ones((2, 2, 2))).real.round(6).sum())  # 8.0
+
+    Raises ArgumentError, a ValueError, for axes that x lacks or that repeat, or a length below 1. Source:
+    scipy.fft.fftn.
+
+    See also: fft.ifftn, fft.rfftn, fft.fft2; docs/guide/fft.md.
+    """
+    return _transform("fftn", x, s, axes, norm, device)
+
+
+def ifftn(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of fftn along several axes, as scipy.fft.ifftn does.
+
+    x: an array of any dimensions, real or complex.
+    s: the lengths along the axes, -1 for that of x; x is cut, or filled with zeros. None: those of x.
+    axes: the axes to transform; None: the last ones, as many as s has, or all.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.ifftn(np.full((2, 2), 4.0)).real.round(6).tolist())  # [[4.0, 0.0], [0.0, 0.0]]
+
+    Raises as fftn does. Source: scipy.fft.ifftn.
+
+    See also: fft.fftn, fft.irfftn; docs/guide/fft.md.
+    """
+    return _transform("ifftn", x, s, axes, norm, device)
+
+
+def rfftn(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the transform of real numbers along several axes, as scipy.fft.rfftn does.
+
+    x: a real array of any dimensions.
+    s: the lengths along the axes, as for fftn. The result has s[-1] // 2 + 1 elements along the last one.
+    axes: the axes to transform; None: the last ones, as many as s has, or all.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.rfftn(np.array([[1.0, 2.0], [3.0, 4.0]])).real.round(6).tolist())  # [[10.0, -2.0], [-4.0, 0.0]]
+
+    Raises DTypeError, a TypeError, for complex numbers, otherwise as fftn does. Source: scipy.fft.rfftn.
+
+    See also: fft.irfftn, fft.rfft; docs/guide/fft.md.
+    """
+    return _transform("rfftn", x, s, axes, norm, device)
+
+
+def irfftn(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of rfftn along several axes, as scipy.fft.irfftn does.
+
+    x: an array of any dimensions, of which the first s[-1] // 2 + 1 elements along the last axis are read.
+    s: the lengths of the result along the axes; None: those of x, and 2 (m - 1) for m elements of the last one.
+    axes: the axes to transform; None: the last ones, as many as s has, or all.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.irfftn(np.array([[10.0, -2.0], [-4.0, 0.0]])).round(6).tolist())  # [[1.0, 2.0], [3.0, 4.0]]
+
+    Raises as fftn does. Source: scipy.fft.irfftn.
+
+    See also: fft.rfftn, fft.irfft; docs/guide/fft.md.
+    """
+    return _transform("irfftn", x, s, axes, norm, device)
+
+
+def _transform(
+    name: str,
+    x: Operand,
+    s: Sequence[int] | None,
+    axes: Sequence[int] | None,
+    norm: str | None,
+    device: Device | str | None,
+) -> Result:
+    """Return the transform of one name; of a function of one axis, s and axes have one element."""
+    function = f"fft.{name}"
+    if isinstance(x, DevicePtr):
+        call = Call(function, device, x=x)
+        library = transforms_of(function, x._device)
+    else:
+        where = as_device("host" if device is None else device)
+        call = Call(function, where, x=x)
+        library = transforms_of(function, where.number)
+    if norm is not None and norm not in _NORMS:
+        raise ArgumentError(f"{function}: norm needs 'backward', 'ortho' or 'forward', got {shown(norm)}")
+    if name in _OF_REAL and call.dtype.kind == "c":
+        raise DTypeError(f"{function}: x needs real numbers, got {call.dtype}; call fft.{name[1:]}")
+    lengths, axes = _lengths(function, call.shapes["x"], s, axes, name in _TO_REAL)
+    shape = list(call.shapes["x"])
+    for axis, length in zip(axes, lengths, strict=True):
+        shape[axis] = length
+    if name in _OF_REAL:
+        shape[axes[-1]] = lengths[-1] // 2 + 1
+    dtype = call.real if name in _TO_REAL else np.result_type(call.dtype, np.complex64)
+
+    def work(dx: DevicePtr, dy: DevicePtr) -> None:
+        try:
+            library.run(name, dx, dy, lengths, axes, norm or "backward")
+        except OffloadError as error:
+            error.args = (str(error).replace("DevicePtr.to_host: pointer", f"{function}: x", 1),)
+            raise
+
+    (y,), _ = call.run(work, Spec(tuple(shape), dtype), whole=True)
+    return y
+
+
+def _lengths(
+    function: str, shape: tuple[int, ...], s: Sequence[int] | None, axes: Sequence[int] | None, halved: bool
+) -> tuple[list[int], list[int]]:
+    """Return the lengths and the axes of a transform; halved: x has one half of the last axis."""
+    in_one = not function.endswith(("n", "2"))
+    of_axes, of_lengths = ("axis", "n") if in_one else ("axes", "s")
+    ndim = len(shape)
+    given = None if s is None else _whole(function, of_lengths, s)
+    if axes is None:
+        count = ndim if given is None else len(given)
+        if count > ndim:
+            raise ArgumentError(f"{function}: s has {count} lengths, and x of shape {shape} has {ndim} axes")
+        places = list(range(ndim - count, ndim))
+    else:
+        places = _whole(function, of_axes, axes)
+        for place in places:
+            if not -ndim <= place < ndim:
+                raise ArgumentError(f"{function}: {of_axes} needs axes of x, which has shape {shape}, got {place}")
+        places = [place % ndim for place in places]
+        if len(set(places)) < len(places):
+            raise ArgumentError(f"{function}: axes needs each axis once, got {shown(axes)}")
+        if given is not None and len(given) != len(places):
+            raise ArgumentError(f"{function}: s needs a length for each of {len(places)} axes, got {len(given)}")
+    if not places and function.removeprefix("fft.") in _OF_REAL + _TO_REAL:
+        raise ArgumentError(f"{function}: axes needs one axis at least, got none")
+    lengths = [shape[place] for place in places]
+    if halved:
+        lengths[-1] = 2 * (lengths[-1] - 1)
+    for i, length in enumerate(given or ()):
+        if in_one or length != -1:
+            lengths[i] = length
+    for place, length in zip(places, lengths, strict=True):
+        if length < 1:
+            reason = f"; pass {of_lengths} for x of shape {shape}" if given is None else ""
+            raise ArgumentError(f"{function}: {of_lengths} needs 1 at least along axis {place}, got {length}{reason}")
+    return lengths, places
+
+
+def _whole(function: str, argument: str, values: Any) -> list[int]:
+    """Return whole numbers; raise ArgumentTypeError for anything else. A number alone is a list of it, as in SciPy."""
+    try:
+        return [operator.index(value) for value in (values if np.iterable(values) else (values,))]
+    except TypeError:
+        values = values[0] if argument in ("n", "axis") else values
+        raise ArgumentTypeError(f"{function}: {argument} needs whole numbers, got {shown(values)}") from None

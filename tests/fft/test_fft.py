@@ -1,0 +1,323 @@
+"""`fft` has the results of numpy.fft in double precision, of arrays and of pointers, in any layout."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from helpers.devices import here, open_or_skip
+from offload_args import Device, DevicePtr, In, Out, blas, fft, offload_args, testing
+from offload_args.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CaptureError,
+    DeviceMemoryError,
+    DirectionError,
+    DTypeError,
+    LibraryError,
+    StalePointerError,
+    WrongDeviceError,
+)
+from offload_args.fft import _library
+
+IN_ONE = ("fft", "ifft", "rfft", "irfft", "hfft")
+IN_MANY = ("fft2", "ifft2", "fftn", "ifftn", "rfftn", "irfftn")
+NAMES = IN_ONE + IN_MANY
+SHAPE = (3, 5, 4)
+NORMS = (None, "backward", "ortho", "forward")
+DTYPES = ("float32", "float64", "complex64", "complex128")
+LAYOUTS = ("C", "F", "gaps", "backwards", "transposed")
+
+
+@pytest.fixture(params=here("host", "sim:0"))
+def on(request: pytest.FixtureRequest) -> str:
+    """The name of a device that has transforms."""
+    return open_or_skip(request.param)
+
+
+@pytest.fixture
+def without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have numpy.fft compute, as where SciPy is not installed."""
+    monkeypatch.setitem(sys.modules, "scipy.fft", None)
+    transforms = _library.Transforms()
+    monkeypatch.setattr(_library, "adapter_of", lambda adapters, device: transforms)
+
+
+def values(dtype: str, shape: tuple[int, ...] = SHAPE) -> NDArray[Any]:
+    random = np.random.default_rng(37)
+    numbers: NDArray[Any] = random.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        numbers = numbers + 1j * random.standard_normal(shape)
+    return numbers.astype(dtype)
+
+
+def laid_out(array: NDArray[Any], layout: str) -> NDArray[Any]:
+    """Return an array of these elements in a layout."""
+    if layout == "F":
+        return np.asfortranarray(array)
+    if layout == "gaps":
+        roomy = np.zeros([2 * length + 1 for length in array.shape], array.dtype)
+        roomy[tuple(slice(1, None, 2) for _ in array.shape)] = array
+        return roomy[tuple(slice(1, None, 2) for _ in array.shape)]
+    if layout == "backwards":
+        return np.ascontiguousarray(array[..., ::-1])[..., ::-1]
+    if layout == "transposed":
+        return np.ascontiguousarray(array.T).T
+    return array
+
+
+def taken_by(name: str) -> tuple[str, ...]:
+    """Return the dtypes that a function takes."""
+    return DTYPES[:2] if name.startswith("rfft") else DTYPES
+
+
+def agree(result: Any, array: NDArray[Any], name: str, *arguments: Any) -> None:
+    """Check a result by numpy.fft in double precision."""
+    double = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    with np.errstate(all="raise"):
+        expected = getattr(np.fft, name)(double, *arguments)
+    single = array.dtype in (np.float32, np.complex64)
+    assert isinstance(result, np.ndarray) and result.shape == expected.shape
+    assert result.dtype.kind == expected.dtype.kind
+    assert result.dtype.itemsize == expected.dtype.itemsize // (2 if single else 1)
+    largest = np.abs(expected).max(initial=1.0)
+    assert np.abs(result - expected).max(initial=0.0) <= (1e-5 if single else 1e-13) * largest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_of_each_dtype_have_numpys_results(on: str, name: str) -> None:
+    for dtype in taken_by(name):
+        array = values(dtype)
+        before = array.copy()
+        result = getattr(fft, name)(array, device=on)
+        agree(result, array, name)
+        assert result.flags.c_contiguous and np.array_equal(array, before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_of_any_layout_have_numpys_results(on: str, name: str) -> None:
+    for layout in LAYOUTS:
+        array = laid_out(values(taken_by(name)[-1]), layout)
+        agree(getattr(fft, name)(array, device=on), array, name)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("name", NAMES)
+def test_pointers_of_any_strides_have_numpys_results(on: str, name: str, order: str) -> None:
+    array = laid_out(values(taken_by(name)[-1], (4, 5, 6)), order)
+    with offload_args(In(array), device=on) as (pointer,):
+        for part, elements in (
+            (pointer, array),
+            (pointer.T, array.T),
+            (pointer[::2, 1:, ::3], array[::2, 1:, ::3]),
+            (pointer[3], array[3]),
+            (pointer[:, 2], array[:, 2]),
+        ):
+            transformed = getattr(fft, name)(part)
+            assert isinstance(transformed, DevicePtr)
+            agree(transformed.to_host(), elements, name)
+
+
+@pytest.mark.parametrize("name", IN_ONE)
+def test_each_length_axis_and_norm_of_one_axis(on: str, name: str) -> None:
+    array = values(taken_by(name)[-1])
+    for axis in (0, 1, -1, np.int64(-3)):
+        for n in (None, 1, 2, 5, np.int32(8), 9):
+            agree(getattr(fft, name)(array, n, axis, device=on), array, name, n, axis)
+    for norm in NORMS:
+        for n in (4, 7):
+            agree(getattr(fft, name)(array, n, 1, norm, device=on), array, name, n, 1, norm)
+
+
+@pytest.mark.parametrize("name", IN_MANY)
+def test_each_length_axis_and_norm_of_several_axes(on: str, name: str) -> None:
+    array = values(taken_by(name)[-1])
+    for axes in ((0, 1), (2, 0), (-1,), (1, -1), (0, 2, 1)):
+        for s in (None, (4, 3, 7)[: len(axes)], (1, 6, 2)[: len(axes)]):
+            agree(getattr(fft, name)(array, s, axes, device=on), array, name, s, axes)
+    for norm in NORMS:
+        agree(getattr(fft, name)(array, (4, 7), (2, 0), norm, device=on), array, name, (4, 7), (2, 0), norm)
+    agree(getattr(fft, name)(array, (2, 6), None, device=on), array, name, (2, 6), (1, 2))
+    agree(getattr(fft, name)(array, (-1, 6), (0, 1), device=on), array, name, (3, 6), (0, 1))
+    agree(getattr(fft, name)(array, 6, 1, device=on), array, name, (6,), (1,))  # SciPy takes numbers, too
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_scipy_numpy_transforms(on: str, name: str, without_scipy: None) -> None:
+    for dtype in taken_by(name):
+        array = values(dtype)
+        agree(getattr(fft, name)(array, device=on), array, name)
+        with offload_args(In(array), device=on) as (pointer,):
+            agree(getattr(fft, name)(pointer).to_host(), array, name)
+
+
+def test_lists_integers_subclasses_and_other_byte_orders_are_taken() -> None:
+    agree(fft.fft([1, 2, 3]), np.array([1.0, 2.0, 3.0]), "fft")
+    agree(fft.rfft(np.array([True, False, True])), np.array([1.0, 0.0, 1.0]), "rfft")
+    agree(fft.fft2(values("float64").view(np.recarray)), values("float64"), "fft2")
+    swapped = values("float64").astype(">f8")
+    agree(fft.fftn(swapped), values("float64"), "fftn")
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0, 3)])
+def test_no_elements_have_a_transform_without_any(on: str, shape: tuple[int, ...]) -> None:
+    array = np.zeros(shape)
+    assert fft.fft(array, device=on).shape == shape
+    assert fft.rfft(array, device=on).shape == (*shape[:-1], shape[-1] // 2 + 1)
+    with offload_args(array, device=on) as (pointer,):
+        assert fft.irfft(pointer)._shape == (*shape[:-1], 2 * (shape[-1] - 1))
+
+
+def test_an_axis_of_no_elements_is_filled_with_zeros(on: str) -> None:
+    assert np.array_equal(fft.fft(np.zeros((2, 0)), 3, device=on), np.zeros((2, 3)))
+
+
+def test_no_axes_leave_the_elements_as_they_are(on: str) -> None:
+    assert np.array_equal(fft.fftn(np.arange(3.0), axes=(), device=on), np.arange(3.0))
+
+
+def test_the_arguments_of_scipy_that_change_nothing_are_taken(on: str) -> None:
+    array = values("complex128")
+    before = array.copy()
+    agree(fft.fft(array, None, -1, None, True, 2, device=on), array, "fft")
+    agree(fft.fftn(array, overwrite_x=True, workers=-1, device=on), array, "fftn")
+    assert np.array_equal(array, before)
+
+
+def test_arrays_are_computed_on_the_host_unless_a_device_is_named() -> None:
+    open_or_skip("sim:0")
+    before = [Device(name).counters.allocations for name in ("host", "sim:0")]
+    fft.fft(np.ones(4))
+    fft.fft(np.ones(4), device="sim:0")
+    fft.fft(np.ones(4))
+    after = [Device(name).counters.allocations for name in ("host", "sim:0")]
+    assert after == [before[0] + 2, before[1] + 1]
+
+
+def test_a_chain_of_transforms_and_calls_of_blas(on: str) -> None:
+    signal, result = values("complex128", (64,)), np.zeros(64, complex)
+    with offload_args(In(signal), Out(result), device=on) as (dx, dy):
+        transformed = fft.fft(dx)
+        blas.scal(2.0, transformed[:3])
+        back = fft.ifft(transformed)
+        dy.copy_from(back)
+    expected = np.fft.fft(signal)
+    expected[:3] *= 2
+    assert np.allclose(result, np.fft.ifft(expected), rtol=0, atol=1e-13)
+
+
+def test_earlier_calls_are_seen(on: str) -> None:
+    array = np.ones(16)
+    with offload_args(array, device=on) as (dx,):
+        blas.scal(3.0, dx)
+        assert fft.fft(dx).to_host()[0] == 48
+        assert fft.fft(array, device=on)[0] == 48  # the array is lent: its elements are those of the device
+        dx.fill(0.5)
+        assert fft.rfft(dx).to_host()[0] == 8
+    assert np.array_equal(array, np.full(16, 0.5))
+
+
+def test_memory_ends_with_the_last_pointer(on: str) -> None:
+    array = np.ones(64)
+    with offload_args(array, device=on) as (dx,):
+        used = Device(on).counters.memory_used
+        transformed = fft.fft(dx)
+        assert Device(on).counters.memory_used >= used + 64 * 16
+        del transformed
+        blas.scal(1.0, dx)
+        assert Device(on).counters.memory_used <= used + array.nbytes
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("fft", {"axis": 3}, r"fft\.fft: axis needs axes of x, which has shape \(3, 5, 4\), got 3"),
+        ("fft", {"n": 0}, r"fft\.fft: n needs 1 at least along axis 2, got 0$"),
+        ("ifft", {"n": -1}, r"fft\.ifft: n needs 1 at least along axis 2, got -1$"),
+        ("irfft", {"n": 0, "axis": 0}, r"fft\.irfft: n needs 1 at least along axis 0, got 0$"),
+        ("fft", {"norm": "unit"}, r"fft\.fft: norm needs 'backward', 'ortho' or 'forward', got 'unit'"),
+        ("fftn", {"axes": (0, -3)}, r"fft\.fftn: axes needs each axis once, got \(0, -3\)"),
+        ("fftn", {"axes": (0, 4)}, r"fft\.fftn: axes needs axes of x, which has shape \(3, 5, 4\), got 4"),
+        ("fftn", {"s": (1, 2, 3, 4)}, r"fft\.fftn: s has 4 lengths, and x of shape \(3, 5, 4\) has 3 axes"),
+        ("ifft2", {"s": (2,)}, r"fft\.ifft2: s needs a length for each of 2 axes, got 1"),
+        ("fft2", {"s": (2, -2)}, r"fft\.fft2: s needs 1 at least along axis 2, got -2"),
+        ("rfftn", {"axes": ()}, r"fft\.rfftn: axes needs one axis at least, got none"),
+        ("irfftn", {"s": ()}, r"fft\.irfftn: axes needs one axis at least, got none"),
+    ],
+)
+def test_wrong_arguments_are_named(on: str, name: str, arguments: dict[str, Any], words: str) -> None:
+    array = values("float64")
+    with pytest.raises(ArgumentError, match=words):
+        getattr(fft, name)(array, **arguments, device=on)
+    with offload_args(array, device=on) as (pointer,):
+        with pytest.raises(ArgumentError, match=words):
+            getattr(fft, name)(pointer, **arguments)
+
+
+def test_the_length_of_one_element_that_is_half_of_a_transform_is_needed(on: str) -> None:
+    with pytest.raises(ArgumentError, match=r"irfft: n needs 1 at least along axis 1, got 0; pass n for x of shape"):
+        fft.irfft(np.ones((3, 1)), device=on)
+    agree(fft.irfft(np.ones((3, 1)), 1, device=on), np.ones((3, 1)), "irfft", 1)
+
+
+def test_other_kinds_of_arguments_are_named() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"^fft\.fft: n needs whole numbers, got 2\.5"):
+        fft.fft(np.ones(4), 2.5)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"^fft\.fft: axis needs whole numbers, got None"):
+        fft.fft(np.ones(4), axis=None)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match=r"^fft\.fftn: axes needs whole numbers, got \('x',\)"):
+        fft.fftn(np.ones(4), axes=("x",))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"^fft\.fft: axis needs axes of x, which has shape \(\), got -1"):
+        fft.fft(3.0)
+    with pytest.raises(DTypeError, match=r"^fft\.fft: array type float16 of x is unsupported in fft; convert it first"):
+        fft.fft(np.ones(4, np.float16))
+    with pytest.raises(DTypeError, match=r"^fft\.rfft: x needs real numbers, got complex128; call fft\.fft"):
+        fft.rfft(np.ones(4, complex))
+    with pytest.raises(DTypeError, match=r"^fft\.rfftn: x needs real numbers, got complex64; call fft\.fftn"):
+        fft.rfftn(np.ones(4, np.complex64))
+    with pytest.raises(ArgumentTypeError, match=r"^fft\.fft: x is a masked array"):
+        fft.fft(np.ma.masked_array(np.ones(4)))
+
+
+def test_pointers_that_have_no_elements_to_read_are_named(on: str) -> None:
+    integers = np.ones(4, np.int32)
+    with offload_args(Out(np.ones(4)), integers, device=on) as (dx, di):
+        with pytest.raises(DirectionError, match=r"^fft\.fft: x was lent as Out and would be read before it is writt"):
+            fft.fft(dx)
+        with pytest.raises(DTypeError, match=r"^fft\.fft: x needs .*float64.*, got int32"):
+            fft.fft(di)
+        other = "host" if on != "host" else "sim:0"
+        with pytest.raises(WrongDeviceError, match=rf"^fft\.fft: x is on {on}, got device='{other}'"):
+            fft.fft(dx, device=other)
+        dx.fill(1)
+    with pytest.raises(StalePointerError, match=r"^fft\.fft: x belongs to a region that has ended"):
+        fft.fft(dx)
+
+
+def test_a_region_that_is_captured_has_no_transforms(on: str) -> None:
+    region = offload_args(np.ones(4), device=on)
+    with region as (dx,):
+        with pytest.raises(CaptureError, match=r"^fft\.fft: "):
+            with region.capture():
+                fft.fft(dx)
+
+
+def test_a_device_that_is_full_is_named() -> None:
+    testing.sim_device(index=0, capacity=1024)
+    with offload_args(np.ones(64), device="sim:0") as (dx,):
+        with pytest.raises(DeviceMemoryError, match=r"^fft\.fft: "):
+            fft.fft(dx)
+
+
+@pytest.mark.parametrize("gpu", here("cuda:0", "hip:0") or ["cuda:0"])
+def test_a_gpu_has_no_transforms_yet(gpu: str) -> None:
+    open_or_skip(gpu)
+    with pytest.raises(LibraryError, match=rf"^fft\.fft: {gpu} has no transforms in offload_args yet"):
+        fft.fft(np.ones(4), device=gpu)
+    with offload_args(np.ones(4), device=gpu) as (dx,):
+        with pytest.raises(LibraryError, match=rf"^fft\.fft: {gpu} has no transforms in offload_args yet"):
+            fft.fft(dx)
