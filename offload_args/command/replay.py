@@ -28,12 +28,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--from", dest="first", type=count, default=1, metavar="N", help="run no call before the N-th")
     parser.add_argument("--to", dest="last", type=count, metavar="N", help="run no call after the N-th")
+    parser.add_argument(
+        "--shrink",
+        choices=("differs", "fails"),
+        metavar="PREDICATE",
+        help="find the fewest calls and least sizes with which a call differs from the same on the host, or fails, "
+        "and write them as a script that stands alone: differs, fails",
+    )
+    parser.add_argument("-o", "--output", metavar="SCRIPT", default="shrunk.py", help="for --shrink (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
     from ..recording.replay import replay
 
     try:
+        if options.shrink:
+            return _shrink(options)
         report = replay(
             options.file, device=options.device, compare=options.compare, first=options.first, last=options.last
         )
@@ -42,3 +52,15 @@ def run(options: argparse.Namespace) -> int:
         return 2
     print("\n".join(report.lines()))
     return 0 if report.is_good else 1
+
+
+def _shrink(options: argparse.Namespace) -> int:
+    from ..recording.shrink import shrink
+
+    shrunk = shrink(options.file, options.shrink, options.device)
+    with open(options.output, "w", encoding="utf-8", errors="backslashreplace") as output:
+        output.write(shrunk.script)
+    noun = "call or copy" if shrunk.before == 1 else "calls and copies"
+    print(f"{shrunk.fault}\nshrunk from {shrunk.before} {noun} to {shrunk.after}, in {shrunk.trials} replays")
+    print(f"{options.output}: {len(shrunk.script.splitlines())} lines that show it")
+    return 1

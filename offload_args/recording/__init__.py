@@ -6,6 +6,8 @@ The modules of this package are imported when a recording begins, or is replayed
     process.py   recordings of a whole process: the environment's, and that of `python -m offload_args record`
     replay.py    runs the lines of a file again
     contents.py  values for arrays whose contents were not kept
+    shrink.py    the fewest calls and the least sizes with which a fault shows
+    script.py    a recording as a Python script
     compare.py   the same call on the host, and how far its results may be from it
     layout.py    where an array's elements are in its memory
     twins.py a vendor's call for another vendor's library

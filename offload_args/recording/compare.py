@@ -43,21 +43,22 @@ class Expected:
     """The operands after a call, and its value, on the host."""
 
     def __init__(self, pointers: list[DevicePtr[Any]], values: list[NDArray[Any]], returned: Any, most: float) -> None:
-        self._pointers, self._values, self._returned = pointers, values, returned
+        self.pointers, self.results, self.returned = pointers, values, returned  #: results: on the host
+        self._values = values  # that are compared
         self.most = most
-        self._backwards: Callable[[list[NDArray[Any]]], list[NDArray[Any]]] | None = None
+        self.backwards: Callable[[list[NDArray[Any]]], list[NDArray[Any]]] | None = None
         self._extreme: NDArray[Any] | None = None
 
     def difference(self, returned: Any, names: list[str]) -> Difference | None:
         """Compare with the device's present contents, and with the value that the call returned there."""
-        now = [host_values(pointer) for pointer in self._pointers]
-        if self._backwards is not None:
-            now = self._backwards(now)
+        now = [host_values(pointer) for pointer in self.pointers]
+        if self.backwards is not None:
+            now = self.backwards(now)
         for name, value, expected in zip(names, now, self._values, strict=False):
             off = distance(value, expected)
             if not off <= self.most:
                 return Difference(name, off, self.most)
-        return self.distance_of(returned, self._returned, self.most)
+        return self.distance_of(returned, self.returned, self.most)
 
     def distance_of(self, returned: Any, expected: Any, most: float) -> Difference | None:
         """Compare two values that the call returned."""
@@ -109,7 +110,7 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
             _run(scalars, products, call, other, host)
             return products
 
-        expected._backwards = multiplied
+        expected.backwards = multiplied
         alpha = next((v for v in arguments if isinstance(v, (float, complex, np.inexact))), 1.0)
         expected._values = [*values[:-1], (alpha * before[-1]).astype(before[-1].dtype)]
         largest = [_absolute(array) for array in values]

@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +31,7 @@ from .contents import Use, make, note_use
 from .layout import flat, span
 from .stream import damaged, read
 
-__all__ = ["Report", "replay"]
+__all__ = ["Event", "Replay", "Report", "call_name", "dtype_named", "in_order", "replay"]
 
 Event: TypeAlias = "dict[str, Any]"
 
@@ -50,6 +50,7 @@ class Report:
     skipped: Counter[str] = field(default_factory=Counter)  #: calls without a counterpart, and why
     failures: list[str] = field(default_factory=list)  #: calls that failed only here, or only in the recording
     failed_again: int = 0
+    failed: list[str] = field(default_factory=list)  #: calls that failed here, also those that did in the recording
     differences: list[str] = field(default_factory=list)
     is_cut: bool = False  #: the recorded program ended without an end of the recording
     ended_in: str = ""  #: the call in which it ended, if the file has that
@@ -96,13 +97,14 @@ class _Region:
         self.is_bounded = True  # whether that is known of all calls
 
 
-class _Replay:
+class Replay:
     """One replay: the objects that stand for the recorded program's."""
 
-    def __init__(self, device: Device | None, compares: bool, first: int, last: int | None) -> None:
+    def __init__(self, device: Device | None, compares: bool, first: int, last: int | None, subject: str = "") -> None:
+        """Prepare a replay. subject: the name and line of the calls to compare; "": all."""
         self.report = Report(device=device.name if device else "")
         self._device, self._compares = device, compares
-        self._first, self._last = first, last
+        self._first, self._last, self._subject = first, last, subject
         self._host = Device.host()
         self._uses: dict[int, Use] = {}
         self._places: dict[int, str] = {0: "?"}
@@ -118,8 +120,9 @@ class _Replay:
         self._number = 0  # of the call
         self._begun: dict[int, Event] = {}  # by thread: a call that was written before it was made
 
-    def run(self, file: str | os.PathLike[str]) -> Report:
-        count = self._read_ahead(file)
+    def run(self, file: str | os.PathLike[str], events: list[Event] | None = None) -> Report:
+        """Replay a file, or events in its place."""
+        count = self._read_ahead(file, read(file) if events is None else events)
         if not (self._first == 1 and self._last is None) and not self._first <= (self._last or count) <= count:
             asked = f"{self._first} to {self._last}" if self._last else f"{self._first} and later ones"
             raise ArgumentError(
@@ -128,7 +131,7 @@ class _Replay:
             )
         line = 0
         try:
-            for line, event in enumerate(read(file), 1):
+            for line, event in enumerate(read(file) if events is None else events, 1):
                 with _line_named(file, line):
                     self._act(event)
             with _line_named(file, line):
@@ -138,11 +141,11 @@ class _Replay:
                 region.region.discard()
         return self.report
 
-    def _read_ahead(self, file: str | os.PathLike[str]) -> int:
+    def _read_ahead(self, file: str | os.PathLike[str], events: Iterable[Event]) -> int:
         """Find how arrays are used, and return the number of calls."""
         count = 0
         begun = set()
-        for line, event in enumerate(read(file), 1):
+        for line, event in enumerate(events, 1):
             with _line_named(file, line):
                 kind = next(iter(event))
                 if kind in ("blas", "call", "launch"):
@@ -168,7 +171,7 @@ class _Replay:
     def _run_begun(self) -> None:
         """Make the calls in which the recorded program ended."""
         for event in list(self._begun.values()):
-            self.report.ended_in = f"call {self._number + 1}, {_name(event)}, {self._at(event)}"
+            self.report.ended_in = f"call {self._number + 1}, {call_name(event)}, {self._at(event)}"
             say(f"replay: the recorded program ended in {self.report.ended_in}", sys.stderr)  # as this one may
             self._act(event)
             self.report.is_cut = True
@@ -213,7 +216,7 @@ class _Replay:
             whole = np.zeros(nbytes + 128, np.uint8)
             start = (align - whole.__array_interface__["data"][0]) % 64
             memory = self._buffers[number] = whole[start : start + nbytes]
-        dtype, shape, strides = _dtype(row["dtype"]), tuple(row["shape"]), tuple(row["strides"])
+        dtype, shape, strides = dtype_named(row["dtype"]), tuple(row["shape"]), tuple(row["strides"])
         first = row["offset"] - span(shape, strides, dtype.itemsize)[0] if 0 not in shape else 0
         array: NDArray[Any] = np.ndarray(shape, dtype, memory, first, strides)
         return array, (number, row["offset"], shape, strides, row["dtype"])
@@ -241,7 +244,7 @@ class _Replay:
         for row in rows:
             if row.get("memory"):
                 arrays.append(None)
-                arguments.append(Scratch(tuple(row["shape"]), _dtype(row["dtype"])))
+                arguments.append(Scratch(tuple(row["shape"]), dtype_named(row["dtype"])))
                 continue
             array, key = self._view(row)
             if "hash" in row or self._hash_of(key) is None:
@@ -333,7 +336,7 @@ class _Replay:
         self._write(event, lambda: self._value(event["copy"]).copy_from(self._value(event["from"])))
 
     def _on_stage(self, event: Event) -> None:
-        value = np.asarray(self._value(event["value"]), _dtype(event["dtype"]))
+        value = np.asarray(self._value(event["value"]), dtype_named(event["dtype"]))
         self._made("stage", event, lambda: _core.stage(self._value(event["beside"][0]), value))
 
     def _on_scratch(self, event: Event) -> None:
@@ -361,16 +364,17 @@ class _Replay:
 
     def _try(self, event: Event, act: Callable[[], object]) -> None:
         """Repeat a recorded action, and note whether it fails as it did there."""
-        subject = f"call {self._number}, {_name(event)}, {self._at(event)}"
+        subject = f"call {self._number}, {call_name(event)}, {self._at(event)}"
         try:
             act()
         except twins.NoTwinError as error:
             self.report.skipped[str(error)] += 1
         except OffloadError as error:
+            self.report.failed.append(f"{subject}: {type(error).__name__}: {error}")
             if "error" in event:
                 self.report.failed_again += 1
             else:
-                self.report.failures.append(f"{subject}: {type(error).__name__}: {error}")
+                self.report.failures.append(self.report.failed[-1])
         else:
             if "error" in event:
                 self.report.failures.append(f"{subject}: it does not fail here; recorded: {event['error']}")
@@ -401,11 +405,11 @@ class _Replay:
 
     def _make(self, event: Event) -> None:
         arguments = [self._value(value) for value in event["args"]]
-        named = _in_order(event)
+        named = in_order(event)
         names = {name: self._value(value) for name, value in named.items()}
         given = [*event["args"], *(value for name, value in named.items() if name != "handle")]
         if any(isinstance(value, dict) and "other" in value for value in given):
-            raise twins.NoTwinError(f"{_name(event)}: an argument is of a kind that a recording does not have")
+            raise twins.NoTwinError(f"{call_name(event)}: an argument is of a kind that a recording does not have")
         pointers = [value for value in flat([*arguments, *names.values()]) if isinstance(value, DevicePtr)]
         device = pointers[0].device if pointers else self._device or self._host
         entered = self._regions_of(event)
@@ -472,6 +476,8 @@ class _Replay:
         return [region for region in self._regions.values() if numbers & set(region.pointers)]
 
     def _is_comparable(self, event: Event, device: Device) -> bool:
+        if self._subject not in ("", f"{call_name(event)}, {self._at(event)}"):
+            return False
         return (device.name != "host" or self.report.contents == "inputs") and "times" not in event
 
     def _host_call(self, library: str, routine: str, names: dict[str, Any]) -> Caller:
@@ -490,7 +496,7 @@ class _Replay:
 
     def _differs(self, event: Event, difference: Difference, than: str) -> None:
         self.report.differences.append(
-            f"call {self._number}, {_name(event)}, {self._at(event)}: {difference.operand} is off by "
+            f"call {self._number}, {call_name(event)}, {self._at(event)}: {difference.operand} is off by "
             f"{difference.off:.3g}{than}, at most {difference.most:.3g} is due to rounding"
         )
 
@@ -542,15 +548,15 @@ class _Replay:
         if "float" in value:
             return float(value["float"])
         if "scalar" in value:
-            return _dtype(value["scalar"]).type(self._value(value["value"]))
+            return dtype_named(value["scalar"]).type(self._value(value["value"]))
         if "dtype" in value:
-            return _dtype(value["dtype"])
+            return dtype_named(value["dtype"])
         if "object" in value:
             if value["object"] not in self._objects:
                 raise twins.NoTwinError(f"an object of kind {value.get('kind', '?')} that was not made here")
             return self._objects[value["object"]]
         if "array" in value:
-            array: NDArray[Any] = np.empty(tuple(value["shape"]), _dtype(value["array"]))
+            array: NDArray[Any] = np.empty(tuple(value["shape"]), dtype_named(value["array"]))
             self._fill(array, (0,), value, "")
             self._known.pop(0, None)
             return array
@@ -566,14 +572,16 @@ class _Replay:
         return pointer
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def dtype_named(name: str) -> np.dtype[Any]:
+    """Return the dtype of a name in a recording."""
     dtype = dtype_of(DTYPE_NAMES.index(name)) if name in DTYPE_NAMES else np.dtype(name)
     if dtype.hasobject:  # bytes of a file that is not trusted would be addresses
         raise ArgumentError(f"the recording has elements of {dtype}, which devices can't hold")
     return dtype
 
 
-def _name(event: Event) -> str:
+def call_name(event: Event) -> str:
+    """Return the name of a call's function, with its library."""
     return f"blas.{event['blas']}" if "blas" in event else str(event.get("call", next(iter(event))))
 
 
@@ -586,7 +594,7 @@ def _parameters(event: Event) -> list[str]:
     return [row[1] for row in _core.record(library, routine)] if library in LIBRARIES else []
 
 
-def _in_order(event: Event) -> Event:
+def in_order(event: Event) -> Event:
     """Return the arguments that are passed by name, in the order of the parameters."""
     names: Event = event.get("names", {})
     if len(names) < 2:
@@ -610,7 +618,7 @@ def _operand_names(event: Event) -> list[str]:
         (parameters[position] if position < len(parameters) else f"argument {position + 1}", value)
         for position, value in enumerate(event["args"])
     ]
-    for name, value in (*given, *_in_order(event).items()):
+    for name, value in (*given, *in_order(event).items()):
         names += [name for part in flat([value]) if isinstance(part, dict) and "p" in part]
     return names
 
@@ -647,4 +655,4 @@ def replay(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _Replay(device, compare, first, last).run(file)
+        return Replay(device, compare, first, last).run(file)

@@ -1,4 +1,5 @@
-/* A double of cuBLAS that is wrong: dgemv takes every matrix as its transpose if it is square, and dscal of 13 numbers
+/* A double of cuBLAS that is wrong: dgemv takes every matrix as its transpose if it is square, and dgemv of a matrix
+ * with gaps steps over one element too few; daxpy leaves an element as it is if the sum is zero; dscal of 13 numbers
  * ends the process. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -43,9 +44,25 @@ int cublasDscal_v2(Handle handle, int n, const double *alpha, double *x, int ste
   return DONE;
 }
 
+int cublasDcopy_v2(Handle handle, int n, const double *x, int step_x, double *y, int step_y) {
+  (void)handle;
+  for (int i = 0; i < n; i++) y[(int64_t)i * step_y] = x[(int64_t)i * step_x];
+  return DONE;
+}
+
+int cublasDaxpy_v2(Handle handle, int n, const double *alpha, const double *x, int step_x, double *y, int step_y) {
+  (void)handle;
+  for (int i = 0; i < n; i++) {
+    const double sum = y[(int64_t)i * step_y] + *alpha * x[(int64_t)i * step_x];
+    if (sum != 0) y[(int64_t)i * step_y] = sum;
+  }
+  return DONE;
+}
+
 int cublasDgemv_v2(Handle handle, int trans, int m, int n, const double *alpha, const double *A, int ld,
                    const double *x, int step_x, const double *beta, double *y, int step_y) {
   (void)handle;
+  if (ld > m) ld--;
   const int turned = (trans == TRANSPOSED) != (m == n);
   const int rows = trans == TRANSPOSED ? n : m, columns = trans == TRANSPOSED ? m : n;
   for (int i = 0; i < rows; i++) {

@@ -1,0 +1,328 @@
+"""Shrinking: finds the fewest calls and the least sizes with which a fault of a recording still shows.
+
+The calls that are needed are found by delta debugging (Zeller and Hildebrandt, 2002). Then each size becomes as small
+as it may, everywhere it occurs, and arrays get simple contents. A smaller recording counts if the same line of the
+program has the same fault.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from .. import _core
+from .._table import LIBRARIES
+from ..devices import Device
+from ..errors import ArgumentError
+from .layout import flat
+from .replay import Event, Replay, dtype_named
+from .script import script
+from .stream import read
+
+__all__ = ["Predicate", "Shrunk", "shrink"]
+
+Predicate = Literal["differs", "fails"]
+
+#: The kinds of events that may be left out; the others describe, or begin and end regions.
+_ACTIONS: Final = {"blas", "call", "fill", "assign", "copy", "stage", "scratch", "update_from", "update_to"}
+_MOST = 100_000  # actions, with those of all turns of a graph
+
+
+class Shrunk(NamedTuple):
+    """The least recording that was found."""
+
+    script: str  #: the same as a program
+    fault: str
+    before: int  #: calls and copies
+    after: int
+    trials: int
+
+
+def shrink(file: str, predicate: Predicate, device: Device | None) -> Shrunk:
+    """Find a smaller recording with the first fault of a file.
+
+    predicate: "differs": a call's results are not those of the host; "fails": a call raises an error.
+
+    Raises ArgumentError if the file can't be replayed, or if no call of it has such a fault.
+    """
+    events = _plain(list(read(file)), file)
+    fault = _fault(file, events, predicate, device, "")
+    if fault is None:
+        raise ArgumentError(f"replay: no call of {file} {predicate} here: there is nothing to shrink")
+    subject, trials = _subject(fault, predicate), 0
+
+    def shows(candidate: list[Event]) -> bool:
+        nonlocal trials
+        trials += 1
+        return _fault(file, candidate, predicate, device, subject) is not None
+
+    before = sum(next(iter(event)) in _ACTIONS for event in events)
+    number = int(fault.split(",")[0].removeprefix("call "))
+    through = _through(events, number)
+    if shows(through):
+        events = through
+    for reduce in (_fewer_actions, _fewer_arrays, _smaller_sizes, _simple_contents, _fewer_actions, _fewer_arrays):
+        events = reduce(events, shows)
+    last = _fault(file, events, predicate, device, subject)
+    after = sum(next(iter(event)) in _ACTIONS for event in events)
+    text = script(file, events, last or fault, device, predicate == "differs", subject)
+    return Shrunk(text, last or fault, before, after, trials)
+
+
+def _fault(file: str, events: list[Event], predicate: Predicate, device: Device | None, subject: str) -> str | None:
+    """Return the first fault, or the first of a subject; None if there is none, or if the events have no meaning."""
+    replay = Replay(device, predicate == "differs", 1, None, subject)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            report = replay.run(file, events)
+    except ArgumentError:
+        if not subject:
+            raise
+        return None
+    faults = report.differences if predicate == "differs" else report.failed
+    return next((fault for fault in faults if subject in ("", _subject(fault, predicate))), None)
+
+
+def _subject(fault: str, predicate: Predicate) -> str:
+    """Return what is the same in a fault of fewer calls: the name and line of its call, and the text of an error."""
+    call = re.sub(r"^call \d+, ", "", fault)
+    if predicate == "differs":
+        return call.partition(": ")[0]
+    place, _, error = call.partition(": ")
+    return f"{place}: {re.sub(r'[0-9]+', '', error)}"
+
+
+def _plain(events: list[Event], file: str) -> list[Event]:
+    """Return the events with the turns of graphs in their place, and without recorded results."""
+    plain: list[Event] = []
+    chains: dict[int, list[Event]] = {}
+    capturing: dict[int, int] = {}
+    count = 0
+    for event in events:
+        kind = next(iter(event))
+        if kind == "begun":
+            continue
+        if kind == "capture":
+            capturing[event["thread"]] = event["capture"]
+            chains[event["capture"]] = []
+        elif kind == "captured":
+            capturing = {thread: chain for thread, chain in capturing.items() if chain != event["captured"]}
+        elif kind == "graph":
+            steps = [step for step in chains.get(event["graph"], []) if "error" not in step]
+            count += len(steps) * event["times"]
+            if count > _MOST:
+                raise ArgumentError(f"replay: {file} has graphs of more than {_MOST} calls: too many to shrink")
+            plain += steps * event["times"]
+        elif kind in _ACTIONS and event.get("thread") in capturing:
+            chains[capturing[event["thread"]]].append(event)
+        else:
+            plain.append(event | {"arrays": {}} if kind == "leave" else event)
+    return plain
+
+
+def _through(events: list[Event], number: int) -> list[Event]:
+    """Return the events without the actions after a call."""
+    calls, kept = 0, []
+    for event in events:
+        kind = next(iter(event))
+        if kind not in _ACTIONS or calls < number:
+            kept.append(event)
+        calls += kind in ("blas", "call", "launch")
+    return kept
+
+
+Shows = Callable[[list[Event]], bool]
+
+
+def _fewer_actions(events: list[Event], shows: Shows) -> list[Event]:
+    """Leave out actions, by delta debugging: parts of them first, then smaller parts."""
+    units = [position for position, event in enumerate(events) if next(iter(event)) in _ACTIONS]
+
+    def kept(some: Iterable[int]) -> list[Event]:
+        wanted = set(some)
+        return [
+            event
+            for position, event in enumerate(events)
+            if position in wanted or next(iter(event)) not in {*_ACTIONS, "launch"}
+        ]
+
+    parts = 2
+    while len(units) > 1:
+        size = -(-len(units) // parts)
+        for start in range(0, len(units), size):
+            rest = units[:start] + units[start + size :]
+            if shows(kept(rest)):
+                units, parts = rest, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(2 * parts, len(units))
+    return kept(units)
+
+
+def _fewer_arrays(events: list[Event], shows: Shows) -> list[Event]:
+    """Leave out arrays that no action uses, and regions without arrays."""
+    used = {
+        operand["p"]
+        for event in events
+        if next(iter(event)) in _ACTIONS
+        for operand in flat([*event.values(), *event.get("args", ()), *event.get("names", {}).values()])
+        if isinstance(operand, dict) and "p" in operand
+    }
+    fewer, regions = [], set()
+    for event in events:
+        if "enter" in event:
+            rows = [row for row in event["arrays"] if row["pointer"] in used]
+            if rows:
+                regions.add(event["enter"])
+                fewer.append(event | {"arrays": rows})
+        elif "leave" not in event or event["leave"] in regions:
+            fewer.append(event)
+    return fewer if shows(fewer) else events
+
+
+def _smaller_sizes(events: list[Event], shows: Shows) -> list[Event]:
+    """Make each size smaller, everywhere it occurs."""
+    tried: set[tuple[int, int]] = set()
+    while True:
+        sizes = {size for event in events for row in _rows(event) for size in row["shape"]}
+        sizes |= {size for event in events if "call" in event for size in _sizes_of(event)}
+        pairs = [
+            (old, new)
+            for old in sorted(sizes, reverse=True)
+            for new in sorted({1, 2, 3, 4, 5, 8, old // 4, old // 2, old - 1})
+            if 0 < new < old and (old, new) not in tried
+        ]
+        for old, new in pairs:
+            tried.add((old, new))
+            smaller = _resized(events, old, new)
+            if smaller is not None and shows(smaller):
+                events = smaller
+                break
+        else:
+            return events
+
+
+def _rows(event: Event) -> list[Event]:
+    """Return the descriptions of arrays and memory of an event."""
+    if "enter" in event:
+        return list(event["arrays"])
+    return [event] if "scratch" in event else []
+
+
+def _is_size(event: Event, position: int) -> bool:
+    """Tell whether a number among the arguments of a call may be a size."""
+    if "call" not in event:
+        return True
+    library, _, routine = event["call"].partition(".")
+    rows = _core.record(library, routine) if library in LIBRARIES else ()
+    return position >= len(rows) or rows[position][0] != "enum"
+
+
+def _sizes_of(event: Event) -> set[int]:
+    return {
+        value
+        for position, value in enumerate(event["args"])
+        if type(value) is int and value > 1 and _is_size(event, position)
+    }
+
+
+def _resized(events: list[Event], old: int, new: int) -> list[Event] | None:
+    """Return the events with another size; None if an array's layout has no counterpart."""
+    layouts: dict[int, tuple[list[int], list[int]]] = {}  # by pointer: its strides before and after
+    resized: list[Event] = []
+
+    def size(value: int) -> int:
+        return new if value == old else value
+
+    def row_of(row: Event) -> Event:
+        itemsize = dtype_named(row["dtype"]).itemsize
+        shape = [size(extent) for extent in row["shape"]]
+        strides = _restrided(row["shape"], row["strides"], shape, itemsize, size)
+        layouts[row["pointer"] if "pointer" in row else row["scratch"]] = list(row["strides"]), strides
+        other = row | {"shape": shape, "strides": strides}
+        other.pop("packed", None)
+        if "data" in row:
+            values = np.frombuffer(base64.b64decode(row["data"]), dtype_named(row["dtype"])).reshape(row["shape"])
+            part = np.ascontiguousarray(values[tuple(map(slice, shape))])
+            other["data"] = base64.b64encode(part.tobytes()).decode()
+        return other
+
+    def value_of(value: Any, is_size: bool) -> Any:
+        if isinstance(value, list):
+            return [value_of(part, False) for part in value]
+        if isinstance(value, dict) and "p" in value and "offset" in value and value["p"] in layouts:
+            before, after = layouts[value["p"]]
+            return value | _part(value, before, after, size)
+        return size(value) if is_size and type(value) is int else value
+
+    try:
+        for event in events:
+            kind = next(iter(event))
+            if kind == "enter":
+                resized.append(event | {"arrays": [row_of(row) for row in event["arrays"]]})
+            elif kind in ("blas", "call"):
+                arguments = [value_of(value, _is_size(event, place)) for place, value in enumerate(event["args"])]
+                names = {name: value_of(value, True) for name, value in event.get("names", {}).items()}
+                resized.append(event | {"args": arguments} | ({"names": names} if names else {}))
+            elif kind == "scratch":
+                resized.append(row_of(event) | {"beside": value_of(event["beside"], False)})
+            elif kind in _ACTIONS and kind not in ("update_from", "update_to"):
+                resized.append({key: value_of(value, False) for key, value in event.items()})
+            else:
+                resized.append(event)
+    except (IndexError, ValueError):
+        return None
+    return resized
+
+
+def _restrided(
+    shape: list[int], strides: list[int], other: list[int], itemsize: int, size: Callable[[int], int]
+) -> list[int]:
+    """Return strides for another shape: as dense as they were; gaps stay, if they are not sizes of their own."""
+    result, dense_before, dense = list(strides), itemsize, itemsize
+    for axis in sorted(range(len(shape)), key=lambda axis: (abs(strides[axis]), shape[axis])):
+        if strides[axis] == dense_before or shape[axis] == 1:
+            result[axis] = dense
+        else:
+            result[axis] = size(strides[axis] // itemsize) * itemsize
+        dense_before = abs(strides[axis]) * shape[axis]
+        dense = abs(result[axis]) * other[axis]
+    return result
+
+
+def _part(value: Event, before: list[int], after: list[int], size: Callable[[int], int]) -> Event:
+    """Return a part of an array whose strides have changed: the same first element, as far as there is one."""
+    rest, offset = value["offset"], 0
+    for axis in sorted(range(len(before)), key=lambda axis: -before[axis]):
+        if before[axis] <= 0:
+            raise ValueError(before)
+        offset += rest // before[axis] * after[axis]
+        rest %= before[axis]
+    strides = []
+    for stride in value["strides"]:
+        axis = max((a for a in range(len(before)) if stride % before[a] == 0), key=lambda a: before[a])
+        strides.append(stride // before[axis] * after[axis])
+    return {"offset": offset, "shape": [size(extent) for extent in value["shape"]], "strides": strides}
+
+
+def _simple_contents(events: list[Event], shows: Shows) -> list[Event]:
+    """Give arrays 1, 2, 3 and so on, if the fault shows with that."""
+    simple: list[Event] = []
+    for event in events:
+        rows = []
+        for row in event["arrays"] if "enter" in event else ():
+            if "buffer" in row and not row.get("memory"):
+                values = np.arange(1, 1 + np.prod(row["shape"], dtype=int)).astype(dtype_named(row["dtype"]))
+                digest = f"{len(simple):x}"
+                row = row | {"hash": digest, "data": base64.b64encode(values.tobytes()).decode()}
+            rows.append(row)
+        simple.append(event | {"arrays": rows} if "enter" in event else event)
+    return simple if shows(simple) else events
