@@ -75,7 +75,7 @@ class SharedArray(Array):
 
 @dataclass
 class Written:
-    """A kernel or a function of kernels, as it is rewritten."""
+    """A rewritten kernel or function of kernels."""
 
     name: str
     file: str

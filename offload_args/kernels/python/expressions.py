@@ -276,7 +276,7 @@ class Expressions(Names):
         return 2 if owner is not None and not owner.by_elements else 1
 
     def check_owned(self, node: ast.Subscript, array: Array, verb: str) -> None:
-        """Refuse an element of a written array that a loop over mine() did not give."""
+        """Refuse an element of a written array that is not from a loop over mine()."""
         construct = f"{ast.unparse(node)} is {verb}"
         if array.direction is In:
             self.refuse(node, construct, f"{array.name} is In: declare Out or InOut with a partition")
@@ -309,7 +309,7 @@ class Expressions(Names):
         array.rank = 1 if array.by_elements else 2
 
     def root_of(self, array: Array) -> Array:
-        """Return the array whose shape an array has to have: itself, or one that has to have no other's."""
+        """Return the array whose shape an array has to have, or the array itself."""
         by_number = {other.number: other for other in self.arrays.values()}
         while array.like >= 0:
             array = by_number[array.like]

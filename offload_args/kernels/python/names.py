@@ -134,7 +134,7 @@ class Names:
                 self.written.ranks[parameter] = max(known, rank)
 
     def parameters_of(self, name: str) -> set[str]:
-        """Return the parameters that a name may stand for: itself, or those that are assigned to it."""
+        """Return the parameters that a name may stand for: itself, or the ones that are assigned to it."""
         return ({name} & set(self.written.parameters)) | self.aliases.get(name, set())
 
     def find_aliases(self) -> None:
@@ -162,7 +162,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _names_in(value: ast.expr) -> Iterator[str]:
-    """Give the variables whose value an expression may be as it is."""
+    """Yield the variables that an expression may return unchanged."""
     if isinstance(value, ast.Name):
         yield value.id
     elif isinstance(value, ast.IfExp):

@@ -30,7 +30,7 @@ def oa__weak(typing: Any, value: Any) -> Any:
 
 
 def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
-    """Return numba's types of two numbers, None if they are none, and the type in which they are combined.
+    """Return numba's types of two numbers (None for other values), and the type that combines them.
 
     weak: 1 if a is, 2 if b is, 3 if both are.
     """
@@ -118,7 +118,7 @@ oa__binary_lshift, oa__binary_rshift = map(_combine, (operator.lshift, operator.
 
 def _choose(name: str, operation: Any) -> Any:
     def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
-        """Return b if the operation tells so of b and a, else a, as Python's min and max do."""
+        """Return b if the operation holds for b and a, else a, as Python's min and max do."""
         natives, kind = both(a, b, weak)
         kind = kind or (natives and typing.unify_types(*natives))
         chosen = kind and typing.resolve_function_type(operation, (kind, kind), {})
@@ -149,7 +149,7 @@ def oa__floating(typing: Any, value: Any) -> Any:
 
 @intrinsic
 def oa__whole(typing: Any, value: Any) -> Any:
-    """Return an integer or a bool. Refuse others, which a conversion would cut off."""
+    """Return an integer or a bool. Refuse other numbers, which a conversion would cut off."""
     native = types.unliteral(getattr(value, "native", value))
     if not isinstance(native, (types.Integer, types.Boolean)):
         raise errors.TypingError(

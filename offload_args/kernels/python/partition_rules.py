@@ -157,7 +157,7 @@ def oa__columns(typing: Any, here: Any, array: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def oa__element(typing: Any, array: Any, row: Any, column: Any) -> Any:
-    """Return the row and the column of an element by those that it has in memory."""
+    """Return the row and the column of an element from its row and column in memory."""
     pair = types.UniTuple(types.int64, 2)
 
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -115,7 +115,7 @@ class _Reader(Statements):
 
 
 def read_function(function: Callable[..., Any]) -> Written:
-    """Return a function of kernels as it is rewritten. Raises KernelError."""
+    """Return a rewritten function of kernels. Raises KernelError."""
     tree_of(function)
     reader = _Reader(function)  # type: ignore[arg-type]
     reader.find_aliases()

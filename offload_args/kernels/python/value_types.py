@@ -207,7 +207,7 @@ def _(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
 
 
 def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
-    """Return the type in which NumPy 2 combines two numbers; None: numba's own.
+    """Return the type that NumPy 2 combines two numbers in; None: numba's own.
 
     Whole numbers among themselves are numba's: it computes in 64 bits. One that is weak becomes a uint64 with another.
     """
