@@ -424,7 +424,7 @@ class Accelerated:
     def decisions(self) -> Iterator[Decision]:
         """Decide for each kind of call whether it should go next time, by its times.
 
-        Without a device, no call was worth opening one.
+        No kind goes if no device was opened, for no call was worth it.
         """
         for site, row, counts in self._grown(_core.accelerate_read()[0]):
             calls, gone, _, _, _, _, host, device, _, missed = counts

@@ -54,7 +54,7 @@ typedef struct oa_pieces {
   } axis[OA_MAX_DIMENSIONS];
 } oa_pieces;
 /* The shape and strides were accepted by oa_layout_of, and no extent is 0. other: the strides of the second array, or
- * NULL. With NULL the lines follow the memory. Otherwise they run along the longest axis that can be lines on both
+ * NULL. The lines follow the memory if it is NULL. Otherwise they run along the longest axis that can be lines on both
  * sides, which makes the fewest pieces. */
 void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, const int64_t *other,
                      int64_t itemsize);

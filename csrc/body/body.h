@@ -56,8 +56,8 @@ int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t items
 
 static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
 
-/* Returns the leading dimension for the vendor. With one column it has no meaning, and may be smaller than the number
- * of rows. */
+/* Returns the leading dimension for the vendor. It has no meaning for one column, and may be smaller than the number of
+ * rows. */
 static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
   return columns <= 1 && ld > 0 && ld < rows ? rows : ld;
 }

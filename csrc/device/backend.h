@@ -46,8 +46,8 @@ typedef struct oa_backend {
   const char *name;
   unsigned flags;  /* oa_device_flags and oa_backend_flags; OA_DEVICE_HOST_CALLS asks for `submit` */
   int dlpack_type; /* DLPack's DLDeviceType of its memory; 0: it can't be exported */
-  /* Sets the number of devices of this machine. Without a driver it is 0, and the error text has the reason. Loads the
-   * driver. `sim` has a fixed number. */
+  /* Sets the number of devices of this machine. The number is 0 without a driver, and the error text has the reason.
+   * Loads the driver. `sim` has a fixed number. */
   int (*count)(int *count);
   /* Fills device->state and device->model for device->index. Called once per device, under a lock. */
   int (*open)(oa_device *device);

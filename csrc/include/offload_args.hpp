@@ -170,7 +170,8 @@ inline int device(const std::string &name) {
   return number;
 }
 
-/* Arrays lent to a device until close(). Without it, the end of the object discards them. It can be moved. */
+/* Arrays lent to a device until close(). The end of the object discards them if close() was not called. It can be
+ * moved. */
 template <class... T>
 class Region {
  public:

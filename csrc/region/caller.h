@@ -8,7 +8,7 @@
 /* A wait of one thread, in the memory of that thread. */
 typedef struct oa_wait {
   const char *function; /* the public function that waits */
-  /* Returns whether the other thread, or this one, has to act first: to end a call, or a wait of its own. It looks
+  /* Returns whether the wait ends only after the other thread, or this one, ends a call or a wait of its own. It looks
    * everything up, because the reason for the wait may be gone. */
   bool (*needs)(const struct oa_wait *wait, const oa_caller *other);
   const void *subject;

@@ -1,5 +1,5 @@
-/* Peers: devices that have bytes which another device of their backend is about to bring up. Those bytes are copied
- * from the peer's memory, and not by way of the host.
+/* Peers: devices that have bytes which another device of their backend is about to bring up. The bytes are copied from
+ * the peer's memory, and not by way of the host.
  *
  * A peer has the host's bytes in a mapping that is valid and not newer, or in idle resident memory none of whose pages
  * was written since; and no update permits the host to write them now. The copy is waited for while the peer's memory

@@ -3,7 +3,7 @@
  *
  * There are three ways. Small arrays are packed into one pinned block, neighbours on the device as one copy. Large
  * arrays travel in chunks through pinned blocks, which the core's threads fill and drain. Memory that is pinned already
- * is copied directly. Without pinned memory a section travels the backend's own way. Synchronous backends copy
+ * is copied directly. A section travels the backend's own way if no pinned memory is left. Synchronous backends copy
  * directly, on several threads if that pays. */
 #ifndef OA_TRANSFER_H
 #define OA_TRANSFER_H

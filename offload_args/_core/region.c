@@ -216,7 +216,7 @@ typedef struct Left {
 static Left *left; /* under lock_lent */
 static atomic_int left_count;
 
-/* Keeps the region of an object that is being freed, to end it later. Without memory it stays open. */
+/* Keeps the region of an object that is being freed, to end it later. The region stays open if memory is short. */
 static void leave_later(Region *self) {
   Left *kept = PyMem_Malloc(sizeof *kept);
   if (kept == NULL) return;

@@ -45,7 +45,7 @@ def conjugated(source: DevicePtr, order: Order) -> Iterator[DevicePtr]:
 def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | None) -> Iterator[DevicePtr]:
     """Lend right sides, or if the library needs them in an order, "C" or "F", a copy of them in it.
 
-    What the block makes of a copy comes back to B, unless it fails. A: the matrix, in whose order B may be.
+    A copy comes back to B as the block leaves it, unless the block fails. A: the matrix, in whose order B may be.
     """
     if order is None or 0 in B._shape:
         yield B

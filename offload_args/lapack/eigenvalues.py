@@ -133,7 +133,7 @@ def syevdx(
     jobz: "V": A[:, i] becomes the eigenvector of w[i], for i < count. "N": no vectors. A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    Without places and without an interval it finds all.
+    It finds all without places and without an interval.
 
         A, w = np.diag([3.0, 1.0, 2.0]), np.empty(3)
         with offload_args(A.T, w) as (dA, dw):

@@ -171,7 +171,7 @@ def gesvd(
     jobvt: the right vectors: "A" all n, "S" the first k, "N" none. None: the job that the shape of VT needs.
 
     All matrices have one order. On NVIDIA GPUs, which have the function for m >= n in Fortran order and m <= n in C
-    order, copies in the other order are made of others. With k = 0 nothing is written. LAPACK's job "O", which puts
+    order, copies in the other order are made of others. Nothing is written if k is 0. LAPACK's job "O", which puts
     vectors into A, is not here: lend an array for them.
 
         A = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], order="F")

@@ -38,7 +38,7 @@ Event: TypeAlias = "dict[str, Any]"
 
 @dataclass
 class Report:
-    """What a replay found."""
+    """Differences and failures of a replay."""
 
     device: str = ""
     recorded_on: list[str] = field(default_factory=list)

@@ -314,8 +314,7 @@ def _holds_packages(folder: str) -> bool:
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     """Return a loop around the place, or around the nearest caller that has one.
 
-    Among several loops it is the innermost one that does not make the array anew; if the array never changed, the
-    outermost such one.
+    The loop is the innermost one that does not make the array anew; if the array never changed, the outermost such one.
     """
     for depth, place in enumerate(copies.places):
         if depth and _is_of_a_library(place.file):

@@ -2,9 +2,8 @@
 
 A function here is a recipe: it gets symbols for its arguments, and each operation on a symbol writes one instruction of
 LLVM IR. All are operations that IEEE 754 rounds to the nearest, `fma` among them, so that each target computes the same
-number; only a NaN may have other bits. There is but one branch, for arguments of sin, cos and tan above 2^40. In
-float64 it reads a table, of the bits of 2 / pi; in float32, and in all other functions, loops over elements become
-vector instructions.
+number; only a NaN may have other bits. One branch exists: sin, cos and tan of float64 arguments above 2^40 read a table
+of the bits of 2 / pi. Loops over elements become vector instructions in float32 and in all other functions.
 
 float32 is computed in float64, with shorter polynomials and without the low parts, and rounded once at the end. For
 float64 a number is the sum of a high and a low part where one alone has too few bits. docs/guide/kernels.md states the
@@ -467,7 +466,7 @@ def _far(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
 def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     """Return the quadrant and the angle of a float32 beyond 2^40, by operations that vectors have.
 
-    2 / pi is cut into numbers of 29 bits, whose products with x are exact. Those which are whole turns are left out.
+    2 / pi is cut into numbers of 29 bits, whose products with x are exact. Products that are whole turns are left out.
     """
     magnitude, bits = abs(x), 0
     for word in TWO_OVER_PI_BITS:

@@ -513,7 +513,7 @@ class _Entry:
         return cgutils.get_or_insert_function(self.module, ir.FunctionType(result, kinds), name)
 
     def thread(self, thread: Any, names: Sequence[str], operands: int, shapes: int, step: str) -> None:
-        """Write the function that begins a thread in a frame. Without a frame it returns the size of a frame."""
+        """Write the function that begins a thread in a frame. It returns the size of a frame if no frame is passed."""
         before = self.builder
         frame, *arguments = thread.args
         here = dict(zip(names, arguments, strict=False))
