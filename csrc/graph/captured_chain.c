@@ -226,7 +226,7 @@ typedef struct device_loop {
 } device_loop;
 
 /* Runs the calls in a loop on the device, and waits for it. Sets loop->ran, unless the device has no loop for these
- * calls: then nothing was done. In a call that has begun. */
+ * calls: then nothing was done. Needs a call that has begun. */
 static int run_loop(const oa_call *call, void *graph, device_loop *loop) {
   enum { COUNT_BYTES = 8 };
   oa_device *device = call->device;

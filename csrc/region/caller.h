@@ -64,7 +64,7 @@ bool oa_caller_holds(const oa_caller *caller, const oa_mapping *mapping);
 int oa_wait_for(const oa_wait *wait);
 /* Waits likewise if the function can't fail: a thread of the circle that can fail is woken, and breaks it. */
 void oa_wait_for_always(const oa_wait *wait);
-/* For waits until a mapping no longer moves: `subject` is the mapping, which still exists. */
+/* Serves waits until a mapping no longer moves: `subject` is the mapping, which still exists. */
 bool oa_wait_needs_mover(const oa_wait *wait, const oa_caller *other);
 
 #endif

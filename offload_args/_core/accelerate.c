@@ -25,7 +25,7 @@ static void find_current_thread(void) {
 
 static int has_gil(void) {
   PyThreadState *current = current_thread == NULL ? NULL : current_thread();
-  /* Before Python 3.12 it may be another thread that runs. */
+  /* The thread may be another one that runs, before Python 3.12. */
   return current != NULL && (Py_Version >= 0x030C0000 || current == PyGILState_GetThisThreadState());
 }
 

@@ -124,8 +124,8 @@ Pointer *as_pointer(PyObject *object);
 /* Reads the bytes from the lowest of the root to the first element. Returns 0, or -1 with an exception. */
 int pointer_first(const Pointer *pointer, int64_t *bytes);
 
-/* Returns the object as a Pointer, NULL without an exception if it is not one. For most scalars it does not look at the
- * base class. */
+/* Returns the object as a Pointer, NULL without an exception if it is not one. It does not look at the base class of
+ * most scalars. */
 static inline Pointer *pointer_of(PyObject *object) {
   if (Py_TYPE(object) == (PyTypeObject *)python.pointer) return (Pointer *)object;
   if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return NULL;

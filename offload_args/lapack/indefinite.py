@@ -57,7 +57,7 @@ def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U") -> None:
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
 
-    For real dtypes it is sytrf.
+    It is sytrf for real dtypes.
 
         A, ipiv, b = np.array([[0, 2j], [-2j, 1]], order="F"), np.empty(2, np.int32), np.array([4j, 4])
         with offload_args(A, ipiv, b) as (dA, dp, db):

@@ -71,7 +71,7 @@ def orgqr(A: DevicePtr, tau: DevicePtr) -> None:
     A: matrix of shape (m, n), m >= n, in Fortran order; its first k columns as geqrf left them.
     tau: vector of shape (k,) that geqrf left; k is at most n.
 
-    The columns after the first k are not read. For complex dtypes LAPACK calls the function ungqr.
+    The columns after the first k are not read. LAPACK calls the function ungqr for complex dtypes.
 
         A, tau = np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 1.0]], order="F"), np.empty(2)
         with offload_args(A, tau) as (dA, dtau):
@@ -137,7 +137,7 @@ def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans:
     side: where op(Q) stands: "L" left of C, "R" right of it.
     trans: op(Q). "T" is for real dtypes only, where "C" means the same.
 
-    For complex dtypes LAPACK calls the function unmqr.
+    LAPACK calls the function unmqr for complex dtypes.
 
         A, tau = np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 1.0]], order="F"), np.empty(2)
         c = A[:, 0].copy()
