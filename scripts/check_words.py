@@ -1,14 +1,16 @@
-"""Checks the prose of the repository: phrases that docs/internals/terms.md rules out, and lines of at most 120 columns.
+"""Checks phrases and names that docs/internals/terms.md rules out, and lines of at most 120 columns.
 
     python scripts/check_words.py [FILE ...]
 
 Without files it reads all that git tracks, and new files that it does not ignore. It looks for phrases in comments and
-strings of sources, and in Markdown outside of code. It prints one line a fault and exits with 1, or prints nothing.
+strings of sources, and in Markdown outside of code; for names in Python, and in the C of the package and of its tests.
+It prints one line a fault and exits with 1, or prints nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import io
 import re
 import subprocess
@@ -28,6 +30,17 @@ PHRASES: list[tuple[str, str]] = [
     (r"\bonce\s+more\b", "say 'again'"),
     (r"\b(?:one|ones|each|lines|columns|rows)\s+behind\s+(?:the|each)\s+other\b", "say 'one after the other'"),
 ]
+
+# Names that do not say what they name.
+NAMES_OF_NOTHING = {"one", "found", "given", "made", "what", "where"}
+# In C, `one` is the number 1 of calls by address, and what() a method of C++.
+C_NAMES = re.compile(r"(?<![.>\w])(?:found|given|made|where)\b|(?<![.>\w])what\b(?!\s*\()")
+# Public names of the package, and a field that generated hooks set by its name.
+ALLOWED_NAMES = {
+    ("offload_args/libraries.py", "found"),
+    ("offload_args/embedding.py", "what"),
+    ("csrc/accelerate/lapack_call.h", "found"),
+}
 
 SUFFIXES = {".c", ".def", ".h", ".inc", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml", ".cfg", ".in"}
 NAMES = {"Makefile", "CODEOWNERS", "run", "gpu-check", "sanitize", ".clang-format", ".editorconfig"}
@@ -89,11 +102,28 @@ def prose_of(path: str, text: str) -> str:
     return python_prose(text) if suffix in {".py", ".pyi"} else joined_comments(text)
 
 
+def names_of(path: str, text: str) -> Iterator[tuple[str, int]]:
+    """Yield the names in a source that say nothing, each with its line: those that Python binds, or that C has."""
+    if path.endswith(".py"):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NAMES_OF_NOTHING:
+                yield node.id, node.lineno
+            elif isinstance(node, ast.arg) and node.arg in NAMES_OF_NOTHING:
+                yield node.arg, node.lineno
+    elif path.endswith((".c", ".h", ".inc")):
+        code = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank_match, text, flags=re.DOTALL)
+        for match in C_NAMES.finditer(code):
+            yield match[0], text.count("\n", 0, match.start()) + 1
+
+
 def faults_of(path: str, text: str) -> Iterator[str]:
     """Yield the faults of a file, each with its place."""
     for row, line in enumerate(text.splitlines(), 1):
         if len(line) > COLUMNS:
             yield f"{path}:{row}: {len(line)} columns; at most {COLUMNS}"
+    for name, row in names_of(path, text):
+        if (path, name) not in ALLOWED_NAMES:
+            yield f"{path}:{row}: the name {name!r}: name the thing"
     if path in SPEAKS_OF_THEM:
         return
     prose = prose_of(path, text)

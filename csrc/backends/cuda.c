@@ -461,10 +461,10 @@ static int gpu_graph_loop(oa_device *device, void *graph, const oa_graph_until *
   void *saved;
   *loop = NULL;
   if (!driver.graph_create || !driver.conditional_create || !driver.node_add) return OA_OK;
-  struct graph *made = calloc(1, sizeof *made);
-  const int status = made ? gpu_enter(device, &saved) : OA_OK;
-  if (status || !made) {
-    free(made);
+  struct graph *fresh = calloc(1, sizeof *fresh);
+  const int status = fresh ? gpu_enter(device, &saved) : OA_OK;
+  if (status || !fresh) {
+    free(fresh);
     return status;
   }
   const int mode = exchange_mode(RELAXED_MODE);
@@ -476,10 +476,10 @@ static int gpu_graph_loop(oa_device *device, void *graph, const oa_graph_until *
   if (outer) driver.graph_destroy(outer);
   exchange_mode(mode);
   if (code) {
-    free(made);
+    free(fresh);
   } else {
-    atomic_init(&made->instance, instance);
-    *loop = made;
+    atomic_init(&fresh->instance, instance);
+    *loop = fresh;
   }
   return leave_context(device, saved, OA_OK);
 }

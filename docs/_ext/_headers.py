@@ -190,18 +190,18 @@ PAGE = """# {title}
 def pages() -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each page."""
     listed: list[str] = []
-    made: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, text in HEADERS.items():
         file = re.sub(r"\W", "-", Path(name).name)
         shown = name.replace("/", "/\u200b")  # a line may break there
-        made[file] = PAGE.format(title=shown, name=name, part="")
+        texts[file] = PAGE.format(title=shown, name=name, part="")
         listed.append(f"- [{name}]({file}.md): {text}")
         for part in PARTS.get(name, {}):
             of_part = f"{file}-{slug(part)}"
-            made[of_part] = PAGE.format(title=f"{shown}: {part}", name=name, part=part)
+            texts[of_part] = PAGE.format(title=f"{shown}: {part}", name=name, part=part)
             listed.append(f"- [{name}: {part}]({of_part}.md)")
     for name, library in libraries().items():
         listed.append(f"- [offload_args_{name}.h](../{name}/c.md): the functions of {library.title}.")
-    yield "c/index.md", INDEX.format(listed="\n".join(listed), pages="\n".join(made))
-    for file, text in made.items():
+    yield "c/index.md", INDEX.format(listed="\n".join(listed), pages="\n".join(texts))
+    for file, text in texts.items():
         yield f"c/{file}.md", text

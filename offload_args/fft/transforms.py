@@ -350,9 +350,9 @@ def _transform(
         call = Call(function, device, x=x)
         library = transforms_of(function, x._device)
     else:
-        where = as_device("host" if device is None else device)
-        call = Call(function, where, x=x)
-        library = transforms_of(function, where.number)
+        chosen = as_device("host" if device is None else device)
+        call = Call(function, chosen, x=x)
+        library = transforms_of(function, chosen.number)
     if norm is not None and norm not in _NORMS:
         raise ArgumentError(f"{function}: norm needs 'backward', 'ortho' or 'forward', got {shown(norm)}")
     if name in _OF_REAL and call.dtype.kind == "c":
@@ -383,9 +383,9 @@ def _lengths(
     in_one = not function.endswith(("n", "2"))
     of_axes, of_lengths = ("axis", "n") if in_one else ("axes", "s")
     ndim = len(shape)
-    given = None if s is None else _whole(function, of_lengths, s)
+    wanted = None if s is None else _whole(function, of_lengths, s)
     if axes is None:
-        count = ndim if given is None else len(given)
+        count = ndim if wanted is None else len(wanted)
         if count > ndim:
             raise ArgumentError(f"{function}: s has {count} lengths, and x of shape {shape} has {ndim} axes")
         places = list(range(ndim - count, ndim))
@@ -397,19 +397,19 @@ def _lengths(
         places = [place % ndim for place in places]
         if len(set(places)) < len(places):
             raise ArgumentError(f"{function}: axes needs each axis once, got {shown(axes)}")
-        if given is not None and len(given) != len(places):
-            raise ArgumentError(f"{function}: s needs a length for each of {len(places)} axes, got {len(given)}")
+        if wanted is not None and len(wanted) != len(places):
+            raise ArgumentError(f"{function}: s needs a length for each of {len(places)} axes, got {len(wanted)}")
     if not places and function.removeprefix("fft.") in _OF_REAL + _TO_REAL:
         raise ArgumentError(f"{function}: axes needs one axis at least, got none")
     lengths = [shape[place] for place in places]
     if halved:
         lengths[-1] = 2 * (lengths[-1] - 1)
-    for i, length in enumerate(given or ()):
+    for i, length in enumerate(wanted or ()):
         if in_one or length != -1:
             lengths[i] = length
     for place, length in zip(places, lengths, strict=True):
         if length < 1:
-            reason = f"; pass {of_lengths} for x of shape {shape}" if given is None else ""
+            reason = f"; pass {of_lengths} for x of shape {shape}" if wanted is None else ""
             raise ArgumentError(f"{function}: {of_lengths} needs 1 at least along axis {place}, got {length}{reason}")
     return lengths, places
 

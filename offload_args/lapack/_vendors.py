@@ -362,8 +362,8 @@ class _LAPACKE(Vendor):
         chars = self.value(self.jobz, jobz), getattr(self.functions, f"RANGE_{which}"), self.value(self.uplo, uplo)
         work, integers = ((_BLOCK + 26) * n, A.dtype), (10 * n, np.int32)
 
-        def call(*found: DevicePtr | int) -> int:
-            arguments = *chars, n, A, lda, *bounds, 0.0, *found
+        def call(*outputs: DevicePtr | int) -> int:
+            arguments = *chars, n, A, lda, *bounds, 0.0, *outputs
             if t in "sd":
                 return self.with_work(f"{t}syevr", A, arguments, work, integers)
             return self.with_work(f"{t}heevr", A, arguments, work, (24 * n, w.dtype), integers)
@@ -730,8 +730,8 @@ class _RocSOLVER(Vendor):
         jobs = self.value(self.jobz, jobz), named, self.value(self.uplo, uplo)
         name = f"{t}{'sy' if t in 'sd' else 'he'}evx"
 
-        def call(*found: DevicePtr | int) -> int:
-            return self.call(name, A, *jobs, n, A, lda, *bounds, 0.0, *found)
+        def call(*outputs: DevicePtr | int) -> int:
+            return self.call(name, A, *jobs, n, A, lda, *bounds, 0.0, *outputs)
 
         return _subset(call, jobz, n, A, chosen, w, n)
 

@@ -63,8 +63,8 @@ def _solve(A: DevicePtr, B: DevicePtr, s: DevicePtr, limit: float) -> int:
     """Solve for operands that were checked."""
     (m, n), nrhs, k = A._shape, B._shape[1], min(A._shape)
     order: Order = "F" if m >= n else "C"  # of gesvd on NVIDIA GPUs
-    made = Scratch((m, k), A.dtype, order=order), Scratch((k, n), A.dtype, order=order)
-    with offload_args(*made, device=A.device) as (U, VT):
+    factors = Scratch((m, k), A.dtype, order=order), Scratch((k, n), A.dtype, order=order)
+    with offload_args(*factors, device=A.device) as (U, VT):
         with rearranged(A, order) as copy:
             gesvd(copy, s, U, VT)
         values = s.to_host()

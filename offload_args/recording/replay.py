@@ -407,8 +407,8 @@ class Replay:
         arguments = [self._value(value) for value in event["args"]]
         named = in_order(event)
         names = {name: self._value(value) for name, value in named.items()}
-        given = [*event["args"], *(value for name, value in named.items() if name != "handle")]
-        if any(isinstance(value, dict) and "other" in value for value in given):
+        values = [*event["args"], *(value for name, value in named.items() if name != "handle")]
+        if any(isinstance(value, dict) and "other" in value for value in values):
             raise twins.NoTwinError(f"{call_name(event)}: an argument is of a kind that a recording does not have")
         pointers = [value for value in flat([*arguments, *names.values()]) if isinstance(value, DevicePtr)]
         device = pointers[0].device if pointers else self._device or self._host
@@ -614,11 +614,11 @@ def _operand_names(event: Event) -> list[str]:
     """Return a name for each pointer among a call's arguments."""
     parameters = _parameters(event)
     names: list[str] = []
-    given = [
+    positional = [
         (parameters[position] if position < len(parameters) else f"argument {position + 1}", value)
         for position, value in enumerate(event["args"])
     ]
-    for name, value in (*given, *in_order(event).items()):
+    for name, value in (*positional, *in_order(event).items()):
         names += [name for part in flat([value]) if isinstance(part, dict) and "p" in part]
     return names
 

@@ -128,11 +128,11 @@ class _Writer(Replay):
         self.modules.add("_core")
         if kind == "stage":
             value = f"np.array({self._source(event['value'])}, {dtype_named(event['dtype']).name!r})"
-            made = f"_core.stage({self._source(event['beside'][0])}, {value})"
+            call = f"_core.stage({self._source(event['beside'][0])}, {value})"
         else:
             code = DTYPE_NAMES.index(event["dtype"])
-            made = f"_core.scratch(({beside},), {code}, {tuple(event['shape'])}, {tuple(event['strides'])})"
-        self._line(f"p{int(event[kind])} = {made}")
+            call = f"_core.scratch(({beside},), {code}, {tuple(event['shape'])}, {tuple(event['strides'])})"
+        self._line(f"p{int(event[kind])} = {call}")
         super()._made(kind, event, make_pointer)
 
     # -- calls -------------------------------------------------------------------------------------------------
@@ -150,13 +150,13 @@ class _Writer(Replay):
         elif event["blas"] not in blas.__all__:
             raise twins.NoTwinError(f"{name} is no function of blas")
         kept = event.get("result")
-        made = f"o{int(kept['object'])} = " if isinstance(kept, dict) and "object" in kept else ""
+        target = f"o{int(kept['object'])} = " if isinstance(kept, dict) and "object" in kept else ""
         text = f"{name}({', '.join(arguments)})"
         if "times" in event:
             self.modules.add("_core")
             steps = f"{', '.join(map(self._source, event['steps']))},"
             text = f"_core.repeat({name}, {int(event['times'])}, ({steps}), '', {', '.join(arguments)})"
-        self._line(f"{made}{text}")
+        self._line(f"{target}{text}")
         super()._make(event)
 
     def _compare(self, event: Event, expected: Expected, result: Any, entered: Any, device: Device) -> None:
@@ -165,16 +165,16 @@ class _Writer(Replay):
         if len(self.report.differences) == before or self.has_fault:
             return
         self.has_fault = True
-        given = flat([*event["args"], *in_order(event).values()])
-        operands = [value for value in given if isinstance(value, dict) and "p" in value]
+        values = flat([*event["args"], *in_order(event).values()])
+        operands = [value for value in values if isinstance(value, dict) and "p" in value]
         for operand, pointer, wanted in zip(operands, expected.pointers, expected.results, strict=True):
             now = host_values(pointer)
             if not (off := distance(now, wanted)) <= expected.most:
                 apart = np.abs(now.astype("c16") - wanted.astype("c16"))
                 place = np.unravel_index(int(np.nanargmax(np.where(np.isnan(apart), np.inf, apart))), now.shape)
-                where = f"[{', '.join(str(int(index)) for index in place)}]"
+                index = f"[{', '.join(str(int(i)) for i in place)}]"
                 most = expected.most if expected.backwards is None else min(off / 2, 1e300)
-                self._line(f"got, expected = {self._source(operand)}.to_host(){where}, {wanted[place].item()!r}")
+                self._line(f"got, expected = {self._source(operand)}.to_host(){index}, {wanted[place].item()!r}")
                 self._line(f"assert abs(got - expected) <= {most!r}, (got, expected)")
                 return
         call = self.body.pop().strip()

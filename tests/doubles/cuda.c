@@ -636,10 +636,10 @@ enum { KERNEL_NODE = 0, CHILD_NODE = 4, CONDITIONAL_NODE = 13, WHILE = 1, NOT_SU
 
 int cuGraphCreate(struct graph **graph, unsigned flags) {
   if (flags) return INVALID_VALUE;
-  struct graph *made = calloc(1, sizeof *made);
-  if (!made) return OUT_OF_MEMORY;
-  made->is_complete = 1;
-  return *graph = made, SUCCESS;
+  struct graph *fresh = calloc(1, sizeof *fresh);
+  if (!fresh) return OUT_OF_MEMORY;
+  fresh->is_complete = 1;
+  return *graph = fresh, SUCCESS;
 }
 
 int cuGraphConditionalHandleCreate(unsigned long long *handle, struct graph *graph, gpu_context context, unsigned value,
@@ -647,10 +647,10 @@ int cuGraphConditionalHandleCreate(unsigned long long *handle, struct graph *gra
   const char *loops = getenv("CUDA_DOUBLE_LOOPS");
   if (loops && strcmp(loops, "0") == 0) return NOT_SUPPORTED_HERE;
   if (!graph || graph->is_destroyed || graph->is_body || context != current() || flags != 1) return INVALID_VALUE;
-  struct condition *made = calloc(1, sizeof *made);
-  if (!made) return OUT_OF_MEMORY;
-  *made = (struct condition){.initial = value, .graph = graph};
-  return *handle = (uintptr_t)made, SUCCESS;
+  struct condition *fresh = calloc(1, sizeof *fresh);
+  if (!fresh) return OUT_OF_MEMORY;
+  *fresh = (struct condition){.initial = value, .graph = graph};
+  return *handle = (uintptr_t)fresh, SUCCESS;
 }
 
 struct loop {

@@ -202,8 +202,8 @@ def test_systems_of_stacks_of_any_order(device: str, n: int) -> None:
 def test_small_matrices_of_a_stack_are_one_call_of_the_cpu(name: str, matrices: Matrices) -> None:
     device = open_or_skip(name)
     t = matrices.dtype.char.translate(str.maketrans("fdFD", "sdcz"))
-    general, given = by_columns(matrices.general(5, 4, 4)), by_columns(definite(matrices, (5,)))
-    A, S, Q, V, F = general.copy("K"), given.copy("K"), general.copy("K"), given.copy("K"), general.copy("K")
+    general, positive = by_columns(matrices.general(5, 4, 4)), by_columns(definite(matrices, (5,)))
+    A, S, Q, V, F = general.copy("K"), positive.copy("K"), general.copy("K"), positive.copy("K"), general.copy("K")
     b, x = by_columns(matrices.general(5, 4, 2)), by_columns(matrices.general(5, 4, 2))
     pivots, tau = np.zeros((5, 4), np.int32), np.zeros((5, 4), matrices.dtype)
     w, s = np.zeros((5, 4), matrices.real), np.zeros((5, 4), matrices.real)
@@ -222,9 +222,9 @@ def test_small_matrices_of_a_stack_are_one_call_of_the_cpu(name: str, matrices: 
 
 def test_a_stack_of_more_matrices_than_one_loop(device: str) -> None:
     matrices = Matrices("float64")
-    given = definite(matrices, (5000,), 2)
-    given[[0, 4095, 4096, 4999], 0, 0] = -1
-    A = given.copy()
+    positive = definite(matrices, (5000,), 2)
+    positive[[0, 4095, 4096, 4999], 0, 0] = -1
+    A = positive.copy()
     with offload_args(A, device=device) as (dA,):
         with pytest.raises(
             lapack.StackError, match=r"of 5000 matrices 4 failed: A\[0\], A\[4095\], A\[4096\]"
@@ -232,13 +232,13 @@ def test_a_stack_of_more_matrices_than_one_loop(device: str) -> None:
             lapack.potrf(dA, uplo="L")
     assert np.flatnonzero(caught.value.info).tolist() == [0, 4095, 4096, 4999]
     good = caught.value.info == 0
-    assert matrices.near(np.tril(A)[good], np.linalg.cholesky(given[good]))
+    assert matrices.near(np.tril(A)[good], np.linalg.cholesky(positive[good]))
 
 
 def test_loops_that_share_workspaces(device: str, matrices: Matrices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_vendors, "_SPACE", 1000)  # so a loop takes one to three matrices
-    given, general = definite(matrices, (7,)), by_columns(matrices.general(7, 4, 3))
-    V, Q, S, I = by_columns(given), general.copy("K"), general.copy("K"), given.copy()  # noqa: E741
+    positive, general = definite(matrices, (7,)), by_columns(matrices.general(7, 4, 3))
+    V, Q, S, I = by_columns(positive), general.copy("K"), general.copy("K"), positive.copy()  # noqa: E741
     w, tau, s = np.zeros((7, 4), matrices.real), np.zeros((7, 3), matrices.dtype), np.zeros((7, 3), matrices.real)
     with offload_args(V, Out(w), Q, Out(tau), S, Out(s), I, Scratch((7, 4), np.int32), device=device) as lent:
         dV, dw, dQ, dtau, dS, ds, dI, dp = lent
@@ -247,23 +247,23 @@ def test_loops_that_share_workspaces(device: str, matrices: Matrices, monkeypatc
         lapack.gesvd(dS, ds)
         lapack.getrf(dI, dp)
         lapack.getri(dI, dp)
-    assert matrices.near(w, np.linalg.eigvalsh(given)) and matrices.near(given @ V, V * w[:, None])
+    assert matrices.near(w, np.linalg.eigvalsh(positive)) and matrices.near(positive @ V, V * w[:, None])
     assert matrices.near(abs(np.triu(Q[:, :3])), abs(np.linalg.qr(general, mode="r")))
     assert matrices.near(s, np.linalg.svd(general, compute_uv=False))
-    assert matrices.near(given @ I, np.broadcast_to(np.eye(4), (7, 4, 4)))
+    assert matrices.near(positive @ I, np.broadcast_to(np.eye(4), (7, 4, 4)))
 
 
 @pytest.mark.parametrize("name", here("host", "sim:0"))
 def test_stacks_backwards(name: str, matrices: Matrices) -> None:
     device = open_or_skip(name)
-    general, given = by_columns(matrices.general(4, 3, 3)), definite(matrices, (4,), 3)
-    A, S, right = general.copy("K"), given.copy(), matrices.general(4, 3)
+    general, positive = by_columns(matrices.general(4, 3, 3)), definite(matrices, (4,), 3)
+    A, S, right = general.copy("K"), positive.copy(), matrices.general(4, 3)
     b, x = right.copy(), right.copy()
     with offload_args(A, Scratch((4, 3), np.int32), b, S, x, device=device) as (dA, dp, db, dS, dx):
         lapack.gesv(dA[::-1], dp[::-1], db)
         lapack.posv(dS[::-1], dx)
     assert matrices.near(general[::-1] @ b[..., None], right[..., None])
-    assert matrices.near(given[::-1] @ x[..., None], right[..., None])
+    assert matrices.near(positive[::-1] @ x[..., None], right[..., None])
 
 
 @pytest.mark.parametrize("n", [1, 32, 33])

@@ -98,9 +98,12 @@ def test_imports_inside_functions_and_for_type_checkers_count(tmp_path: Path) ->
         ("a.py", "x = f(x)  # as ever\n"),
         ("a.toml", "# Given back to the pool.\n"),
         ("a.md", "x" * 121 + "\n"),
+        ("a.py", "found = 1\n"),
+        ("a.py", "f = lambda one: 1\n"),
+        ("a.c", "static int given;\n"),
     ],
 )
-def test_a_phrase_or_line_that_is_ruled_out_is_found(path: str, text: str) -> None:
+def test_a_phrase_name_or_line_that_is_ruled_out_is_found(path: str, text: str) -> None:
     assert len(list(words.faults_of(path, text))) == 1
 
 
@@ -111,9 +114,11 @@ def test_a_phrase_or_line_that_is_ruled_out_is_found(path: str, text: str) -> No
         ("a.c", "int give_back = as_ever(once_more);\n"),
         ("a.py", "gave_back = [page for page in behind]  # no longer empty\n"),
         ("a.py", "y" * 120 + "\n"),
+        ("a.py", "from hypothesis import given\nx = np.where(y, found=1)\n"),
+        ("a.c", "const float one = 1; /* given */\nif (a.found) puts(error.what());\n"),
     ],
 )
-def test_names_and_code_may_have_any_words(path: str, text: str) -> None:
+def test_code_and_names_of_others_may_have_any_words(path: str, text: str) -> None:
     assert list(words.faults_of(path, text)) == []
 
 
