@@ -46,18 +46,19 @@ def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
 
     def call(*arguments: Any) -> None:
         *before, A, lda, B, ldb, batch = arguments
-        (triangles, step_a), (right, step_b) = _with_step(A), _with_step(B)
-        repeat(trsm, batch, (step_a, step_b), "", order, *before, triangles, lda, right, ldb)
+        if isinstance(A, DevicePtr):
+            (triangles, step_a), (right, step_b) = _with_step(A), _with_step(B)
+            repeat(trsm, batch, (step_a, step_b), "", order, *before, triangles, lda, right, ldb)
+        else:
+            repeat(trsm, batch, (A, B), "", order, *before, A[0], lda, B[0], ldb)
 
     return call
 
 
-def _with_step(operand: Any) -> tuple[DevicePtr, Any]:
-    """Return a list or a stack as repeat() takes it: a pointer, and the list or the stack's step."""
-    if not isinstance(operand, DevicePtr):
-        return operand[0], operand
-    step = operand._strides[0] // operand.dtype.itemsize
-    return operand if step >= 0 else operand[::-1], step
+def _with_step(stack: DevicePtr) -> tuple[DevicePtr, int]:
+    """Return a stack as repeat() takes it: the pointer with the lowest address, and the step."""
+    step = stack._strides[0] // stack.dtype.itemsize
+    return stack if step >= 0 else stack[::-1], step
 
 
 class _Columns(NamedTuple):
