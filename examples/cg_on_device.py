@@ -13,7 +13,8 @@ from offload_args import Device, In, Kernel, Out, blas, launch, offload_args
 
 # %%
 # The divisions are kernels of two threads. Sum 0 is the residual's length, 1 is p w, 2 the new length. On the
-# CPU kernels are checked and waited for, and a captured call waits for nothing: hence ``debug=False``.
+# CPU kernels in C++ are checked and waited for, and a captured call waits for nothing: hence ``debug=False``.
+# Kernels of one line, by ``elementwise``, are captured as they are.
 
 SOURCE = """
 #include <offload_args/kernel.h>

@@ -1,7 +1,8 @@
 """Least squares
 =============
 
-Fits a polynomial to noisy measurements: by QR factors, and by the normal equations.
+Fits a polynomial to noisy measurements: by QR factors, and by the normal equations. Both need columns that do not
+depend on each other; for others there are ``lapack.gelsd`` and ``linalg.lstsq``.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Principal components
-====================
+"""Principal components (PCA)
+==========================
 
 Eight principal components of 1,797 digits, and where the first two put each digit: a covariance matrix, its
 eigenvectors and a product with them, in one region. The digits come with the package: E. Alpaydin and C. Kaynak,

@@ -70,7 +70,10 @@ def _product(a: DevicePtr, b: DevicePtr, c: DevicePtr) -> None:
         b = b._view(0, (*b._shape, 1), (*b._strides, size))
     for operand, pointer in (("x1", a), ("x2", b)):
         stored("linalg.matmul", operand, pointer)
-    multiply(1.0, a, b, 0.0, c)
+    if a._shape[-1]:
+        multiply(1.0, a, b, 0.0, c)
+    else:  # nothing to sum
+        c.fill(0)
 
 
 def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> Result:

@@ -157,6 +157,12 @@ def test_least_squares_are_numpys_of_any_rank(device: str, matrices: Matrices, m
         ((2, 0), (0, 3)),
         ((0, 2), (2, 3)),
         ((0, 2, 3), (3, 4)),
+        ((2, 0), (0,)),
+        ((0,), (0, 3)),
+        ((0,), (0,)),
+        ((4, 2, 0), (0,)),
+        ((0,), (4, 0, 3)),
+        ((4, 2, 0), (0, 3)),
     ],
 )
 def test_products_are_numpys(device: str, matrices: Matrices, first: Any, second: Any) -> None:
