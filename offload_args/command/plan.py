@@ -270,6 +270,8 @@ def advice(numpy: Estimate, estimate: Estimate) -> str:
         return f"{estimate.name}: {estimate.error}"
     if too_large := _too_large(estimate):
         return too_large[0]
+    if estimate.name == "host":
+        return "host: does not pay: it computes on the CPU, as NumPy does, and copies besides"
     if estimate.total < PAYS * numpy.product:
         times = _times(numpy.product / estimate.total)
         return f"{estimate.name}: a single product pays, {times} as fast as NumPy with its copies"
