@@ -497,6 +497,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
 
 _SUM: Final = "to_host().{} works on a NumPy array of the present values; blas has asum, nrm2, iamax and dot"
+_TRANSPOSED: Final = 'for the matrices of a stack, blas.gemm takes trans_a="T" and trans_b="T"'
 _FETCHED: Final = "use to_host(), a NumPy array of the present values, or the array that was lent, after its region"
 # The remedies for names that arrays have, except for those where to_host() has the name.
 _INSTEAD: Final = {
@@ -510,8 +511,9 @@ _INSTEAD: Final = {
     "ravel": "reshape(-1) points to the same elements, to_host().ravel() copies them to the host",
     "flat": "reshape(-1) points to the same elements",
     "squeeze": "use reshape, or an index of 0 for an axis",
-    "transpose": "use T",
-    "swapaxes": "use T for two axes",
+    "transpose": f"use T; {_TRANSPOSED}",
+    "swapaxes": f"use T; {_TRANSPOSED}",
+    "mT": _TRANSPOSED,
     "dot": "use blas.dot, blas.gemv or blas.gemm",
     "resize": "use reshape, or lend an array of that size",
     "put": "use assign on a slice",

@@ -119,6 +119,7 @@ def test_the_refusal_of_an_array_method_names_the_remedy() -> None:
             "flatten": r"reshape\(-1\)",
             "cumsum": r"to_host\(\).cumsum",
             "transpose": "use T",
+            "mT": "trans_a",
         }
         for name, remedy in meant.items():
             assert not hasattr(dx, name)
