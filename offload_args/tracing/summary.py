@@ -11,11 +11,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..display import html_table, plural, rate_text, size_text, time_text
+from ..errors import caller_name
 from .source import Loop, Place, loops_around
 
 __all__ = ["Advice", "Copies", "Event", "Summary"]
 
 _CALLS = ("call", "launch")  # kinds of events
+_GRAPHS = ("oa_chain_replay", "oa_chain_loop")  # names of events of the kind "access"
 _MOST_ADVICE = 10
 
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -241,9 +243,10 @@ def _sum(events: Iterable[Event], kind: str) -> tuple[int, int, float]:
 def _functions(events: Iterable[Event]) -> dict[str, tuple[int, float]]:
     functions: dict[str, tuple[int, float]] = {}
     for event in events:
-        if event.kind in _CALLS:
-            count, seconds = functions.get(event.name, (0, 0.0))
-            functions[event.name] = (count + 1, seconds + event.seconds)
+        if event.kind in _CALLS or event.name in _GRAPHS:
+            name = caller_name(event.name)
+            count, seconds = functions.get(name, (0, 0.0))
+            functions[name] = (count + 1, seconds + event.seconds)
     return functions
 
 

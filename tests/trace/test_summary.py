@@ -40,6 +40,19 @@ def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> N
     assert not any(event.unchanged for event in blind.events)
 
 
+def test_the_replays_of_a_graph_have_a_line(device: str) -> None:
+    A, x, y = data()
+    region = offload_args(A, x, y, device=device)
+    with trace() as recording, region as (dA, dx, dy):
+        blas.gemv(1.0, dA, dx, 0.0, dy)
+        with region.capture() as graph:
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+        for _ in range(3):
+            graph.replay()
+    assert recording.summary.functions["Graph.replay"][0] == 3
+    assert "call  Graph.replay: 3 x, " in str(recording)
+
+
 @pytest.mark.later("host")
 def test_advice_names_file_line_and_loop(device: str, tmp_path: Path) -> None:
     ran = traced(tmp_path / "cg.py", LOOP.format(device=device))
