@@ -29,8 +29,8 @@ _LATE = 4096  # regions that have ended and are remembered: events of other thre
 _INTERVAL = 0.02  # seconds
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NOT_THE_USERS = (
+    *(os.path.join(_PACKAGE, folder, "") for folder in ("fft", "kernels", "lapack", "linalg")),
     os.path.join(_PACKAGE, "regions.py"),
-    os.path.join(_PACKAGE, "kernels", "kernel.py"),
     contextlib.__file__,
 )
 
@@ -190,7 +190,7 @@ def short_name(name: str) -> bytes:
 def site_of(entered: _core.Region, caller: FrameType | None) -> Site:
     """Return where a region is entered: by the caller, or one of its callers."""
     frame = caller
-    while frame is not None and frame.f_code.co_filename in _NOT_THE_USERS and frame.f_back is not None:
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS) and frame.f_back is not None:
         frame = frame.f_back
     names = _names(entered._arguments, frame)
     places: list[Place] = []

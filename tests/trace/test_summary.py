@@ -11,7 +11,7 @@ import pytest
 
 import offload_args as package
 from helpers.scripts import LOOP, data, solve, traced
-from offload_args import Device, In, Out, blas, offload_args, testing, trace
+from offload_args import Device, In, Out, blas, linalg, offload_args, testing, trace
 
 
 def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> None:
@@ -38,6 +38,14 @@ def test_unchanged_means_the_same_bytes_as_the_device_had_last(device: str) -> N
         solve(device, A, x, y)
         solve(device, A, x, y)
     assert not any(event.unchanged for event in blind.events)
+
+
+def test_arrays_of_linalg_have_the_programs_names_and_its_line(device: str) -> None:
+    A, b = np.eye(5) * 2, np.ones(5)
+    with trace() as recording:
+        linalg.solve(A, b, device=device)
+    ups = {(event.name, event.place.file if event.place else "") for event in recording.events if event.kind == "up"}
+    assert {("A", __file__), ("b", __file__)} <= ups
 
 
 def test_the_replays_of_a_graph_have_a_line(device: str) -> None:
