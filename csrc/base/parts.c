@@ -125,7 +125,7 @@ static void merge_all(oa_parts *parts) {
 }
 
 bool oa_parts_are_all(oa_parts *parts, oa_lines all) {
-  int64_t bytes = 0; /* at least those of the set */
+  int64_t bytes = 0; /* at least the number in the set */
   for (int r = 0; parts && r < parts->count; r++) bytes += parts->runs[r]->bytes;
   if (bytes < oa_lines_bytes(all)) return false;
   if (parts) merge_all(parts);

@@ -125,7 +125,7 @@ static void test_sets_without_memory_to_merge_grow_until_they_are_full(void) {
   const oa_lines last = {8 * OA_PARTS_RUNS, 4, 4, 1};
   oa_parts *parts = NULL;
   for (int64_t i = 0; i < OA_PARTS_RUNS; i++) {
-    left = parts ? 1 : 2; /* for what is added, and the set at first */
+    left = parts ? 1 : 2; /* for the added run, and for the set at first */
     CHECK(oa_parts_add(&parts, (oa_lines){8 * i, 4, 4, 1}));
   }
   CHECK(parts->count == OA_PARTS_RUNS);

@@ -159,7 +159,7 @@ def header(name: str) -> list[Unit]:
 
 
 def part_of(name: str, title: str) -> list[Unit]:
-    """Return what a page has of a header; title: a part's title, or "" for the first page."""
+    """Return a page's part of a header; title: a part's title, or "" for the first page."""
     parts = PARTS.get(name, {})
     elsewhere = {section for sections in parts.values() for section in sections}
     return [unit for unit in header(name) if (unit.section in parts[title] if title else unit.section not in elsewhere)]

@@ -16,6 +16,7 @@ from .. import _core
 from .._adapters import Adapter, adapter_of
 from .._operands import REAL_OF
 from ..arguments import Out, Scratch
+from ..blas._cblas import lowest_first, step_of
 from ..blas._names import note_names
 from ..blas.gemm import gemm
 from ..devices import by_number
@@ -239,7 +240,7 @@ class _LAPACKE(Vendor):
     def _loop(self, name: str, count: int, most: int, arguments: Sequence[Any], workspaces: Sequence[Any]) -> Infos:
         """Call a function `count` times, at most `most` of them together."""
         infos, function = np.empty(count, np.int32), getattr(self.functions, name)
-        steps = tuple(_step(part) for part in (*arguments, *workspaces) if isinstance(part, DevicePtr))
+        steps = tuple(step_of(part) for part in (*arguments, *workspaces) if isinstance(part, DevicePtr))
         for first in range(0, count, most):
             times = min(most, count - first)
             parts = [_part(argument, first, times) for argument in arguments]
@@ -647,37 +648,39 @@ class _RocSOLVER(Vendor):
     def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
         if n > _BATCHED:
             return None
-        return self.batched(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda, _step(A))
+        return self.batched(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda, step_of(A))
 
     def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
         if n > _BATCHED:
             return None
-        return self.batched(f"{t}getrf", A, n, n, A, lda, _step(A), ipiv, _step(ipiv))
+        return self.batched(f"{t}getrf", A, n, n, A, lda, step_of(A), ipiv, step_of(ipiv))
 
     def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
         if n > _BATCHED:
             return None
         ipiv, B, ldb = rest
         chosen = self.value(self.op, trans)
-        return self.batched(f"{t}getrs", A, chosen, n, nrhs, A, lda, _step(A), ipiv, _step(ipiv), B, ldb, _step(B))
+        return self.batched(
+            f"{t}getrs", A, chosen, n, nrhs, A, lda, step_of(A), ipiv, step_of(ipiv), B, ldb, step_of(B)
+        )
 
     def getri_batched(self, t: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
         if n > _BATCHED:
             return None
         ipiv, C, ldc = rest
         C.copy_from(A)  # which is in the same order
-        return self.batched(f"{t}getri", C, n, C, ldc, _step(C), ipiv, _step(ipiv))
+        return self.batched(f"{t}getri", C, n, C, ldc, step_of(C), ipiv, step_of(ipiv))
 
     def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
         if max(m, n) > _BATCHED:
             return None
-        return self.batched(f"{t}geqrf", A, m, n, A, lda, _step(A), tau, _step(tau))
+        return self.batched(f"{t}geqrf", A, m, n, A, lda, step_of(A), tau, step_of(tau))
 
     def syevd_batched(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> Infos | None:
         chosen = self.value(self.jobz, jobz), self.value(self.uplo, uplo)
         name = f"{t}{'sy' if t in 'sd' else 'he'}evd"
         with offload_args(Scratch(w._shape, w.dtype), device=A.device) as (diagonals,):
-            return self.batched(name, A, *chosen, n, A, lda, _step(A), w, _step(w), diagonals, n)
+            return self.batched(name, A, *chosen, n, A, lda, step_of(A), w, step_of(w), diagonals, n)
 
     def gesvd_batched(
         self, t: str, A: DevicePtr, lda: int, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None
@@ -688,10 +691,10 @@ class _RocSOLVER(Vendor):
         sides: list[Any] = []
         for V in (U, VT):
             sides += (
-                (A, max(m, n), 0) if V is None else (V, max(V._strides[2] // V.dtype.itemsize, V._shape[1]), _step(V))
+                (A, max(m, n), 0) if V is None else (V, max(V._strides[2] // V.dtype.itemsize, V._shape[1]), step_of(V))
             )
         with offload_args(Scratch(s._shape, s.dtype), device=A.device) as (unfound,):
-            arguments = *(self.value(self.jobs, job) for job in (left, right)), m, n, A, lda, _step(A), s, _step(s)
+            arguments = *(self.value(self.jobs, job) for job in (left, right)), m, n, A, lda, step_of(A), s, step_of(s)
             return self.batched(f"{t}gesvd", A, *arguments, *sides, unfound, k, self.functions.outofplace)
 
     # -- one matrix ------------------------------------------------------------------------------------------
@@ -739,17 +742,9 @@ class _RocSOLVER(Vendor):
         raise LibraryError(f"{name}: rocSOLVER finds no eigenvalues of general matrices; find them on the host")
 
 
-def _step(stack: DevicePtr) -> int:
-    """Return the elements from a part of a stack to the next one."""
-    return stack._strides[0] // stack.dtype.itemsize
-
-
 def _part(argument: Any, first: int, times: int) -> Any:
-    """Return some parts of a stack, as repeat() takes them: from the first one in memory. A number stays as it is."""
-    if not isinstance(argument, DevicePtr):
-        return argument
-    parts = argument[first : first + times]
-    return parts if parts._strides[0] >= 0 else parts[::-1]
+    """Return some parts of a stack, as repeat() takes them; return a number unchanged."""
+    return lowest_first(argument[first : first + times]) if isinstance(argument, DevicePtr) else argument
 
 
 _VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _RocSOLVER, _LAPACKE)

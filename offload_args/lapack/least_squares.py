@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from .._operands import REAL_OF, letter_of, matrix, vector
 from ..arguments import Scratch
@@ -16,7 +20,7 @@ from ._copies import Order, need_apart, rearranged
 from ._vendors import vendor_of
 from .spectral import gesvd
 
-__all__ = ["gelsd"]
+__all__ = ["add_solution", "gelsd"]
 
 
 def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> int:
@@ -74,19 +78,12 @@ def _solve(A: DevicePtr, B: DevicePtr, s: DevicePtr, limit: float) -> int:
         if not rank:
             B.fill(0)
             return rank
-        of_X = Scratch((n, nrhs), A.dtype, order=order), Scratch((rank, nrhs), A.dtype, order=order)
         with (
-            offload_args(*of_X, Scratch((rank,), A.dtype), device=A.device) as (X, c, inverses),
+            offload_args(Scratch((n, nrhs), A.dtype, order=order), device=A.device) as (X,),
             rearranged(B[:m], order) as left,
         ):
             X.fill(0)
-            inverses.assign((1 / values[:rank]).astype(A.dtype))
-            for _ in range(2):  # the second time corrects errors of rounding
-                gemm(1.0, U[:, :rank], left, 0.0, c, trans_a="C")
-                dgmm(c, inverses, c)
-                gemm(1.0, VT[:rank], c, 1.0, X, trans_a="C")
-                geam(1.0, B[:m], 0.0, B[:m], left)
-                gemm(-1.0, A, X, 1.0, left)
+            add_solution(A, X, left, (U, values[:rank], VT), lambda: geam(1.0, B[:m], 0.0, B[:m], left))
             norms = np.linalg.norm(left.to_host(), axis=0) if rank == n < m else None
             geam(1.0, X, 0.0, X, B[:n])
             if n < m:
@@ -94,3 +91,27 @@ def _solve(A: DevicePtr, B: DevicePtr, s: DevicePtr, limit: float) -> int:
             if norms is not None:
                 B[n].assign(norms.astype(A.dtype))
     return rank
+
+
+def add_solution(
+    A: DevicePtr,
+    X: DevicePtr,
+    left: DevicePtr,
+    factors: tuple[DevicePtr, NDArray[Any], DevicePtr],
+    restore: Callable[[], object],
+) -> None:
+    """Add the least solution of A X = left to X, and set left to B - A X.
+
+    factors: U, the singular values that count, and VT of A. restore: sets left to B, as it is before.
+    """
+    (U, values, VT), rank = factors, len(factors[1])
+    order: Order = "F" if A._shape[0] >= A._shape[1] else "C"
+    scratches = Scratch((rank, X._shape[1]), A.dtype, order=order), Scratch((rank,), A.dtype)
+    with offload_args(*scratches, device=A.device) as (c, inverses):
+        inverses.assign((1 / values).astype(A.dtype))
+        for _ in range(2):  # the second time corrects errors of rounding
+            gemm(1.0, U[:, :rank], left, 0.0, c, trans_a="C")
+            dgmm(c, inverses, c)
+            gemm(1.0, VT[:rank], c, 1.0, X, trans_a="C")
+            restore()
+            gemm(-1.0, A, X, 1.0, left)

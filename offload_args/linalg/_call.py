@@ -240,7 +240,7 @@ class Call:
         with region as pointers:
             try:
                 for pointer in () if whole else pointers[len(lent) :]:
-                    if len(pointer._shape) > 1 and pointer.size:  # calls write it in parts, which an Out does not take
+                    if len(pointer._shape) > 1 and pointer.size:  # an Out does not take lists of its matrices
                         pointer.fill(0)
                 value = work(*pointers)
             except BaseException:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..blas.extensions import dgmm
-from ..blas.gemm import gemm
 from ..errors import ArgumentError
 from ..lapack._checks import by_columns
 from ..lapack._stacks import diagonal, flat
 from ..lapack._vendors import vendor_of
+from ..lapack.least_squares import add_solution
 from ._call import Call, Operand, Result, Spec, new
 from ._stacks import (
     arrange,
@@ -313,14 +312,7 @@ def _least_squares(
         values = s.to_host()
         rank = int(np.count_nonzero(values > limit * values[0]))
     if rank and nrhs:
-        c, inverses = new(a, (rank, nrhs), a.dtype, order), new(a, (rank,), a.dtype)
-        inverses.assign((1 / values[:rank]).astype(a.dtype))
-        for _ in range(2):  # the second time corrects errors of rounding
-            gemm(1.0, U[:, :rank], left, 0.0, c, trans_a="C")
-            dgmm(c, inverses, c)
-            gemm(1.0, VT[:rank], c, 1.0, x, trans_a="C")
-            arrange(left, b)
-            gemm(-1.0, a, x, 1.0, left)
+        add_solution(a, x, left, (U, values[:rank], VT), lambda: arrange(left, b))
     if rank < n or m <= n:
         return rank, None
     return rank, np.sum(np.abs(left.to_host()) ** 2, axis=0)

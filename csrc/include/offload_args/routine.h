@@ -104,7 +104,7 @@ const oa_routine *oa_routine_find(const char *library, const char *name);
  * lists (may be NULL): for each array NULL, or its `times` pointers, which replace one pointer and a stride. Sizes and
  * numbers are the same each time. names: a letter for each array, which messages use; or "". It serves routines whose
  * record has no result, update, output or list. If a routine returns a number (OA_ROLE_VALUE), the pointer of that
- * value is NULL, or to `times` values that are set to what the repetitions returned. */
+ * value is NULL, or to `times` values: each receives the number of its repetition. */
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
                       const void *const *const *lists, const char *names);
 
