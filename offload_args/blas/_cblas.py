@@ -15,7 +15,7 @@ from ._names import named
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["dgmm", "geam", "gemm_batched", "gemm_strided_batched", "lowest_first", "step_of", "trsm_batched"]
+__all__ = ["dgmm", "geam", "gemm_batched", "gemm_strided_batched", "step_of", "trsm_batched"]
 
 
 def gemm_strided_batched(cblas: Any, letter: str) -> Callable[..., None]:
@@ -47,8 +47,7 @@ def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
     def call(*arguments: Any) -> None:
         *before, A, lda, B, ldb, batch = arguments
         if isinstance(A, DevicePtr):
-            steps = step_of(A), step_of(B)
-            repeat(trsm, batch, steps, "", order, *before, lowest_first(A), lda, lowest_first(B), ldb)
+            repeat(trsm, batch, (step_of(A), step_of(B)), "", order, *before, A, lda, B, ldb)
         else:
             repeat(trsm, batch, (A, B), "", order, *before, A[0], lda, B[0], ldb)
 
@@ -58,11 +57,6 @@ def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
 def step_of(stack: DevicePtr) -> int:
     """Return the elements from a part of a stack to the next one."""
     return stack._strides[0] // stack.dtype.itemsize
-
-
-def lowest_first(stack: DevicePtr) -> DevicePtr:
-    """Return the pointer of a stack that repeat() takes, beside its step: to the part with the lowest address."""
-    return stack if stack._strides[0] >= 0 else stack[::-1]
 
 
 class _Columns(NamedTuple):

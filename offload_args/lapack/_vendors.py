@@ -16,7 +16,7 @@ from .. import _core
 from .._adapters import Adapter, adapter_of
 from .._operands import REAL_OF
 from ..arguments import Out, Scratch
-from ..blas._cblas import lowest_first, step_of
+from ..blas._cblas import step_of
 from ..blas._names import note_names
 from ..blas.gemm import gemm
 from ..devices import by_number
@@ -743,8 +743,8 @@ class _RocSOLVER(Vendor):
 
 
 def _part(argument: Any, first: int, times: int) -> Any:
-    """Return some parts of a stack, as repeat() takes them; return a number unchanged."""
-    return lowest_first(argument[first : first + times]) if isinstance(argument, DevicePtr) else argument
+    """Return some parts of a stack; return a number unchanged."""
+    return argument[first : first + times] if isinstance(argument, DevicePtr) else argument
 
 
 _VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _RocSOLVER, _LAPACKE)
