@@ -298,9 +298,12 @@ class Body:
         if array.direction == "in":
             access = "OA_READ"
         elif array.direction == "out" or array.overwrites:
-            # With an empty dimension nothing may be written, whatever beta is.
+            # With an empty dimension nothing may be written, whatever beta is. But a product of matrices whose inner
+            # dimension is 0 is 0: BLAS says that beta applies then, and only a product with a vector ends at once.
             tests = [self.overwrites(array.overwrites)] if array.overwrites else []
             dimensions = bare_sizes(self.function)
+            if self.zero_tested(array.overwrites) and all(extent.kind == "matrix" for extent in array.extents):
+                dimensions &= {name for extent in array.extents for size in extent.sizes for name in names_in(size)}
             sizes = [*self.function.of("size"), *(size for size in self.function.lists if size.label == "size")]
             tests += [f"{size.name} > 0" for size in sizes if size.name in dimensions]
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
@@ -315,14 +318,21 @@ class Body:
     def overwrites(self, test: ast.expr) -> str:
         """Write when an operand is overwritten. The value of a scalar on the device is known if it was a host
         number."""
+        scalar = self.zero_tested(test)
+        if scalar:
+            at, device = self.at[scalar], "device" if self.device_form else "0"
+            return f"oa_is_zero(&values[{at}], {self.dtypes}[{at}], {device})"
+        return to_c(test, self.library.constants)
+
+    def zero_tested(self, test: ast.expr | None) -> str:
+        """Return the scalar of the test `scalar == 0`; "" for another test."""
         numbers = {number.name for number in self.function.numbers}
         match test:
             case ast.Compare(left=ast.Name(id=scalar), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if (
                 scalar in numbers
             ):
-                at, device = self.at[scalar], "device" if self.device_form else "0"
-                return f"oa_is_zero(&values[{at}], {self.dtypes}[{at}], {device})"
-        return to_c(test, self.library.constants)
+                return scalar
+        return ""
 
     def operand(self, parameter: Parameter, access: str, extent: str) -> str:
         at = self.at[parameter.name]

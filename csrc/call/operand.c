@@ -185,8 +185,9 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
     if (OA_UNLIKELY(!slot->writes))
       return oa_fail(
           OA_ERROR_DIRECTION,
-          "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as InOut, or a copy of it",
-          call->function, o->name, oa_slot_view(slot)->name);
+          "%s: %s needs to be writable, but %s was lent as In or is read-only; lend it as %s, or a copy of it",
+          call->function, o->name, oa_slot_view(slot)->name,
+          (o->access & OA_READ_WRITE) == OA_OVERWRITE ? "Out" : "InOut");
     const bool fills = OA_LIKELY(!(o->extent.part & OA_BATCHED)) || oa_extent_fills(&o->extent, *lines, slot->itemsize);
     exact = (o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
             o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&

@@ -464,7 +464,9 @@ static bool expects_copies(const oa_region_state *region) {
 
 /* Names the mapping that got no memory, and the total need of the region's new mappings: none of them has moved yet. */
 static int fail_allocation(const oa_region_state *region, const oa_mapping *mapping, int status) {
-  char all[128] = "";
+  char all[128] = "", gaps[128] = "";
+  const oa_view *view = &mapping->views[0];
+  const int64_t used = view->lines.width * view->lines.count;
   int64_t nbytes = 0;
   int count = 0;
   for (int i = 0; i < region->mapping_count; i++)
@@ -472,8 +474,10 @@ static int fail_allocation(const oa_region_state *region, const oa_mapping *mapp
   if (count > 1)
     snprintf(all, sizeof all, "; the region needs %lld bytes for %d arrays at once, from its entry on",
              (long long)nbytes, count);
-  return oa_fail_in(status, "oa_region_enter: %s (%lld bytes%s)", mapping->views[0].name, (long long)mapping->nbytes,
-                    all);
+  if (mapping->view_count == 1 && used < mapping->nbytes)
+    snprintf(gaps, sizeof gaps, ": with the gaps between its %lld bytes, which a copy of it does not have",
+             (long long)used);
+  return oa_fail_in(status, "oa_region_enter: %s (%lld bytes%s%s)", view->name, (long long)mapping->nbytes, gaps, all);
 }
 
 /* Allocates the new mappings of this region. Frees the lock meanwhile. */

@@ -24,6 +24,27 @@ def numbers(*shape: int) -> Any:
     return np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("batch", [(), (5,)])
+@pytest.mark.parametrize(("m", "n"), [(3, 2), (1, 2), (3, 1), (1, 1)])
+def test_an_out_of_a_product_over_nothing_is_zeros(device: str, dtype: Any, batch: Any, m: int, n: int) -> None:
+    A, B, C = np.ones((*batch, m, 0), dtype), np.ones((*batch, 0, n), dtype), np.full((*batch, m, n), 7, dtype)
+    with offload_args(A, B, Out(C), device=device) as (dA, dB, dC):
+        blas.gemm(1, dA, dB, 0, dC)
+    assert (C == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_an_out_of_a_product_with_a_vector_over_nothing_is_refused(device: str, dtype: Any) -> None:
+    """BLAS ends a gemv of an empty matrix at once: y would come down undefined."""
+    A, x, y = np.ones((3, 0), dtype), np.ones(0, dtype), np.full(3, 7, dtype)
+    with offload_args(A, x, Out(y), device=device) as (dA, dx, dy):
+        with pytest.raises(DirectionError, match="y was lent as Out"):
+            blas.gemv(1, dA, dx, 0, dy)
+        dy.fill(0)
+    assert (y == 0).all()
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [

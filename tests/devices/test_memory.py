@@ -86,6 +86,17 @@ def test_two_arrays_that_do_not_fit_together_are_told_what_their_region_needs() 
     assert (x == 2).all() and (y == 2).all()
 
 
+@pytest.mark.promise("T05")
+def test_a_part_that_does_not_fit_is_told_what_its_gaps_take() -> None:
+    d, A = testing.sim_device(capacity=1_000_000), np.ones((1000, 1000))
+    part = A[:, :10]
+    words = r"argument 1 \(7992080 bytes: with the gaps between its 80000 bytes, which a copy of it does not have\)"
+    with pytest.raises(DeviceMemoryError, match=words), offload_args(part, device=d):
+        pass
+    with offload_args(part.copy(), device=d):
+        pass
+
+
 FULL = """
 import numpy as np
 from offload_args import Device, blas, offload_args

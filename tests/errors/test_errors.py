@@ -187,7 +187,7 @@ def test_writing_an_array_that_was_lent_for_reading(library: ModuleType, device:
     A, x, y = ramp(3, 4), ramp(4), ramp(3)
     with offload_args(A, x, In(y), device=device) as (dA, dx, dy):
         error = refused(device, DirectionError, gemv, library, 3, 4, 1.0, dA, 3, dx, 0.0, dy)
-    says(error, f"{named(library, 'sgemv')}: y needs to be writable", "argument 3", "In", "lend it as InOut")
+    says(error, f"{named(library, 'sgemv')}: y needs to be writable", "argument 3", "In", "lend it as Out")
 
 
 def test_reading_an_array_that_was_lent_for_writing(library: ModuleType, device: str) -> None:

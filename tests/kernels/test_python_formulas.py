@@ -75,6 +75,7 @@ def test_arrays_of_a_formula_have_one_shape() -> None:
         ("y = x[1]", {}, r"x\[1\]: a formula has x without a subscript"),
         ("y = nothing(x)", {}, r"<elementwise 'y = nothing\(x\)'>:3: elementwise: the name nothing: nothing has it"),
         ("z = x", {}, "does not use the parameter y"),
+        ("y = a * xx", {"a": np.float32}, "the parameter x: xx is no parameter; call one of them as the other"),
         ("x = y", {}, r"assigns x: declare x=Out\[dtype\]"),
         ("y += x", {}, "y is Out: declare InOut"),
         ("y = x + i", {"i": np.int32}, "the parameter i: it is an index"),

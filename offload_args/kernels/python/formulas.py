@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import linecache
 import math
 import sys
@@ -114,7 +115,10 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
     body = [ast.unparse(ast.fix_missing_locations(reader.visit(statement))) for statement in tree.body]
     for key in parameters:
         if key not in reader.used:
-            raise SignatureError(f"elementwise: {formula!r} does not use the parameter {key}: leave it out")
+            names = {**known_names(), **vars(builtins), **frame.f_globals, **frame.f_locals}
+            unknown = sorted(reader.used - reader.stored - {*parameters, *index.split(", "), *names})
+            remedy = f": {unknown[0]} is no parameter; call one of them as the other" if unknown else ": leave it out"
+            raise SignatureError(f"elementwise: {formula!r} does not use the parameter {key}{remedy}")
     for key in sorted(reader.stored & parameters.keys()):
         if key not in written:
             raise SignatureError(
