@@ -6,8 +6,8 @@
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
 Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `fft`, `kernels`, `lapack`, `linalg`,
-`scripts`, `testing` and the modules of the vendor libraries are imported when first used; `libraries.NAMES` lists
-those.
+`scripts`, `sparse`, `testing` and the modules of the vendor libraries are imported when first used; `libraries.NAMES`
+lists those.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .regions import call, offload_args, open_regions, update
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, embedding, fft, kernels, lapack, libraries, linalg, scripts, testing
+    from . import blas, embedding, fft, kernels, lapack, libraries, linalg, scripts, sparse, testing
     from .embedding import get_cmake_dir, get_include, get_library
     from .graphs import Graph
     from .kernels import Kernel, Module, Shared, kernel, launch, offload, offload_unsafe
@@ -37,7 +37,19 @@ if TYPE_CHECKING:
 
 __version__: str = _core.VERSION
 
-_LAZY = ("blas", "embedding", "fft", "kernels", "lapack", "libraries", "linalg", "scripts", "testing", *LIBRARIES)
+_LAZY = (
+    "blas",
+    "embedding",
+    "fft",
+    "kernels",
+    "lapack",
+    "libraries",
+    "linalg",
+    "scripts",
+    "sparse",
+    "testing",
+    *LIBRARIES,
+)
 _OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
 _OF_GRAPHS = ("Graph",)
 _OF_RECORDING = ("record",)
@@ -77,6 +89,7 @@ __all__ = [
     "open_regions",
     "record",
     "scripts",
+    "sparse",
     "testing",
     "trace",
     "update",

@@ -207,8 +207,8 @@ def resolve(argument: Any, position: int, device: int) -> Any:
     kind = type(argument).__name__
     if type(argument).__module__.startswith("scipy.sparse"):
         raise ArgumentTypeError(
-            f"{subject} is the sparse {kind}, not an array: lend the arrays that it consists of, such as x.data and "
-            "x.indices, or x.toarray()"
+            f"{subject} is the sparse {kind}, not an array: lend it by sparse.lend(x), or the arrays that it consists "
+            "of, such as x.data and x.indices, or x.toarray()"
         )
     if isinstance(argument, type):
         raise ArgumentTypeError(f"{subject} is the class {argument.__name__}, not an array: pass an array")

@@ -30,7 +30,7 @@ QUERIES = {
     "multi gpu": ("guide/devices", "help/questions"),
     "multiple gpus": ("guide/devices",),
     "pandas": ("help/questions",),
-    "sparse": ("help/what-is-not-here",),
+    "sparse": ("guide/sparse",),
     "fft": ("guide/fft",),
     "einsum": ("help/what-is-not-here",),
     "elementwise": ("help/what-is-not-here",),

@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import offload_args
 from helpers.devices import has_symbol, library_or_skip
 from helpers.pages import promised
-from offload_args import blas, fft, kernels, lapack, linalg
+from offload_args import blas, fft, kernels, lapack, linalg, sparse
 from offload_args.errors import LibraryError, LibraryVersionError
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,7 @@ FUNCTIONS = {f"blas.{name}": getattr(blas, name) for name in blas.__all__}
 FUNCTIONS |= {f"lapack.{name}": getattr(lapack, name) for name in lapack.__all__ if name[0].islower()}
 FUNCTIONS |= {f"linalg.{name}": getattr(linalg, name) for name in linalg.__all__ if name[0].islower()}
 FUNCTIONS |= {f"fft.{name}": getattr(fft, name) for name in fft.__all__}
+FUNCTIONS |= {f"sparse.{name}": getattr(sparse, name) for name in sparse.__all__ if name[0].islower()}
 FUNCTIONS |= {
     f"kernels.{name}": getattr(kernels, name) for name in kernels.__all__ if name[0].islower() and name != "here"
 }
@@ -119,9 +121,15 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
     of_linalg = {key: partial(getattr(linalg, key), device=device) for key in linalg.__all__ if key[0].islower()}
     names["linalg"] = types.SimpleNamespace(**of_linalg)
     names["fft"] = types.SimpleNamespace(**{key: partial(getattr(fft, key), device=device) for key in fft.__all__})
+    of_sparse = {key: partial(getattr(sparse, key), device=device) for key in sparse.__all__ if key[0].islower()}
+    names |= {"sparse": types.SimpleNamespace(**of_sparse), "scipy": scipy}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         if name.startswith("fft.") and device.startswith(("cuda", "hip")):
             with pytest.raises(LibraryError, match="has no transforms"):
+                exec(code, names)
+            return
+        if name.startswith("sparse.") and device.startswith(("cuda", "hip")):
+            with pytest.raises(LibraryError, match="has no sparse matrices"):
                 exec(code, names)
             return
         if name in LACKING and device.startswith("hip"):

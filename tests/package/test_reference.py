@@ -30,6 +30,7 @@ MODULES = [
     "libraries",
     "linalg",
     "selftest",
+    "sparse",
     "testing",
     "tracing",
 ]

@@ -1,0 +1,35 @@
+"""Sparse matrices: SciPy's arrays on a device, their products, and solutions of their systems.
+
+    with sparse.lend(A) as dA, offload_args(x, Out(y)) as (dx, dy):
+        sparse.matmul(dA, dx, out=dy)                        # no array of A comes down
+
+    y = sparse.matmul(A, x)                                  # one call from and to NumPy
+
+`lend` takes matrices of SciPy in the formats "csr", "csc", "coo" and "bsr", with indices of 32 or 64 bits, and values
+of float32, float64, complex64 or complex128. Nothing is converted. It checks the indices on the host, before anything
+goes up: no call can then reach beyond an array. The structure is lent as In, so calls and kernels may change the values
+alone, `dA.data`.
+
+The functions return a pointer to new memory of the region for pointers, and an array for arrays. They run on the CPU,
+on `host` and `sim`, by the kernels of scipy.sparse, which needs to be installed there. GPUs have none yet: a matrix on
+one is refused with LibraryError, and arrays are computed on the host unless `device` names another device.
+
+Wrong arguments raise ArgumentError, a ValueError; ArgumentTypeError, DTypeError or HostPointerError, which are
+TypeErrors; ExtentError, a ValueError, for an index out of bounds. A singular matrix raises numpy.linalg.LinAlgError.
+
+Source: scipy.sparse, https://docs.scipy.org/doc/scipy/reference/sparse.html.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..display import missing
+from .lending import Matrix, lend
+from .products import matmul
+from .systems import spsolve, spsolve_triangular
+
+__all__ = ["Matrix", "lend", "matmul", "spsolve", "spsolve_triangular"]
+
+if not TYPE_CHECKING:  # static checkers know all there is
+    __getattr__ = missing(__name__, __all__)

@@ -1,0 +1,126 @@
+"""One call of sparse: a matrix and a dense operand, which are the host's, or both on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..devices import as_device
+from ..display import shown
+from ..dtypes import refuse_masked
+from ..errors import ArgumentError, ArgumentTypeError, DTypeError, HostPointerError
+from ..linalg._call import Call, Spec
+from ..pointers import DevicePtr
+from ._checks import arrays_of, is_sparse
+from ._library import kernels_of
+from .matrix import LentMatrix, lent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from ..devices import Device
+    from ..linalg._call import Result
+    from ._library import Kernels
+
+    #: Writes the result of a call: of the kernels, the matrix, the operand and the result.
+    Work: TypeAlias = Callable[[Kernels, LentMatrix, DevicePtr[Any], DevicePtr[Any]], None]
+
+__all__ = ["factor", "need_number", "need_operand", "run"]
+
+_TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
+
+
+def run(
+    function: str,
+    A: Any,
+    operand: tuple[str, Any],
+    shape_of: Callable[[tuple[int, int], tuple[int, ...]], tuple[int, ...]],
+    work: Work,
+    out: DevicePtr[Any] | None,
+    check: bool,
+    device: Device | str | None,
+) -> Result:
+    """Return the result of a call: a pointer if A is a LentMatrix, else an array.
+
+    operand: its name and value. shape_of: returns the shape of the result from those of A and of the operand, or
+    raises.
+    """
+    name, value = operand
+    if is_sparse(value) or isinstance(value, LentMatrix):
+        raise ArgumentTypeError(
+            f"{function}: {name} is a sparse matrix, and needs to be dense; pass {name}.toarray(), or call SciPy"
+        )
+    if isinstance(A, LentMatrix):
+        return _of_pointers(function, A, name, value, shape_of, work, out, device)
+    if isinstance(value, DevicePtr) or out is not None:
+        pointer = name if isinstance(value, DevicePtr) else "out"
+        raise HostPointerError(
+            f"{function}: A needs a sparse.Matrix as {pointer} is a pointer, got {type(A).__name__}; lend it first: "
+            f"with sparse.lend(A) as dA"
+        )
+    dtype = arrays_of(function, A)["data"].dtype
+    refuse_masked(f"{function}: {name}", value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "biu" and array.dtype.newbyteorder("=") not in _TYPES:
+        raise DTypeError(
+            f"{function}: {name} needs float32, float64, complex64 or complex128, got {array.dtype}; convert it first: "
+            f"{name}.astype(np.float64)"
+        )
+    shape = shape_of(A.shape, array.shape)
+    dtype = np.result_type(dtype, np.float64 if array.dtype.kind in "biu" else array.dtype.newbyteorder("="))
+    chosen = as_device("host" if device is None else device)
+    kernels = kernels_of(function, chosen.number)
+    with lent(function, A.astype(dtype, copy=False), check, LentMatrix, device=chosen) as matrix:
+        call = Call(function, chosen, **{name: array.astype(dtype, copy=False)})
+        (y,), _ = call.run(lambda dx, dy: work(kernels, matrix, dx, dy), Spec(shape, dtype), whole=True)
+    return y
+
+
+def _of_pointers(
+    function: str,
+    A: LentMatrix,
+    name: str,
+    value: Any,
+    shape_of: Callable[[tuple[int, int], tuple[int, ...]], tuple[int, ...]],
+    work: Work,
+    out: DevicePtr[Any] | None,
+    device: Device | str | None,
+) -> Result:
+    operands = {"A": A.data, name: value} | ({} if out is None else {"out": out})
+    call = Call(function, device, **operands)
+    kernels = kernels_of(function, A.data._device)
+    shape = shape_of(A.shape, call.shapes[name])
+    if out is None:
+        (y,), _ = call.run(lambda _, dx, dy: work(kernels, A, dx, dy), Spec(shape, call.dtype), whole=True)
+        return y
+    if out._shape != shape:
+        raise ArgumentError(f"{function}: out has shape {out._shape}, needs {shape}")
+    with call.named():
+        work(kernels, A, value, out)
+    return out
+
+
+def need_operand(function: str, name: str, shape: tuple[int, ...], rows: int, matrix: tuple[int, int]) -> None:
+    """Raise ArgumentError unless an operand is a vector of so many elements, or a matrix of so many rows."""
+    if len(shape) not in (1, 2) or shape[0] != rows:
+        raise ArgumentError(
+            f"{function}: {name} has shape {shape}, needs ({rows},) or ({rows}, any) for op(A) of shape {matrix}"
+        )
+
+
+def need_number(function: str, name: str, value: Any) -> complex:
+    """Return a factor; raise ArgumentTypeError for anything but a number."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, complex, np.number)):
+        raise ArgumentTypeError(f"{function}: {name} needs a number, got {shown(value)}")
+    return complex(value)
+
+
+def factor(function: str, name: str, value: complex, dtype: np.dtype[Any]) -> complex:
+    """Return a factor of elements of a dtype; raise DTypeError for a complex one of real elements."""
+    if dtype.kind == "c":
+        return value
+    if value.imag != 0:
+        raise DTypeError(f"{function}: {name} needs a real number for {dtype}, got {value}")
+    return value.real

@@ -1,0 +1,138 @@
+"""The library that computes with the sparse matrices of a device."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import _core
+from .._adapters import Adapter, adapter_of
+from ..devices import by_number
+from ..errors import AliasError, LibraryError, OffloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..pointers import DevicePtr
+    from .matrix import LentMatrix
+
+__all__ = ["Kernels", "kernels_of"]
+
+
+class Kernels(Adapter):
+    """The kernels of scipy.sparse, on the CPU. They know no pointers: each call copies values, operands and results."""
+
+    backend: ClassVar[str | None] = None
+
+    def __init__(self) -> None:
+        try:
+            self._sparse: Any = importlib.import_module("scipy.sparse")
+        except ImportError:
+            raise LibraryError(
+                "sparse: the devices host and sim compute by SciPy, which is not installed: pip install scipy"
+            ) from None
+
+    def multiply(
+        self, function: str, A: LentMatrix, x: DevicePtr, y: DevicePtr, alpha: complex, beta: complex, trans: str
+    ) -> None:
+        """Set y to alpha op(A) x + beta y."""
+        _refuse_overlap(function, A, ("x", x), y)
+        product = _op(self._of(function, A), trans) @ _read(function, "x", x)
+        if alpha != 1:
+            product = product * y.dtype.type(alpha)
+        if beta != 0:
+            before = _read(function, "out", y)
+            product = product + (before if beta == 1 else before * y.dtype.type(beta))
+        _write(function, y, product)
+
+    def solve_triangular(
+        self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, lower: bool, unit_diagonal: bool, trans: str
+    ) -> None:
+        """Solve op(A) x = b for one triangle of A; LinAlgError if it is singular."""
+        _refuse_overlap(function, A, ("b", b), x)
+        triangle = (self._sparse.tril if lower else self._sparse.triu)(self._of(function, A), format="csr")
+        zeros = np.flatnonzero(triangle.diagonal() == 0)
+        if len(zeros) and not unit_diagonal:
+            raise np.linalg.LinAlgError(f"{function}: A is singular: A[{zeros[0]}, {zeros[0]}] is 0, or not stored")
+        if trans != "N":
+            triangle, lower = _op(triangle, trans).tocsr(), not lower
+        solve = importlib.import_module("scipy.sparse.linalg").spsolve_triangular
+        _write(function, x, solve(triangle, _read(function, "b", b), lower=lower, unit_diagonal=unit_diagonal))
+
+    def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
+        """Solve op(A) x = b by SuperLU; LinAlgError if A is singular."""
+        _refuse_overlap(function, A, ("b", b), x)
+        try:
+            factors = importlib.import_module("scipy.sparse.linalg").splu(self._of(function, A).tocsc())
+        except RuntimeError as error:  # "Factor is exactly singular"
+            raise np.linalg.LinAlgError(f"{function}: A is singular; SuperLU: {error}") from None
+        _write(function, x, factors.solve(_read(function, "b", b), "H" if trans == "C" else trans))
+
+    def _of(self, function: str, A: LentMatrix) -> Any:
+        """Return the matrix as it is on the device now. Its structure is copied once, unless a call wrote it."""
+        data, first, second = A.arrays
+        structure = A._host
+        if structure is None:
+            structure = _read(function, "A", first), _read(function, "A", second)
+            if not (_core.query(first).written or _core.query(second).written):
+                A._host = structure
+        values = _read(function, "A.data", data)
+        if A.format == "coo":
+            return self._sparse.coo_array((values, structure), shape=A.shape)
+        return getattr(self._sparse, f"{A.format}_array")((values, *structure), shape=A.shape)
+
+
+def _op(A: Any, trans: str) -> Any:
+    return A if trans == "N" else A.T if trans == "T" else A.T.conj()
+
+
+def _read(function: str, operand: str, pointer: DevicePtr) -> Any:
+    with _named(function, operand):
+        return pointer.to_host()
+
+
+def _write(function: str, pointer: DevicePtr, values: Any) -> None:
+    with _named(function, "out"):
+        pointer.assign(np.ascontiguousarray(values, pointer.dtype))
+
+
+@contextmanager
+def _named(function: str, operand: str) -> Iterator[None]:
+    """Make errors of a copy name the function and the operand."""
+    try:
+        yield
+    except OffloadError as error:
+        text = re.sub(r"^DevicePtr\.(to_host|assign): (pointer|values)\b", f"{function}: {operand}", str(error))
+        error.args = (re.sub(r"^DevicePtr\.(to_host|assign): ", f"{function}: ", text),)
+        raise
+
+
+def _refuse_overlap(function: str, A: LentMatrix, operand: tuple[str, DevicePtr], written: DevicePtr) -> None:
+    """Raise AliasError for slices of one array that have a byte in common; SciPy's kernels would not notice."""
+    other, begin = _core.origin(written)
+    for name, read in (operand, ("A.data", A.data)):
+        root, start = _core.origin(read)
+        apart = start >= begin + _hull(written) or begin >= start + _hull(read)
+        if root == other and read.size and written.size and not apart:
+            raise AliasError(f"{function}: out overlaps {name}, which the call reads; pass another array as out")
+
+
+def _hull(pointer: DevicePtr) -> int:
+    """Return the bytes from the first element to the last."""
+    extents = zip(pointer._shape, pointer._strides, strict=True)
+    return sum((extent - 1) * abs(stride) for extent, stride in extents) + pointer.dtype.itemsize
+
+
+def kernels_of(function: str, device: int) -> Kernels:
+    """Return the kernels of a device, by its number; raise LibraryError if it has none."""
+    library = adapter_of((Kernels,), device)
+    if library is None:
+        raise LibraryError(
+            f"{function}: {by_number(device)} has no sparse matrices in offload_args yet; lend them to the host, or "
+            f"pass arrays with device='host'"
+        )
+    return library

@@ -1,0 +1,62 @@
+"""The block that lends a sparse matrix, and the matrix there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from .matrix import LentMatrix, lent
+from .products import matmul
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from ..devices import Device
+    from ..linalg._call import Result
+    from ..pointers import DevicePtr
+
+__all__ = ["Matrix", "lend"]
+
+
+@final
+class Matrix(LentMatrix):
+    """Describe a sparse matrix on a device: its format, and the pointers to its arrays.
+
+    `lend` makes it. It has no elements on the host. `dA @ dx` is sparse.matmul(dA, dx). A kernel takes it as the three
+    pointers to its arrays: the values and both arrays of indices, in the order of `arrays`.
+    """
+
+    __slots__ = ()
+
+    def __matmul__(self, x: DevicePtr[Any]) -> Result:
+        """Return the product with a vector or a dense matrix, a pointer to new memory of the region."""
+        return matmul(self, x)
+
+
+def lend(
+    A: Any,
+    *,
+    check: bool = True,
+    device: Device | str | None = None,
+    stream: object = None,
+    resident: bool = False,
+) -> AbstractContextManager[Matrix]:
+    """Lend a sparse matrix of SciPy to a device within a block, and return it as a Matrix.
+
+    A: a csr, csc, coo or bsr array or matrix. Its arrays are lent themselves: the values by use, so they come down if a
+    call wrote them, and the indices as In.
+    check: look at every index on the host first. With False a wrong index is not noticed: a call may then read beyond
+    an array.
+    device, stream: as offload_args has them.
+    resident: keep the arrays on the device when the block ends. When A is lent again, only the pages that the host
+    wrote since then are sent: of new values, not of the structure.
+
+        A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
+        with sparse.lend(A) as dA, offload_args(np.ones(2)) as (dx,):
+            print((dA @ dx).to_host())  # [2. 4.]
+
+    Raises ArgumentTypeError for another format, DTypeError for another dtype, ExtentError for an index out of bounds,
+    ArgumentError for indices of a row that do not rise, and the errors of offload_args.
+
+    See also: sparse.matmul, sparse.spsolve, offload_args; docs/guide/sparse.md.
+    """
+    return lent("sparse.lend", A, check, Matrix, device=device, stream=stream, resident=resident)

@@ -1,0 +1,131 @@
+"""A sparse matrix that is lent, and the block of its region."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
+
+import numpy as np
+
+from ..arguments import In
+from ..errors import ArgumentError, HostAccessError, OffloadError
+from ..pointers import DevicePtr
+from ..regions import offload_args
+from ._checks import arrays_of, check_indices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..devices import Device
+
+__all__ = ["LentMatrix", "lent"]
+
+M = TypeVar("M", bound="LentMatrix")
+
+_TRANSPOSED: Final = {"csr": "csc", "csc": "csr", "coo": "coo"}
+_ARGUMENT: Final = re.compile(r"offload_args: argument ([123])\b")
+
+
+class LentMatrix:
+    """A sparse matrix that is lent: its format, and the pointers to its arrays."""
+
+    __slots__ = ("_host", "_pointers", "format", "shape")
+    __array_ufunc__: Final = None  # NumPy's arrays leave operators to this class
+
+    format: str  #: "csr", "csc", "coo" or "bsr"
+    shape: tuple[int, int]  #: rows and columns
+
+    def __init__(self, format: str, shape: tuple[int, int], pointers: tuple[DevicePtr[Any], ...]) -> None:
+        self.format = format
+        self.shape = shape
+        self._pointers = pointers
+        self._host: Any = None  # of the adapter for CPUs: the structure
+
+    @property
+    def data(self) -> DevicePtr[Any]:
+        """The pointer to the values, which calls and kernels may change; blocks for "bsr"."""
+        return self._pointers[0]
+
+    @property
+    def arrays(self) -> tuple[DevicePtr[Any], DevicePtr[Any], DevicePtr[Any]]:
+        """The pointers to data, indices and indptr; of "coo" to data, row and col. Those of indices are read only."""
+        data, first, second = self._pointers
+        return data, first, second
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the values."""
+        return self._pointers[0].dtype
+
+    @property
+    def index_dtype(self) -> np.dtype[Any]:
+        """The dtype of the indices: int32 or int64."""
+        return self._pointers[1].dtype
+
+    @property
+    def nnz(self) -> int:
+        """The number of values that are stored, zeros among them."""
+        return self._pointers[0].size
+
+    @property
+    def blocksize(self) -> tuple[int, int]:
+        """The rows and columns of a block; (1, 1) unless the format is "bsr"."""
+        return (*self._pointers[0]._shape[1:], 1, 1)[:2]  # type: ignore[return-value]
+
+    @property
+    def device(self) -> Device:
+        """The device that has the arrays."""
+        return self._pointers[0].device
+
+    @property
+    def live(self) -> bool:
+        """Whether the block that lends it is open."""
+        return self._pointers[0].live
+
+    @property
+    def T(self) -> Self:
+        """The transpose, of the same memory: "csc" of "csr", and the reverse.
+
+        Raises ArgumentError for "bsr", whose blocks would have to move.
+        """
+        if self.format not in _TRANSPOSED:
+            raise ArgumentError('sparse.Matrix.T: "bsr" has no transpose without a copy; pass trans="T" to matmul')
+        data, first, second = self._pointers
+        arrays = (data, second, first) if self.format == "coo" else (data, first, second)
+        return type(self)(_TRANSPOSED[self.format], self.shape[::-1], arrays)
+
+    def __offload__(self) -> tuple[DevicePtr[Any], ...]:
+        """Return the pointers that a kernel takes for it."""
+        return self._pointers
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        raise HostAccessError("sparse.Matrix: its elements are on a device; use the arrays of SciPy after the block")
+
+    def __reduce__(self) -> NoReturn:
+        raise HostAccessError("sparse.Matrix: a matrix on a device can't be copied or pickled")
+
+    def __repr__(self) -> str:
+        state = f"on {self.device}" if self.live else "of a block that has ended"
+        rows, columns = self.shape
+        return f"<sparse.Matrix {self.format} {rows} x {columns}, {self.nnz} values of {self.dtype}, {state}>"
+
+
+@contextmanager
+def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> Iterator[M]:
+    """Lend a sparse matrix for a function, which messages name; cls: its class; options: of the region."""
+    arrays = arrays_of(function, A)
+    if check:
+        check_indices(function, A, arrays)
+    data, first, second = arrays.values()
+    entered = False
+    try:
+        with offload_args(data, In(first), In(second), **options) as pointers:
+            entered = True
+            yield cls(A.format, (int(A.shape[0]), int(A.shape[1])), pointers)
+    except OffloadError as error:
+        if not entered:  # an error of the block has the words of its own function
+            names = list(arrays)
+            text = _ARGUMENT.sub(lambda match: f"{function}: A.{names[int(match[1]) - 1]}", str(error))
+            error.args = (text,)
+        raise

@@ -1,0 +1,67 @@
+"""Products of a sparse matrix and a dense operand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._operands import need_option
+from ..errors import ArgumentError
+from ._call import factor, need_number, need_operand, run
+
+if TYPE_CHECKING:
+    from ..devices import Device
+    from ..linalg._call import Operand, Result
+    from ..pointers import DevicePtr
+    from ._library import Kernels
+    from .matrix import LentMatrix
+
+__all__ = ["matmul"]
+
+
+def matmul(
+    A: Any,
+    x: Operand,
+    out: DevicePtr[Any] | None = None,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    trans: str = "N",
+    check: bool = True,
+    device: Device | str | None = None,
+) -> Result:
+    """Return alpha op(A) x + beta out, the product of a sparse matrix and a dense vector or matrix.
+
+    A: a Matrix of `lend`, or a sparse matrix of SciPy, which is lent for this call.
+    x: vector of as many elements as op(A) has columns, or matrix of as many rows; a pointer if A is a Matrix, of its
+    dtype.
+    out: a pointer that the result is written to; None: new memory of the region. It overlaps no operand.
+    alpha: a number.
+    beta: a number; with 0, out is not read.
+    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+    check: of a matrix of SciPy, as for lend.
+    device: where a matrix of SciPy is multiplied; None: the host.
+
+        A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
+        print(sparse.matmul(A, np.array([1.0, 10.0])))  # [ 2. 31.]
+
+    Raises ArgumentError, a ValueError, for shapes that do not fit, DTypeError, a TypeError, for integers in A and for
+    pointers of another dtype, AliasError if out overlaps an operand.
+
+    See also: sparse.lend, sparse.spsolve, blas.gemv, blas.gemm; docs/guide/sparse.md.
+    """
+    function = "sparse.matmul"
+    need_option(function, "trans", trans, "NTC")
+    factors = {"alpha": need_number(function, "alpha", alpha), "beta": need_number(function, "beta", beta)}
+    if factors["beta"] != 0 and out is None:
+        raise ArgumentError(f"{function}: beta needs out, the array that it multiplies, got None")
+
+    def shape_of(shape: tuple[int, int], of_x: tuple[int, ...]) -> tuple[int, ...]:
+        m, n = shape if trans == "N" else shape[::-1]
+        need_operand(function, "x", of_x, n, (m, n))
+        return (m, *of_x[1:])
+
+    def work(kernels: Kernels, matrix: LentMatrix, dx: DevicePtr[Any], dy: DevicePtr[Any]) -> None:
+        scale, keep = (factor(function, name, value, dy.dtype) for name, value in factors.items())
+        kernels.multiply(function, matrix, dx, dy, scale, keep, trans)
+
+    return run(function, A, ("x", x), shape_of, work, out, check, device)

@@ -1,0 +1,568 @@
+"""`sparse` has SciPy's results for each format, dtype and layout, and refuses each index that would leave an array."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from numpy.typing import NDArray
+
+from helpers.devices import here, open_or_skip
+from offload_args import Device, DevicePtr, In, Out, blas, offload_args, sparse, testing, update
+from offload_args.errors import (
+    AliasError,
+    ArgumentError,
+    ArgumentTypeError,
+    CaptureError,
+    DeviceMemoryError,
+    DirectionError,
+    DTypeError,
+    ExtentError,
+    HostAccessError,
+    HostPointerError,
+    LibraryError,
+    StalePointerError,
+    WrongDeviceError,
+)
+from offload_args.sparse import _library
+
+FORMATS = ("csr", "csc", "coo", "bsr")
+DTYPES = ("float32", "float64", "complex64", "complex128")
+TRANS = ("N", "T", "C")
+SHAPE = (6, 8)
+
+
+@pytest.fixture(params=here("host", "sim:0"))
+def on(request: pytest.FixtureRequest) -> str:
+    """The name of a device that has sparse matrices."""
+    return open_or_skip(request.param)
+
+
+def dense(dtype: str, shape: tuple[int, int] = SHAPE) -> NDArray[Any]:
+    random = np.random.default_rng(37)
+    numbers: NDArray[Any] = random.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        numbers = numbers + 1j * random.standard_normal(shape)
+    return np.where(random.random(shape) < 0.4, numbers, 0).astype(dtype)
+
+
+def matrix(elements: NDArray[Any], form: str = "csr", index: str = "int32") -> Any:
+    """Return a sparse matrix of these elements in a format, with indices of a dtype."""
+    A = scipy.sparse.coo_array(elements)
+    if form == "bsr":
+        A = A.tobsr(blocksize=(2 - elements.shape[0] % 2, 2))
+        A.sum_duplicates()  # SciPy does not sort them
+    A = A.asformat(form)
+    if form == "coo":
+        set_coordinates(A, A.row.astype(index), A.col.astype(index))
+    else:
+        A.indices, A.indptr = A.indices.astype(index), A.indptr.astype(index)
+    return A
+
+
+def set_coordinates(A: Any, row: NDArray[Any], col: NDArray[Any]) -> None:
+    """Set the indices of a coo matrix as they are; the attributes row and col of SciPy would convert them."""
+    if hasattr(A, "coords"):
+        A.coords = (row, col)
+    else:  # SciPy 1.12
+        A.row, A.col = row, col
+
+
+def system(dtype: str) -> NDArray[Any]:
+    """Return the elements of a square matrix that is well conditioned, and whose triangles are, too."""
+    return dense(dtype, (8, 8)) + 8 * np.eye(8, dtype=dtype)
+
+
+def op(elements: NDArray[Any], trans: str) -> NDArray[Any]:
+    return elements if trans == "N" else elements.T if trans == "T" else elements.conj().T
+
+
+def agree(result: Any, expected: NDArray[Any], dtype: str) -> None:
+    assert isinstance(result, np.ndarray) and result.dtype == dtype and result.shape == expected.shape
+    bound = 2e-5 if np.dtype(dtype).char in "fF" else 1e-13
+    assert np.abs(result - expected).max(initial=0.0) <= bound * np.abs(expected).max(initial=1.0)
+
+
+# -- products --
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_products_of_each_format_dtype_and_operation(on: str, form: str, dtype: str) -> None:
+    elements = dense(dtype)
+    for index in ("int32", "int64"):
+        A = matrix(elements, form, index)
+        for trans in TRANS:
+            columns = SHAPE[1] if trans == "N" else SHAPE[0]
+            for shape in ((columns,), (columns, 3), (columns, 0)):
+                x = np.arange(float(np.prod(shape))).reshape(shape).astype(dtype)
+                agree(sparse.matmul(A, x, trans=trans, device=on), op(elements, trans) @ x, dtype)
+                with sparse.lend(A, device=on) as dA, offload_args(In(x), device=on) as (dx,):
+                    assert dA.index_dtype == index
+                    y = sparse.matmul(dA, dx, trans=trans)
+                    assert isinstance(y, DevicePtr)
+                    agree(y.to_host(), op(elements, trans) @ x, dtype)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_factors_and_out(on: str, form: str) -> None:
+    for dtype, alpha, beta in (("float32", 2, -0.5), ("float64", np.float64(-1.5), 1), ("complex128", 1j, 2 - 1j)):
+        elements, x = dense(dtype), np.arange(8.0).astype(dtype)
+        y = np.arange(6.0).astype(dtype)
+        expected = alpha * (elements @ x) + beta * y
+        with sparse.lend(matrix(elements, form), device=on) as dA, offload_args(x, y, device=on) as (dx, dy):
+            assert sparse.matmul(dA, dx, out=dy, alpha=alpha, beta=beta) is dy
+        agree(y, expected.astype(dtype), dtype)
+
+
+def test_out_is_not_read_without_beta(on: str) -> None:
+    elements, x, y = dense("float64"), np.ones(8), np.full(6, np.nan)
+    A = matrix(elements)
+    before = Device(on).counters.bytes_up
+    with sparse.lend(A, device=on) as dA, offload_args(x, Out(y), device=on) as (dx, dy):
+        sparse.matmul(dA, dx, dy)
+        up = Device(on).counters.bytes_up - before
+    agree(y, elements @ x, "float64")
+    assert up == y.nbytes  # SciPy reads the arrays of the host
+
+
+def test_the_structure_goes_up_once_and_nothing_comes_down(on: str) -> None:
+    A, x = matrix(dense("float64")), np.ones(8)
+    with sparse.lend(A, device=on) as dA, offload_args(In(x), device=on) as (dx,):
+        first = dA @ dx
+        before = Device(on).counters
+        second = dA @ dx
+        after = Device(on).counters
+        assert np.array_equal(first.to_host(), second.to_host())
+    assert after.bytes_up - before.bytes_up <= first.nbytes
+    assert A.data.flags.writeable
+
+
+def test_values_change_while_the_structure_stays(on: str) -> None:
+    A, x = matrix(dense("float64")), np.ones(8)
+    expected = A @ x
+    with sparse.lend(A, device=on) as dA, offload_args(In(x), device=on) as (dx,):
+        blas.scal(2.0, dA.data)
+        agree((dA @ dx).to_host(), 2 * expected, "float64")
+        with update(A.data) as values:
+            values *= 2
+        agree((dA @ dx).to_host(), 4 * expected, "float64")
+        dA.data.fill(0.0)
+        assert not (dA @ dx).to_host().any()
+        with pytest.raises(DirectionError):
+            dA.arrays[1].fill(0)
+        with pytest.raises(ValueError, match="read-only"):
+            A.indices[0] = 1
+    assert not A.data.any() and A.indices.flags.writeable
+
+
+def test_a_resident_matrix_is_sent_once(on: str) -> None:
+    elements, x = dense("float64", (64, 64)), np.ones(64)
+    A = matrix(elements)
+    for _ in range(2):
+        with sparse.lend(A, device=on, resident=True) as dA, offload_args(In(x), device=on) as (dx,):
+            agree((dA @ dx).to_host(), elements @ x, "float64")
+    for array in (A.data, A.indices, A.indptr):
+        Device(on).release(array)
+
+
+def test_transposes_share_the_arrays(on: str) -> None:
+    for form in ("csr", "csc", "coo"):
+        elements, x = dense("complex128"), np.arange(6.0) + 1j
+        with sparse.lend(matrix(elements, form), device=on) as dA, offload_args(In(x), device=on) as (dx,):
+            assert dA.T.shape == (8, 6) and dA.T.data is dA.data and dA.T.T.format == form
+            agree((dA.T @ dx).to_host(), elements.T @ x, "complex128")
+    with sparse.lend(matrix(dense("float64"), "bsr"), device=on) as dA:
+        assert dA.blocksize == (2, 2)
+        with pytest.raises(ArgumentError, match=r"""Matrix\.T: "bsr" has no transpose .* trans="T" to matmul"""):
+            assert dA.T
+
+
+def test_operands_of_any_layout(on: str) -> None:
+    elements = dense("float64")
+    A = matrix(elements)
+    x = np.arange(80.0).reshape(16, 5)
+    for part in (x[::2, ::3], x[:8].copy(order="F"), x[7::-1], x[:16:2, 0]):
+        agree(sparse.matmul(A, part, device=on), elements @ part, "float64")
+    with sparse.lend(A, device=on) as dA, offload_args(In(x), device=on) as (dx,):
+        for pointer, part in ((dx[::2, ::3], x[::2, ::3]), (dx[:16:2, 0], x[:16:2, 0]), (dx[:5, :3].T, x[:5, :3].T)):
+            trans = "T" if pointer._shape[0] == 3 else "N"
+            if trans == "N":
+                agree((dA @ pointer).to_host(), elements @ part, "float64")
+    y = np.zeros((6, 4))
+    with sparse.lend(A, device=on) as dA, offload_args(x[:8], y, device=on) as (dx, dy):
+        sparse.matmul(dA, dx[:, :2], out=dy[:, ::2])
+    agree(y[:, ::2], elements @ x[:8, :2], "float64")
+    assert not y[:, 1::2].any()
+
+
+def test_lists_integers_and_wider_operands_are_taken(on: str) -> None:
+    A = matrix(np.array([[2.0, 0.0], [1.0, 3.0]], np.float32))
+    agree(sparse.matmul(A, [1, 10], device=on), np.array([2.0, 31.0]), "float64")
+    agree(sparse.matmul(A, np.ones(2), device=on), np.array([2.0, 4.0]), "float64")
+    agree(sparse.matmul(A, np.ones(2, np.complex64), device=on), np.array([2.0, 4.0]), "complex64")
+    agree(sparse.matmul(A, np.ones(2, ">f4"), device=on), np.array([2.0, 4.0]), "float32")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0), (4, 6)])
+def test_empty_matrices(on: str, shape: tuple[int, int], form: str) -> None:
+    if form == "bsr" and 0 in shape:
+        A: Any = scipy.sparse.bsr_array(shape, blocksize=(1, 1))
+    else:
+        A = matrix(np.zeros(shape), form)
+    assert A.nnz == 0
+    m, n = shape
+    agree(sparse.matmul(A, np.ones(n), device=on), np.zeros(m), "float64")
+    agree(sparse.matmul(A, np.ones((m, 2)), trans="T", device=on), np.zeros((n, 2)), "float64")
+    y = np.ones(m)
+    with sparse.lend(A, device=on) as dA, offload_args(np.ones(n), y, device=on) as (dx, dy):
+        sparse.matmul(dA, dx, out=dy, beta=3.0)
+    assert np.array_equal(y, np.full(m, 3.0))
+
+
+def test_arrays_that_are_longer_than_the_matrix(on: str) -> None:
+    A = matrix(dense("float64"))
+    x = np.ones(8)
+    expected = A @ x
+    A.data, A.indices = np.append(A.data, [np.nan, np.nan]), np.append(A.indices, np.int32([99, 98]))
+    agree(sparse.matmul(A, x, device=on), expected, "float64")
+
+
+@pytest.mark.filterwarnings("ignore:.*packed on its way")
+def test_read_only_and_strided_arrays_are_lent(on: str) -> None:
+    A, x = matrix(dense("float64")), np.ones(8)
+    expected = A @ x
+    for array in (A.data, A.indices, A.indptr):
+        array.flags.writeable = False
+    agree(sparse.matmul(A, x, device=on), expected, "float64")
+    with sparse.lend(A, device=on) as dA, offload_args(In(x), device=on) as (dx,):
+        agree((dA @ dx).to_host(), expected, "float64")
+        with pytest.raises(DirectionError):
+            blas.scal(2.0, dA.data)
+    values = np.repeat(A.data, 2)[::2]
+    strided = scipy.sparse.csr_array((values, A.indices, A.indptr), shape=A.shape)
+    strided.data = values
+    agree(sparse.matmul(strided, x, device=on), expected, "float64")
+    with sparse.lend(strided, device=on) as dA:
+        blas.scal(2.0, dA.data)
+    assert np.array_equal(values, 2 * A.data)
+
+
+def test_matrices_of_the_old_classes(on: str) -> None:
+    elements = dense("float64")
+    for form in FORMATS:
+        A = getattr(scipy.sparse, f"{form}_matrix")(matrix(elements, form))
+        agree(sparse.matmul(A, np.ones(8), device=on), elements @ np.ones(8), "float64")
+
+
+# -- systems --
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_solutions_of_each_format_dtype_and_operation(on: str, form: str, dtype: str) -> None:
+    elements = system(dtype)
+    for index in ("int32", "int64"):
+        A = matrix(elements, form, index)
+        for trans in TRANS:
+            for shape in ((8,), (8, 2), (8, 0)):
+                b = (1 + np.arange(float(np.prod(shape)))).reshape(shape).astype(dtype)
+                expected = np.linalg.solve(op(elements, trans), b)
+                agree(sparse.spsolve(A, b, trans=trans, device=on), expected, dtype)
+                with sparse.lend(A, device=on) as dA, offload_args(In(b), device=on) as (db,):
+                    agree(sparse.spsolve(dA, db, trans=trans).to_host(), expected, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_triangles_of_each_format_dtype_and_operation(on: str, form: str, dtype: str) -> None:
+    elements = system(dtype)
+    A, b = matrix(elements, form), np.arange(1, 9).astype(dtype)
+    for lower in (True, False):
+        for unit in (True, False):
+            triangle = (np.tril if lower else np.triu)(elements)
+            if unit:
+                triangle = triangle - np.diag(np.diag(triangle)) + np.eye(8, dtype=dtype)
+            for trans in TRANS:
+                expected = np.linalg.solve(op(triangle, trans), b)
+                options: dict[str, Any] = {"lower": lower, "unit_diagonal": unit, "trans": trans}
+                agree(sparse.spsolve_triangular(A, b, **options, device=on), expected, dtype)
+    x = np.zeros((8, 3), dtype)
+    right = np.arange(24.0).reshape(8, 3).astype(dtype)
+    with sparse.lend(A, device=on) as dA, offload_args(right, Out(x), device=on) as (db, dx):
+        assert sparse.spsolve_triangular(dA, db, out=dx) is dx
+    agree(x, np.linalg.solve(np.tril(elements), right), dtype)
+
+
+def test_singular_matrices_are_named(on: str) -> None:
+    elements = np.diag([1.0, 0.0, 2.0])
+    elements[2, 0] = 1.0
+    with pytest.raises(np.linalg.LinAlgError, match=r"^sparse\.spsolve: A is singular; SuperLU: "):
+        sparse.spsolve(matrix(elements), np.ones(3), device=on)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^sparse\.spsolve_triangular: A is singular: A\[1, 1\] is 0"):
+        sparse.spsolve_triangular(matrix(elements), np.ones(3), device=on)
+    unit = sparse.spsolve_triangular(matrix(elements), np.ones(3), unit_diagonal=True, device=on)
+    agree(unit, np.array([1.0, 1.0, 0.0]), "float64")
+
+
+def test_systems_without_rows(on: str) -> None:
+    A = matrix(np.zeros((0, 0)))
+    for function in (sparse.spsolve, sparse.spsolve_triangular):
+        assert function(A, np.ones(0), device=on).shape == (0,)
+
+
+# -- indices --
+
+
+def broken(form: str = "csr", **arrays: Any) -> Any:
+    """Return a matrix of 3 x 4 with some of its arrays replaced; SciPy looks at none of them."""
+    elements = np.array([[1.0, 0, 2, 0], [0, 0, 0, 0], [0, 3, 0, 4]])
+    A = matrix(elements, form)
+    for name, values in arrays.items():
+        setattr(A, name, np.array(values, np.float64 if name == "data" else np.int32))
+    return A
+
+
+SORT = r"; call A\.sum_duplicates\(\)"
+WRONG = [
+    ("csr", {"indices": [0, 4, 1, 3]}, ExtentError, r"A\.indices\[1\] is 4, needs 0 to 3"),
+    ("csr", {"indices": [-1, 2, 1, 3]}, ExtentError, r"A\.indices\[0\] is -1, needs 0 to 3"),
+    ("csr", {"indices": [2, 0, 1, 3]}, ArgumentError, rf"A\.indices\[1\] is 0 in row 0, less than 2 before it{SORT}"),
+    (
+        "csr",
+        {"indices": [0, 2, 1, 1]},
+        ArgumentError,
+        rf"A\.indices\[3\] is 1 in row 2, the same as 1 before it{SORT}",
+    ),
+    ("csr", {"indptr": [0, 3, 2, 4]}, ArgumentError, r"A\.indptr\[2\] is 2, less than 3 before it"),
+    ("csr", {"indptr": [1, 2, 2, 4]}, ArgumentError, r"A\.indptr\[0\] needs to be 0, is 1"),
+    ("csr", {"indptr": [0, 2, 2, 5]}, ExtentError, r"A\.indptr\[-1\] is 5, A\.indices has 4 elements and A\.data 4"),
+    ("csr", {"indptr": [0, 2, 2, -4]}, ArgumentError, r"A\.indptr\[3\] is -4, less than 2 before it"),
+    ("csr", {"indptr": [0, 2, 4]}, ArgumentError, r"A\.indptr needs 4 elements for A of shape \(3, 4\), has 3"),
+    ("csc", {"indices": [0, 2, 3, 2]}, ExtentError, r"A\.indices\[2\] is 3, needs 0 to 2"),
+    ("csc", {"indptr": [0, 2, 2, 3, 4], "indices": [2, 0, 0, 2]}, ArgumentError, r"A\.indices\[1\] is 0 in column 0"),
+    ("coo", {"row": [0, 0, 2, 3]}, ExtentError, r"A\.row\[3\] is 3, needs 0 to 2"),
+    ("coo", {"col": [0, -2, 1, 3]}, ExtentError, r"A\.col\[1\] is -2, needs 0 to 3"),
+    ("coo", {"row": [0, 2, 0, 2]}, ArgumentError, rf"A\.row\[2\] is 0, less than 2 before it{SORT}"),
+    ("coo", {"col": [0, 0, 1, 3]}, ArgumentError, rf"A\.col\[1\] is 0 in row 0, the same as 0 before it{SORT}"),
+    ("coo", {"data": [1.0, 2.0]}, ArgumentError, r"the arrays of A need one length, have A\.data 2, A\.row 4"),
+    ("bsr", {"indices": [0, 4, 1, 3]}, ExtentError, r"A\.indices\[1\] is 4, needs 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(("form", "arrays", "error", "words"), WRONG, ids=[str(i) for i in range(len(WRONG))])
+def test_wrong_indices_are_named_before_anything_moves(
+    on: str, form: str, arrays: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    A = broken(form, **arrays)
+    before = Device(on).counters
+    with pytest.raises(error, match=rf"^sparse\.lend: {words}"):
+        with sparse.lend(A, device=on):
+            pass
+    with pytest.raises(error, match=rf"^sparse\.matmul: {words}"):
+        sparse.matmul(A, np.ones(4), device=on)
+    after = Device(on).counters
+    assert (after.bytes_up, after.allocations) == (before.bytes_up, before.allocations)
+
+
+def test_without_the_check_indices_are_taken_as_they_are(on: str) -> None:
+    A = broken(indices=[2, 0, 1, 3])
+    agree(sparse.matmul(A, np.array([1.0, 2, 3, 4]), check=False, device=on), np.array([5.0, 0, 22]), "float64")
+    with sparse.lend(A, check=False, device=on) as dA, offload_args(np.ones(4), device=on) as (dx,):
+        agree((dA @ dx).to_host(), np.array([3.0, 0, 7]), "float64")
+
+
+def test_random_indices_are_refused_if_and_only_if_they_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    from offload_args.sparse import _checks
+
+    random = np.random.default_rng(11)
+    outcomes = set()
+    for trial in range(400):
+        monkeypatch.setattr(_checks, "_CHUNK", int(random.integers(1, 8)))
+        form = FORMATS[trial % 4]
+        elements = np.where(random.random((4, 6)) < 0.5, 1.0, 0.0)
+        A = matrix(elements, form, ("int32", "int64")[trial % 8 // 4])
+        names = ("row", "col") if form == "coo" else ("indices", "indptr")
+        arrays = {name: getattr(A, name).copy() for name in names}
+        places = arrays[names[trial // 8 % 2]]
+        if random.random() < 0.7 and len(places):
+            places[random.integers(len(places))] += random.integers(-2, 3)
+        if form == "coo":
+            set_coordinates(A, arrays["row"], arrays["col"])
+        else:
+            A.indices, A.indptr = arrays.values()
+        right = is_right(A, arrays)
+        outcomes.add(right)
+        try:
+            with sparse.lend(A, device="host"):
+                assert right, (form, arrays)
+        except (ArgumentError, ExtentError):
+            assert not right, (form, arrays)
+    assert outcomes == {True, False}
+
+
+def is_right(A: Any, arrays: dict[str, NDArray[Any]]) -> bool:
+    """Return whether indices are in bounds and rise in each line, by a loop."""
+    m, n = A.shape
+    if A.format == "coo":
+        pairs = list(zip(arrays["row"].tolist(), arrays["col"].tolist(), strict=True))
+        in_bounds = all(0 <= i < m and 0 <= j < n for i, j in pairs)
+        return in_bounds and all(p < q for p, q in pairwise(pairs))
+    rows, columns = (2, 2) if A.format == "bsr" else (1, 1)
+    lines, places = (n, m) if A.format == "csc" else (m // rows, n // columns)
+    starts, indices = arrays["indptr"].tolist(), arrays["indices"].tolist()
+    if starts[0] != 0 or starts[-1] > len(indices) or any(a > b for a, b in pairwise(starts)):
+        return False
+    for line in range(lines):
+        own = indices[starts[line] : starts[line + 1]]
+        if any(not 0 <= i < places for i in own) or any(a >= b for a, b in pairwise(own)):
+            return False
+    return True
+
+
+# -- refusals --
+
+
+def test_other_objects_are_named(on: str) -> None:
+    A, x = matrix(dense("float64")), np.ones(8)
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.lend: A needs a sparse matrix of SciPy, got ndarray; pass"):
+        sparse.lend(A.toarray(), device=on).__enter__()
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.matmul: A has the format 'lil', .*; pass A\.tocsr\(\)"):
+        sparse.matmul(A.tolil(), x, device=on)
+    with pytest.raises(DTypeError, match=r"^sparse\.matmul: A\.data needs float32, .*, got int64; pass A\.astype"):
+        sparse.matmul(matrix(np.eye(8, dtype=np.int64)), x, device=on)
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.matmul: x is a sparse matrix, .*; pass x\.toarray\(\)"):
+        sparse.matmul(A, A, device=on)
+    with pytest.raises(DTypeError, match=r"^sparse\.matmul: x needs float32, .*, got float16; convert it first"):
+        sparse.matmul(A, x.astype(np.float16), device=on)
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.matmul: x is a masked array"):
+        sparse.matmul(A, np.ma.masked_array(x), device=on)
+    with pytest.raises(ArgumentError, match=r"^sparse\.matmul: x has shape \(7,\), needs \(8,\) or \(8, any\) for op"):
+        sparse.matmul(A, x[:7], device=on)
+    with pytest.raises(ArgumentError, match=r"^sparse\.matmul: x has shape \(\), needs \(6,\) .* shape \(8, 6\)"):
+        sparse.matmul(A, 1.0, trans="T", device=on)
+    with pytest.raises(ArgumentError, match=r"^sparse\.spsolve: A has shape \(6, 8\), and needs as many rows as col"):
+        sparse.spsolve(A, x, device=on)
+    with pytest.raises(ArgumentError, match=r'^sparse\.matmul: trans must be "N" or "T" or "C", got \'t\'; write tran'):
+        sparse.matmul(A, x, trans="t", device=on)
+    with pytest.raises(ArgumentTypeError, match=r"^sparse\.matmul: alpha needs a number, got None"):
+        sparse.matmul(A, x, alpha=None, device=on)  # type: ignore[arg-type]
+    with pytest.raises(DTypeError, match=r"^sparse\.matmul: alpha needs a real number for float64, got 1j"):
+        sparse.matmul(A, x, alpha=1j, device=on)
+    with pytest.raises(ArgumentError, match=r"^sparse\.matmul: beta needs out, the array that it multiplies"):
+        sparse.matmul(A, x, beta=1.0, device=on)
+    with pytest.raises(ArgumentError, match=r"A needs two dimensions, has shape \(8,\)"):
+        sparse.matmul(scipy.sparse.coo_array(x), x, device=on)
+
+
+def test_pointers_that_do_not_fit_are_named(on: str) -> None:
+    A = matrix(dense("float64"))
+    x, y, single = np.ones(8), np.ones(6), np.ones(8, np.float32)
+    other = "host" if on != "host" else open_or_skip("sim:0")
+    with sparse.lend(A, device=on) as dA, offload_args(x, y, single, device=on) as (dx, dy, ds):
+        with pytest.raises(HostPointerError, match=r"^sparse\.matmul: x needs a DevicePtr as A is one, got ndarray"):
+            sparse.matmul(dA, x)
+        with pytest.raises(HostPointerError, match=r"^sparse\.matmul: A needs a sparse\.Matrix as x is a pointer"):
+            sparse.matmul(A, dx)
+        with pytest.raises(HostPointerError, match=r"^sparse\.matmul: A needs a sparse\.Matrix as out is a pointer"):
+            sparse.matmul(A, x, out=dy)
+        with pytest.raises(DTypeError, match=r"^sparse\.matmul: x needs float64 as A has, got float32"):
+            assert dA @ ds
+        with pytest.raises(ArgumentError, match=r"^sparse\.matmul: out has shape \(8,\), needs \(6,\)"):
+            sparse.matmul(dA, dx, out=dx)
+        with pytest.raises(WrongDeviceError, match=rf"^sparse\.matmul: A is on {on}, got device='{other}'"):
+            sparse.matmul(dA, dx, device=other)
+        with pytest.raises(TypeError):
+            x @ dA
+        with pytest.raises(HostAccessError, match=r"^sparse\.Matrix: its elements are on a device"):
+            np.asarray(dA)
+        with pytest.raises(ArgumentTypeError, match=r"x is a sparse matrix"):
+            assert dA @ dA.T
+    with pytest.raises(StalePointerError, match=r"^sparse\.matmul: A belongs to a region that has ended"):
+        assert dA @ dx
+    with offload_args(x, device=on) as (dx,), pytest.raises(StalePointerError, match=r"A belongs to a region that has"):
+        assert dA @ dx
+    assert "of a block that has ended" in repr(dA) and not dA.live
+
+
+def test_results_that_overlap_an_operand_are_refused(on: str) -> None:
+    elements = system("float64")
+    A, z = matrix(elements), np.ones(16)
+    with sparse.lend(A, device=on) as dA, offload_args(z, device=on) as (dz,):
+        with pytest.raises(AliasError, match=r"^sparse\.matmul: out overlaps x, which the call reads"):
+            sparse.matmul(dA, dz[:8], out=dz[7:15])
+        with pytest.raises(AliasError, match=r"^sparse\.spsolve: out overlaps b"):
+            sparse.spsolve(dA, dz[:8], out=dz[:8])
+        with pytest.raises(AliasError, match=r"^sparse\.matmul: out overlaps A\.data"):
+            sparse.matmul(dA, dz[:8], out=dA.data[:8])
+        sparse.matmul(dA, dz[:8], out=dz[8:])
+    agree(z, np.concatenate([np.ones(8), elements @ np.ones(8)]), "float64")
+
+
+def test_directions_are_kept(on: str) -> None:
+    A, x, y = matrix(dense("float64")), np.ones(8), np.ones(6)
+    with sparse.lend(A, device=on) as dA, offload_args(Out(x), In(y), device=on) as (dx, dy):
+        with pytest.raises(DirectionError, match=r"^sparse\.matmul: x was lent as Out and would be read before it is"):
+            assert dA @ dx
+        dx.fill(1.0)
+        with pytest.raises(DirectionError, match=r"^sparse\.matmul: out"):
+            sparse.matmul(dA, dx, out=dy)
+
+
+def test_errors_of_the_region_name_the_arrays(on: str) -> None:
+    A = matrix(dense("float64"))
+    with offload_args(In(A.data), device=on):
+        with sparse.lend(A, device=on) as dA:  # rights narrow inwards: these values can't be written
+            with pytest.raises(DirectionError):
+                blas.scal(2.0, dA.data)
+    with offload_args(A.indices[1:], device=on):
+        with pytest.raises(Exception, match=r"^sparse\.lend: A\.indices "):
+            sparse.lend(A, device=on).__enter__()
+
+
+def test_a_captured_region_has_no_sparse_matrices_on_the_cpu(on: str) -> None:
+    A = matrix(dense("float64"))
+    region = offload_args(np.ones(8), np.ones(6), device=on)
+    with sparse.lend(A, device=on) as dA, region as (dx, dy):
+        with pytest.raises(CaptureError, match=r"^sparse\.matmul: "):
+            with region.capture():
+                sparse.matmul(dA, dx, out=dy)
+
+
+def test_a_device_that_is_full_is_named() -> None:
+    testing.sim_device(index=0, capacity=1024)
+    with pytest.raises(DeviceMemoryError):
+        sparse.matmul(matrix(dense("float64", (64, 64))), np.ones(64), device="sim:0")
+
+
+def test_without_scipy_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    A = matrix(dense("float64"))
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    monkeypatch.setattr(_library, "adapter_of", lambda adapters, device: adapters[0]())
+    with pytest.raises(LibraryError, match=r"SciPy, which is not installed: pip install scipy"):
+        sparse.matmul(A, np.ones(8))
+
+
+def test_arrays_are_computed_on_the_host_unless_a_device_is_named() -> None:
+    open_or_skip("sim:0")
+    A = matrix(dense("float64"))
+    before = [Device(name).counters.allocations for name in ("host", "sim:0")]
+    sparse.matmul(A, np.ones(8))
+    assert Device("host").counters.allocations > before[0]
+    assert Device("sim:0").counters.allocations == before[1]
+
+
+@pytest.mark.parametrize("gpu", here("cuda:0", "hip:0") or ["cuda:0"])
+def test_a_gpu_has_no_sparse_matrices_yet(gpu: str) -> None:
+    open_or_skip(gpu)
+    A = matrix(dense("float64"))
+    with pytest.raises(LibraryError, match=rf"^sparse\.matmul: {gpu} has no sparse matrices in offload_args yet"):
+        sparse.matmul(A, np.ones(8), device=gpu)
+    with sparse.lend(A, device=gpu) as dA, offload_args(np.ones(8), device=gpu) as (dx,):
+        with pytest.raises(LibraryError, match=rf"^sparse\.matmul: {gpu} has no sparse matrices in offload_args yet"):
+            assert dA @ dx
