@@ -19,8 +19,9 @@ INSTANCES = 8  # of a test in the default run
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --later, for a run of all tests that leaves none to the slow run."""
+    """Add --later, for a run of all tests that leaves none to the slow run, and --sample, for one that is short."""
     parser.addoption("--later", action="store_true", help="run what the default run leaves to the slow one, too")
+    parser.addoption("--sample", action="store_true", help=f"run {INSTANCES} instances of each test on each device")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -72,27 +73,45 @@ def pytest_collection_modifyitems(
     if not config.option.later:
         leave_most_to_the_slow_run(items)
     yield  # to -m and -k
-    messages, kept, left_out = set(), [], []
+    messages, kept, again = set(), [], []
     for item in items:
         absent = missing_devices(item)
         test = (item.path, item.originalname)
-        (left_out if absent and test in messages else kept).append(item)
+        (again if absent and test in messages else kept).append(item)
         if absent:
             messages.add(test)
     items[:] = kept
-    config.hook.pytest_deselected(items=left_out)
+    config.hook.pytest_deselected(items=again)
+    if config.option.sample:
+        rest = {*left_out(items, by_device=True)}
+        items[:] = [item for item in items if item not in rest]
+        config.hook.pytest_deselected(items=[*rest])
     return None
 
 
 def leave_most_to_the_slow_run(items: list[pytest.Function]) -> None:
     """Make slow all but some instances of each test: always the same ones, and of each parameter some."""
+    here = [
+        item
+        for item in items
+        if not (item.get_closest_marker("slow") or item.get_closest_marker("exhaustive") or missing_devices(item))
+    ]
+    for item in left_out(here):
+        item.add_marker("slow")
+
+
+def left_out(items: list[pytest.Function], by_device: bool = False) -> list[pytest.Function]:
+    """Return all but INSTANCES instances of each test (on each device): always the same ones."""
     instances: dict[str, list[pytest.Function]] = {}
     for item in items:
-        if not (item.get_closest_marker("slow") or item.get_closest_marker("exhaustive") or missing_devices(item)):
-            instances.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for test, group in instances.items():
-        for item in random.Random(test).sample(group, max(len(group) - INSTANCES, 0)):
-            item.add_marker("slow")
+        params = item.callspec.params if by_device and hasattr(item, "callspec") else {}
+        devices = [str(params.get(name, "")) for name in ("device", "cuda", "hip", "gpu")]
+        instances.setdefault("".join([item.nodeid.partition("[")[0], *devices]), []).append(item)
+    return [
+        item
+        for test, group in instances.items()
+        for item in random.Random(test).sample(group, max(len(group) - INSTANCES, 0))
+    ]
 
 
 @pytest.fixture(params=DEVICES)
