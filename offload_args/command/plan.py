@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -152,14 +153,18 @@ def _numbers(shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
 def _grow(
     estimate: Estimate, shape: Shape, dtype: np.dtype[Any], measure: Callable[[Shape, np.dtype[Any]], float]
 ) -> None:
-    """Measure larger and larger products until one is long, and extrapolate the time from the last."""
-    seconds, last = 0.0, shape
+    """Measure larger and larger products until one is long, and extrapolate from the fastest of them.
+
+    On a busy machine the last one may be slower than a smaller one was.
+    """
+    seconds, last, fastest = 0.0, shape, math.inf
     for last in smaller_products(shape, dtype.itemsize):
         seconds = measure(last, dtype)
+        fastest = min(fastest, seconds / _work(last))
         if seconds > LONG:
             break
     estimate.measured, estimate.extrapolated = last, last != shape
-    estimate.product = seconds * (_work(shape) / _work(last))
+    estimate.product = fastest * _work(shape) if estimate.extrapolated else seconds
 
 
 def _product_on(device: Device) -> Callable[[Shape, np.dtype[Any]], float]:

@@ -114,3 +114,14 @@ def test_a_device_without_memory_for_what_is_measured_is_said_and_the_others_are
     assert command.main(["plan", "8", "8", "8", "--device", "sim:0"]) == 0
     text = capsys.readouterr().out
     assert "not measured" in text and "sim:0: sim:0: out of device memory" in text
+
+
+def test_one_slow_measurement_on_a_busy_machine_is_not_what_a_product_is_extrapolated_from() -> None:
+    def measure(shape: plan.Shape, dtype: np.dtype[Any]) -> float:
+        work = float(np.prod(shape))
+        return work * (1e-9 if work < 3e7 else 1e-7)  # the second one waited for other programs
+
+    estimate = plan.Estimate("host", "", 0, 0)
+    plan._grow(estimate, (20_000, 20_000, 20_000), np.dtype(np.float32), measure)
+    assert estimate.extrapolated and np.prod(estimate.measured) > 3e7
+    assert estimate.product == pytest.approx(8e12 * 1e-9)
