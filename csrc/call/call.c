@@ -3,6 +3,7 @@
 #include "call/call.h"
 #include "base/trace.h"
 #include "call/arrival.h"
+#include "call/extent.h"
 #include "call/object.h"
 #include "device/memory.h"
 #include "library/handles.h"
@@ -524,8 +525,14 @@ static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool f
 /* Notes the part of a group that the call wrote. */
 static __attribute__((cold, noinline)) int mark_part(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
   oa_lines lines;
+  int status = OA_OK;
   oa_operand_lines(call, o, &lines);
-  return oa_group_note_part(slot->mapping, slot->group, lines);
+  if (!oa_extent_is_triangle(&o->extent)) return oa_group_note_part(slot->mapping, slot->group, lines);
+  const oa_touched touched = {&o->extent, lines, slot->itemsize};
+  const int64_t runs = oa_touched_runs(&touched);
+  for (int64_t j = 0; j < runs && !status; j++)
+    status = oa_group_note_part(slot->mapping, slot->group, oa_touched_run(&touched, j));
+  return status;
 }
 
 static __attribute__((cold)) bool is_among(const oa_library *library, const int *statuses, int status) {

@@ -184,7 +184,7 @@ static bool is_apart(const oa_touched *t) {
   return t->extent->batch <= 1 || t->extent->stride * t->itemsize >= span_of_one(t->extent, t->itemsize);
 }
 
-static int64_t run_count(const oa_touched *t) {
+int64_t oa_touched_runs(const oa_touched *t) {
   const oa_extent *e = t->extent;
   if (!is_partial(e) || !t->lines.count) return t->lines.count;
   if (!(e->part & OA_BATCHED)) return runs_of_one(e);
@@ -209,6 +209,11 @@ static run run_at(const oa_touched *t, int64_t j) {
   return (run){t->lines.start + (shift + r.from) * t->itemsize, t->lines.start + (shift + r.to) * t->itemsize};
 }
 
+oa_lines oa_touched_run(const oa_touched *t, int64_t j) {
+  const run r = run_at(t, j);
+  return (oa_lines){r.from, r.to - r.from, r.to - r.from, 1};
+}
+
 /* Returns the first run after run j that may end after byte `to`. */
 static int64_t run_behind(const oa_touched *t, int64_t j, int64_t to) {
   const oa_extent *e = t->extent;
@@ -220,7 +225,7 @@ static int64_t run_behind(const oa_touched *t, int64_t j, int64_t to) {
 
 int64_t oa_touched_span(const oa_touched *t) {
   if (!is_partial(t->extent) || !t->lines.count) return oa_lines_span(t->lines);
-  int64_t j = run_count(t) - 1;
+  int64_t j = oa_touched_runs(t) - 1;
   while (j > 0 && run_at(t, j).from == run_at(t, j).to) j--; /* at most once: a unit triangle has an empty column */
   return run_at(t, j).to - t->lines.start;
 }
@@ -228,17 +233,15 @@ int64_t oa_touched_span(const oa_touched *t) {
 bool oa_touched_within(const oa_touched *t, oa_lines outer) {
   if (oa_lines_contain(outer, t->lines)) return true;
   if (!is_partial(t->extent) || t->lines.start + oa_touched_span(t) > outer.start + oa_lines_span(outer)) return false;
-  const int64_t count = run_count(t);
-  for (int64_t j = 0; j < count; j++) {
-    const run r = run_at(t, j);
-    if (!oa_lines_contain(outer, (oa_lines){r.from, r.to - r.from, r.to - r.from, 1})) return false;
-  }
+  const int64_t count = oa_touched_runs(t);
+  for (int64_t j = 0; j < count; j++)
+    if (!oa_lines_contain(outer, oa_touched_run(t, j))) return false;
   return true;
 }
 
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b) {
   if (oa_lines_disjoint(a->lines, b->lines)) return true;
-  const int64_t count_a = run_count(a), count_b = run_count(b);
+  const int64_t count_a = oa_touched_runs(a), count_b = oa_touched_runs(b);
   int64_t i = 0, j = 0;
   while (i < count_a && j < count_b) {
     const run r = run_at(a, i), s = run_at(b, j);

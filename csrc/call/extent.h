@@ -13,6 +13,10 @@ typedef struct oa_touched {
   int64_t itemsize;
 } oa_touched;
 
+/* Returns whether the extent is one triangle, which may be a part of its group. */
+static inline bool oa_extent_is_triangle(const oa_extent *e) {
+  return e->kind == OA_EXTENT_TRIANGLE && !(e->part & OA_BATCHED);
+}
 /* Returns the bytes from the start to the last touched byte. */
 int64_t oa_touched_span(const oa_touched *touched);
 /* Returns whether outer has every touched byte. */
@@ -20,6 +24,10 @@ bool oa_touched_within(const oa_touched *touched, oa_lines outer);
 /* Returns whether no byte is touched by both; the answer is exact. Most pairs take constant time, others time in the
  * lines of the operand that has fewer. */
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b);
+/* The touched bytes in runs, in the order of memory: lines, or columns of a triangle or band, as one line each. A run
+ * may be empty. A batch whose parts overlap is one run that holds it. */
+int64_t oa_touched_runs(const oa_touched *touched);
+oa_lines oa_touched_run(const oa_touched *touched, int64_t j);
 /* Sets the text for a malformed operand, and returns OA_ERROR_ARGUMENT. */
 int oa_fail_operand(const oa_call *call, const oa_operand *operand);
 /* Writes the sizes to text, as in "m=64, n=64, lda=64". Returns text. */

@@ -145,6 +145,15 @@ static __attribute__((cold, noinline)) int fail_unwritten(const oa_call *call, c
                  call->function, o->name, name);
 }
 
+/* Returns whether calls have written every byte of a group that the operand touches. */
+static bool is_written(const oa_operand *o, const oa_slot *slot, const oa_lines *lines) {
+  const oa_touched touched = {&o->extent, *lines, slot->itemsize};
+  const int64_t runs = oa_touched_runs(&touched);
+  for (int64_t j = 0; j < runs; j++)
+    if (!oa_parts_contain(slot->group->parts, oa_touched_run(&touched, j))) return false;
+  return true;
+}
+
 /* Checks an operand that is a part of its group, while calls have written parts of that or nothing. The call may
  * overwrite a part, and use the written ones. exact: it overwrites all of its lines. */
 static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
@@ -155,12 +164,14 @@ static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_op
     return oa_fail(OA_ERROR_CAPTURE,
                    "%s: only a part of %s was written before its calls are captured; write all of it first",
                    call->function, oa_slot_view(slot)->name);
+  const bool triangle = (o->access & OA_READ_WRITE) == OA_OVERWRITE && oa_extent_is_triangle(&o->extent);
   if (!(o->access & OA_ADDRESS_ONLY)) {
-    if (exact && oa_group_takes_parts(mapping, group) && !oa_capture_concerns(mapping)) {
+    if ((exact || (triangle && !slot->irregular)) && oa_group_takes_parts(mapping, group) &&
+        !oa_capture_concerns(mapping)) {
       o->touched |= OA_PART_WRITTEN;
       return OA_OK;
     }
-    if (group->parts && oa_parts_contain(group->parts, *lines)) return OA_OK;
+    if (group->parts && is_written(o, slot, lines)) return OA_OK;
   }
   return fail_unwritten(call, o, slot, oa_writes(o->access), exact);
 }

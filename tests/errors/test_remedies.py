@@ -51,13 +51,13 @@ def test_a_packed_out_that_calls_write_by_parts_is_filled_first(device: str) -> 
     assert np.count_nonzero(whole == 9) == 20
 
 
-def test_an_out_of_which_a_triangle_is_written_is_filled_first(device: str) -> None:
+def test_an_out_of_which_a_triangle_is_updated_is_filled_first(device: str) -> None:
     A, C = ramp(3, 2), np.full((3, 3), 9, np.float32)
     with offload_args(In(A), Out(C), device=device) as (dA, dC):
         with pytest.raises(DirectionError, match=r"does not write every element .* dy\.fill\(0\)"):
-            blas.syrk(1.0, dA, 0.0, dC)
+            blas.syrk(1.0, dA, 1.0, dC)
         dC.fill(0)
-        blas.syrk(1.0, dA, 0.0, dC)
+        blas.syrk(1.0, dA, 1.0, dC)
     assert np.count_nonzero(C == A @ A.T) >= 6 and not (C == 9).any()
 
 

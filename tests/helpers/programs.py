@@ -42,6 +42,7 @@ from helpers.model import (
     Unspecified,
     World,
     access_of_fill,
+    triangle,
     view,
     whole,
 )
@@ -561,6 +562,17 @@ class Program:
         words = [scalar.text if isinstance(scalar, Operand) else str(scalar) for scalar in (alpha, beta)]
         text = f"blas.gemv({words[0]}, {A.text}, {x.text}, {words[1]}, {y.text})"
         return self.routine(text, operands, compute)
+
+    def syrk(self, A: Operand, C: Operand, uplo: str) -> Step:
+        """The product of a matrix with its transpose, one triangle of it."""
+        largest = LARGEST[A.part.dtype]
+
+        def compute(A: Any, _: Any) -> tuple[tuple[Any], None]:
+            rows, columns = np.indices((len(A), len(A)))
+            return (product(A, A.T, largest)[rows <= columns if uplo == "U" else rows >= columns],), None
+
+        operands = [(A, READS), (replace(C, part=triangle(C.part, uplo)), OVERWRITES)]
+        return self.routine(f'blas.syrk(1.0, {A.text}, 0.0, {C.text}, uplo="{uplo}")', operands, compute)
 
     def vendor(self, name: str, n: int, x: Operand, kx: int, y: Operand, ky: int, device: str) -> Step | None:
         """A vendor's copy, swap or axpy of n elements, each k-th of a pointer's vector."""

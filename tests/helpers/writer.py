@@ -252,8 +252,25 @@ class Writer:
 
     def routine(self) -> Step | None:
         name = self.pick(
-            ("scal", "scal", "scal", "copy", "copy", "axpy", "axpy", "swap", "asum", "dot", "gemv", "gemv", "add")
+            (
+                "scal",
+                "scal",
+                "scal",
+                "copy",
+                "copy",
+                "axpy",
+                "axpy",
+                "swap",
+                "asum",
+                "dot",
+                "gemv",
+                "gemv",
+                "add",
+                "syrk",
+            )
         )
+        if name == "syrk":
+            return self.syrk(self.pointer(lambda ndim: OF_MATRICES))
         if name == "gemv":
             return self.gemv()
         if name == "add":
@@ -325,7 +342,9 @@ class Writer:
         shape = regions[number].pointers[i].part.index.shape
         regular = OF_VECTORS if len(shape) == 1 else OF_MATRICES
         x = self.program.operand(number, i, self.slices(shape) if self.chance(2) else self.pick(regular))
-        way = self.pick(("fill", "fill", "fill", "assign", "assign", "to_host", "scal"))
+        way = self.pick(("fill", "fill", "fill", "assign", "assign", "to_host", "scal", "syrk"))
+        if way == "syrk":
+            return self.syrk(x)
         if way == "scal" and len(shape) == 1:
             return self.program.scal(2.0, x)
         step: Step = getattr(self.program, "fill" if way == "scal" else way)(x)
@@ -351,6 +370,20 @@ class Writer:
         return self.program.gemv(
             A, trimmed(x[0], columns), trimmed(y[0], rows), alpha=alpha, beta=self.scalar((0.0, 1.0))
         )
+
+    def syrk(self, C: Operand | None) -> Step | None:
+        """Write a triangle of a square matrix, the first rows and columns of the one that is given."""
+        A = self.pointer(lambda ndim: OF_MATRICES)
+        if A is None or C is None or A.part.index.ndim != 2 or C.part.index.ndim != 2:
+            return None
+        n = min(len(A.part.index), *C.part.index.shape)
+        A, C = (
+            replace(x, part=view(x.part, key), text=x.text + key) for x, key in ((A, f"[:{n}]"), (C, f"[:{n}, :{n}]"))
+        )
+        mappings = [self.program.world.regions[x.region].pointers[x.argument].mapping for x in (A, C)]
+        if n < 2 or A.part.packed or C.part.packed or any(mapping.packed for mapping in mappings):
+            return None
+        return self.program.syrk(A, C, self.pick("UL"))
 
     def assign(self) -> Step | None:
         of_matrices = IRREGULAR if self.at_once else OF_MATRICES

@@ -8,12 +8,14 @@ import signal
 import threading
 import time
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from helpers.arrays import ramp
 from helpers.interrupts import at_every_place
+from helpers.reference import in_triangle
 from helpers.residency import ramp as resident_ramp
 from helpers.residency import there
 from helpers.threads import on_a_new_thread
@@ -85,6 +87,74 @@ def test_only_the_written_part_comes_down(device: str) -> None:
         with offload_args(Out(x), device=device) as (dx,):
             dx[1].fill(0)
     assert (moved.bytes_up, moved.bytes_down) == (0, 32)
+
+
+UPDATES: dict[str, Callable[[DevicePtr, DevicePtr, str], None]] = {
+    "syrk": lambda dA, dC, uplo: blas.syrk(1.0, dA, 0.0, dC, uplo=uplo),
+    "herk": lambda dA, dC, uplo: blas.herk(1.0, dA, 0.0, dC, uplo=uplo),
+    "syr2k": lambda dA, dC, uplo: blas.syr2k(0.5, dA, dA, 0.0, dC, uplo=uplo),
+    "her2k": lambda dA, dC, uplo: blas.her2k(0.5, dA, dA, 0.0, dC, uplo=uplo),
+}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("uplo", ["U", "L"])
+@pytest.mark.parametrize("name", list(UPDATES))
+def test_one_triangle_comes_down_and_the_other_keeps_the_hosts_bytes(
+    device: str, name: str, uplo: str, order: str
+) -> None:
+    dtype = np.complex64 if name.startswith("her") else np.float64
+    A = ramp(5, 2, dtype=dtype, order=order)
+    C = np.asarray(-ramp(5, 5).astype(dtype), order=order)  # type: ignore[call-overload]
+    expected = np.where(in_triangle(5, uplo), A @ A.T, C)
+    with pytest.warns(UnwrittenWarning, match="only a part was written"), testing.counting(Device(device)) as moved:
+        with offload_args(In(A), Out(C), device=device) as (dA, dC):
+            UPDATES[name](dA, dC, uplo)
+    np.testing.assert_array_equal(C, expected)
+    assert (moved.bytes_up, moved.bytes_down) == (A.nbytes, 15 * C.itemsize)
+
+
+def test_a_written_triangle_may_be_used_and_the_other_not(device: str) -> None:
+    A, B, C = ramp(4, 4, dtype=np.float64) + 9 * np.eye(4), np.eye(4), np.full((4, 4), -1.0)
+    D = np.zeros((4, 4))
+    with pytest.warns(UnwrittenWarning), offload_args(In(A), In(B), Out(C), Out(D), device=device) as (dA, dB, dC, dD):
+        with pytest.raises(DirectionError, match="does not write every element"):
+            blas.syrk(1.0, dA, 1.0, dC, uplo="L")
+        blas.syrk(1.0, dA, 0.0, dC, uplo="L")
+        blas.syrk(1.0, dA, 1.0, dC, uplo="L")
+        blas.symm(1.0, dC, dB, 0.0, dD, uplo="L")
+        for refused in (
+            lambda: blas.symm(1.0, dC, dB, 0.0, dD),
+            lambda: blas.gemm(1.0, dC, dB, 0.0, dD),
+            lambda: blas.syrk(1.0, dA, 1.0, dC),
+            lambda: blas.asum(dC[0]),
+        ):
+            with pytest.raises(DirectionError, match="only a part of|does not write every element"):
+                refused()
+        assert blas.asum(dC[3]) > 0
+    np.testing.assert_allclose(D, 2 * A @ A.T)
+    np.testing.assert_array_equal(C, np.where(in_triangle(4, "L"), D, -1))
+
+
+def test_both_triangles_are_the_whole(device: str) -> None:
+    A, C = ramp(6, 2), np.full((6, 6), np.nan, np.float32)
+    with testing.counting(Device(device)) as moved, offload_args(In(A), Out(C), device=device) as (dA, dC):
+        for uplo in "LU":
+            blas.syrk(1.0, dA, 0.0, dC, uplo=uplo)
+        blas.gemm(1.0, dA, dA.T, 1.0, dC)
+    np.testing.assert_array_equal(C, 2 * A @ A.T)
+    assert (moved.bytes_up, moved.bytes_down) == (A.nbytes, C.nbytes)
+
+
+def test_triangles_on_the_diagonal_and_blocks_below_are_one_triangle(device: str) -> None:
+    A, C = ramp(6, 2), np.zeros((6, 6), np.float32)
+    with pytest.warns(UnwrittenWarning), testing.counting(Device(device)) as moved:
+        with offload_args(In(A), Out(C), device=device) as (dA, dC):
+            for i in (4, 0, 2):
+                blas.syrk(1.0, dA[i : i + 2], 0.0, dC[i : i + 2, i : i + 2], uplo="L")
+                blas.gemm(1.0, dA[i : i + 2], dA[:i].T, 0.0, dC[i : i + 2, :i])
+    np.testing.assert_array_equal(C, np.tril(A @ A.T))
+    assert moved.bytes_down == 21 * 4
 
 
 def test_products_fill_a_stack(device: str) -> None:
@@ -246,6 +316,34 @@ def test_no_backend_call_that_fails_spoils_a_part() -> None:
             assert x[0, 0] == 7 and x[2, 1] == 9
         testing.no_mappings_left()
     assert 3 < failed < 39
+
+
+def test_no_backend_call_that_fails_spoils_a_triangle() -> None:
+    sim = testing.sim_device()
+    A, failed = ramp(4, 2), 0
+    lower = in_triangle(4, "L")
+    for k in range(1, 60):
+        C = -ramp(4, 4)
+        raised = False
+        sim.trim()
+        testing.fail_call(sim, k)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", OffloadWarning)
+                with offload_args(In(A), Out(C), device=sim) as (dA, dC):
+                    blas.syrk(1.0, dA, 0.0, dC, uplo="L")
+        except BackendError:
+            raised = True
+        finally:
+            testing.fail_call(sim, 0)
+        failed += raised
+        np.testing.assert_array_equal(C[~lower], -ramp(4, 4)[~lower])
+        columns = [C[j:, j].tolist() for j in range(4)]
+        written, kept = ([M[j:, j].tolist() for j in range(4)] for M in (A @ A.T, -ramp(4, 4)))
+        assert all(column in (new, old) for column, new, old in zip(columns, written, kept, strict=True))
+        assert raised or columns == written
+        testing.no_mappings_left()
+    assert 3 < failed < 59
 
 
 def test_ctrl_c_between_parts_leaves_each_as_it_was_or_as_written(device: str) -> None:

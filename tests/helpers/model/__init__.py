@@ -33,7 +33,7 @@ from helpers.model.calls import (
 from helpers.model.entering import Entering
 from helpers.model.leaving import End, Leaving
 from helpers.model.outcomes import Each, Outcome, Refused, Unspecified
-from helpers.model.parts import Part, contains, number, overlap, view, whole
+from helpers.model.parts import Part, contains, number, overlap, triangle, view, whole
 from helpers.model.present import Argument, Direction, Group, Lent, Mapping, Pointer, Region
 from helpers.model.replaying import Replaying, access_of_fill
 from helpers.model.updating import Updating
@@ -74,6 +74,7 @@ __all__ = [
     "contains",
     "number",
     "overlap",
+    "triangle",
     "view",
     "whole",
 ]

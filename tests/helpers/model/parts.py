@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -71,6 +71,16 @@ def view(part: Part, key: str) -> Part:
         return _part(part.base, eval(f"index{key}", {"index": part.index}), part.dtype, part.read_only)
     except IndexError:
         raise Unspecified from None
+
+
+@cache
+def triangle(square: Part, uplo: str) -> Part:
+    """Return one triangle of a square matrix, as a vector: "U" or "L". The lines are those of the matrix."""
+    rows, columns = np.indices(square.index.shape)
+    part = _new_part(
+        square.base, square.index[rows <= columns if uplo == "U" else rows >= columns], square.dtype, False
+    )
+    return replace(part, lines=square.lines, packed=square.packed, read_only=square.read_only)
 
 
 _parts: dict[tuple[object, ...], Part] = {}  # so that views that are the same are one Part
