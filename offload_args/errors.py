@@ -268,6 +268,13 @@ def caller_name(function: str) -> str:
     return _CALLERS.get(function, function)
 
 
+#: Failures that the program itself need not have caused, with a note that a recording shows them to others.
+_RECORDED: Final = (BackendError, DeviceLostError, TornArrayError)
+_RECORD_IT: Final = (
+    "To report it, record it: `python -m offload_args record script.py` writes a file that others can run again, "
+    "without your data."
+)
+
 #: The remedies at the end of a status's messages, made from its text; modules that know more add theirs here.
 ends: Final[dict[int, Callable[[str], str]]] = {}
 
@@ -288,4 +295,7 @@ def raise_status(status: int, text: str | None = None) -> NoReturn:
         text += add(text)
     if (kind := _BY_STATUS.get(status)) is None:
         raise OffloadError(f"{text} (status {status})")
-    raise kind(text)
+    error = kind(text)
+    if kind in _RECORDED:
+        error.add_note(_RECORD_IT)
+    raise error

@@ -30,11 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="last", type=count, metavar="N", help="run no call after the N-th")
     parser.add_argument(
         "--shrink",
-        choices=("differs", "fails"),
         metavar="PREDICATE",
-        help="find the fewest calls and least sizes with which a call differs from the same on the host, or fails, "
-        "and write them as a script that stands alone: differs, fails",
+        help="find the fewest calls and least sizes with which a fault shows, and write them as a script that stands "
+        "alone. differs: a call's results are not those of the host; fails: a call raises an error; or an expression "
+        "of arrays (by name) and results, or a file of Python that defines shows(arrays, results)",
     )
+    parser.add_argument("--confirm", type=device, metavar="D", help="with --shrink: run the script on this device, too")
     parser.add_argument("-o", "--output", metavar="SCRIPT", default="shrunk.py", help="for --shrink (%(default)s)")
 
 
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shrink(options: argparse.Namespace) -> int:
-    from ..recording.shrink import shrink
+    from ..recording.shrink import outcome, shrink
 
     shrunk = shrink(options.file, options.shrink, options.device)
     with open(options.output, "w", encoding="utf-8", errors="backslashreplace") as output:
@@ -63,4 +64,7 @@ def _shrink(options: argparse.Namespace) -> int:
     noun = "call or copy" if shrunk.before == 1 else "calls and copies"
     print(f"{shrunk.fault}\nshrunk from {shrunk.before} {noun} to {shrunk.after}, in {shrunk.trials} replays")
     print(f"{options.output}: {len(shrunk.script.splitlines())} lines that show it")
+    print(outcome(shrunk))
+    if options.confirm is not None:
+        print(outcome(shrunk, options.confirm))
     return 1

@@ -7,6 +7,7 @@ The modules of this package are imported when a recording begins, or is replayed
     replay.py    runs the lines of a file again
     contents.py  values for arrays whose contents were not kept
     shrink.py    the fewest calls and the least sizes with which a fault shows
+    predicate.py a user's own predicate of a fault
     script.py    a recording as a Python script
     compare.py   the same call on the host, and how far its results may be from it
     layout.py    where an array's elements are in its memory

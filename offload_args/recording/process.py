@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from ..display import plural
 from ..running import run_to_end, say
 from .recorder import Recording
 
 __all__ = ["run", "start_from_environment"]
+
+_FILES = ("OFFLOAD_ARGS_RECORD", "OFFLOAD_ARGS_TRACE")  # that one process writes
+_LONGEST = 60  # seconds that the facts of `info` may take
 
 
 def start_from_environment() -> None:
@@ -24,6 +30,20 @@ def start_from_environment() -> None:
         say(f"offload_args: OFFLOAD_ARGS_RECORD: {error}", sys.stderr)
 
 
+def _info() -> dict[str, Any]:
+    """Return the facts of `info --json`. A process of its own collects them: the script's loads what it uses."""
+    environment = {name: value for name, value in os.environ.items() if name not in _FILES}
+    command = [sys.executable, "-m", "offload_args", "info", "--json"]
+    try:
+        ran = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_LONGEST
+        )
+        facts: dict[str, Any] = json.loads(ran.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    return facts
+
+
 def run(run_script: Callable[[], object], file: str, contents: str, calls: int | None, sync: bool) -> int:
     """Run a script, record it, and return its exit status; stderr says where the recording is."""
     process, stderr = os.getpid(), sys.stderr
@@ -35,6 +55,7 @@ def run(run_script: Callable[[], object], file: str, contents: str, calls: int |
     except OSError as error:
         say(f"record: {error}; the script was not run", stderr)
         return 2
+    recording.note_info(_info())
     status = run_to_end(run_script, recording.stop)
     if os.getpid() == process:  # not a child that the script forked
         count = f"{recording.calls} {plural('call', recording.calls)}"

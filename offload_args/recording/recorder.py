@@ -185,6 +185,13 @@ class Recording:
                 self._drain()
                 self._writer.flush()
 
+    def note_info(self, facts: dict[str, Any]) -> None:
+        """Write the facts of `info --json`, which the caller collected, to the file."""
+        with _lock:
+            if not self._is_over:
+                self._put({"info": facts})
+                self._writer.flush()
+
     @property
     def calls(self) -> int:
         """Return the number of calls recorded so far."""

@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from .contents import Use, make, note_use
 from .layout import flat, span
 from .stream import damaged, read
 
-__all__ = ["Event", "Replay", "Report", "call_name", "dtype_named", "in_order", "replay"]
+__all__ = ["Event", "Replay", "Report", "call_name", "dtype_named", "in_order", "is_object", "replay"]
 
 Event: TypeAlias = "dict[str, Any]"
 
@@ -119,6 +119,8 @@ class Replay:
         self._chains: dict[int, list[tuple[int, Event]]] = {}
         self._number = 0  # of the call
         self._begun: dict[int, Event] = {}  # by thread: a call that was written before it was made
+        self.arrays: dict[str, NDArray[Any]] = {}  #: by name, as the last region that lent them left them
+        self.results: list[Any] = []  #: of the calls that ran, but for objects
 
     def run(self, file: str | os.PathLike[str], events: list[Event] | None = None) -> Report:
         """Replay a file, or events in its place."""
@@ -279,6 +281,9 @@ class Replay:
             entered.region.discard()
         else:
             entered.region.close()
+        for row, array in zip(entered.rows, entered.arrays, strict=True):
+            if array is not None:
+                self.arrays[row["name"]] = array
         for position, result in event["arrays"].items():
             row, array = entered.rows[int(position)], entered.arrays[int(position)]
             if array is None:
@@ -450,6 +455,8 @@ class Replay:
             result += base
         self.report.calls += 1
         self._keep(event.get("result"), result)
+        if not is_object(event.get("result")):
+            self.results.append(result)
         for region in entered:
             region.calls.append(self._number)
             region.is_bounded &= expected is not None
@@ -502,7 +509,7 @@ class Replay:
 
     def _keep(self, recorded: Any, result: Any) -> None:
         """Note the objects that a call made."""
-        if isinstance(recorded, dict) and "object" in recorded:
+        if is_object(recorded):
             self._objects[recorded["object"]] = result
         elif isinstance(recorded, list) and isinstance(result, (list, tuple)):
             for part, value in zip(recorded, result, strict=False):
@@ -578,6 +585,11 @@ def dtype_named(name: str) -> np.dtype[Any]:
     if dtype.hasobject:  # bytes of a file that is not trusted would be addresses
         raise ArgumentError(f"the recording has elements of {dtype}, which devices can't hold")
     return dtype
+
+
+def is_object(recorded: Any) -> TypeGuard[Event]:
+    """Tell whether a call's recorded result is an object of a library."""
+    return isinstance(recorded, dict) and "object" in recorded
 
 
 def call_name(event: Event) -> str:

@@ -18,7 +18,8 @@ from ..pointers import DevicePtr
 from . import twins
 from .compare import Expected, distance, host_values
 from .layout import flat
-from .replay import Event, Replay, call_name, dtype_named, in_order
+from .predicate import Check
+from .replay import Event, Replay, call_name, dtype_named, in_order, is_object
 
 __all__ = ["script"]
 
@@ -26,8 +27,11 @@ __all__ = ["script"]
 class _Writer(Replay):
     """Replay events, and write the same as a script."""
 
-    def __init__(self, events: list[Event], device: Device | None, compares: bool, subject: str) -> None:
+    def __init__(
+        self, events: list[Event], device: Device | None, compares: bool, subject: str, keeps_results: bool
+    ) -> None:
         super().__init__(device, compares, 1, None, subject)
+        self._keeps_results = keeps_results
         rows = [row for event in events for row in event.get("arrays", ()) if isinstance(row, dict) and "buffer" in row]
         rows += [event[kind] for event in events for kind in ("update_from", "update_to") if kind in event]
         views = {(row["buffer"], row["offset"], *row["shape"], *row["strides"], row["dtype"]) for row in rows}
@@ -39,6 +43,7 @@ class _Writer(Replay):
         self._open: list[int] = []  # the regions around the next line
         self._named: dict[tuple[Any, ...], str] = {}  # arrays
         self._filled: dict[tuple[Any, ...], NDArray[Any]] = {}
+        self.variables: dict[str, str] = {}  #: of arrays, by their names in the program
 
     def _line(self, text: str) -> None:
         self.body.append(f"{'    ' * len(self._open)}{text}")
@@ -75,6 +80,12 @@ class _Writer(Replay):
 
     def _array(self, row: Event) -> str:
         """Return the name of an array; write the lines that make it, or that fill it again."""
+        name = self._variable(row)
+        if "name" in row:
+            self.variables[row["name"]] = name
+        return name
+
+    def _variable(self, row: Event) -> str:
         array, key = self._view(row)
         values = self._filled.pop(key, None)
         name = self._named.get(key)
@@ -150,12 +161,14 @@ class _Writer(Replay):
         elif event["blas"] not in blas.__all__:
             raise twins.NoTwinError(f"{name} is no function of blas")
         kept = event.get("result")
-        target = f"o{int(kept['object'])} = " if isinstance(kept, dict) and "object" in kept else ""
+        target = f"o{int(kept['object'])} = " if is_object(kept) else ""
         text = f"{name}({', '.join(arguments)})"
         if "times" in event:
             self.modules.add("_core")
             steps = f"{', '.join(map(self._source, event['steps']))},"
             text = f"_core.repeat({name}, {int(event['times'])}, ({steps}), '', {', '.join(arguments)})"
+        if self._keeps_results and not target:
+            text = f"results.append({text})"
         self._line(f"{target}{text}")
         super()._make(event)
 
@@ -236,9 +249,12 @@ def _part(name: str, part: DevicePtr[Any], whole: DevicePtr[Any], offset: int) -
     return f"_core.view({name}, {offset}, {part._shape}, {part._strides})"
 
 
-def script(file: str, events: list[Event], fault: str, device: Device | None, compares: bool, subject: str) -> str:
-    """Return the script of a shrunk recording."""
-    writer = _Writer(events, device, compares, subject)
+def script(
+    file: str, events: list[Event], fault: str, device: Device | None, compares: bool, subject: str, check: Check | None
+) -> str:
+    """Return the script of a shrunk recording. check: that tells whether its fault shows; None: its calls do."""
+    keeps_results = check is not None and check.has_results
+    writer = _Writer(events, device, compares, subject, keeps_results)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         writer.run(file, events)
@@ -251,4 +267,10 @@ def script(file: str, events: list[Event], fault: str, device: Device | None, co
         f"from offload_args import {', '.join(sorted(writer.modules, key=str.lower))}",
         "",
     ]
-    return "\n".join([*head, *writer.body, ""])
+    end = []
+    if check is not None:
+        head += ["", *check.source.splitlines(), "", ""]
+        head += ["results = []"] if keeps_results else []
+        arrays = ", ".join(f"{name!r}: {variable}" for name, variable in writer.variables.items())
+        end = [f"assert not shows({{{arrays}}}, {'results' if keeps_results else '[]'})"]
+    return "\n".join([*head, *writer.body, *end, ""])

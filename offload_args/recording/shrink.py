@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import base64
 import re
+import signal
+import subprocess
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,17 +25,17 @@ from .._table import LIBRARIES
 from ..devices import Device
 from ..errors import ArgumentError
 from .layout import flat
+from .predicate import Check
 from .replay import Event, Replay, dtype_named
 from .script import script
 from .stream import read
 
-__all__ = ["Predicate", "Shrunk", "shrink"]
-
-Predicate = Literal["differs", "fails"]
+__all__ = ["Shrunk", "outcome", "shrink"]
 
 #: The kinds of events that may be left out; the others describe, or begin and end regions.
 _ACTIONS: Final = {"blas", "call", "fill", "assign", "copy", "stage", "scratch", "update_from", "update_to"}
 _MOST = 100_000  # actions, with those of all turns of a graph
+_LONGEST = 60  # seconds that the script may run
 
 
 class Shrunk(NamedTuple):
@@ -38,64 +43,117 @@ class Shrunk(NamedTuple):
 
     script: str  #: the same as a program
     fault: str
+    kind: str  #: the name of the exception that ends the script
     before: int  #: calls and copies
     after: int
     trials: int
 
 
-def shrink(file: str, predicate: Predicate, device: Device | None) -> Shrunk:
-    """Find a smaller recording with the first fault of a file.
+class _Fault(NamedTuple):
+    """A fault that a replay has, and the part of it that is the same with fewer calls."""
 
-    predicate: "differs": a call's results are not those of the host; "fails": a call raises an error.
-
-    Raises ArgumentError if the file can't be replayed, or if no call of it has such a fault.
-    """
-    events = _plain(list(read(file)), file)
-    fault = _fault(file, events, predicate, device, "")
-    if fault is None:
-        raise ArgumentError(f"replay: no call of {file} {predicate} here: there is nothing to shrink")
-    subject, trials = _subject(fault, predicate), 0
-
-    def shows(candidate: list[Event]) -> bool:
-        nonlocal trials
-        trials += 1
-        return _fault(file, candidate, predicate, device, subject) is not None
-
-    before = sum(next(iter(event)) in _ACTIONS for event in events)
-    number = int(fault.split(",")[0].removeprefix("call "))
-    through = _through(events, number)
-    if shows(through):
-        events = through
-    for reduce in (_fewer_actions, _fewer_arrays, _smaller_sizes, _simple_contents, _fewer_actions, _fewer_arrays):
-        events = reduce(events, shows)
-    last = _fault(file, events, predicate, device, subject)
-    after = sum(next(iter(event)) in _ACTIONS for event in events)
-    text = script(file, events, last or fault, device, predicate == "differs", subject)
-    return Shrunk(text, last or fault, before, after, trials)
+    text: str
+    subject: str
+    call: int = 0  #: its number; 0: it is a fault of all calls together
 
 
-def _fault(file: str, events: list[Event], predicate: Predicate, device: Device | None, subject: str) -> str | None:
-    """Return the first fault, or the first of a subject; None if there is none, or if the events have no meaning."""
-    replay = Replay(device, predicate == "differs", 1, None, subject)
-    try:
+class _Search:
+    """The replays that look for one fault."""
+
+    def __init__(self, file: str, predicate: str, device: Device | None) -> None:
+        self.file, self.predicate, self.device = file, predicate, device
+        self.check = None if predicate in ("differs", "fails") else Check(predicate)
+        self.subject = ""  # of the fault that is looked for; "": any
+        self.trials = 0
+
+    def fault(self, events: list[Event]) -> _Fault | None:
+        """Return the first fault of the subject; None if there is none."""
+        replay = Replay(self.device, self.predicate == "differs", 1, None, self._compared)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            report = replay.run(file, events)
-    except ArgumentError:
-        if not subject:
-            raise
-        return None
-    faults = report.differences if predicate == "differs" else report.failed
-    return next((fault for fault in faults if subject in ("", _subject(fault, predicate))), None)
+            report = replay.run(self.file, events)
+        if self.check is not None:
+            shows = not report.failures and self.check(replay.arrays, replay.results)
+            return _Fault(f"{self.check.text} is true", self.check.text) if shows else None
+        texts = report.differences if self.predicate == "differs" else report.failed
+        faults = (_Fault(text, self._subject(text), int(text.split(",")[0].removeprefix("call "))) for text in texts)
+        return next((fault for fault in faults if self.subject in ("", fault.subject)), None)
+
+    def shows(self, events: list[Event]) -> bool:
+        """Tell whether fewer or smaller events have the fault, too."""
+        self.trials += 1
+        try:
+            return self.fault(events) is not None
+        except ArgumentError:  # they have no meaning, or the predicate lacks what it asks for
+            return False
+
+    @property
+    def _compared(self) -> str:
+        return self.subject if self.predicate == "differs" else ""
+
+    def _subject(self, fault: str) -> str:
+        """Return the name and line of a fault's call, and the text of an error."""
+        call = re.sub(r"^call \d+, ", "", fault)
+        if self.predicate == "differs":
+            return call.partition(": ")[0]
+        place, _, error = call.partition(": ")
+        return f"{place}: {re.sub(r'[0-9]+', '', error)}"
 
 
-def _subject(fault: str, predicate: Predicate) -> str:
-    """Return what is the same in a fault of fewer calls: the name and line of its call, and the text of an error."""
-    call = re.sub(r"^call \d+, ", "", fault)
-    if predicate == "differs":
-        return call.partition(": ")[0]
-    place, _, error = call.partition(": ")
-    return f"{place}: {re.sub(r'[0-9]+', '', error)}"
+def shrink(file: str, predicate: str, device: Device | None) -> Shrunk:
+    """Find a smaller recording with the first fault of a file.
+
+    predicate: "differs": a call's results are not those of the host; "fails": a call raises an error; or the text of a
+    Check, which is true of what the recording leaves.
+
+    Raises ArgumentError if the file can't be replayed, if no call of it has such a fault, or if a Check raises.
+    """
+    search = _Search(file, predicate, device)
+    events = _plain(list(read(file)), file)
+    if search.check is not None:
+        events = [event for event in events if "error" not in event]
+    fault = search.fault(events)
+    if fault is None:
+        reason = f"no call of {file} {predicate} here" if search.check is None else f"{predicate} is not true of {file}"
+        raise ArgumentError(f"replay: {reason}: there is nothing to shrink")
+    search.subject = fault.subject
+    before = sum(next(iter(event)) in _ACTIONS for event in events)
+    if fault.call and search.shows(through := _through(events, fault.call)):
+        events = through
+    for reduce in (_fewer_actions, _fewer_arrays, _smaller_sizes, _simple_contents, _fewer_actions, _fewer_arrays):
+        events = reduce(events, search.shows)
+    last = search.fault(events) or fault
+    after = sum(next(iter(event)) in _ACTIONS for event in events)
+    text = script(file, events, last.text, device, predicate == "differs", search._compared, search.check)
+    kind = last.subject.partition(": ")[2].partition(":")[0] if predicate == "fails" else "AssertionError"
+    return Shrunk(text, last.text, kind, before, after, search.trials)
+
+
+def outcome(shrunk: Shrunk, device: Device | None = None) -> str:
+    """Run the script in a process of its own, and say how it ends. device: in place of the one it names."""
+    text = shrunk.script
+    if device is not None:
+        text = re.sub(r"device='[a-z]+(:\d+)?'\) as \(", f"device={device.name!r}) as (", text)
+    place = f" on {device.name}" if device is not None else ""
+    with tempfile.TemporaryDirectory(prefix="offload_args") as folder:
+        path = Path(folder, "shrunk.py")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        try:
+            command = [sys.executable, str(path)]
+            ran = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LONGEST, text=True
+            )
+        except subprocess.TimeoutExpired:
+            return f"run alone{place}, it does not end in {_LONGEST} s"
+    if ran.returncode < 0:
+        return f"run alone{place}, it is ended by {signal.Signals(-ran.returncode).name}"
+    if ran.returncode == 0:
+        return f"run alone{place}, it does not show the fault"
+    lines = [line for line in ran.stderr.splitlines() if re.match(r"[\w.]+(:|$)", line)]
+    shown = [line for line in lines if line.partition(":")[0].rpartition(".")[2] == shrunk.kind]
+    if shown:
+        return f"run alone{place}, it shows the fault: {shown[-1]}"
+    return f"run alone{place}, it does not show the fault, but ends with {lines[-1] if lines else 'no error'}"
 
 
 def _plain(events: list[Event], file: str) -> list[Event]:

@@ -101,3 +101,6 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
         for (group, reason), names in reasons.items():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             yield f"{'FAILED' if kind == 'failures' else 'not run':<13}{group}: {names[0]}{more}: {reason}"
+    if report["failures"]:
+        name = report["device"].partition(",")[0]
+        yield f"{'record it':<13}python -m offload_args record --sync -m offload_args selftest --device {name}"

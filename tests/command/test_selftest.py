@@ -37,7 +37,7 @@ def test_the_report_names_versions_device_library_and_counts(
     assert report["failures"] == []
     assert command.main(["selftest", "--device", device]) == 0
     text = capsys.readouterr().out
-    assert "--- the report ---" in text and " passed, 0 failed, 0 not run, in " in text
+    assert "--- the report ---" in text and "record it" not in text and " passed, 0 failed, 0 not run, in " in text
 
 
 def test_every_third_check_of_each_kind_is_made_for_slow_devices(
@@ -67,6 +67,8 @@ def test_a_failing_check_is_named_and_makes_the_exit_code_1(
     text = capsys.readouterr().out
     assert "blas: 3 passed, 1 failed" in text
     assert "FAILED       blas: axpy float32 C order: operand 2 is off by " in text
+    command_line = f"python -m offload_args record --sync -m offload_args selftest --device {device}"
+    assert text.endswith(f"record it    {command_line}\n")
 
 
 def test_a_device_that_is_not_there_makes_the_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,12 +27,24 @@ import pytest
 from regions.test_signals import DROPPED
 
 from helpers.processes import output_of, printed, python
-from offload_args import Device, In, InOut, Out, Scratch, blas, call, cblas, lapack, offload_args, record, update
+from offload_args import (
+    Device,
+    In,
+    InOut,
+    Out,
+    Scratch,
+    blas,
+    call,
+    cblas,
+    lapack,
+    offload_args,
+    record,
+    testing,
+    update,
+)
 from offload_args.command import main
-from offload_args.errors import ArgumentError, ExtentError
+from offload_args.errors import ArgumentError, BackendError, ExtentError
 from offload_args.recording.replay import Report, replay
-from offload_args.recording.script import script
-from offload_args.recording.shrink import shrink
 from offload_args.selftest import behaviour, routines
 
 HERE = Path(__file__).parent
@@ -225,6 +237,19 @@ def test_a_call_that_failed_fails_again_and_one_that_did_not_is_named(
     assert f"{Path(__file__).name}:{line}: ExtentError: " in failure
 
 
+def test_a_failure_of_a_driver_has_a_note_that_a_recording_shows_it() -> None:
+    device = testing.sim_device()
+    with offload_args(np.ones(4), device=device) as (dx,):
+        testing.fail_call(device, 1)
+        with pytest.raises(BackendError) as caught:
+            blas.scal(2.0, dx)
+        testing.fail_call(device, 0)
+        with pytest.raises(ExtentError) as refused:
+            cblas.dscal(5, 2.0, dx, 1)
+    assert any("`python -m offload_args record script.py`" in note for note in caught.value.__notes__)
+    assert not hasattr(refused.value, "__notes__")
+
+
 def rewritten(file: Path, events: list[dict[str, Any]]) -> None:
     with gzip.open(file, "wt") as lines:
         lines.writelines(json.dumps(event) + "\n" for event in events)
@@ -265,95 +290,29 @@ def test_a_wrong_function_of_a_library_is_found_at_the_users_line(tmp_path: Path
     assert on_host.startswith(": 4 calls in 1 region, recorded on sim:0") and "not run" not in on_host
 
 
-SHRUNK = """\
+STALE = """\
 import sys
 import numpy as np
 from offload_args import Device, cublas, offload_args, record, testing
-from offload_args.recording.shrink import shrink
+from offload_args.recording.replay import replay
 testing.library("cublas", sys.argv[1])
-A, B, x, y = np.ones((60, 60)), np.ones((40, 61))[:, :60], np.ones(60), np.zeros(60)
-with record("r"), offload_args(A, B, x, y, device="sim:0") as (dA, dB, dx, dy):
-    for _ in range(10):
-        cublas.dscal(60, 2.0, dx, 1)
-        cublas.dscal(60, 0.5, dy, 1)
-    if sys.argv[2] == "transposition":
-        cublas.dgemv(cublas.OP_T, 60, 60, 1.0, dA, 60, dx, 1, 0.0, dy, 1)  # here
-    elif sys.argv[2] == "ld":
-        cublas.dgemv(cublas.OP_T, 60, 40, 1.0, dB, 61, dx, 1, 0.0, dy, 1)  # here
-    else:
-        cublas.dscal(60, 0.5, dA[1], 1)
-        cublas.daxpy(60, -1.0, dA[1], 1, dA[2], 1)
-        cublas.dcopy(60, dA[1], 1, dA[2], 1)
-        cublas.daxpy(60, -1.0, dA[1], 1, dA[2], 1)  # here
-    cublas.dscal(60, 2.0, dx, 1)
-shrunk = shrink("r", "differs", Device("sim:0"))
-print(shrunk.after, len(shrunk.script.splitlines()))
-print(shrunk.fault)
-try:
-    exec(shrunk.script)
-except AssertionError as error:
-    print("it shows", error)
+x, y = np.ones(60, np.float32), np.zeros(60, np.float32)
+with record("r", contents="inputs"):
+    with offload_args(x, y, device="sim:0") as (dx, dy):
+        cublas.sscal(60, 3.0, dx, 1)
+    with offload_args(x, y, device="sim:0") as (dx, dy):  # here
+        cublas.sscal(60, 3.0, dx, 1)
+        cublas.scopy(60, dx, 1, dy, 1)
+print(*replay("r", device=Device("host"), compare=True).differences)
 """
 
 
-@pytest.mark.parametrize(("fault", "needed"), [("transposition", 1), ("ld", 1), ("cancelled", 2)])
-def test_a_fault_of_a_library_is_shrunk_to_a_script_that_shows_it(fault: str, needed: int, tmp_path: Path) -> None:
-    double = wrong_cublas(tmp_path)
-    (tmp_path / "user.py").write_text(SHRUNK)
-    counts, subject, shows = output_of(sys.executable, "user.py", double, fault, folder=tmp_path).splitlines()
-    after, lines = map(int, counts.split())
-    assert after == needed and lines <= 30
-    position = ("transposition", "ld", "cancelled").index(fault)
-    places = [number for number, line in enumerate(SHRUNK.splitlines(), 1) if line.endswith("# here")]
-    assert re.match(rf"call {needed}, cublas.d\w+, .*user.py:{places[position]}: ", subject)
-    assert shows.startswith("it shows (")
-
-
-def test_an_error_is_shrunk_to_a_script_that_raises_it(device: str, library: ModuleType, tmp_path: Path) -> None:
-    A, x = np.ones((50, 80)), np.ones(100)
-    with record(tmp_path / "r"), offload_args(A, x, device=device) as (dA, dx):
-        for row in range(20):
-            blas.axpy(0.5, dA[row, :20], dx[5:25])
-        with pytest.raises(ExtentError, match=r"x needs \d+ elements"):
-            library.dscal(40, 3.0, dx, 3)
-    shrunk = shrink(str(tmp_path / "r"), "fails", Device(device))
-    assert (shrunk.before, shrunk.after) == (21, 1) and len(shrunk.script.splitlines()) <= 30
-    with pytest.raises(ExtentError, match=r"x needs \d+ elements"):
-        exec(shrunk.script, {})
-    with pytest.raises(ArgumentError, match="no call of .* differs here: there is nothing to shrink"):
-        shrink(str(tmp_path / "r"), "differs", Device(device))
-
-
-def test_a_script_has_regions_copies_and_parts_of_arrays(tmp_path: Path) -> None:
-    x, y, A = np.ones(40), np.zeros(40), np.asfortranarray(np.eye(6))
-    with record(tmp_path / "r"), offload_args(In(x), y, A, Scratch((6,), "f8"), device="sim:0") as (dx, dy, dA, ds):
-        ds.fill(2.0)
-        with offload_args(y, device="sim:0") as (inner,):
-            blas.axpy(np.float64(2.0), dx[4:10], inner[:6])
-        ds.assign(np.arange(6.0))
-        dy[6:12].copy_from(ds)
-        with update(y):
-            y[:3] = 5
-        blas.gemv(1.0, dA[1:5, 2:4].T, ds[:4], 0.0, dy[:2])
-        with pytest.raises(ExtentError):
-            cblas.dscal(41, 3.0, dy, 1)
-    events = events_of(tmp_path / "r")
-    text = script(str(tmp_path / "r"), events, "a fault\nof two lines", Device("host"), False, "")
-    assert text.startswith("# a fault\n# of two lines\n") and "[1:5, 2:4].T" in text and "_core" not in text
-    with pytest.raises(ExtentError):
-        exec(text, {})
-
-
-def test_the_command_writes_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with record(tmp_path / "r"), offload_args(np.ones(4), device="host") as (dx,):
-        with pytest.raises(ExtentError):
-            cblas.dscal(5, 3.0, dx, 1)
-    output = tmp_path / "s.py"
-    assert main(["replay", str(tmp_path / "r"), "--device", "host", "--shrink", "fails", "-o", str(output)]) == 1
-    said = capsys.readouterr().out
-    assert "ExtentError" in said and "shrunk from 1 call or copy to 1" in said and "lines that show it" in said
-    with pytest.raises(ExtentError):
-        exec(output.read_text(), {})
+def test_a_stale_order_of_the_recorded_run_is_found_in_its_region(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(STALE)
+    said = output_of(sys.executable, "user.py", wrong_cublas(tmp_path), folder=tmp_path)
+    (line,) = (number for number, text in enumerate(STALE.splitlines(), 1) if text.endswith("# here"))
+    place = rf"calls 2 to 3, in the region of .*user.py:{line}: y is off by 6 from the recorded results"
+    assert re.match(place, said)
 
 
 def test_a_result_other_than_the_recorded_one_is_found_in_its_region(tmp_path: Path) -> None:
@@ -583,6 +542,8 @@ def test_the_command_records_a_script_and_another_replays_it(tmp_path: Path) -> 
     )
     assert (ran.returncode, ran.stdout) == (3, "10.0 ['-x']\n")
     assert "WILL HAVE THE VALUES" in ran.stderr and "record: 1 call in " in ran.stderr
+    (info,) = (event["info"] for event in events_of(tmp_path / "r") if "info" in event)
+    assert info["offload_args"] and "cblas" in [library["name"] for library in info["libraries"]]
     text = output_of(*base, "replay", "r", "--device", "sim:0", "--compare", folder=tmp_path)
     assert text.startswith("replayed on sim:0: 1 call in 1 region, recorded on sim:0\n") and "\n0 differ\n" in text
     none = subprocess.run([*base, "replay", "none"], cwd=tmp_path, capture_output=True, text=True)

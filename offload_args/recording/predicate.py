@@ -1,0 +1,58 @@
+"""A user's own predicate of a fault: an expression or a file of Python that judges what a replay left."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArgumentError
+
+__all__ = ["Check"]
+
+
+class Check:
+    """Tell whether a fault shows in the arrays and the results of a replay.
+
+    Its text is a Python expression of `arrays`, `results` and `np`, or the name of a file that defines
+    `shows(arrays, results)`. arrays: by name, as the last region that lent them left them. results: of all calls, in
+    their order.
+
+    Raises ArgumentError for a text that is neither.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            if text.endswith(".py"):
+                with open(text, encoding="utf-8") as file:
+                    self.source = file.read()
+                tree = ast.parse(self.source)
+            else:
+                self.source = f"def shows(arrays, results):\n    return {text}\n"
+                ast.parse(text, mode="eval")
+                tree = ast.parse(self.source)
+            names: dict[str, Any] = {"np": np, "__name__": "shows"}
+            exec(compile(tree, text if text.endswith(".py") else "<predicate>", "exec"), names)
+        except (SyntaxError, ValueError) as error:
+            raise ArgumentError(
+                f"replay: --shrink needs differs, fails, an expression of arrays and results, or a file of Python; "
+                f"{text} can't be read: {error}"
+            ) from error
+        self._shows = names.get("shows")
+        if not callable(self._shows):
+            raise ArgumentError(f"replay: {text} needs a function shows(arrays, results)")
+        self.has_results = any(isinstance(node, ast.Name) and node.id == "results" for node in ast.walk(tree))
+
+    def __call__(self, arrays: dict[str, NDArray[Any]], results: list[Any]) -> bool:
+        """Tell whether the fault shows. Raises ArgumentError if the predicate raises."""
+        assert self._shows is not None
+        try:
+            return bool(self._shows(arrays, results))
+        except Exception as error:
+            names = ", ".join(arrays) or "none"
+            raise ArgumentError(
+                f"replay: {self.text} raises {type(error).__name__}: {error}; arrays: {names}; {len(results)} results"
+            ) from error
