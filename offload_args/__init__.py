@@ -5,9 +5,9 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library. `blas`, `embedding`, `fft`, `kernels`, `lapack`, `linalg`,
-`scripts`, `sparse`, `testing` and the modules of the vendor libraries are imported when first used; `libraries.NAMES`
-lists those.
+Importing this needs no GPU and loads no vendor library. `blas`, `communicator`, `embedding`, `fft`, `kernels`,
+`lapack`, `linalg`, `scripts`, `sparse`, `testing` and the modules of the vendor libraries are imported when first used;
+`libraries.NAMES` lists those.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .regions import call, offload_args, open_regions, update
 from .tracing import trace
 
 if TYPE_CHECKING:
-    from . import blas, embedding, fft, kernels, lapack, libraries, linalg, scripts, sparse, testing
+    from . import blas, communicator, embedding, fft, kernels, lapack, libraries, linalg, scripts, sparse, testing
+    from .communicator import Communicator
     from .embedding import get_cmake_dir, get_include, get_library
     from .graphs import Graph
     from .kernels import Kernel, Module, Shared, kernel, launch, offload, offload_unsafe
@@ -39,6 +40,7 @@ __version__: str = _core.VERSION
 
 _LAZY = (
     "blas",
+    "communicator",
     "embedding",
     "fft",
     "kernels",
@@ -50,6 +52,7 @@ _LAZY = (
     "testing",
     *LIBRARIES,
 )
+_OF_COMMUNICATOR = ("Communicator",)
 _OF_EMBEDDING = ("get_cmake_dir", "get_include", "get_library")
 _OF_GRAPHS = ("Graph",)
 _OF_RECORDING = ("record",)
@@ -57,6 +60,7 @@ _OF_SCRIPTS = ("accelerate", "load_ipython_extension")
 _OF_KERNELS = ("Kernel", "Module", "Shared", "kernel", "launch", "offload", "offload_unsafe")
 
 __all__ = [
+    "Communicator",
     "Device",
     "DevicePtr",
     "Graph",
@@ -70,6 +74,7 @@ __all__ = [
     "accelerate",
     "blas",
     "call",
+    "communicator",
     "embedding",
     "empty",
     "errors",
@@ -101,6 +106,8 @@ __all__.extend(LIBRARIES)
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _OF_COMMUNICATOR:
+        return getattr(importlib.import_module(f"{__name__}.communicator"), name)
     if name in _OF_EMBEDDING:
         return getattr(importlib.import_module(f"{__name__}.embedding"), name)
     if name in _OF_KERNELS:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from . import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "AliasError",
@@ -20,6 +20,7 @@ __all__ = [
     "ArgumentTypeError",
     "BackendError",
     "CaptureError",
+    "CommunicatorError",
     "CoverageError",
     "DTypeError",
     "DeviceLostError",
@@ -144,6 +145,17 @@ class DeviceLostError(OffloadError, RuntimeError):
 
 class CaptureError(OffloadError, RuntimeError):
     """A function that a graph can't have while a stream is being captured, refused before anything happened."""
+
+
+class CommunicatorError(OffloadError, RuntimeError):
+    """Ranks of a communicator that left, failed, came too late, or called something else; `ranks` has their numbers."""
+
+    def __init__(self, text: str = "", ranks: Iterable[int] = ()) -> None:
+        super().__init__(text)
+        self.ranks = tuple(ranks)
+
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[int, ...]]]:
+        return type(self), (str(self), self.ranks)
 
 
 class StaleGraphError(OffloadError, RuntimeError):

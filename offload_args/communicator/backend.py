@@ -1,0 +1,85 @@
+"""The contract of backends: what a communicator needs of a kind of device, once its arguments are checked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..pointers import DevicePtr
+
+__all__ = ["Backend"]
+
+
+class Backend(ABC):
+    """Run the collectives of one rank.
+
+    Pointers have one dimension and no gaps, are on the communicator's device, and fit each other. `op` is "sum",
+    "prod", "min" or "max". deadline: a time.monotonic(), or None. All raise LostRanksError if a rank is lost.
+    """
+
+    __slots__ = ("rank", "size")
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+
+    @abstractmethod
+    def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
+        """Combine `send` of all ranks into `recv` of all, which may be the same memory."""
+
+    @abstractmethod
+    def all_gather(self, send: DevicePtr[Any], recv: DevicePtr[Any], deadline: float | None) -> None:
+        """Write `send` of rank i to part i of `recv` on all ranks; `send` may be that part."""
+
+    @abstractmethod
+    def reduce_scatter(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
+        """Combine part i of `send` of all ranks into `recv` of rank i; `recv` may be that part."""
+
+    @abstractmethod
+    def broadcast(self, buffer: DevicePtr[Any], root: int, deadline: float | None) -> None:
+        """Write the root's buffer to the buffers of all others."""
+
+    @abstractmethod
+    def reduce(
+        self, send: DevicePtr[Any], recv: DevicePtr[Any] | None, op: str, root: int, deadline: float | None
+    ) -> None:
+        """Combine `send` of all ranks into `recv` of the root, which may be the same memory."""
+
+    @abstractmethod
+    def all_to_all(self, send: DevicePtr[Any], recv: DevicePtr[Any], deadline: float | None) -> None:
+        """Write part j of `send` of rank i to part i of `recv` of rank j."""
+
+    @abstractmethod
+    def send(self, buffer: DevicePtr[Any], peer: int, deadline: float | None) -> None:
+        """Send a buffer to a rank that receives it."""
+
+    @abstractmethod
+    def recv(self, buffer: DevicePtr[Any], peer: int, deadline: float | None) -> None:
+        """Receive a buffer that a rank sends."""
+
+    @abstractmethod
+    def barrier(self, deadline: float | None) -> None:
+        """Wait until all ranks are here."""
+
+    @abstractmethod
+    def share(self, data: bytes, deadline: float | None) -> list[bytes]:
+        """Return the bytes of every rank, in their order."""
+
+    @abstractmethod
+    def compare(self, data: bytes, peer: int, deadline: float | None) -> bytes:
+        """Return the bytes of one other rank, which calls it at the same time."""
+
+    @abstractmethod
+    def split(self, color: int | None, key: int, deadline: float | None) -> Backend | None:
+        """Return the backend of the ranks with this color, in the order of their keys; None for the color None."""
+
+    @abstractmethod
+    def give_up(self, ranks: Iterable[int], reason: str) -> None:
+        """Tell the others that this rank takes no further part, because of these ranks."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what the backend has; the others learn that this rank has left."""

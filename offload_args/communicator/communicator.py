@@ -1,0 +1,492 @@
+"""Communicator: exchanges and reductions of device pointers among ranks."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
+
+from ..devices import Device, as_device
+from ..display import shown
+from ..errors import ArgumentError, ArgumentTypeError, CommunicatorError
+from .environment import Meeting, ranks_of_environment
+from .host import HostBackend
+from .link import LostRanksError
+from .memory import MemoryLink
+from .mpi import MpiLink
+from .operands import (
+    check_aliases,
+    check_dtype,
+    check_operation,
+    check_order,
+    check_rank,
+    check_shape,
+    check_size,
+    flat,
+)
+from .ranks import run_ranks
+from .sockets import SocketLink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from ..pointers import DevicePtr
+    from .backend import Backend
+
+__all__ = ["Communicator"]
+
+_Result = TypeVar("_Result")
+# Variables that mpirun sets: Open MPI's, and those of MPICH and its kin.
+_OF_MPI: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_LOCAL_OF_MPI: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+_TEXT: Final = 128  # bytes of a text that two ranks compare
+_MEETING: Final = 60.0  # seconds in which all ranks have to come, without a timeout
+
+
+@final
+class Communicator:
+    """Exchange and reduce device pointers among ranks: threads of this process, or processes.
+
+        def main(communicator):
+            with offload_args(Out(y), device=communicator.device) as (dy,):
+                ...
+                communicator.all_reduce(dy)
+
+        for communicator in Communicator.all(["host", "host"]): ...    # one thread each
+
+    Each rank has one communicator, of one device, and all ranks call the same methods in the same order. Pointers are
+    of open regions on that device, with their elements one after the other, in C or Fortran order: a method takes them
+    in the order of their memory. Directions are those of the calls: a result that is lent by use or as Out is not
+    copied up, and what a method reads has to be there. Methods run in order with the calls of the region.
+
+    `timeout` is the most seconds that a method waits for the other ranks; None: as long as they live. A rank that is
+    killed, that closes its communicator, or that comes too late raises CommunicatorError on the others, which names it
+    in `ranks`; results are then as they were before. Such a failure ends the communicator.
+
+    With `debug` all ranks compare the method, its dtype, its number of elements, its operation and its root before
+    anything moves, and a difference raises CommunicatorError on every rank.
+
+    As a context manager it is closed at the end of the block, so that others don't wait for a rank that raised.
+    """
+
+    __slots__ = ("__weakref__", "_backend", "_busy", "_debug", "_device", "_failure", "_timeout")
+
+    _backend: Backend
+    _busy: threading.Lock
+    _debug: bool
+    _device: Device
+    _failure: tuple[tuple[int, ...], str] | None  # the ranks that ended it, and why
+    _timeout: float | None
+
+    def __init__(self) -> None:
+        raise ArgumentTypeError(
+            "Communicator: make one by Communicator.all(devices), join(rank, size, exchange), from_mpi(comm) or "
+            "from_environment()"
+        )
+
+    # -- making one ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _of(cls, backend: Backend, device: Device, debug: bool, timeout: float | None) -> Self:
+        self = object.__new__(cls)
+        self._backend = backend
+        self._busy = threading.Lock()
+        self._debug = bool(debug)
+        self._device = device
+        self._failure = None
+        self._timeout = timeout
+        return self
+
+    @classmethod
+    def all(cls, devices: Sequence[Device | str], *, debug: bool = False, timeout: float | None = None) -> list[Self]:
+        """Return a communicator for each device, for one thread of this process each.
+
+        devices: all on the CPU, `host` and `sim`, which may be repeated.
+        """
+        function = "Communicator.all"
+        opened = _opened(function, devices)
+        limit = _timeout(function, timeout)
+        for device in opened:
+            _need_host(function, device)
+        links = MemoryLink.make(len(opened))
+        return [cls._of(HostBackend(link), device, debug, limit) for link, device in zip(links, opened, strict=True)]
+
+    @classmethod
+    def join(
+        cls,
+        rank: int,
+        size: int,
+        exchange: Callable[[bytes], list[bytes]],
+        *,
+        device: Device | str | None = None,
+        address: str = "127.0.0.1",
+        debug: bool = False,
+        timeout: float | None = None,
+    ) -> Self:
+        """Return the communicator of this process, one of `size`, by whatever carries some bytes between them.
+
+        exchange: a function that gets this rank's bytes, and returns those of all ranks, in their order, once all have
+        called it. address: where other ranks reach this one, by TCP; by default on this machine only. It listens there
+        until all have connected, at most 60 s or `timeout`, and takes no connection that does not know its secret.
+        """
+        function = "Communicator.join"
+        chosen, limit = _device(function, device, 0), _timeout(function, timeout)
+        if not 0 <= rank < size:
+            raise ArgumentError(
+                f"{function}: rank needs a number from 0 to size - 1, got {shown(rank)} of {shown(size)}"
+            )
+        with _meeting(function, rank, limit) as deadline:
+            link = SocketLink.make(rank, size, exchange, address, deadline)
+        return cls._of(HostBackend(link), chosen, debug, limit)
+
+    @classmethod
+    def from_environment(
+        cls, *, device: Device | str | None = None, debug: bool = False, timeout: float | None = None
+    ) -> Self:
+        """Return the communicator of this process, one of those that a launcher such as torchrun started.
+
+        The variables RANK, WORLD_SIZE, MASTER_ADDR (127.0.0.1 without it), MASTER_PORT and LOCAL_RANK describe it; with
+        none of them it is the only rank. Rank 0 listens at MASTER_ADDR until all have come; see `join`.
+        """
+        function = "Communicator.from_environment"
+        ranks = ranks_of_environment()
+        chosen, limit = _device(function, device, ranks.local_rank), _timeout(function, timeout)
+        with _meeting(function, ranks.rank, limit) as deadline, Meeting(ranks, deadline) as meeting:
+            link = SocketLink.make(ranks.rank, ranks.size, meeting.exchange, meeting.address, deadline)
+        return cls._of(HostBackend(link), chosen, debug, limit)
+
+    @classmethod
+    def from_mpi(
+        cls,
+        comm: Any = None,
+        *,
+        device: Device | str | None = None,
+        debug: bool = False,
+        timeout: float | None = None,
+    ) -> Self:
+        """Return the communicator of this process, with the ranks of an MPI communicator; all of them call it together.
+
+        comm: mpi4py's; None: MPI.COMM_WORLD. It is duplicated. If a process is killed, MPI ends all others.
+        """
+        function = "Communicator.from_mpi"
+        if comm is None:
+            from mpi4py import MPI
+
+            comm = MPI.COMM_WORLD
+        if not hasattr(comm, "Get_rank") or not hasattr(comm, "Dup"):
+            raise ArgumentTypeError(f"{function}: comm needs a communicator of mpi4py, got {shown(comm)}")
+        chosen, limit = _device(function, device, 0), _timeout(function, timeout)
+        return cls._of(HostBackend(MpiLink.duplicate(comm)), chosen, debug, limit)
+
+    @classmethod
+    def run(
+        cls,
+        function: Callable[..., _Result],
+        /,
+        *arguments: Any,
+        devices: Sequence[Device | str] = ("host",),
+        debug: bool = False,
+        timeout: float | None = None,
+    ) -> list[_Result]:
+        """Call function(communicator, *arguments) on each rank of this process, and return the results.
+
+        In a program that mpirun started, or torchrun, this process is one rank: on the device of its number on this
+        machine, counted round. Otherwise each device has a rank here, on a thread. Communicators are closed at the end.
+
+        Raises the exception of the first rank here that failed for a reason of its own.
+        """
+        opened = _opened("Communicator.run", devices)
+        if any(name in os.environ for name in _OF_MPI):
+            local = next((int(os.environ[name]) for name in _LOCAL_OF_MPI if name in os.environ), 0)
+            ranks = [cls.from_mpi(device=opened[local % len(opened)], debug=debug, timeout=timeout)]
+        elif "WORLD_SIZE" in os.environ:
+            local = ranks_of_environment().local_rank
+            ranks = [cls.from_environment(device=opened[local % len(opened)], debug=debug, timeout=timeout)]
+        else:
+            ranks = cls.all(opened, debug=debug, timeout=timeout)
+        return run_ranks(function, ranks, arguments)
+
+    # -- the description -------------------------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank, from 0."""
+        return self._backend.rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self._backend.size
+
+    @property
+    def device(self) -> Device:
+        """The device of this rank; pointers are there."""
+        return self._device
+
+    def __repr__(self) -> str:
+        state = "" if self._failure is None else f", ended: {self._failure[1]}"
+        return f"Communicator(rank {self.rank} of {self.size} on {self._device}{state})"
+
+    # -- collectives -----------------------------------------------------------------------------------------
+
+    def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any] | None = None, op: str = "sum") -> None:
+        """Combine `send` of all ranks, element by element, into `recv` of all.
+
+        recv: of the same shape and dtype; None: in place. op: "sum", "prod", "min" or "max".
+        """
+        function = "Communicator.all_reduce"
+        source, target = self._pair(function, send, recv)
+        check_operation(function, op, source)
+        with self._call(function, ("all_reduce", source.size, source.dtype, op)) as deadline:
+            self._backend.all_reduce(source, target, op, deadline)
+
+    def all_gather(self, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
+        """Write `send` of rank i to part i of `recv`, on all ranks.
+
+        recv: `size` times the elements of send. In place, send is the rank's own part: recv[rank * n : rank * n + n].
+        """
+        function = "Communicator.all_gather"
+        source, target = self._operands(function, send, recv)
+        check_size(function, target, source.size * self.size, f"those of send on each of {self.size} ranks")
+        check_aliases(function, source, target, self.rank)
+        with self._call(function, ("all_gather", source.size, source.dtype, "")) as deadline:
+            self._backend.all_gather(source, target, deadline)
+
+    def reduce_scatter(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str = "sum") -> None:
+        """Combine part i of `send` of all ranks, element by element, into `recv` of rank i.
+
+        send: `size` times the elements of recv. In place, recv is the rank's own part: send[rank * n : rank * n + n].
+        """
+        function = "Communicator.reduce_scatter"
+        source, target = self._operands(function, send, recv)
+        check_operation(function, op, source)
+        if source.size != target.size * self.size:
+            raise ArgumentError(
+                f"{function}: send has {source.size} elements, needs {target.size * self.size}: those of recv for each "
+                f"of {self.size} ranks"
+            )
+        check_aliases(function, source, target, self.rank)
+        with self._call(function, ("reduce_scatter", target.size, target.dtype, op)) as deadline:
+            self._backend.reduce_scatter(source, target, op, deadline)
+
+    def broadcast(self, buffer: DevicePtr[Any], root: int = 0) -> None:
+        """Write the buffer of the root to the buffers of all others."""
+        function = "Communicator.broadcast"
+        root = check_rank(function, "root", root, self.size)
+        vector = self._flat(function, "buffer", buffer, writes=self.rank != root)
+        with self._call(function, ("broadcast", vector.size, vector.dtype, root)) as deadline:
+            self._backend.broadcast(vector, root, deadline)
+
+    def reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any] | None = None, op: str = "sum", root: int = 0) -> None:
+        """Combine `send` of all ranks, element by element, into `recv` of the root.
+
+        recv: on the root, of the same shape and dtype; None: in place. Others need none.
+        """
+        function = "Communicator.reduce"
+        root = check_rank(function, "root", root, self.size)
+        target: DevicePtr[Any] | None = None
+        if self.rank == root:
+            source, target = self._pair(function, send, recv)
+        else:
+            source = self._flat(function, "send", send, writes=False)
+        check_operation(function, op, source)
+        with self._call(function, ("reduce", source.size, source.dtype, f"{op} to {root}")) as deadline:
+            self._backend.reduce(source, target, op, root, deadline)
+
+    def all_to_all(self, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
+        """Write part j of `send` of rank i to part i of `recv` of rank j.
+
+        Both have `size` parts of the same number of elements, and do not overlap.
+        """
+        function = "Communicator.all_to_all"
+        source, target = self._operands(function, send, recv)
+        check_size(function, target, source.size, "those of send")
+        if source.size % self.size:
+            raise ArgumentError(f"{function}: send has {source.size} elements, needs a multiple of {self.size} ranks")
+        check_aliases(function, source, target, None)
+        with self._call(function, ("all_to_all", source.size, source.dtype, "")) as deadline:
+            self._backend.all_to_all(source, target, deadline)
+
+    def send(self, buffer: DevicePtr[Any], peer: int) -> None:
+        """Send a buffer to another rank, which receives it by `recv`."""
+        function = "Communicator.send"
+        peer = self._peer(function, peer)
+        vector = self._flat(function, "buffer", buffer, writes=False)
+        with self._call(function, ("send", vector.size, vector.dtype, ""), peer) as deadline:
+            self._backend.send(vector, peer, deadline)
+
+    def recv(self, buffer: DevicePtr[Any], peer: int) -> None:
+        """Receive a buffer from another rank, which sends it by `send`."""
+        function = "Communicator.recv"
+        peer = self._peer(function, peer)
+        vector = self._flat(function, "buffer", buffer, writes=True)
+        with self._call(function, ("recv", vector.size, vector.dtype, ""), peer) as deadline:
+            self._backend.recv(vector, peer, deadline)
+
+    def barrier(self) -> None:
+        """Wait until all ranks have called it."""
+        with self._call("Communicator.barrier", ("barrier", 0, "", "")) as deadline:
+            self._backend.barrier(deadline)
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    def split(self, color: int | None, key: int = 0) -> Self | None:
+        """Return a communicator of the ranks with the same color; all ranks call it together.
+
+        color: a number, or None for a rank that takes part in none. key: ranks are ordered by it, and by their numbers
+        here where it is the same.
+        """
+        function = "Communicator.split"
+        for name, value in (("color", color), ("key", key)):
+            if not isinstance(value, int) and not (name == "color" and value is None):
+                raise ArgumentTypeError(f"{function}: {name} needs a whole number, got {shown(value)}")
+        with self._call(function, ("split", 0, "", "")) as deadline:
+            backend = self._backend.split(color, key, deadline)
+        return None if backend is None else self._of(backend, self._device, self._debug, self._timeout)
+
+    def close(self) -> None:
+        """End the communicator: others that wait for this rank raise CommunicatorError. Again: nothing."""
+        if self._failure is None:
+            self._failure = (self.rank,), "it is closed"
+            self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None and self._failure is None:
+            self._fail((self.rank,), f"rank {self.rank} raised {type(error).__name__}")
+        self.close()
+
+    # -- checks ----------------------------------------------------------------------------------------------
+
+    def _flat(self, function: str, name: str, pointer: DevicePtr[Any], *, writes: bool) -> DevicePtr[Any]:
+        return flat(function, name, pointer, self._device.number, writes=writes)
+
+    def _operands(
+        self, function: str, send: DevicePtr[Any], recv: DevicePtr[Any]
+    ) -> tuple[DevicePtr[Any], DevicePtr[Any]]:
+        source = self._flat(function, "send", send, writes=False)
+        target = self._flat(function, "recv", recv, writes=True)
+        check_dtype(function, source, target)
+        check_order(function, send, recv)
+        return source, target
+
+    def _pair(
+        self, function: str, send: DevicePtr[Any], recv: DevicePtr[Any] | None
+    ) -> tuple[DevicePtr[Any], DevicePtr[Any]]:
+        """Return the operands of a reduction into an array of the same shape."""
+        if recv is None or recv is send:
+            vector = self._flat(function, "send", send, writes=True)
+            return vector, vector
+        operands = self._operands(function, send, recv)
+        check_shape(function, send, recv)
+        check_aliases(function, *operands, self.rank)
+        return operands
+
+    def _peer(self, function: str, peer: int) -> int:
+        peer = check_rank(function, "peer", peer, self.size)
+        if peer == self.rank:
+            raise ArgumentError(f"{function}: peer needs another rank than this one, {peer}; use copy_from here")
+        return peer
+
+    @contextmanager
+    def _call(
+        self, function: str, signature: tuple[str, int, object, object], peer: int | None = None
+    ) -> Iterator[float | None]:
+        """Run a method of the backend: once at a time, and never after a failure."""
+        if not self._busy.acquire(blocking=False):
+            raise CommunicatorError(
+                f"{function}: another thread is using this communicator; each thread needs one of its own: split(0)"
+            )
+        try:
+            if self._failure is not None:
+                ranks, reason = self._failure
+                raise CommunicatorError(f"{function}: the communicator has ended: {reason}; make a new one", ranks)
+            deadline = None if self._timeout is None else time.monotonic() + self._timeout
+            try:
+                if self._debug:
+                    self._compare(function, signature, peer, deadline)
+                yield deadline
+            except LostRanksError as lost:
+                reason = lost.reason or f"{_ranks(lost.ranks)} did not come within {self._timeout} s"
+                self._fail(lost.ranks, reason)
+                raise CommunicatorError(
+                    f"{function}: on rank {self.rank} of {self.size}: {reason}; the communicator has ended", lost.ranks
+                ) from None
+            except CommunicatorError:
+                raise
+            except BaseException as error:
+                self._fail((self.rank,), f"rank {self.rank} raised {type(error).__name__} in {function}")
+                raise
+        finally:
+            self._busy.release()
+
+    def _fail(self, ranks: tuple[int, ...], reason: str) -> None:
+        self._failure = ranks, reason
+        self._backend.give_up(ranks, reason)
+
+    def _compare(
+        self, function: str, signature: tuple[str, int, object, object], peer: int | None, deadline: float | None
+    ) -> None:
+        """Raise CommunicatorError on all ranks if they call different things."""
+        method, count, dtype, option = signature
+        text = f"{method}, {count} elements, {dtype}, {option}".removesuffix(", ") if dtype else method
+        if peer is None:
+            texts = dict(enumerate(part.decode() for part in self._backend.share(text.encode(), deadline)))
+        else:  # both send and recv
+            text = text.removeprefix("send, ").removeprefix("recv, ")
+            data = text.encode().ljust(_TEXT)
+            texts = {self.rank: text, peer: self._backend.compare(data, peer, deadline).decode().rstrip()}
+        if len({*texts.values()}) > 1:
+            calls = "; ".join(f"rank {rank}: {call}" for rank, call in sorted(texts.items()))
+            raise CommunicatorError(
+                f"{function}: the ranks call different things, and nothing has moved: {calls}", sorted(texts)
+            )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+def _timeout(function: str, timeout: object) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, (int, float)) and timeout > 0:
+        return float(timeout)
+    raise ArgumentError(f"{function}: timeout needs seconds, more than 0, or None, got {shown(timeout)}")
+
+
+def _opened(function: str, devices: Sequence[Device | str]) -> list[Device]:
+    if isinstance(devices, (str, Device)) or not devices:
+        raise ArgumentTypeError(f'{function}: devices needs a list such as ["host", "host"], got {shown(devices)}')
+    return [as_device(device) for device in devices]
+
+
+def _device(function: str, device: Device | str | None, local_rank: int) -> Device:
+    """Return the device of a process; None: the host."""
+    chosen = Device.host() if device is None else as_device(device)
+    _need_host(function, chosen)
+    return chosen
+
+
+def _need_host(function: str, device: Device) -> None:
+    if device.is_gpu:
+        raise ArgumentError(f"{function}: ranks need devices of the CPU, host or sim, got {device}")
+
+
+@contextmanager
+def _meeting(function: str, rank: int, timeout: float | None) -> Iterator[float]:
+    """Yield the time by which all ranks have to come; raise CommunicatorError if they don't."""
+    seconds = _MEETING if timeout is None else timeout
+    try:
+        yield time.monotonic() + seconds
+    except LostRanksError as lost:
+        reason = lost.reason or f"{_ranks(lost.ranks)} did not come within {seconds} s"
+        raise CommunicatorError(f"{function}: on rank {rank}: {reason}", lost.ranks) from None

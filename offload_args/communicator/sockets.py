@@ -1,0 +1,269 @@
+"""Links between processes by TCP, of the standard library: two connections between each two ranks.
+
+One carries arrays, each after its size. The other one says how a rank leaves: a text if it leaves on purpose, and
+nothing if it was killed. So others learn of a death while they wait for other ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import select
+import socket
+import struct
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .link import Link, LostRanksError, remaining
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from .link import Bytes
+
+__all__ = ["SocketLink", "receive_exactly"]
+
+_MAGIC = b"offload_args/1\n"
+_HELLO = struct.Struct("<16sII")  # the listener's token, the rank, and 1 for the connection that says how it leaves
+_SIZE = struct.Struct("<Q")
+_PIECE = 1 << 20  # bytes of one call of the system
+
+
+class SocketLink(Link):
+    """Carry arrays by TCP."""
+
+    __slots__ = ("__weakref__", "_address", "_data", "_leaving", "_signs")
+
+    def __init__(
+        self, rank: int, data: dict[int, socket.socket], signs: dict[int, socket.socket], address: str
+    ) -> None:
+        super().__init__(rank, len(data) + 1)
+        self._address = address
+        self._data = data
+        self._signs = signs  # of ranks that have not left
+        self._leaving = weakref.finalize(self, _leave, [*data.values()], [*signs.values()], b"bye")
+
+    @classmethod
+    def make(
+        cls, rank: int, size: int, exchange: Callable[[bytes], list[bytes]], address: str, deadline: float | None
+    ) -> SocketLink:
+        """Connect with all other ranks. exchange: returns the bytes of all ranks, in their order."""
+        data: dict[int, socket.socket] = {}
+        signs: dict[int, socket.socket] = {}
+        token = secrets.token_bytes(16)
+        with contextlib.ExitStack() as undo, _listening(address, 2 * size) as listener:
+            port = listener.getsockname()[1]
+            places = [json.loads(text) for text in exchange(json.dumps([address, port, token.hex()]).encode())]
+            for peer in range(rank):
+                host, port, its_token = places[peer]
+                for kind, sockets in enumerate((data, signs)):
+                    sockets[peer] = undo.enter_context(_connected(peer, (host, port), deadline))
+                    sockets[peer].sendall(_MAGIC + _HELLO.pack(bytes.fromhex(its_token), rank, kind))
+            while len(data) + len(signs) < 2 * (size - 1):
+                missing = [peer for peer in range(size) if peer != rank and (peer not in data or peer not in signs)]
+                connection = _accepted(listener, missing, deadline)
+                greeting = _greeting(connection, token, deadline)
+                if greeting is None:
+                    connection.close()
+                    continue
+                peer, kind = greeting
+                (signs if kind else data)[peer] = undo.enter_context(connection)
+            for connection in (*data.values(), *signs.values()):
+                connection.settimeout(None)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setblocking(False)
+            undo.pop_all()
+        return cls(rank, data, signs, address)
+
+    def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
+        """Write and read as the connections are ready, and watch all others."""
+        sending = {peer: [memoryview(_SIZE.pack(data.nbytes)), data.data] for peer, data in outgoing.items()}
+        receiving = {peer: _Arrival(peer, data) for peer, data in incoming.items()}
+        poll = select.poll()
+        peers = {connection.fileno(): (peer, True) for peer, connection in self._signs.items()}
+        for file in peers:
+            poll.register(file, select.POLLIN)
+        for peer in {*sending, *receiving}:
+            peers[self._data[peer].fileno()] = peer, False
+            poll.register(self._data[peer], _events(peer, sending, receiving))
+        while sending or receiving:
+            seconds = remaining(deadline)
+            ready = poll.poll(None if seconds is None else int(1000 * seconds) + 1)
+            if not ready and remaining(deadline) == 0:
+                raise LostRanksError({*sending, *receiving}, "")
+            # Arrays that came before a rank left are read first.
+            for file, _ in sorted(ready, key=lambda event: peers[event[0]][1]):
+                peer, is_sign = peers[file]
+                if is_sign:
+                    self._read_sign(peer)
+                    poll.unregister(file)
+                    continue
+                try:
+                    if peer in sending and _sent(self._data[peer], sending[peer]):
+                        del sending[peer]
+                    if peer in receiving and receiving[peer].read(self._data[peer]):
+                        del receiving[peer]
+                except OSError:
+                    self._lose(peer)
+                if peer in sending or peer in receiving:
+                    poll.modify(file, _events(peer, sending, receiving))
+                else:
+                    poll.unregister(file)
+
+    def _read_sign(self, peer: int) -> None:
+        """Note that a rank has left; raise LostRanksError if it did not mean to, or if ranks are lost."""
+        connection = self._signs.pop(peer)
+        try:
+            text = connection.recv(1 << 16)
+        except OSError:
+            text = b""
+        connection.close()
+        if text != b"bye":
+            raise _lost(peer, text)
+
+    def _lose(self, peer: int) -> None:
+        """Raise LostRanksError for a rank whose connection has ended."""
+        text = b""
+        if peer in self._signs:
+            connection = self._signs.pop(peer)
+            with contextlib.suppress(OSError), connection:
+                connection.settimeout(1.0)
+                text = connection.recv(1 << 16)
+        else:
+            text = b"bye"
+        raise _lost(peer, text)
+
+    def split(self, color: int | None, key: int, deadline: float | None) -> SocketLink | None:
+        """Connect the ranks with this color anew."""
+        members = self.members(color, key, deadline)
+        if color is None:
+            self.share(b"", deadline)
+            return None
+
+        def exchange(data: bytes) -> list[bytes]:
+            texts = self.share(data, deadline)
+            return [texts[member] for member in members]
+
+        return SocketLink.make(members.index(self.rank), len(members), exchange, self._address, deadline)
+
+    def give_up(self, ranks: Iterable[int], reason: str) -> None:
+        """Say which ranks are lost, and leave."""
+        if self._leaving.detach() is not None:
+            _leave([*self._data.values()], [*self._signs.values()], json.dumps([list(ranks), reason]).encode())
+
+    def close(self) -> None:
+        """Say that this rank leaves on purpose, and leave."""
+        self._leaving()
+
+
+class _Arrival:
+    """An array that is being received, after its size."""
+
+    def __init__(self, peer: int, data: Bytes) -> None:
+        self.peer = peer
+        self.size = bytearray(_SIZE.size)
+        self.rest = [memoryview(self.size), data.data]
+        self.nbytes = data.nbytes
+
+    def read(self, connection: socket.socket) -> bool:
+        """Read what there is; return whether that was all."""
+        while self.rest:
+            if self.rest[0].nbytes:
+                try:
+                    count = connection.recv_into(self.rest[0][:_PIECE])
+                except BlockingIOError:
+                    return False
+                if count == 0:
+                    raise ConnectionResetError
+                self.rest[0] = self.rest[0][count:]
+            if not self.rest[0].nbytes:
+                self.rest.pop(0)
+                if len(self.rest) == 1:
+                    (size,) = _SIZE.unpack(self.size)
+                    if size != self.nbytes:
+                        raise LostRanksError(
+                            [self.peer], f"rank {self.peer} sent {size} bytes, and this rank needs {self.nbytes}"
+                        )
+        return True
+
+
+def _sent(connection: socket.socket, rest: list[memoryview]) -> bool:
+    """Write what fits; return whether that was all."""
+    while rest:
+        if rest[0].nbytes:
+            try:
+                count = connection.send(rest[0][:_PIECE])
+            except BlockingIOError:
+                return False
+            rest[0] = rest[0][count:]
+        if not rest[0].nbytes:
+            rest.pop(0)
+    return True
+
+
+def _events(peer: int, sending: Mapping[int, Any], receiving: Mapping[int, Any]) -> int:
+    return (select.POLLOUT if peer in sending else 0) | (select.POLLIN if peer in receiving else 0)
+
+
+def _lost(peer: int, text: bytes) -> LostRanksError:
+    """Return the error for the text with which a rank left."""
+    if text == b"bye":
+        return LostRanksError([peer], f"rank {peer} has closed its communicator")
+    try:
+        ranks, reason = json.loads(text)
+    except ValueError:
+        return LostRanksError([peer], f"rank {peer} has ended without closing its communicator")
+    return LostRanksError(ranks, reason)
+
+
+def _leave(data: Iterable[socket.socket], signs: Iterable[socket.socket], text: bytes) -> None:
+    """Say how this rank leaves, and close the connections."""
+    for connection in signs:
+        with contextlib.suppress(OSError), connection:
+            connection.send(text)
+    for connection in data:
+        connection.close()
+
+
+def _listening(address: str, backlog: int) -> socket.socket:
+    """Return a socket that listens on a free port of an address."""
+    family = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((address, 0), family=family, backlog=max(backlog, 128))
+
+
+def _connected(peer: int, place: tuple[str, int], deadline: float | None) -> socket.socket:
+    try:
+        return socket.create_connection(place, remaining(deadline))
+    except OSError as error:
+        raise LostRanksError([peer], f"rank {peer} can't be reached at {place[0]}:{place[1]}: {error}") from None
+
+
+def _accepted(listener: socket.socket, missing: Iterable[int], deadline: float | None) -> socket.socket:
+    listener.settimeout(remaining(deadline) if deadline is None or time.monotonic() < deadline else 0.001)
+    try:
+        return listener.accept()[0]
+    except TimeoutError:
+        raise LostRanksError(missing, "") from None
+
+
+def receive_exactly(connection: socket.socket, count: int) -> bytes:
+    """Return so many bytes; fewer if the connection ends."""
+    data = b""
+    while len(data) < count and (piece := connection.recv(count - len(data))):
+        data += piece
+    return data
+
+
+def _greeting(connection: socket.socket, token: bytes, deadline: float | None) -> tuple[int, int] | None:
+    """Return the rank and the kind of a connection; None if it is from a stranger."""
+    connection.settimeout(min(5.0, remaining(deadline) or 5.0))
+    try:
+        data = receive_exactly(connection, len(_MAGIC) + _HELLO.size)
+    except OSError:
+        return None
+    if len(data) < len(_MAGIC) + _HELLO.size or not data.startswith(_MAGIC):
+        return None
+    its_token, rank, kind = _HELLO.unpack(data[len(_MAGIC) :])
+    return (rank, kind) if secrets.compare_digest(its_token, token) else None

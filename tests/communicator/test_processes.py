@@ -1,0 +1,233 @@
+"""Processes join by sockets, by the environment of a launcher and by MPI, and notice each other's end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.processes import SLOWNESS
+
+LIMIT = 120 * SLOWNESS  # seconds in which a process has to end
+COLLECTIVES = """
+import os, sys
+import numpy as np
+from offload_args import Communicator, In, Out, offload_args
+
+def main(communicator, device="host"):
+    rank, size = communicator.rank, communicator.size
+    for dtype in ("float32", "int64"):
+        for n in (1, 30011):
+            x, y = np.arange(n * size, dtype=dtype) + rank, np.empty(n * size, dtype)
+            part, gathered = np.empty(n, dtype), np.empty(n * size * size, dtype)
+            every = [np.arange(n * size, dtype=dtype) + r for r in range(size)]
+            with offload_args(In(x), Out(y), Out(part), Out(gathered), device=communicator.device) as (dx, dy, dp, dg):
+                communicator.all_reduce(dx, dy)
+                assert np.array_equal(dy.to_host(), sum(every))
+                communicator.all_reduce(dy, op="max")
+                communicator.reduce_scatter(dx, dp)
+                communicator.all_gather(dx, dg)
+                communicator.all_to_all(dx, dy)
+                assert np.array_equal(dy.to_host(), np.concatenate([e[rank * n : (rank + 1) * n] for e in every]))
+                for root in range(size):
+                    communicator.reduce(dx, dy if rank == root else None, root=root)
+                    if rank == root:
+                        assert np.array_equal(dy.to_host(), sum(every))
+                    communicator.broadcast(dy, root)
+                if size > 1:
+                    if rank == 0:
+                        communicator.send(dx, size - 1)
+                    elif rank == size - 1:
+                        communicator.recv(dy, 0)
+            assert np.array_equal(part, sum(every)[rank * n : (rank + 1) * n])
+            assert np.array_equal(gathered, np.concatenate(every))
+            if rank and rank == size - 1:
+                assert np.array_equal(y, every[0])
+    half = communicator.split(rank % 2, -rank)
+    with half, offload_args(z := np.array([float(rank)]), device=communicator.device) as (dz,):
+        half.all_reduce(dz)
+    assert z[0] == sum(r for r in range(size) if r % 2 == rank % 2), z
+    communicator.barrier()
+"""
+
+
+def launched(code: str, size: int, port: int) -> list[subprocess.Popen[str]]:
+    """Start a process for each rank, with torchrun's variables."""
+    processes = []
+    for rank in range(size):
+        variables = {
+            "RANK": rank,
+            "LOCAL_RANK": rank,
+            "WORLD_SIZE": size,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "OPENBLAS_NUM_THREADS": 1,
+        }
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", code],
+                env=os.environ | {name: str(value) for name, value in variables.items()},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    return processes
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that no other process gets while this one keeps it: rank 0 may listen there all the same."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def end(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+    """Wait for all, and return each one's exit status and output; kill what takes too long."""
+    deadline = time.monotonic() + LIMIT
+    results = []
+    try:
+        for process in processes:
+            out, errors = process.communicate(timeout=max(deadline - time.monotonic(), 1))
+            results.append((process.returncode, out, errors))
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+    return results
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_ranks_of_a_launcher(port: int, size: int) -> None:
+    code = COLLECTIVES + "with Communicator.from_environment(debug=True, timeout=100) as c: main(c)"
+    for status, _, errors in end(launched(code, size, port)):
+        assert (status, errors) == (0, "")
+
+
+def test_run_takes_the_ranks_of_a_launcher(port: int) -> None:
+    code = COLLECTIVES + "Communicator.run(main, devices=['host', 'sim:0'], timeout=100)"
+    for status, _, errors in end(launched(code, 3, port)):
+        assert (status, errors) == (0, "")
+
+
+KILLED = """
+import sys
+import numpy as np
+from offload_args import Communicator, CommunicatorError, offload_args
+communicator = Communicator.from_environment(timeout=100)
+x = np.ones(100_000)
+try:
+    with offload_args(x) as (dx,):
+        dx.fill(2.0)
+        communicator.barrier()
+        print("ready", flush=True)
+        if communicator.rank == 2:
+            sys.stdin.readline()  # until it is killed
+        communicator.all_reduce(dx)
+except CommunicatorError as error:
+    print(error.ranks, np.array_equal(x, np.ones(100_000)), error)
+"""
+
+
+def test_a_killed_rank_is_named(port: int) -> None:
+    processes = launched(KILLED, 3, port)
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        processes[2].send_signal(signal.SIGKILL)
+    except BaseException:
+        end(processes)
+        raise
+    first, second, killed = end(processes)
+    assert killed[0] == -signal.SIGKILL
+    for status, out, errors in (first, second):
+        assert (status, errors) == (0, "")
+        assert out.startswith("(2,) True Communicator.all_reduce: on rank ")
+        assert "rank 2 has ended without closing its communicator" in out
+
+
+def test_a_rank_that_raises_ends_the_others(port: int) -> None:
+    code = """
+from offload_args import Communicator
+def main(communicator):
+    if communicator.rank == 1:
+        raise KeyError("mine")
+    communicator.barrier()
+Communicator.run(main, timeout=100)
+"""
+    results = end(launched(code, 3, port))
+    assert all(status == 1 for status, _, _ in results)
+    assert "KeyError: 'mine'" in results[1][2]
+    for rank in (0, 2):
+        assert "CommunicatorError: Communicator.barrier: on rank" in results[rank][2]
+        assert "rank 1 raised KeyError" in results[rank][2]
+
+
+def test_ranks_that_do_not_come(port: int) -> None:
+    code = """
+import os
+from offload_args import Communicator, CommunicatorError
+os.environ["WORLD_SIZE"] = "3"
+try:
+    Communicator.from_environment(timeout=0.2)
+except CommunicatorError as error:
+    print(error)
+"""
+    ((status, out, errors),) = end(launched(code, 1, port))
+    assert (status, errors) == (0, "")
+    assert out == "Communicator.from_environment: on rank 0: ranks 1, 2 did not come within 0.2 s\n"
+
+
+def test_join_by_an_exchange_of_ones_own(tmp_path: Path) -> None:
+    """Files carry the bytes: each rank writes its own, and waits for the others'."""
+    code = (
+        COLLECTIVES
+        + f"""
+import pathlib, time
+folder, rank = pathlib.Path({str(tmp_path)!r}), int(os.environ["RANK"])
+def exchange(data):
+    (folder / f"{{rank}}.part").write_bytes(data)
+    (folder / f"{{rank}}.part").rename(folder / f"{{rank}}.whole")
+    while len(texts := sorted(folder.glob("*.whole"))) < 3:
+        time.sleep(0.01)
+    return [text.read_bytes() for text in texts]
+with Communicator.join(rank, 3, exchange, device="sim:0", timeout=100) as c: main(c)
+"""
+    )
+    for status, _, errors in end(launched(code, 3, 0)):
+        assert (status, errors) == (0, "")
+
+
+def mpirun() -> list[str]:
+    """The command that starts an MPI program on this machine."""
+    pytest.importorskip("mpi4py", reason="device unavailable: no mpi4py")
+    path = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if path is None:
+        pytest.skip("device unavailable: no mpirun")
+    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    return [path, *options]
+
+
+@pytest.mark.parametrize("device", ["host", "sim:0"])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_ranks_of_mpi(size: int, device: str) -> None:
+    code = COLLECTIVES + f"Communicator.run(main, devices=[{device!r}], debug=True, timeout=100)"
+    ran = subprocess.run(
+        [*mpirun(), "-n", str(size), sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
