@@ -239,6 +239,7 @@ class Families:
             written=self.body(family, place),
             called_by=self.caller(family, name, place),
             asks=self.called(family, place),
+            captured=bool(family.get("captured", False)),
             hides=str(family.get("hides", "")),
             notes=str(family.get("notes", "")),
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,

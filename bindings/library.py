@@ -40,6 +40,7 @@ class Function:
     written: str = ""  # the C function that is its body, by hand
     called_by: str = ""  # the C function that calls it in stream order, by hand
     asks: tuple[str, ...] = ()  # the symbols that this one calls
+    captured: bool = False  # the core's own graphs can have it
     hides: str = ""  # the object that has no handles of the core's in it meanwhile
     notes: str = ""  # the DataType whose dtype the first object notes
     since: tuple[str, str] | None = None  # the first version of the library that is called, and why
@@ -128,6 +129,16 @@ class Library:
     twins: list[str] = field(default_factory=list)  # other symbols of functions that are bound
     api_count: int = 0
 
+    def takes_result(self, function: Function) -> bool:
+        """Return whether Python's function takes a place on the device for its result."""
+        result = function.result
+        return result is not None and (not result.on_host or self.has_device_form(function))
+
     def has_device_form(self, function: Function) -> bool:
         """Return whether the numbers of a function may be on the device."""
-        return any(number.role != "value" for number in function.numbers) and self.scalars != "host"
+        numbers = function.numbers
+        if self.scalars == "host":  # a function of the CPU that returns an integer beside arrays, as LAPACK's info
+            return (
+                self.backend is None and bool(function.arrays) and [number.role for number in numbers] == ["returned"]
+            )
+        return any(number.role != "value" for number in numbers)

@@ -104,6 +104,8 @@ MEANINGS = {
     "family.<name>.notes": "of a helper function: an enum for a dtype, and at most 4 sizes, that the first "
     "object notes for later calls: "
     '`"precision sizes"`',
+    "family.<name>.captured": "the core's own graphs can have its calls, whatever `library.uncaptured` says of "
+    "a program's",
     "family.<name>.optional": "a library without these functions is whole",
     "family.<name>.requires": 'comparisons of sizes that have to hold: `["m >= n"]`',
     "family.<name>.older": 'names in the older version: `"{t}trmm" = "{t}trmm_outofplace"`',

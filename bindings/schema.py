@@ -127,6 +127,7 @@ FAMILY = Table(
         "types": _NAMED,
         **dict.fromkeys(("pointer_mode", "written", "called_by", "asks", "hides", "notes"), TEXT),
         "optional": FLAG,
+        "captured": FLAG,
         "requires": TEXTS,
         "older": _NAMED,
         "since": Table({"version": TEXT, "why": TEXT}, ("version", "why")),

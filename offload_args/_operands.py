@@ -8,10 +8,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ._core import geometry, only_check
+from ._core import geometry, only_check, query
 from .display import shown
 from .dtypes import DTYPE_NAMES
-from .errors import ArgumentError, DTypeError, HostPointerError
+from .errors import ArgumentError, CaptureError, DTypeError, HostPointerError
 from .pointers import DevicePtr, lent_first, listed, unpacked
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = [
     "need_option",
     "need_pointer",
     "need_shape",
+    "need_uncaptured",
     "square",
     "unordered",
     "vector",
@@ -82,6 +83,15 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
         got = f"{type(pointer).__module__}.{type(pointer).__qualname__}".removeprefix("builtins.")
         remedy = unpacked(operand, pointer) or listed(operand, pointer) or lent_first(operand)
         raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
+
+
+def need_uncaptured(function: str, *operands: DevicePtr[Any], instead: str = "") -> None:
+    """Raise CaptureError if a chain captures the calls of an operand's region; instead: the call that it can have."""
+    if any(query(operand).captured for operand in operands):
+        raise CaptureError(
+            f"{function}: the region is being captured, and the host reads what the device computes: "
+            f"{f'{instead}, or ' if instead else ''}make the call outside of the capture"
+        )
 
 
 def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, reason: str) -> None:

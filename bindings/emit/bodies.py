@@ -146,7 +146,8 @@ class Body:
                 const = "const " if isinstance(parameter, EnumValue) else ""
                 self.add(f"  {const}int64_t {parameter.name} = values[{self.at[parameter.name]}].integer;")
             elif isinstance(parameter, Result) and parameter.on_host:
-                self.add(f"  values[{self.at[parameter.name]}] = (oa_value){{0}};")
+                test = "if (!device) " if self.device_form else ""
+                self.add(f"  {test}values[{self.at[parameter.name]}] = (oa_value){{0}};")
 
     def checks(self) -> None:
         if self.is_typed and self.is_late:
@@ -384,6 +385,7 @@ class Body:
         has_lists = any(isinstance(array, PointerArray) or array.optional_if for array in arrays)
         begins_lists = has_lists or (optional and not self.is_late)
         special = [*self.special, *(["OA_ENDS_UNWRITTEN"] if begins_lists and self.ends_unwritten else [])]
+        special += ["OA_KEEPS_VALUES"] if self.function.captured else []
         if special:
             fields["special"] = " | ".join(special)
         if self.uncaptured:

@@ -77,7 +77,7 @@ def takes_handle(function: Function) -> bool:
 
 def keywords(library: Library, function: Function) -> list[str]:
     """Return its keyword-only parameters, with their defaults."""
-    result = [function.result.shown()] if function.result and not function.result.on_host else []
+    result = [function.result.shown()] if function.result and library.takes_result(function) else []
     return [*result, *(["handle=None"] if takes_handle(function) else [])]
 
 

@@ -48,7 +48,7 @@ def python_stub(library: Library) -> str:
             for parameter in function.parameters
             if parameter is not result and not parameter.in_python
         ]
-        if result and not result.on_host:
+        if result and library.takes_result(function):
             shown = [f"{parameter.name}: {parameter.annotation()}" for parameter in positional]
             on_host = ", ".join([*shown, *(["*", "result: None = None", *handle])])
             pointer = result.annotation(True)

@@ -37,7 +37,7 @@ OA_ENDS_WITH(oa_device_info, dlpack_type);
 OA_ENDS_WITH(oa_object_info, reserved);
 OA_ENDS_WITH(oa_kernel_info, most_shared_bytes);
 OA_ENDS_WITH(oa_launch, waits);
-OA_ENDS_WITH(oa_pointer_info, reserved);
+OA_ENDS_WITH(oa_pointer_info, captured);
 OA_ENDS_WITH(oa_pointer_layout, inc);
 OA_ENDS_WITH(oa_region_options, names);
 OA_ENDS_WITH(oa_residency, demoted);

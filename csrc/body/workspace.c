@@ -2,15 +2,22 @@
 #include "base/error.h"
 #include "call/call.h"
 #include "device/memory.h"
+#include "region/capture.h"
 
 #include <stdlib.h>
+
+/* Allocates the device's part. Of a captured call it lives as long as the graph. */
+static int allocate(oa_workspaces *w, const oa_call *call, uint64_t *address) {
+  w->is_kept = call->open == OA_CALL_CAPTURED;
+  if (!w->is_kept) return oa_device_allocate(call->device, call->native_stream, w->device_bytes, address);
+  return oa_capture_take(oa_capture_of(call->region, call->stream), call->region, w->device_bytes, address);
+}
 
 static int take(oa_workspaces *w, const oa_call *call, size_t host_bytes) {
   uint64_t address = 0;
   if (host_bytes && !(w->host = malloc(host_bytes)))
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for its workspace of %zu bytes", call->function, host_bytes);
-  const int status =
-      w->device_bytes ? oa_device_allocate(call->device, call->native_stream, w->device_bytes, &address) : OA_OK;
+  const int status = w->device_bytes ? allocate(w, call, &address) : OA_OK;
   w->device = (void *)(uintptr_t)address;
   return status ? oa_fail_in(status, "%s: its workspace of %zu bytes", call->function, w->device_bytes) : OA_OK;
 }
@@ -30,7 +37,7 @@ int oa_workspaces_end(oa_workspaces *w, oa_call *call, int vendor_status) {
   if (w->host && (status = device->backend->stream_synchronize(device, call->native_stream)))
     over = oa_device_quiesce(device);
   if (over) free(w->host);
-  if (w->device) {
+  if (w->device && !w->is_kept) {
     const int freed = oa_device_free(device, call->native_stream, (uint64_t)(uintptr_t)w->device, w->device_bytes);
     if (!status) status = freed;
   }

@@ -4,10 +4,13 @@
 
 #include "offload_args/shim.h"
 
+#include <stdbool.h>
+
 /* The memory of one call, from oa_workspaces_take to oa_workspaces_end. */
 typedef struct oa_workspaces {
   void *device, *host; /* addresses; NULL: the function needs none */
   size_t device_bytes;
+  bool is_kept; /* by the graph that has captured the call */
 } oa_workspaces;
 
 /* Takes memory for an open call, on its device and on the host. A failure cancels the call. */

@@ -104,7 +104,8 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
                           .nbytes = slot->nbytes,
                           .scratch = mapping && mapping->kind == OA_MAPS_SCRATCH,
                           .valid = group && group->valid && !group->invalid,
-                          .written = group && group->written};
+                          .written = group && group->written,
+                          .captured = slot->region->capture != NULL};
   oa_unlock();
   oa_sized_write(info, &now);
   return OA_OK;

@@ -31,7 +31,8 @@ static int check_description(const oa_lent_array *lent) {
   if (a->direction < OA_BY_USE || a->direction > OA_SCRATCH)
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: direction %d is not an oa_direction", lent->name,
                    a->direction);
-  if (a->flags & ~(OA_READ_ONLY | OA_BORROWED | OA_RESIDENT | OA_OWNED | OA_REUSED | OA_TRACKED))
+  const int of_scratch = a->direction == OA_SCRATCH ? OA_OF_GRAPH : 0;
+  if (a->flags & ~(OA_READ_ONLY | OA_BORROWED | OA_RESIDENT | OA_OWNED | OA_REUSED | OA_TRACKED | of_scratch))
     return oa_fail(OA_ERROR_ARGUMENT, "oa_region_enter: %s: flags %d are not a sum of oa_array_flags", lent->name,
                    a->flags);
   if (a->ndim < 0 || a->ndim > OA_MAX_DIMENSIONS)

@@ -1,4 +1,5 @@
 #include "region/capture.h"
+#include "device/memory.h"
 #include "region/slot.h"
 
 #include <stdio.h>
@@ -126,8 +127,31 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory) {
   return OA_OK;
 }
 
+int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address) {
+  oa_device *device = region->device;
+  void *stream = region->stream->native; /* the one that is captured would allocate at each replay */
+  oa_captured_workspace *workspace = malloc(sizeof *workspace);
+  if (!workspace) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for the workspace of a graph", device->name);
+  int status = oa_device_allocate(device, stream, nbytes, address);
+  if (status) {
+    free(workspace);
+    return status;
+  }
+  status = device->backend->stream_synchronize(device, stream); /* a graph waits for nothing outside itself */
+  oa_lock();
+  *workspace = (oa_captured_workspace){capture->workspaces, *address, nbytes};
+  capture->workspaces = workspace;
+  oa_unlock();
+  return status;
+}
+
 void oa_capture_free(oa_capture *capture) {
   oa_device *device = capture->stream->device;
+  for (oa_captured_workspace *w = capture->workspaces, *next; w; w = next) {
+    next = w->next;
+    if (!atomic_load(&device->lost)) oa_device_free(device, capture->stream->native, w->address, w->nbytes);
+    free(w);
+  }
   for (oa_captured_values *values = capture->values, *next; values; values = next) {
     next = values->next;
     if (!atomic_load(&device->lost)) device->backend->unpin(device, values->memory, values->nbytes);

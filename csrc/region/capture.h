@@ -42,6 +42,13 @@ typedef struct oa_captured_values {
   size_t nbytes;
 } oa_captured_values;
 
+/* Memory of the device that captured calls use while they run. */
+typedef struct oa_captured_workspace {
+  struct oa_captured_workspace *next;
+  uint64_t address;
+  size_t nbytes;
+} oa_captured_workspace;
+
 /* A capture of a region's calls by the core, and its result. */
 typedef struct oa_capture {
   oa_stream *stream; /* the stream that is captured */
@@ -51,6 +58,7 @@ typedef struct oa_capture {
   int root_count, root_capacity;
   oa_captured_values *values;
   int64_t nbytes; /* of the values */
+  oa_captured_workspace *workspaces;
   oa_captured_call *calls;
   int call_count, call_capacity;
   oa_captured_use *uses;
@@ -69,6 +77,9 @@ void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool r
 void oa_capture_end(const oa_capture *capture);
 /* Allocates pinned memory that lives as long as the graph. Sets *memory. Without the lock. */
 int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
+/* Allocates memory of the device that lives as long as the graph, which can use it at once. Sets *address. Without the
+ * lock. */
+int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address);
 /* Frees all that the capture owns but its stream. Without the lock. */
 void oa_capture_free(oa_capture *capture);
 

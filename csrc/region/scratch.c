@@ -28,14 +28,14 @@ static int find_youngest(const char *function, const oa_any *const *operands, in
   return OA_OK;
 }
 
-/* Fails unless the region can take memory now. */
-static int check_region(const char *function, oa_region_state *region) {
+/* Fails unless the region can take memory now. of_graph: the core's own graph may keep it. */
+static int check_region(const char *function, oa_region_state *region, bool of_graph) {
   int capturing;
   const int status = oa_stream_capturing(region->stream, true, &capturing);
   if (status) return oa_fail_in(status, "%s", function);
   if (region->phase != OA_OPEN)
     return oa_fail(OA_ERROR_STALE, "%s: an operand belongs to a region that is being left", function);
-  if (!capturing && !region->capture) return OA_OK;
+  if (!capturing && (of_graph || !region->capture)) return OA_OK;
   return oa_fail(OA_ERROR_CAPTURE,
                  "%s: the region is being captured into a graph, whose memory is there before; lend a Scratch, or make "
                  "the call outside of the capture",
@@ -102,7 +102,7 @@ int oa_scratch(const oa_any *const *operands, int count, oa_array *array) {
   const oa_slot *operand = oa_slot_enter(function, "an operand", youngest, &status);
   if (!operand) return status;
   oa_region_state *region = operand->region;
-  if ((status = check_region(function, region))) {
+  if ((status = check_region(function, region, array->flags & OA_OF_GRAPH))) {
     oa_unlock();
     return status;
   }

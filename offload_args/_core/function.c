@@ -18,7 +18,8 @@ static PyObject **place_of(const Function *function, Arguments *arguments, PyObj
   for (*index = 0; *index < function->positional; ++*index)
     if (PyUnicode_Compare(function->parameters[*index].name, name) == 0) return &arguments->room[*index];
   *index = -1;
-  const int takes_result = function->has_result && function->parameters[function->positional].kind == RESULT;
+  const int takes_result = function->has_result && (function->parameters[function->positional].kind == RESULT ||
+                                                    function->routine->has_device_form);
   if (takes_result && PyUnicode_CompareWithASCIIString(name, "result") == 0) return &arguments->result;
   if (function->has_handle && PyUnicode_CompareWithASCIIString(name, "handle") == 0) return &arguments->handle;
   return NULL;

@@ -199,9 +199,9 @@ static PyObject *do_scratch(PyObject *arguments) {
   PyObject *pointers, *shape, *strides;
   const oa_any *operands[MOST];
   int64_t dims[128];
-  int dtype, status;
-  if (!PyArg_ParseTuple(arguments, "O!iO!O!", &PyTuple_Type, &pointers, &dtype, &PyTuple_Type, &shape, &PyTuple_Type,
-                        &strides))
+  int dtype, status, of_graph = 0;
+  if (!PyArg_ParseTuple(arguments, "O!iO!O!|p", &PyTuple_Type, &pointers, &dtype, &PyTuple_Type, &shape, &PyTuple_Type,
+                        &strides, &of_graph))
     return NULL;
   const int count = (int)PyTuple_Size(pointers), ndim = (int)PyTuple_Size(shape);
   if (count < 1 || count > MOST || ndim > 64 || PyTuple_Size(strides) != ndim) {
@@ -219,7 +219,8 @@ static PyObject *do_scratch(PyObject *arguments) {
                     .name = "a result or workspace",
                     .ndim = ndim,
                     .dtype = dtype,
-                    .direction = OA_SCRATCH};
+                    .direction = OA_SCRATCH,
+                    .flags = of_graph ? OA_OF_GRAPH : 0};
   Py_BEGIN_ALLOW_THREADS status = oa_scratch(operands, count, &array);
   Py_END_ALLOW_THREADS if (status == OA_ERROR_MEMORY) { /* garbage may hold pointers and regions */
     PyObject *collected = PyObject_CallNoArgs(python.collect);

@@ -90,6 +90,7 @@ static const Field pointer_info[] = {
     POINTER(scratch, "it has no host array"),
     POINTER(valid, "the device has its bytes"),
     POINTER(written, "it was written since it was lent"),
+    POINTER(captured, "a chain captures the calls of its region"),
 };
 
 #define EVENT(member, doc) FIELD(oa_trace_event, member, doc)

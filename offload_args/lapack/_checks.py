@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 import numpy as np
 
 from .._core import invalidate, query
-from .._operands import Matrix, matrix, misfit, need_dimensions, need_dtype, need_pointer
+from .._operands import INT32, Matrix, matrix, misfit, need_dimensions, need_dtype, need_pointer, need_uncaptured
 from ..blas.level1 import asum
-from ..errors import ArgumentError, DirectionError, OffloadError, WrongDeviceError
+from ..errors import ArgumentError, CaptureError, DirectionError, ExtentError, OffloadError, WrongDeviceError
 from ..pointers import DevicePtr
 from ._stacks import diagonal, in_a_stack
 
@@ -32,6 +32,7 @@ __all__ = [
     "has_pivots",
     "is_finite",
     "need_finite",
+    "need_info",
     "need_pivots",
     "need_solvable",
     "refuse",
@@ -70,6 +71,25 @@ def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
     n = pivots.shape[-1]
     impossible: NDArray[np.bool_] = (pivots < np.arange(1, n + 1)) | (pivots > n)
     return impossible
+
+
+def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
+    """Check the place of LAPACK's info. Raise CaptureError if there is none, and the calls are captured.
+
+    operands: the function's, the last one that it writes last.
+    """
+    if info is None:
+        need_uncaptured(name, *operands, instead="pass info=, a DevicePtr of one int32")
+        return
+    need_pointer(name, "info", info)
+    need_dtype(name, "info", info, (INT32,), ", as LAPACK's info is")
+    if info.size != 1:
+        raise ExtentError(f"{name}: info needs one element, got shape {info._shape}; pass a part of it: info[:1]")
+    if query(info).captured != query(operands[-1]).captured:
+        raise CaptureError(
+            f"{name}: the region of its arrays or that of info is being captured, and the other one is not; lend all "
+            "in one region"
+        )
 
 
 def need_pivots(name: str, ipiv: DevicePtr) -> None:

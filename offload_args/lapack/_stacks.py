@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .._operands import need_pointer
+from .._operands import need_pointer, need_uncaptured
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 
@@ -113,6 +113,8 @@ def stacked(*operands: str, writes: tuple[str, ...] = (), whole: Whole | None = 
             if not isinstance(A, DevicePtr) or len(A._shape) < 3:
                 function(*arguments, **options)
                 return
+            if options.pop("info", None) is not None:
+                raise ArgumentError(f"lapack.{function.__name__}: info is for one matrix, and A has shape {A._shape}")
             pointers = dict(zip(("A", *operands), arguments, strict=False))
             pointers |= {name: options.pop(name) for name in ("A", *operands) if name in options}
             del pointers["A"]
@@ -142,6 +144,8 @@ def _run(
                 f"{name}: {operand} has shape {pointer._shape}, needs ({', '.join(map(str, batch))}, ...) for the "
                 f"stack A of shape {A._shape}"
             )
+    if writes:
+        need_uncaptured(name, A, *(pointer for pointer in pointers.values() if pointer is not None))
     for operand in writes:
         written = pointers.get(operand)
         if written is not None and 0 not in written._shape:

@@ -20,7 +20,7 @@ from ..blas._cblas import step_of
 from ..blas._names import note_names
 from ..blas.gemm import gemm
 from ..devices import by_number
-from ..dtypes import dtype_of
+from ..dtypes import code_of, dtype_of
 from ..errors import LibraryError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -67,16 +67,22 @@ class Vendor(Adapter):
         """Return the value of one of the library's constants."""
         return getattr(self.functions, names[key])  # type: ignore[no-any-return]
 
-    def call(self, name: str, A: DevicePtr, *arguments: Any) -> int:
-        """Call a function whose info comes back."""
+    def call(self, name: str, A: DevicePtr, *arguments: Any, info: DevicePtr | None = None) -> int:
+        """Call a function whose info comes back, or goes to a place on the device: then return 0 at once."""
         try:
-            return self.run(name, A, *arguments)
+            return self.run(name, A, *arguments, info=info)
         except OffloadError as error:
             note_names(error, self.names)
             raise
 
-    def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
+    def run(self, name: str, A: DevicePtr, *arguments: Any, info: DevicePtr | None) -> int:
         raise NotImplementedError
+
+    def spare_info(self, *operands: DevicePtr) -> DevicePtr | None:
+        """Return a place for the info of a captured call, which is always 0; None: the call is not captured."""
+        if not any(_core.query(operand).captured for operand in operands):
+            return None
+        return _memory_of_graph(operands, 1, np.int32)
 
     # Stacks of matrices, whose first dimension counts them. They return None if the library has no function for such a
     # stack, and then nothing is done; otherwise info of each matrix.
@@ -118,15 +124,19 @@ class Vendor(Adapter):
 
     # One matrix.
 
-    def potrf(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> int:
-        return self.call(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda)
+    def potrf(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, info: DevicePtr | None = None) -> int:
+        return self.call(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda, info=info)
 
-    def getrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
-        return self.call(f"{t}getrf", A, m, n, A, lda, ipiv)
+    def getrf(
+        self, t: str, m: int, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr, info: DevicePtr | None = None
+    ) -> int:
+        return self.call(f"{t}getrf", A, m, n, A, lda, ipiv, info=info)
 
     def getrs(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> int:
         """rest: ipiv, B, ldb."""
-        return self.call(f"{t}getrs", A, self.value(self.op, trans), n, nrhs, A, lda, *rest)
+        ipiv, B, _ = rest
+        info = self.spare_info(A, ipiv, B)
+        return self.call(f"{t}getrs", A, self.value(self.op, trans), n, nrhs, A, lda, *rest, info=info)
 
     def potri(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> int:
         return self.call(f"{t}potri", A, self.value(self.uplo, uplo), n, A, lda)
@@ -135,15 +145,16 @@ class Vendor(Adapter):
         raise NotImplementedError
 
     def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        return self.call(f"{t}geqrf", A, m, n, A, lda, tau)
+        return self.call(f"{t}geqrf", A, m, n, A, lda, tau, info=self.spare_info(A, tau))
 
     def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
         """rest: lda, tau, C, ldc."""
+        _, tau, C, _ = rest
         chosen = self.value(self.side, side), self.value(self.op, trans)
-        return self.call(_q(t, "mqr"), A, *chosen, m, n, k, A, *rest)
+        return self.call(_q(t, "mqr"), A, *chosen, m, n, k, A, *rest, info=self.spare_info(A, tau, C))
 
     def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        return self.call(_q(t, "gqr"), A, m, n, k, A, lda, tau)
+        return self.call(_q(t, "gqr"), A, m, n, k, A, lda, tau, info=self.spare_info(A, tau))
 
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         raise NotImplementedError
@@ -182,6 +193,13 @@ class Vendor(Adapter):
         raise NotImplementedError
 
 
+def _memory_of_graph(beside: Sequence[DevicePtr], size: int, dtype: Any) -> DevicePtr:
+    """Take memory in the region of some pointers, whose calls are captured: the graph keeps it."""
+    kind = np.dtype(dtype)
+    pointer: DevicePtr = _core.scratch(tuple(beside), code_of(kind), (size,), (kind.itemsize,), True)
+    return pointer
+
+
 def _q(t: str, name: str) -> str:
     """Return a function's name: it works on Q, which is orthogonal for real dtypes and unitary for complex ones."""
     return f"{t}{'or' if t in 'sd' else 'un'}{name}"
@@ -207,14 +225,30 @@ class _LAPACKE(Vendor):
     jobz: ClassVar = {"N": "JOB_N", "V": "JOB_V", "A": "JOB_A", "S": "JOB_S"}
     names: ClassVar = {"a": "A", "b": "B", "c": "C", "u": "U", "vt": "VT"}
 
-    def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
-        info: int = getattr(self.functions, name)(self.functions.COL_MAJOR, *arguments)
-        return info
+    def run(self, name: str, A: DevicePtr, *arguments: Any, info: DevicePtr | None) -> int:
+        function = getattr(self.functions, name)
+        if info is not None:
+            function(self.functions.COL_MAJOR, *arguments, result=info)
+            return 0
+        returned: int = function(self.functions.COL_MAJOR, *arguments)
+        return returned
 
     def with_work(
-        self, name: str, A: DevicePtr, arguments: Sequence[Any], *work: tuple[int, Any], sized: int = 3
+        self,
+        name: str,
+        A: DevicePtr,
+        arguments: Sequence[Any],
+        *work: tuple[int, Any],
+        sized: int = 3,
+        info: DevicePtr | None = None,
     ) -> int:
-        """Call a function with workspaces after its arguments; sized: how many of them are followed by their size."""
+        """Call a function with workspaces after its arguments; sized: how many of them are followed by their size.
+
+        info: of a captured call; the graph keeps the workspaces.
+        """
+        if info is not None:
+            spaces = [_memory_of_graph((info,), size, dtype) for size, dtype in work]
+            return self.call(name, A, *arguments, *_with_sizes(spaces, work, sized), info=info)
         scratches = [Scratch((size,), dtype) for size, dtype in work]
         with offload_args(*scratches, device=A.device) as pointers:
             return self.call(name, A, *arguments, *_with_sizes(pointers, work, sized))
@@ -303,14 +337,18 @@ class _LAPACKE(Vendor):
         return self.with_work(f"{t}getri", A, (n, A, lda, ipiv), (n * _BLOCK, A.dtype))
 
     def geqrf(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        return self.with_work(f"{t}geqrf", A, (m, n, A, lda, tau), (n * _BLOCK, A.dtype))
+        info = self.spare_info(A, tau)
+        return self.with_work(f"{t}geqrf", A, (m, n, A, lda, tau), (n * _BLOCK, A.dtype), info=info)
 
     def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
+        _, tau, C, _ = rest
         arguments = self.value(self.side, side), self.value(self.op, trans), m, n, k, A, *rest
-        return self.with_work(_q(t, "mqr"), A, arguments, ((n if side == "L" else m) * _BLOCK + _TRIANGLES, A.dtype))
+        work = (n if side == "L" else m) * _BLOCK + _TRIANGLES, A.dtype
+        return self.with_work(_q(t, "mqr"), A, arguments, work, info=self.spare_info(A, tau, C))
 
     def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
-        return self.with_work(_q(t, "gqr"), A, (m, n, k, A, lda, tau), (n * _BLOCK, A.dtype))
+        info = self.spare_info(A, tau)
+        return self.with_work(_q(t, "gqr"), A, (m, n, k, A, lda, tau), (n * _BLOCK, A.dtype), info=info)
 
     def syevd(self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, w: DevicePtr) -> int:
         arguments = self.value(self.jobz, jobz), self.value(self.uplo, uplo), n, A, lda, w
@@ -432,12 +470,15 @@ class _CuSOLVER(Vendor):
     names: ClassVar = {"W": "w", "S": "s", "TAU": "tau"}
     needs_tall = True
 
-    def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
+    def run(self, name: str, A: DevicePtr, *arguments: Any, info: DevicePtr | None) -> int:
         _wait_for_others(A, arguments)
-        info = np.empty(1, np.int32)
-        with offload_args(Out(info), device=A.device) as (dinfo,):
-            getattr(self.functions, name)(*arguments, dinfo)
-        return int(info[0])
+        if info is not None:
+            getattr(self.functions, name)(*arguments, info)
+            return 0
+        returned = np.empty(1, np.int32)
+        with offload_args(Out(returned), device=A.device) as (there,):
+            getattr(self.functions, name)(*arguments, there)
+        return int(returned[0])
 
     # -- stacks ----------------------------------------------------------------------------------------------
 
@@ -614,9 +655,13 @@ class _RocSOLVER(Vendor):
     jobs: ClassVar = {"N": "svect_none", "A": "svect_all", "S": "svect_singular"}
     names: ClassVar = {"D": "w", "W": "w", "S": "s", "V": "VT", "ipiv": "tau"}
 
-    def run(self, name: str, A: DevicePtr, *arguments: Any) -> int:
-        infos = self.several(name, A, *arguments, count=1)
-        return int(infos[0])
+    def run(self, name: str, A: DevicePtr, *arguments: Any, info: DevicePtr | None) -> int:
+        if info is None or name[1:] in _NO_INFO:
+            infos = self.several(name, A, *arguments, count=1)
+            return int(infos[0])
+        _wait_for_others(A, arguments)
+        getattr(self.functions, name)(*arguments, info)
+        return 0
 
     def several(self, name: str, A: DevicePtr, *arguments: Any, count: int) -> Infos:
         """Call a function of one matrix or of `count`, whose info is before the count, if it gives one."""

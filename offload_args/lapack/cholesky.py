@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .._operands import letter_of, need_option, square
+from .._operands import letter_of, need_option, need_uncaptured, square
 from ..blas.batched import trsm_stack
 from ..blas.level3 import trsm
 from ..pointers import DevicePtr
-from ._checks import as_columns, by_columns, columns, factored, first_zero, need_solvable, refuse
+from ._checks import (
+    as_columns,
+    by_columns,
+    columns,
+    factored,
+    first_zero,
+    need_info,
+    need_solvable,
+    refuse,
+)
 from ._copies import Order, fitting
 from ._stacks import Infos, diagonal, stacked
 from ._vendors import vendor_of
@@ -38,12 +47,14 @@ def _potrf_stack(A: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
 
 
 @stacked(whole=_potrf_stack)
-def potrf(A: DevicePtr, *, uplo: str = "U") -> None:
+def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> None:
     """Factor a Hermitian positive definite A by Cholesky: A = U^H U for uplo "U", L L^H for "L".
 
     A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is left
     alone.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
+    info: DevicePtr of one int32, written: 0, or k if the leading minor of order k is not positive definite. Then
+    nothing is waited for, no error of A is raised, and a chain can capture the call.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         with offload_args(A) as (dA,):
@@ -55,18 +66,22 @@ def potrf(A: DevicePtr, *, uplo: str = "U") -> None:
     See also: lapack.potrs, lapack.potri, lapack.posv, lapack.getrf; lapacke.dpotrf, cusolver.dpotrf;
     docs/guide/lapack.md.
     """
-    _factor("lapack.potrf", *_definite("lapack.potrf", A, uplo), A, uplo)
+    t, a = _definite("lapack.potrf", A, uplo)
+    need_info("lapack.potrf", info, A)
+    _factor("lapack.potrf", t, a, A, uplo, info)
 
 
 _INDEFINITE: Final = "A is not positive definite: its leading minor of order {info} (pivot {info}) is not"
 
 
-def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str) -> None:
+def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str, place: DevicePtr | None) -> None:
     vendor = vendor_of(name, A)
     if not a.rows:
+        if place is not None:
+            place.fill(0)
         return
     # In C order the library sees conj(A), and conj(U) or conj(L), transposed.
-    info = vendor.potrf(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c)
+    info = vendor.potrf(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c, place)
     if info:
         refuse(name, _INDEFINITE.format(info=info), info, A=A)
 
@@ -154,6 +169,7 @@ def potri(A: DevicePtr, *, uplo: str = "U") -> None:
     """
     t, a = _definite("lapack.potri", A, uplo)
     vendor = vendor_of("lapack.potri", A)
+    need_uncaptured("lapack.potri", A, instead="solve by potrs")
     if not a.rows:
         return
     zero = first_zero(A)
@@ -176,12 +192,13 @@ def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str
 
 
 @stacked("B", whole=_posv_stack)
-def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
+def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> None:
     """Solve A X = B for a Hermitian positive definite A, set B to X, and A to its Cholesky factor.
 
     A: matrix of shape (n, n); one triangle is read, and becomes the factor.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
+    info: as in potrf; unless it becomes 0, B is undefined.
 
     A and B have any order. A complex B in another order than A is copied, with a PerformanceWarning.
 
@@ -199,8 +216,9 @@ def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     t, a = _definite("lapack.posv", A, uplo)
     b = _right_sides("lapack.posv", A, a, B)
     need_solvable("lapack.posv", A, B)
+    need_info("lapack.posv", info, A, B)
     with fitting("lapack.posv", "B", A, B, _needed_order(t, a, b)) as fit:
-        _factor("lapack.posv", t, a, A, uplo)
+        _factor("lapack.posv", t, a, A, uplo, info)
         with factored("lapack.posv", A=A, B=B):
             _solve(A, fit, uplo)
 
@@ -257,6 +275,7 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     _, needed = _triangle("lapack.trtrs", A, B, uplo, trans, diag)
     vendor_of("lapack.trtrs", A)
     if diag == "N":
+        need_uncaptured("lapack.trtrs", A, B, instead="solve by blas.trsm")
         zero = first_zero(A)
         if zero:
             refuse("lapack.trtrs", _ZERO.format(info=zero), zero)

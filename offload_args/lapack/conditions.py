@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._operands import letter_of, need_option, square
+from .._operands import letter_of, need_option, need_uncaptured, square
 from ..arguments import Scratch
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
@@ -95,6 +95,7 @@ def _reciprocal(
     if size < 0:
         raise ArgumentError(f"{name}: anorm needs to be a norm, at least 0, got {size}")
     vendor_of(name, A)
+    need_uncaptured(name, A)
     n = A._shape[0]
     if not n:
         return 1.0

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._operands import COMPLEX_OF, REAL_OF, letter_of, matrix, need_fortran, need_option, need_shape, square, vector
+from .._operands import (
+    COMPLEX_OF,
+    REAL_OF,
+    letter_of,
+    matrix,
+    need_fortran,
+    need_option,
+    need_shape,
+    need_uncaptured,
+    square,
+    vector,
+)
 from ..arguments import Scratch
 from ..display import shown
 from ..dtypes import dtype_of
@@ -97,6 +108,7 @@ def _pencil(name: str, t: str, A: DevicePtr, B: DevicePtr, w: DevicePtr, itype: 
             f"it: numpy.{copy}(B)"
         )
     vendor = vendor_of(name, A)
+    need_uncaptured(name, A, B, w)
     n = a.rows
     if not n:
         return
@@ -217,6 +229,7 @@ def _some(
     a, stored = symmetric(name, t, A, w, jobz, uplo)
     chosen = _chosen(name, a.rows, places, bounds)
     vendor = vendor_of(name, A)
+    need_uncaptured(name, A, w)
     if not a.rows:
         return 0
     need_finite(name, A, uplo)
@@ -262,6 +275,7 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
             need_fortran(name, "A", A, a, " for vectors")
     vendor = vendor_of(name, A)
     vendor.need_geev(name, VL is not None)
+    need_uncaptured(name, A, w, *(V for V in (VL, VR) if V is not None))
     if not n:
         return
     need_finite(name, A)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .._operands import INT32, letter_of, need_fortran, need_option, square, vector
+from .._operands import INT32, letter_of, need_fortran, need_option, need_uncaptured, square, vector
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._checks import by_columns, columns, refuse
@@ -135,6 +135,7 @@ def _factor(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bool
     t, a, hermitian, stored = _operands(name, A, ipiv, uplo, hermitian)
     vendor = vendor_of(name, A)
     vendor.need_indefinite(name, hermitian, solves=False)
+    need_uncaptured(name, A, ipiv)
     if not a.rows:
         return
     info = vendor.sytrf(t, hermitian, stored, a.rows, A, a.ld_f or a.ld_c, ipiv)
@@ -147,6 +148,7 @@ def _solve(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str, he
     b: Columns = columns(name, "B", B, a.rows, "for A of that order", A)
     vendor = vendor_of(name, A)
     vendor.need_indefinite(name, hermitian, solves=True)
+    need_uncaptured(name, A, ipiv, B)
     _need_pivots(name, ipiv)
     if not b.rows or not b.columns:
         return

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._operands import REAL_OF, letter_of, matrix, vector
+from .._operands import REAL_OF, letter_of, matrix, need_uncaptured, vector
 from ..arguments import Scratch
 from ..blas.extensions import dgmm, geam
 from ..blas.gemm import gemm
@@ -53,6 +53,7 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> i
     if np.isnan(limit):
         raise ArgumentError(f"{name}: rcond needs to be a number, got nan; leave it out for the dtype's own precision")
     vendor_of(name, A)
+    need_uncaptured(name, A, B, s)
     need_solvable(name, A, B)
     if not k:
         B.fill(0)

@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .._operands import INT32, letter_of, matrix, need_option, square, vector
+from .._operands import INT32, letter_of, matrix, need_option, need_uncaptured, square, vector
 from ..arguments import Scratch
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._checks import columns, factored, first_zero, follow, has_pivots, need_pivots, need_solvable, refuse
+from ._checks import (
+    columns,
+    factored,
+    first_zero,
+    follow,
+    has_pivots,
+    need_info,
+    need_pivots,
+    need_solvable,
+    refuse,
+)
 from ._copies import fitting
 from ._stacks import Infos, stacked, turned
 from ._vendors import vendor_of
@@ -45,13 +55,15 @@ def _factor_stack(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -
 
 
 @stacked("ipiv", writes=("ipiv",), whole=_getrf_stack)
-def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise") -> None:
+def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise", info: DevicePtr | None = None) -> None:
     """Factor A with row interchanges: A = P L U.
 
     A: matrix of shape (m, n); becomes U and, below the diagonal, L, whose diagonal is ones.
     ipiv: vector of shape (min(m, n),) and dtype int32, written: row i was exchanged with row ipiv[i] - 1.
     singular: of an A whose U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, which serve for a
     determinant, say.
+    info: DevicePtr of one int32, written: 0, or k if U[k - 1, k - 1] is 0. Then nothing is waited for, no error of A is
+    raised, and a chain can capture the call.
 
     For an A in C order these are the factors of A^T, the matrix that A's memory has by columns: U and L of A^T are
     stored transposed, and ipiv counts columns of A. getrs takes either.
@@ -71,17 +83,22 @@ def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise") -> None:
     t = letter_of("lapack.getrf", "A", A)
     a = matrix("lapack.getrf", "A", A)
     vector("lapack.getrf", "ipiv", ipiv, min(a.rows, a.columns), INT32, "for A of that shape")
-    _factor("lapack.getrf", t, A, a, ipiv, singular == "keep")
+    need_info("lapack.getrf", info, A, ipiv)
+    _factor("lapack.getrf", t, A, a, ipiv, singular == "keep", info)
 
 
-def _factor(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, keep: bool = False) -> None:
+def _factor(
+    name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, keep: bool = False, place: DevicePtr | None = None
+) -> None:
     vendor = vendor_of(name, A)
     if not a.rows or not a.columns:
+        if place is not None:
+            place.fill(0)
         return
     if a.ld_f:
-        info = vendor.getrf(t, a.rows, a.columns, A, a.ld_f, ipiv)
+        info = vendor.getrf(t, a.rows, a.columns, A, a.ld_f, ipiv, place)
     else:
-        info = vendor.getrf(t, a.columns, a.rows, A, a.ld_c, ipiv)
+        info = vendor.getrf(t, a.columns, a.rows, A, a.ld_c, ipiv, place)
     if info and not keep:
         refuse(name, _SINGULAR.format(info=info), info, A=A, ipiv=ipiv)
 
@@ -148,6 +165,7 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
     See also: lapack.getrf, lapack.getri, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs; docs/guide/lapack.md.
     """
     t, a, b = _system("lapack.getrs", A, ipiv, B, trans)
+    need_uncaptured("lapack.getrs", A, ipiv, B, instead="solve by gesv")
     need_pivots("lapack.getrs", ipiv)
     with fitting("lapack.getrs", "B", A, B, None if b.ld_f else "F") as fit:
         _solve("lapack.getrs", t, trans, A, a, ipiv, fit, b)
@@ -203,6 +221,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
     docs/guide/lapack.md.
     """
     t, a = _inverse(A, ipiv)
+    need_uncaptured("lapack.getri", A, ipiv, instead="solve by gesv")
     need_pivots("lapack.getri", ipiv)
     vendor = vendor_of("lapack.getri", A)
     if not a.rows:
@@ -228,12 +247,13 @@ def _gesv_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> tuple[Infos, str
 
 
 @stacked("ipiv", "B", writes=("ipiv",), whole=_gesv_stack)
-def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> None:
+def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, info: DevicePtr | None = None) -> None:
     """Solve A X = B, set B to X, and A and ipiv to the factors and pivots of getrf.
 
     A: matrix of shape (n, n), in any order; becomes its factors.
     ipiv: vector of shape (n,) and dtype int32, written.
     B: matrix of shape (n, nrhs), or vector (n,), as in getrs; becomes X.
+    info: as in getrf; unless it becomes 0, B is undefined.
 
         A, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([6.0, 8.0])
         with offload_args(A, Scratch(2, np.int32), b) as (dA, dp, db):
@@ -247,7 +267,8 @@ def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> None:
     """
     t, a, b = _system("lapack.gesv", A, ipiv, B)
     need_solvable("lapack.gesv", A, B)
+    need_info("lapack.gesv", info, A, ipiv, B)
     with fitting("lapack.gesv", "B", A, B, None if b.ld_f else "F") as fit:
-        _factor("lapack.gesv", t, A, a, ipiv)
+        _factor("lapack.gesv", t, A, a, ipiv, place=info)
         with factored("lapack.gesv", A=A, ipiv=ipiv, B=B):
             _solve("lapack.gesv", t, "N", A, a, ipiv, fit, b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from .._operands import letter_of, matrix, need_fortran, need_option, vector
+from .._operands import letter_of, matrix, need_fortran, need_option, need_uncaptured, vector
 from ..arguments import Scratch
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
@@ -222,6 +222,7 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     most = max(a.rows, a.columns)
     b = columns("lapack.gels", "B", B, most, "for A of that shape", A)
     vendor_of("lapack.gels", A)
+    need_uncaptured("lapack.gels", A, B, instead="call geqrf, ormqr and blas.trsm")
     need_solvable("lapack.gels", A, B)
     if not b.columns or not most:
         return

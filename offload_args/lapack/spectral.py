@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .._operands import REAL_OF, Matrix, letter_of, matrix, need_fortran, need_option, square, vector
+from .._operands import REAL_OF, Matrix, letter_of, matrix, need_fortran, need_option, need_uncaptured, square, vector
 from ..arguments import Scratch
 from ..blas.extensions import geam
 from ..errors import ArgumentError
@@ -97,6 +97,7 @@ def symmetric(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: st
 def _eigenvalues(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> None:
     a, stored = symmetric(name, t, A, w, jobz, uplo)
     vendor = vendor_of(name, A)
+    need_uncaptured(name, A, w)
     if not a.rows:
         return
     need_finite(name, A, uplo)
@@ -186,6 +187,7 @@ def gesvd(
     See also: lapack.syevd, lapack.gels; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
     """
     job = _job(A, s, U, VT, jobu, jobvt)
+    need_uncaptured("lapack.gesvd", A, s, *(V for V in (U, VT) if V is not None))
     if 0 in A._shape:
         return
     need_finite("lapack.gesvd", A)

@@ -347,7 +347,7 @@ class Replay:
     def _on_scratch(self, event: Event) -> None:
         code, shape, strides = DTYPE_NAMES.index(event["dtype"]), tuple(event["shape"]), tuple(event["strides"])
         beside = event["beside"]
-        self._made("scratch", event, lambda: _core.scratch(tuple(map(self._value, beside)), code, shape, strides))
+        self._made("scratch", event, lambda: _core.scratch(tuple(map(self._value, beside)), code, shape, strides, True))
 
     def _made(self, kind: str, event: Event, make_pointer: Callable[[], DevicePtr[Any]]) -> None:
         number = event[kind]

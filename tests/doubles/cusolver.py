@@ -9,6 +9,7 @@ large as it said and are written all over, and what cuSOLVER refuses: gesvd of a
 
 from __future__ import annotations
 
+import re
 import sys
 
 PRELUDE = """
@@ -30,6 +31,8 @@ typedef struct params {
 } *params;
 
 int cuCtxGetCurrent(void **context);
+int cuStreamIsCapturing(void *stream, int *status);
+int gpu_double_captures(const void *stream, int (*run)(const void *, void *), const void *arguments, size_t nbytes);
 int gpu_double_waits(const void *stream);
 int gpu_double_unsafe(void);
 
@@ -53,8 +56,31 @@ static int is_good(const struct handle *h) { /* while it lives, in the context i
   cuCtxGetCurrent(&current);
   return !h->context || h->context == current;
 }
-/* This double computes at once, and can't be captured: it spoils the capture of its stream. */
-static int computes(const struct handle *h) { return is_good(h) && !gpu_double_waits(h->stream); }
+/* The functions of this double compute at once, and all but those that CAPTURED names spoil the capture of their
+ * stream. */
+static _Thread_local int is_replayed;
+static int computes(const struct handle *h) { return is_good(h) && (is_replayed || !gpu_double_waits(h->stream)); }
+
+/* A captured call: a function, and its arguments, all of them integers and addresses. */
+struct late {
+  int (*function)(long, long, long, long, long, long, long, long, long, long, long, long, long, long);
+  long a[14];
+};
+static int run_late(const void *arguments, void *stream) {
+  const struct late *late = arguments;
+  const long *a = late->a, *b = late->a + 7;
+  (void)stream;
+  is_replayed = 1;
+  const int status = late->function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], b[0], b[1], b[2], b[3], b[4], b[5], b[6]);
+  is_replayed = 0;
+  return status;
+}
+/* Notes a call if the stream of its handle is captured. Returns whether it did. */
+static int is_captured(const struct handle *h, const struct late *late) {
+  int capturing = 0;
+  if (is_replayed || !is_good(h) || cuStreamIsCapturing(h->stream, &capturing) || !capturing) return 0;
+  return gpu_double_captures(h->stream, run_late, late, sizeof *late);
+}
 
 void scipy_LAPACKE_set_nancheck(int);
 
@@ -643,6 +669,18 @@ TYPES = {
 }
 
 
+#: What an H200 captures of cuSOLVER 12: with a workspace that is there, and nothing of the host.
+CAPTURED = r"int (cusolverDn[SDCZ](?:potrf|potrs|getrf|getrs|geqrf|(?:or|un)[mg]qr))\((handle h, [^)]*)\) \{\n"
+
+
+def noting(match: re.Match[str]) -> str:
+    """Return the beginning of a function that notes its arguments if its stream is captured."""
+    name, parameters = match.groups()
+    arguments = ", ".join(f"(long){re.split(r'[ *]+', parameter.strip())[-1]}" for parameter in parameters.split(","))
+    noted = f"const struct late late = {{(void *){name}, {{{arguments}}}}};"
+    return f"{match[0]}  {noted}\n  if (is_captured(h, &late)) return SUCCESS;\n"
+
+
 def text() -> str:
     """Return the C text of the double."""
     parts = [PRELUDE]
@@ -651,7 +689,7 @@ def text() -> str:
         part = ROUTINES + REFINED + GEEV["complex" if letter in "cz" else "real"]
         for word, meaning in words.items():
             part = part.replace(f"{{{word}}}", meaning)
-        parts.append(part)
+        parts.append(re.sub(CAPTURED, noting, part))
     return "\n".join([*parts, WIDE, IRS])
 
 

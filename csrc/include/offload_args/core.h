@@ -90,7 +90,8 @@ enum oa_array_flags {
   OA_REUSED = 16,   /* the calls read each element many times: copy it to the device even with single_use */
   /* with OA_RESIDENT: nothing announces the end of the memory, and only its pages tell whether the device still has its
    * bytes. It stays as long as few of them are written */
-  OA_TRACKED = 32
+  OA_TRACKED = 32,
+  OA_OF_GRAPH = 64 /* with OA_SCRATCH, of oa_scratch: in a region that a chain captures, which keeps the memory */
 };
 
 /* How a call (shim.h) uses an operand, or a kernel (launch.h) a pointer. */
@@ -159,7 +160,7 @@ typedef struct oa_pointer_info {
   int scratch; /* 1 if it has no host array */
   int valid;   /* 1 if the device has its bytes; 0: no call has needed them yet, or a failed call left them undefined */
   int written; /* 1 if a call wrote it, or memory that it shares, since it was lent */
-  int reserved;
+  int captured; /* 1 while a chain captures the calls of its region */
 } oa_pointer_info;
 
 /* The layout of a pointer's array on the device. The shape alone does not tell a call the order: the transpose of a
@@ -354,7 +355,8 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
 /* Takes device memory while a region is open: in the youngest region of the operands, which are pointers on one device.
  * array: OA_SCRATCH, as oa_region_enter takes it; its handle is set. The memory ends with oa_pointer_release of the
- * handle and of all its views, or with the region. Returns OA_ERROR_CAPTURE in a region that is being captured. */
+ * handle and of all its views, or with the region. Returns OA_ERROR_CAPTURE in a region that is being captured, unless
+ * the flags have OA_OF_GRAPH and a chain captures it: then the memory ends with the chain, too. */
 int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
 
 /* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
