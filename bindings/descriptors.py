@@ -470,7 +470,7 @@ def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
     kinds = [
         parameter.object_kind
         for parameter in parameters
-        if isinstance(parameter, Object) and not parameter.object_kind.is_handle
+        if isinstance(parameter, Object) and not parameter.object_kind.is_handle and not parameter.object_kind.tells
     ]
     # Without any it is a helper function.
     works = [parameter for parameter in parameters if isinstance(parameter, (Array, Number))]

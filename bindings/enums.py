@@ -92,4 +92,5 @@ class Enums:
         others = {value: (self.stripped(constant), value, "") for constant, value in reversed(of_header.items())}
         others = {value: other for value, other in others.items() if value not in dtypes}
         known = tuple((name, value, dtypes[value]) for name, value in values)
-        return Enum(entry["type"], values, key, (*known, *(others[value] for value in sorted(others))))
+        names_of_all = (*known, *(others[value] for value in sorted(others)))
+        return Enum(entry["type"], values, key, names_of_all, from_array=bool(entry.get("from_array", False)))

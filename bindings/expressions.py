@@ -22,9 +22,10 @@ EXPRESSIONS = {
     "m // n": "a division that rounds down; also `m % n`. By less than 1 it gives 0",
     "min(m, n)": "the smaller one",
     "m if trans == OP_N else n": "the one or the other",
-    "trans == OP_N": "a test; also `trans in (OP_N, OP_T)`",
+    "trans == OP_N": "a test; also `trans != OP_N`, `trans in (OP_N, OP_T)`",
     "m >= n": "in `requires` only; also `==`, `<=`",
     "xDesc[1]": "the size of a dimension that a descriptor describes",
+    "comm.ranks": "a number that `[object.comm]` tells",
 }
 
 
@@ -58,7 +59,7 @@ class Names:
         )
         self.tested |= {list_.name for list_ in lists if list_.label != "scalar"}
         self.known = {parameter.name for parameter in parameters} | set(constants)
-        self.objects = {parameter.name for parameter in parameters if isinstance(parameter, Object)}
+        self.objects = {parameter.name: parameter for parameter in parameters if isinstance(parameter, Object)}
 
     def unknown(self, expression: ast.expr) -> Iterator[str]:
         """Yield a fault for each unknown name."""
@@ -74,6 +75,8 @@ class Names:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int())):
                 if name not in self.objects:
                     yield f"{name} is not a descriptor"
+            case ast.Attribute(value=ast.Name(id=name), attr=told):
+                yield from self.told(name, told)
             case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                 pass
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod(), right=ast.Constant(value=0)):
@@ -91,10 +94,16 @@ class Names:
             case _:
                 yield f"{ast.unparse(expression)!r} is not an expression that C can be written for"
 
+    def told(self, name: str, told: str) -> Iterator[str]:
+        """Yield why an object tells no such number."""
+        kind = self.objects[name].object_kind if name in self.objects else None
+        if kind is None or told not in dict(kind.tells):
+            yield f"{name}.{told} is no number that an object tells"
+
     def test(self, expression: ast.expr) -> Iterator[str]:
         """Yield why an expression is not a test."""
         match expression:
-            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
                 compared = [left, right]
             case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=some)]) if some:
                 compared = [left, *some]
@@ -105,6 +114,8 @@ class Names:
             match side:
                 case ast.Name(id=name) if name in self.tested:
                     pass
+                case ast.Attribute(value=ast.Name(id=name), attr=told):
+                    yield from self.told(name, told)
                 case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= MOST:
                     pass
                 case _:
@@ -160,6 +171,8 @@ class Names:
             yield from self.extent(extent)
         if array.overwrites:
             yield from self.overwrites(array.overwrites)
+        if array.in_place_at:
+            yield from self.size(array.in_place_at)
 
 
 def faults(parameters: list[Parameter], constants: Iterable[str]) -> list[str]:

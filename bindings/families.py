@@ -10,7 +10,7 @@ from typing import Any
 
 from . import descriptors, expressions, labels, shared
 from .enums import Enums
-from .helper_functions import DeviceNumber, Given, HelperParameter, struct_fields
+from .helper_functions import DeviceNumber, Given, HelperParameter, Object, struct_fields
 from .labelled import Labelled, ObjectKind, Scope, pointee
 from .library import Function
 from .older import Older, fault
@@ -242,6 +242,9 @@ class Families:
             captured=bool(family.get("captured", False)),
             hides=str(family.get("hides", "")),
             notes=str(family.get("notes", "")),
+            group=self.group(family, parameters, place),
+            outside_groups=bool(family.get("outside_groups", False)),
+            aborts=bool(family.get("aborts", False)),
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
             declared=declared,
         )
@@ -290,9 +293,11 @@ class Families:
             if parameter:
                 parameters.append(replace(parameter, field_of=structs.get(name, "")))
         if any(
-            isinstance(parameter, Given) and parameter.object_kind and parameter.object_kind.is_handle
+            isinstance(parameter, Given)
+            and parameter.object_kind
+            and (parameter.object_kind.is_handle or parameter.object_kind.placed)
             for parameter in parameters
-        ):
+        ) and not any(isinstance(parameter, Object) and parameter.object_kind.placed for parameter in parameters):
             parameters.append(DeviceNumber(name="device", c_type="int"))
         for folded, (ours, label) in by_name.items():
             if label.split(" ")[0] == "returned":
@@ -437,6 +442,15 @@ class Families:
         if written and not re.search(rf"\bint {re.escape(written)}\(const oa_routine \*", BODIES.read_text()):
             self.faults.append(f"{place}: written: csrc/body/{BODIES.name} has no {written}")
         return written
+
+    def group(self, family: dict[str, Any], parameters: list[Parameter], place: str) -> str:
+        """Return "begins" or "ends" of a function that does so with a group; "" of others."""
+        group = str(family.get("group", ""))
+        if group not in ("", "begins", "ends"):
+            self.faults.append(f"{place} group: {group!r} is neither begins nor ends")
+        elif group and parameters:
+            self.faults.append(f"{place} group: {parameters[0].name}: it needs to have no parameters")
+        return group
 
     def caller(self, family: dict[str, Any], name: str, place: str) -> str:
         """Return the C function that calls the library's for a family; "" if none."""

@@ -181,6 +181,45 @@ def struct_fields(definition: str) -> list[tuple[str, str]]:
     return fields
 
 
+def struct_bytes(definition: str) -> int:
+    """Return the size of "struct { char data[128]; }"; 0 of another definition."""
+    match = re.fullmatch(r"struct \{ (?:unsigned )?char \w+\[(\d+)\]; \}", definition)
+    return int(match[1]) if match else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByValue(HelperParameter):
+    """A struct of bytes by value."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label("bytes", "bytes", "a struct by value, which `[raw]` defines as an array of char; Python has bytes"),
+    )
+    role: ClassVar[str] = "bytes"
+
+    @classmethod
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        size = struct_bytes(labelled.scope.named.get(labelled.c_type, ""))
+        if not size:
+            labelled.wrong_type()
+            return None
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype="u8", count=size)
+
+    def declaration(self, device: bool) -> str:
+        return f"const void *{self.name}"
+
+    def is_host_address(self, device: bool) -> bool:
+        return True
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return f"oa_bytes_{self.count}", f"*(const oa_bytes_{self.count} *)values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return "bytes"
+
+    def described(self) -> str:
+        return f"{self.name}: {self.count} bytes."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kept(HelperParameter):
     """Device memory that the library may use from now on: it lives as long as the object that has it."""
@@ -364,3 +403,51 @@ class Given(HelperParameter):
         words = {"text": "a string", "stream": "an object with __cuda_stream__"}
         word = words.get(self.value_kind, "an integer")
         return word if self.returned else f"{self.name}: {word}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenBytes(Given):
+    """An output that is a struct of bytes."""
+
+    labels: ClassVar[tuple[Label, ...]] = (
+        Label(
+            r"gives bytes of (?P<shown>\w+)",
+            "gives bytes of UniqueId",
+            "a struct, which `[raw]` defines as an array of char; Python has an object of that class, made of bytes",
+        ),
+    )
+    shown_as: str  # its class, which [library] adds
+
+    @classmethod
+    def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
+        c_type = labelled.c_type
+        size = struct_bytes(labelled.scope.named.get(c_type.removesuffix("*").strip(), ""))
+        if not size or not c_type.endswith("*"):
+            labelled.wrong_type()
+            return None
+        name, shown = labelled.name, match["shown"]
+        return cls(name=name, c_type=c_type, value_kind="bytes", dtype="u8", count=size, shown_as=shown)
+
+    @property
+    def kind(self) -> str:
+        return "gives_bytes"
+
+    @property
+    def more(self) -> str:
+        return self.shown_as
+
+    @property
+    def c_value(self) -> str:
+        return "void "
+
+    def initializer(self, device: bool) -> str:
+        return f"{{.pointer = {self.name}}}"
+
+    def vendor(self, at: int) -> tuple[str, str]:
+        return "void *", f"(void *)values[{at}].pointer"
+
+    def annotation(self, on_device: bool | None = None) -> str:
+        return self.shown_as
+
+    def in_words(self) -> str:
+        return f"a {self.shown_as} of {self.count} bytes"

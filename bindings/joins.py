@@ -35,6 +35,7 @@ HANDLE_FUNCTIONS = {
     "destroy": (False, 0),
     **dict.fromkeys(("set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode"), (False, 1)),
 }
+MOST_TOLD = 2  # OA_MOST_TOLD of csrc/include/offload_args/shim.h
 HANDLE_MODES = ("host_mode", "device_mode")
 
 
@@ -81,9 +82,29 @@ class Joined:
             if label and (label not in self.enums.tables or not stem):
                 self.faults.append(f"{place} attributes: {label!r} is none of [enums], or no function is named")
             is_handle = table["type"] == handle
-            kind = ObjectKind(key, table["type"], table["class"], destroy, is_handle, asked, (label, stem))
+            tells = tuple(table.get("tells", {}).items())
+            self.faults += [f"{place} tells: {fault}" for _, symbol in tells if (fault := self.untold(table, symbol))]
+            if len(tells) > MOST_TOLD:
+                self.faults.append(f"{place} tells: an object tells at most {MOST_TOLD} numbers")
+            kind = ObjectKind(
+                key,
+                table["type"],
+                table["class"],
+                destroy,
+                is_handle,
+                asked,
+                (label, stem),
+                placed=bool(table.get("placed", False)),
+                tells=tells,
+            )
             object_kinds[key] = kind
         return object_kinds
+
+    def untold(self, table: dict[str, Any], symbol: str) -> str:
+        """Return why a function does not tell a number of an object, or ""."""
+        types = [c_type for _, c_type in self.api["functions"].get(symbol, {"parameters": []})["parameters"]]
+        needed = f"a {table['type']} and an int *"
+        return "" if types == [table["type"], "int *"] else f"{symbol} takes {', '.join(types)}, and needs {needed}"
 
     def find(self) -> dict[str, Any]:
         """Return how Python finds the library, with a value for every key."""
@@ -162,6 +183,9 @@ class Joined:
             self.faults.append(f"{self.name}.toml: [library] probe: the header has no {probe}")
         status = settings.get("status")
         codes = sorted((value, key) for key, value in self.api["enums"].get(status, {}).items()) if status else []
+        last_error = settings.get("last_error")
+        if last_error is not None and last_error not in self.api["functions"]:
+            self.faults.append(f"{self.name}.toml: [library] last_error: the header has no {last_error}")
         success = settings.get("success")
         if success is not None and success not in self.all_constants:
             self.faults.append(f"{self.name}.toml: [library] success: the header has no {success}")
@@ -185,6 +209,7 @@ class Joined:
             backend=settings.get("backend"),
             sonames=settings.get("sonames", []),
             stream=stream,
+            last_error=last_error,
             uncaptured=settings.get("uncaptured"),
             scalars=scalars,
             results_since=settings.get("results_since"),

@@ -56,6 +56,7 @@ class Enum:
     label: str = ""  # its name in [enums]
     dtypes: tuple[tuple[str, int, str], ...] = ()  # of an enum of dtypes: (name, value, dtype or "" for none)
     flags: tuple[tuple[str, int], ...] = ()  # which may be added to them
+    from_array: bool = False  # of an enum of dtypes: Python's None is the dtype of the first array that it determines
 
     @property
     def names(self) -> str:
@@ -118,6 +119,8 @@ class ObjectKind:
     is_handle: bool  # it is the library's handle, of one device and with a stream
     describes: tuple[str, str, str] = ("", "", "")  # memory: the functions that say how, and how many bytes; "": none
     attributes: tuple[str, str] = ("", "")  # the enum of dtypes, and the beginning of the functions' names in Python
+    placed: bool = False  # it belongs to the device that is current when it is made
+    tells: tuple[tuple[str, str], ...] = ()  # numbers that never change, each with the function that tells it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ CLASSES: tuple[type[Parameter], ...] = (
     parameters.WorkspaceSize,
     helper_functions.Object,
     helper_functions.Ended,
+    helper_functions.ByValue,
     descriptors.OptionalObject,
     descriptors.HeldObject,
     helper_functions.Integer,
@@ -39,6 +40,7 @@ CLASSES: tuple[type[Parameter], ...] = (
     descriptors.GivenReal,
     descriptors.GivenList,
     descriptors.GivenPlace,
+    helper_functions.GivenBytes,
     helper_functions.Given,
     descriptors.Nothing,
 )

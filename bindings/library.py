@@ -43,6 +43,9 @@ class Function:
     captured: bool = False  # the core's own graphs can have it
     hides: str = ""  # the object that has no handles of the core's in it meanwhile
     notes: str = ""  # the DataType whose dtype the first object notes
+    group: str = ""  # "begins" or "ends": it does so with a group of calls
+    outside_groups: bool = False  # it is refused in a group
+    aborts: bool = False  # it destroys its object while other threads may use that
     since: tuple[str, str] | None = None  # the first version of the library that is called, and why
     declared: tuple[tuple[str, str], ...] = ()  # names and C types of the header, with fields in place of their struct
 
@@ -98,6 +101,7 @@ class Library:
     backend: str | None
     sonames: list[str]
     stream: str  # one of STREAMS
+    last_error: str | None  # the function that tells more of the last failure
     uncaptured: str | None  # why a graph of CUDA or HIP can't have its calls: "reason; remedy"
     scalars: str  # one of SCALARS
     results_since: str | None  # the first version that fetches results for the host in the order of the stream
@@ -133,6 +137,11 @@ class Library:
         """Return whether Python's function takes a place on the device for its result."""
         result = function.result
         return result is not None and (not result.on_host or self.has_device_form(function))
+
+    @property
+    def has_groups(self) -> bool:
+        """Return whether calls may be in groups, which are issued at a group's end."""
+        return any(function.group for function in self.functions)
 
     def has_device_form(self, function: Function) -> bool:
         """Return whether the numbers of a function may be on the device."""

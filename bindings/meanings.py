@@ -36,6 +36,7 @@ MEANINGS = {
     "parameters of their "
     "function, and pointers to sizes",
     "library.uncaptured": "why a captured graph can't have its calls: `reason; remedy`",
+    "library.last_error": "the function that tells more of the last failure: `const char *f(void *)`, of NULL",
     "library.sonames": "names of its file, the best first",
     "library.symbols": "how its symbols are spelled, with `{name}` or `{Name}`",
     "library.prefixes": "what builds put before symbols",
@@ -73,6 +74,9 @@ MEANINGS = {
     "object.<name>.class": "its name in Python",
     "object.<name>.destroy": "the function that destroys it",
     "object.<name>.attributes": "attributes of its class: `<enum> of <beginning of the functions' names>`",
+    "object.<name>.placed": "it belongs to the device that is current when it is made",
+    "object.<name>.tells": "numbers of it that never change, for extents, each with the function that tells it once: "
+    '`{ ranks = "ncclCommCount" }` is `comm.ranks` of a parameter `comm`',
     "object.<name>.describes": "The memory that such an object describes.",
     "object.<name>.describes.call": "the function that says what one describes",
     "object.<name>.describes.gives": "the function's parameters after the object: a number that it "
@@ -86,6 +90,7 @@ MEANINGS = {
     "enums.<name>.constants": "constants of the header, or a pattern of them",
     "enums.<name>.dtypes": 'instead: the dtypes that constants stand for, `{ CUDA_R_32F = "f32" }`; others are refused',
     "enums.<name>.complex": "the constants for complex types, if others",
+    "enums.<name>.from_array": "with `dtypes`: Python's None stands for the dtype of the array that it determines",
     "enums.<name>.flags": "constants that may be added to them",
     "enums.<name>.values": "instead: constants of a header that is not read, with values",
     "family.<name>": "Functions that differ in types only.",
@@ -106,6 +111,10 @@ MEANINGS = {
     '`"precision sizes"`',
     "family.<name>.captured": "the core's own graphs can have its calls, whatever `library.uncaptured` says of "
     "a program's",
+    "family.<name>.group": "of a helper function without parameters: it `begins` a group, whose calls the library "
+    "issues at the group's end, or `ends` one",
+    "family.<name>.outside_groups": "of a helper function: it is refused in a group",
+    "family.<name>.aborts": "of a function with `ended`: also while another thread is in a call with the object",
     "family.<name>.optional": "a library without these functions is whole",
     "family.<name>.requires": 'comparisons of sizes that have to hold: `["m >= n"]`',
     "family.<name>.older": 'names in the older version: `"{t}trmm" = "{t}trmm_outofplace"`',

@@ -46,9 +46,10 @@ def device_pointer(parameter: Parameter) -> str:
 CLAUSES = {
     "overwrites": Label("overwrites if (.+)", "overwrites if beta == 0", "`inout`: if that holds it is not read"),
     "in_place": Label(
-        r"may be (\w+(?: or \w+)*)(?: if (.+))?",
+        r"may be (\w+(?: or \w+)*)(?: at (.+?))?(?: if (.+))?",
         "may be A or B",
-        "it may have the memory of these operands, each of which says the same; `may be C if transa == OP_N`",
+        "it may have the memory of these operands, each of which says the same; `may be C if transa == OP_N`; "
+        "`may be C at rank * n`: the memory that many elements after the start of C",
     ),
     "optional": Label("optional", "optional", "there may be no such array"),
     "optional_if": Label("optional if (.+)", "optional if jobu == JOB_N", "there may be none if that holds"),
@@ -155,8 +156,12 @@ class DataType(EnumValue):
 
     role: ClassVar[str] = "type"
 
+    @property
+    def more(self) -> str:
+        return "of array" if self.enum.from_array else ""
+
     def annotation(self, on_device: bool | None = None) -> str:
-        return "int | npt.DTypeLike"
+        return f"int | npt.DTypeLike{' | None' if self.enum.from_array else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +246,7 @@ class Array(Parameter):
     extent: Extent
     overwrites: ast.expr | None = None
     in_place: tuple[str, ...] = ()  # the operands whose memory this may be
+    in_place_at: ast.expr | None = None  # so many elements after their start
     in_place_if: ast.expr | None = None  # it may if this holds
     becomes: Extent | None = None  # the same memory after the call, in another shape
     repeats: bool = False  # a vector whose increment may be 0
@@ -312,7 +318,8 @@ class Array(Parameter):
             case "in_place":
                 return {
                     key: tuple(match[1].split(" or ")),
-                    "in_place_if": labelled.parse(match[2]) if match[2] else None,
+                    "in_place_at": labelled.parse(match[2]) if match[2] else None,
+                    "in_place_if": labelled.parse(match[3]) if match[3] else None,
                 }
             case "becomes" if direction == "inout":
                 return {key: labelled.extent(match[1])}
@@ -342,7 +349,7 @@ class Array(Parameter):
     def expressions(self) -> list[ast.expr]:
         """Return every expression of its label."""
         inside = [expression for extent in self.extents for expression in extent.expressions]
-        return [*inside, *self.tests]
+        return [*inside, *([self.in_place_at] if self.in_place_at else []), *self.tests]
 
     @property
     def tests(self) -> list[ast.expr]:

@@ -74,7 +74,7 @@ _NAMED = Table(others=TEXT)
 _TEXTS_OF_LIBRARY = ("name", "title", "source", "backend", "wide", "strip", "status", "success", "stream", "scalars")
 LIBRARY = Table(
     {
-        **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe", "workspace", "uncaptured"), TEXT),
+        **dict.fromkeys((*_TEXTS_OF_LIBRARY, "probe", "workspace", "uncaptured", "last_error"), TEXT),
         **dict.fromkeys(("sonames", "symbols", "prefixes", "suffixes", "also_done", "only_asked"), TEXTS),
         "results_since": TEXT,
         "adds": Table(others=TEXTS),
@@ -109,6 +109,7 @@ ENUM = Table(
         "constants": ANY,
         "dtypes": _NAMED,
         "complex": TEXTS,
+        "from_array": FLAG,
         "flags": TEXTS,
         "values": Table(others=NUMBER),
     },
@@ -116,7 +117,12 @@ ENUM = Table(
 )
 DESCRIBES = Table(dict.fromkeys(("call", "gives", "bytes"), TEXT), ("call", "gives"))
 OBJECT = Table(
-    {**dict.fromkeys(("type", "class", "destroy", "attributes"), TEXT), "describes": DESCRIBES},
+    {
+        **dict.fromkeys(("type", "class", "destroy", "attributes"), TEXT),
+        "placed": FLAG,
+        "tells": _NAMED,
+        "describes": DESCRIBES,
+    },
     ("type", "class", "destroy"),
 )
 FAMILY = Table(
@@ -125,9 +131,8 @@ FAMILY = Table(
         "parameters": _NAMED,
         "also": _NAMED,
         "types": _NAMED,
-        **dict.fromkeys(("pointer_mode", "written", "called_by", "asks", "hides", "notes"), TEXT),
-        "optional": FLAG,
-        "captured": FLAG,
+        **dict.fromkeys(("pointer_mode", "written", "called_by", "asks", "hides", "notes", "group"), TEXT),
+        **dict.fromkeys(("optional", "captured", "outside_groups", "aborts"), FLAG),
         "requires": TEXTS,
         "older": _NAMED,
         "since": Table({"version": TEXT, "why": TEXT}, ("version", "why")),

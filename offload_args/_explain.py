@@ -126,6 +126,9 @@ def explain(
             _check_list(function, row._replace(kind="integer*"), value, fail)
         elif row.kind in ("host_in", "host_out"):
             _check_array(value, fail)
+        elif row.kind == "bytes":
+            if not isinstance(value, bytes) or len(value) != row.elements:
+                fail(ArgumentTypeError, f"{row.elements} bytes")
         elif row.kind == "keeps":
             if value is not None:
                 _check_pointer(row, value, fail)

@@ -130,6 +130,11 @@ def stream_of(owner: LibraryObject, handle: int) -> SupportsStream:
     return Stream(owner, handle)
 
 
+def made_of_bytes(library: str, name: str, data: bytes) -> Any:
+    """Return an object of a class that a library's module has, made of bytes."""
+    return getattr(import_module(f"{__package__}.{library}"), name)(data)
+
+
 def unpacked(fields: str, memory: bytes, count: int) -> list[tuple[Any, ...]]:
     """Return structs that a function returned; fields: their format for the struct module."""
     layout = struct.Struct(f"@{fields}0{max(fields, key=struct.calcsize)}")

@@ -26,6 +26,7 @@ QUERIES = {
     "eigenvalues": ("guide/lapack", "guide/linalg"),
     "cholesky": ("guide/lapack", "guide/linalg"),
     "random numbers": ("guide/curand",),
+    "all-reduce": ("guide/nccl",),
     "batch": ("guide/blas",),
     "multi gpu": ("guide/devices", "help/questions"),
     "multiple gpus": ("guide/devices",),

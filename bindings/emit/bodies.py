@@ -148,6 +148,31 @@ class Body:
             elif isinstance(parameter, Result) and parameter.on_host:
                 test = "if (!device) " if self.device_form else ""
                 self.add(f"  {test}values[{self.at[parameter.name]}] = (oa_value){{0}};")
+        for object_ in self.telling:
+            self.told(object_)
+
+    @property
+    def telling(self) -> list[Object]:
+        """Return the objects whose numbers stand in the expressions of arrays."""
+        nodes = (node for array in self.function.arrays for x in array.expressions for node in ast.walk(x))
+        names = {
+            node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        }
+        return [
+            object_ for object_ in self.function.parameters if isinstance(object_, Object) and object_.name in names
+        ]
+
+    def told(self, object_: Object) -> None:
+        """Write the locals for the numbers that an object tells."""
+        name = object_.name
+        nodes = (node for array in self.function.arrays for x in array.expressions for node in ast.walk(x))
+        used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        facts = f'oa_told(routine, "{name}", &values[{self.at[name]}])'
+        self.add(f"  const int *const {name}_told = {facts};")
+        self.add(f"  if (!{name}_told) return OA_ERROR_LIBRARY;")
+        for place, (told, _) in enumerate(object_.object_kind.tells):
+            if told in used:
+                self.add(f"  const int64_t {name}_{told} = {name}_told[{place}];")
 
     def checks(self) -> None:
         if self.is_typed and self.is_late:
@@ -169,7 +194,8 @@ class Body:
                 name, choices = parameter.name, parameter.enum.names_and_values
                 failure = f'oa_fail_enum(routine->function, "{name}", {name}, "{choices}")'
                 self.add(f"  if ({test}) return {failure};")
-        checked_by_core = bare_sizes(self.function)
+        # A product with what an object tells can't be negative: it would be too large before a bare size is refused.
+        checked_by_core = set() if self.telling else bare_sizes(self.function)
         for size in self.function.sizes:
             if size.is_short:
                 failure = f'oa_fail_too_large(routine->function, "{size.name}", {size.name})'
@@ -355,6 +381,8 @@ class Body:
             again = position > 0 and arrays[position - 1] is array  # in the shape that it becomes
             access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(array)
             extent = self.extent(array.extents[-1 if again else 0], array.repeats)
+            if array.in_place_at:
+                extent = f"oa_inside({extent}, {to_c(array.in_place_at, self.library.constants)})"
             if array.optional:
                 extent = f"oa_optional({extent})"
             elif array.optional_if:
@@ -390,6 +418,13 @@ class Body:
             fields["special"] = " | ".join(special)
         if self.uncaptured:
             fields["uncaptured"] = self.uncaptured
+        placed = [
+            parameter
+            for parameter in self.function.parameters
+            if isinstance(parameter, Object) and parameter.object_kind.placed
+        ]
+        if placed:
+            fields["only"] = f"oa_device_of_object(&values[{self.at[placed[0].name]}])"
         self.start(f"device ? {count} : {len(arrays)}" if self.numbers and arrays else str(count), **fields)
         if begins_lists:
             self.add("  const int failed = oa_begin_lists(&call);")
@@ -413,6 +448,8 @@ class Body:
     @property
     def ends_unwritten(self) -> bool:
         """Return whether no call is made if no element of a device array would be written."""
+        if any(isinstance(parameter, Object) and parameter.object_kind.tells for parameter in self.function.parameters):
+            return False  # other ranks may write, and wait for this one
         results = any(not number.is_read_only for number in self.function.numbers) or any(
             host_array.writes for host_array in self.host_arrays
         )
@@ -531,7 +568,11 @@ class Body:
             self.add("  const int ended = oa_end(&call, status);")
             self.add("  return ended ? ended : fetched;")
         else:
-            self.add("  return oa_end(&call, status);")
+            objects = self.function.of("object")
+            if self.library.has_groups and objects:
+                self.add(f"  return oa_end_in_group(&call, &values[{self.at[objects[0].name]}], status);")
+            else:
+                self.add("  return oa_end(&call, status);")
 
     def widen(self, indent: str) -> None:
         """Make 64 bits of an index of 32 that the vendor's function left."""

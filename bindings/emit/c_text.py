@@ -26,7 +26,7 @@ END_C = """
 #ifdef __cplusplus
 }
 #endif""".split("\n")
-COMPARED: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.LtE: "<=", ast.GtE: ">="}
+COMPARED: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.LtE: "<=", ast.GtE: ">="}
 
 
 def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
@@ -50,6 +50,8 @@ def to_c(expression: ast.expr, constants: dict[str, int]) -> str:
             return f"oa_least({to_c(left, constants)}, {to_c(right, constants)})"
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(axis))):
             return f"oa_dimension(&{name}_description, {axis})"
+        case ast.Attribute(value=ast.Name(id=name), attr=told):
+            return f"{name}_{told}"
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return f"({to_c(test, constants)} ? {to_c(body, constants)} : {to_c(orelse, constants)})"
         case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in COMPARED:

@@ -166,7 +166,8 @@ def _parameters(library: Library, function: Function) -> list[str]:
             case DataType():
                 alike = [other.name for other in function.types if other.enum == parameter.enum]
                 if parameter.name == alike[0]:
-                    lines.append(f"{', '.join(alike)}: {parameter.enum.names}, or such a dtype of NumPy's.")
+                    none = "; None: that of the array" if parameter.enum.from_array else ""
+                    lines.append(f"{', '.join(alike)}: {parameter.enum.names}, or such a dtype of NumPy's{none}.")
             case EnumValue():
                 lines.append(f"{parameter.name}: {parameter.enum.names}.")
             case HostList():

@@ -46,11 +46,15 @@ class HelperBody(Body):
         self.is_late = False
         if any(isinstance(parameter, Ended) for parameter in self.function.parameters):
             self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
-            self.add("  return oa_helper_destroy(routine, values, device);")
+            if self.function.outside_groups:
+                self.add("  if (oa_refuse_in_group(routine)) return OA_ERROR_ARGUMENT;")
+            self.add(f"  return oa_helper_{'abort' if self.function.aborts else 'destroy'}(routine, values, device);")
             self.lines.append("}")
             return "\n".join(self.lines)
         self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         self.add("  (void)device;")
+        if self.function.outside_groups:
+            self.add("  if (oa_refuse_in_group(routine)) return OA_ERROR_ARGUMENT;")
         self.locals()
         list_locals(self)
         self.checks()
@@ -117,7 +121,10 @@ class HelperBody(Body):
             self.add(f"  const int status = {called};")
             if self.function.hides:
                 self.add("  oa_lt_show(&hidden);")
-            self.add("  return oa_helper_end(&call, values, status);")
+            if self.function.group:
+                self.add(f"  return oa_group_{self.function.group}(&call, values, status);")
+            else:
+                self.add("  return oa_helper_end(&call, values, status);")
 
     def vendor_call(self, wide: bool) -> str:
         """Return the C expression that calls the vendor's function."""

@@ -25,6 +25,8 @@ def symbols_of(library: Library) -> list[str]:
     if library.handle:
         names |= {library.handle[key] for key in HANDLE_FUNCTIONS if key in library.handle}
     names |= {object_kind.destroy for object_kind in library.object_kinds} | set(asked_symbols(library))
+    names |= {symbol for object_kind in library.object_kinds for _, symbol in object_kind.tells}
+    names |= {library.last_error} if library.last_error else set()
     optional = optional_symbols(library)
     return [*sorted(names - optional), *sorted(optional)]
 
@@ -152,10 +154,12 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     lines += [f'    {{{code}, "{name}"}},' for code, name in library.status_codes] + ["    {0, NULL}};", ""]
     if library.object_kinds:
         lines += ["static const oa_object_kind object_kinds[] = {"]
-        lines += [
-            f"    {{{quoted(object_kind.name)}, {index[object_kind.destroy]}, {int(object_kind.is_handle)}}},"
-            for object_kind in library.object_kinds
-        ]
+        for kind in library.object_kinds:
+            facts = [quoted(kind.name), str(index[kind.destroy]), str(int(kind.is_handle))]
+            if kind.tells:
+                told = ", ".join(str(index[symbol]) for _, symbol in kind.tells)
+                facts += [str(len(kind.tells)), f"{{{told}}}"]
+            lines.append(f"    {{{', '.join(facts)}}},")
         lines += ["};", ""]
     spelling = {"sonames": library.sonames, "prefixes": library.prefixes, "suffixes": library.suffixes}
     spelling |= {"beside": _beside(library), "folders": library.find["folders"]}
@@ -206,6 +210,7 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         **({"older_version": quoted(older.version), "older_before": quoted(older.before)} if older else {}),
         **({"since": "since", "since_count": "sizeof since / sizeof *since"} if since else {}),
         **({"results_since": quoted(library.results_since)} if library.results_since else {}),
+        **({"last_error": f"1 + {index[library.last_error]}"} if library.last_error else {}),
         "takes_stream": str(int(library.stream == "argument")),
         "uncaptured": quoted(library.uncaptured),
         "object_kinds": "object_kinds" if library.object_kinds else "NULL",
@@ -228,6 +233,8 @@ def library_file(library: Library) -> str:
         '#include "body/result.h"',
     ]
     lines += ['#include "body/cublaslt.h"', '#include "body/helper_function.h"', '#include "body/rotmg.h"']
+    if library.has_groups:
+        lines.append('#include "body/collective.h"')
     lines += ['#include "body/workspace.h"', ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
     lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]

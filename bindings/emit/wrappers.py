@@ -6,7 +6,7 @@ If numbers may be on the device, `oa_<library>_<name>_device` takes all of them 
 from __future__ import annotations
 
 from ..descriptors import GivenList
-from ..helper_functions import Given
+from ..helper_functions import Given, GivenBytes
 from ..library import Function, Library
 from ..parameters import Number
 from .c_text import BEGIN_C, END_C, made_from, wrapped
@@ -68,7 +68,7 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
     outputs = [
         parameter
         for parameter in function.parameters
-        if isinstance(parameter, Given) and not isinstance(parameter, GivenList)
+        if isinstance(parameter, Given) and not isinstance(parameter, (GivenBytes, GivenList))
     ]
     back += outputs  # type: ignore[arg-type]
     if device or not back:

@@ -83,10 +83,12 @@ static void unwrap(const oa_helper_call *call, oa_value *values) {
     if (is_object(call->routine->record[at].role, &values[at])) values[at].pointer = (use++)->state->native;
 }
 
-/* Puts the vendor's own part of an object, and its note or its stamp, in a value. */
+/* Puts the vendor's own part of an object in a value, and its note, its stamp, or the state of one that tells
+ * numbers. */
 static void put_object(oa_value *value, const oa_object_state *state) {
   const uint64_t note = state && state->note.dtype ? OA_NOTED | (uint64_t)(uintptr_t)&state->note : 0;
-  const uint64_t stamp = !state ? 1 : note ? note : oa_object_stamp(state);
+  const bool tells = state && state->kind->told_count;
+  const uint64_t stamp = !state ? 1 : tells ? (uint64_t)(uintptr_t)state : note ? note : oa_object_stamp(state);
   value->pointer = state ? state->native : NULL;
   memcpy(value->bytes + sizeof(uint64_t), &stamp, sizeof stamp);
 }
@@ -335,6 +337,7 @@ static int make(oa_helper_call *call, oa_value *values) {
                                   .device = call->device,
                                   .stream = call->stream};
   oa_object *object = NULL;
+  if (!fields.native) return OA_OK; /* the library made none */
   const int status = oa_object_make(call->routine->function, &fields, &object);
   values[call->makes_at].pointer = object;
   return status;
@@ -344,7 +347,7 @@ int oa_helper_end(oa_helper_call *call, oa_value *values, int vendor_status) {
   const oa_library *library = call->routine->library;
   int status = OA_OK;
   if (vendor_status != library->success) {
-    char text[128];
+    char text[OA_STATUS_TEXT];
     oa_library_status_text(library, vendor_status, text, sizeof text);
     status = oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", call->routine->function, text);
   }
@@ -388,8 +391,9 @@ static int destroy(const char *function, oa_object_state *state) {
   oa_device *device = state->device;
   oa_before saved;
   int status = enter(device, &saved);
-  if (!status) { /* otherwise the device is lost, and the library's part with it */
-    status = oa_object_destroy_native(function, state->library, state->kind, state->native);
+  if (!status) {       /* otherwise the device is lost, and the library's part with it */
+    if (state->native) /* otherwise it was aborted */
+      status = oa_object_destroy_native(function, state->library, state->kind, state->native);
     if (state->stream) {
       const int waited = device->backend->stream_synchronize(device, state->stream->native);
       if (!status) status = waited;
@@ -435,4 +439,35 @@ int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device) {
   if ((status = check_end_of_handle(use.handle))) return oa_fail_in(status, "%s", routine->function);
   status = oa_object_end(routine->function, use.handle, &state);
   return state ? destroy(routine->function, state) : status;
+}
+
+int oa_helper_abort(const oa_routine *routine, oa_value *values, int device) {
+  const oa_library *library = routine->library;
+  oa_object_use use = {.name = routine->record[0].name, .kind = kind_of(routine, 0), .handle = values[0].pointer};
+  void *native;
+  oa_before saved;
+  (void)device;
+  int (*abort)(void *) = (int (*)(void *))oa_routine_symbol(routine, 0);
+  if (!abort) return OA_ERROR_LIBRARY;
+  int status = oa_core_start();
+  if (status || (status = oa_object_seize(routine->function, library, &use, &native))) return status;
+  oa_object_state *state = use.state;
+  if (!(status = enter(state->device, &saved))) {
+    const int answer = abort(native);
+    if (answer != library->success) {
+      char text[OA_STATUS_TEXT];
+      oa_library_status_text(library, answer, text, sizeof text);
+      status = oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", routine->function, text);
+    }
+    status = leave(state->device, saved, status);
+  }
+  const int failed = oa_object_drop_seized(routine->function, state) ? destroy(routine->function, state) : OA_OK;
+  return status ? status : failed;
+}
+
+int oa_object_let_go(const char *function, oa_object_state *state) {
+  oa_lock();
+  const bool last = !--state->holders && state->ended;
+  oa_unlock();
+  return last ? destroy(function, state) : OA_OK;
 }

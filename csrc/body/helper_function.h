@@ -64,5 +64,9 @@ int oa_noted_description(const oa_routine *routine, const char *name, const oa_v
                          oa_description *description);
 /* Runs a routine that destroys its only value. */
 int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device);
+/* Does so while other threads may use the object. */
+int oa_helper_abort(const oa_routine *routine, oa_value *values, int device);
+/* Removes a holder of an object. If it was the last one of an object that has ended, destroys that. */
+int oa_object_let_go(const char *function, oa_object_state *state);
 
 #endif

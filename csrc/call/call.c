@@ -4,6 +4,7 @@
 #include "base/trace.h"
 #include "call/arrival.h"
 #include "call/extent.h"
+#include "call/group.h"
 #include "call/object.h"
 #include "device/memory.h"
 #include "library/handles.h"
@@ -286,10 +287,12 @@ static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
     oa_unlock();
     return status ? status : oa_fail_in(OA_ERROR_MEMORY, "%s", call->function);
   }
-  if (OA_UNLIKELY(caller->only_checks)) {
-    caller->checked++;
+  if (OA_UNLIKELY(caller->grouped)) status = oa_group_check(call, reaches, region);
+  if (OA_UNLIKELY(caller->only_checks || status)) {
+    caller->checked += !status;
     leave_capture(capture);
     oa_unlock();
+    if (status) return status;
     return oa_fail(OA_ERROR_ARGUMENT, "%s: checked, and not made", call->function);
   }
   const bool alone = hold(call, caller, stream);
@@ -435,6 +438,12 @@ static inline int release_library(oa_call *call) {
   return status;
 }
 
+int oa_call_release(oa_call *call) {
+  const int status = release_library(call);
+  call->open = OA_CALL_RELEASED;
+  return status;
+}
+
 /* Frees the addresses of a call with lists, after the stream's work on them. */
 static __attribute__((noinline)) int free_addresses(const oa_call *call) {
   const oa_lists *lists = call->lists;
@@ -543,7 +552,7 @@ static __attribute__((cold)) bool is_among(const oa_library *library, const int 
 
 /* Fails for a call that the library reports as failed. */
 static __attribute__((cold, noinline)) int fail_in_library(const oa_call *call, int vendor_status) {
-  char text[128];
+  char text[OA_STATUS_TEXT];
   oa_library_status_text(call->library, vendor_status, text, sizeof text);
   return oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s; the contents of its output arrays are undefined",
                  call->function, text);
@@ -556,6 +565,11 @@ static __attribute__((cold, noinline)) int fail_not_begun(const char *ending, co
                  function ? ": " : "", ending);
 }
 
+/* Waits for a released call, which its group has issued, if the library has no stream. */
+static __attribute__((cold, noinline)) int wait_for_group(const oa_call *call) {
+  return call->library && has_no_stream(call) ? wait_for_end(call) : OA_OK;
+}
+
 int oa_end(oa_call *call, int vendor_status) {
   if (!call) return oa_fail_null("oa_end", "call");
   if (!call->open) return fail_not_begun("oa_end", call);
@@ -565,12 +579,13 @@ int oa_end(oa_call *call, int vendor_status) {
   const bool differs = OA_UNLIKELY(vendor_status != (library ? library->success : 0));
   const bool only_asked = differs && library && is_among(library, library->only_asked, vendor_status);
   const bool failed = differs && !only_asked && !(library && is_among(library, library->also_done, vendor_status));
-  const bool capturing = call->open != OA_CALL_OPEN; /* or an address was taken, which also escapes */
+  const bool released = call->open == OA_CALL_RELEASED;
+  const bool capturing = call->open != OA_CALL_OPEN && !released; /* or an address was taken, which also escapes */
   const bool captured = call->open == OA_CALL_CAPTURED;
   oa_capture *capture = NULL; /* of the core's own graph */
   const uint64_t serial = OA_UNLIKELY(call->begun != 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
-  int status = release_library(call);
+  int status = OA_UNLIKELY(released) ? wait_for_group(call) : release_library(call);
   if (OA_UNLIKELY(call->lists != NULL)) {
     const int freed = free_addresses(call);
     if (!status) status = freed;

@@ -5,8 +5,8 @@
 #include "call/operand.h"
 
 /* oa_call.open: the call has begun; it has begun, and its stream notes nothing at its end, because an address was
- * taken, or because a graph captured it. */
-enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED, OA_CALL_CAPTURED };
+ * taken, or because a graph captured it; the library needs its device no longer. */
+enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED, OA_CALL_CAPTURED, OA_CALL_RELEASED };
 
 /* The state of a call with lists of pointers, until it ends. */
 typedef struct oa_lists {
@@ -23,6 +23,8 @@ typedef struct oa_lists {
 __attribute__((cold)) int oa_call_fail_open(const char *function, const oa_call *call);
 /* Begins a call without a library, as oa_begin does. Called with the core's lock, which is free when it returns. */
 int oa_begin_locked(oa_call *call);
+/* Ends the library's part of a call: its device is no longer current. The call stays open until oa_end. */
+int oa_call_release(oa_call *call);
 /* Ends a call after oa_begin, and marks nothing as written or used. */
 void oa_call_cancel(oa_call *call);
 /* Cancels a failed call; keeps the text of the failure. Returns the status. */

@@ -186,6 +186,37 @@ int oa_object_make(const char *function, const oa_object_state *fields, oa_objec
   return status;
 }
 
+int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native) {
+  oa_lock();
+  const int status = find(function, library, use);
+  if (!status) {
+    int ignored;
+    *native = use->state->native;
+    use->state->native = NULL;
+    use->state->ended = true;
+    use->state->holders++;
+    oa_slot_free(oa_slot_of(use->handle, OA_SLOT_OBJECT, &ignored));
+  }
+  oa_unlock();
+  return status;
+}
+
+/* Nothing that this thread does ends the wait. */
+static bool needs_nobody(const oa_wait *wait, const oa_caller *other) {
+  (void)wait;
+  (void)other;
+  return false;
+}
+
+bool oa_object_drop_seized(const char *function, oa_object_state *state) {
+  const oa_wait wait = {function, needs_nobody, NULL};
+  oa_lock();
+  while (state->busy) oa_wait_for_always(&wait);
+  const bool last = !--state->holders;
+  oa_unlock();
+  return last;
+}
+
 int oa_object_end(const char *function, const void *object, oa_object_state **state) {
   int status = OA_OK;
   *state = NULL;

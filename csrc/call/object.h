@@ -47,6 +47,8 @@ typedef struct oa_object_state {
   /* A number that no object had before. The object gets a new one whenever a function may have changed it. */
   uint64_t stamp;
   oa_note note;
+  bool has_told; /* the library told these numbers; they belong to the call that has the object */
+  int told[OA_MOST_TOLD];
   atomic_bool escaped; /* its native part was exposed, so code outside may change it */
 } oa_object_state;
 
@@ -81,6 +83,12 @@ int oa_object_check_device(const oa_call *call, const oa_device *device);
 int oa_object_make(const char *function, const oa_object_state *fields, oa_object **object);
 /* Has the library destroy its native part; the device is current. */
 int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);
+/* Takes an object from its users, while calls may use it: it is stale at once, `*native` is the caller's to destroy,
+ * and the state has a holder more. */
+int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native);
+/* Waits for calls that use a seized object, and removes that holder. Returns whether it was the last one: then the rest
+ * is to be destroyed. */
+bool oa_object_drop_seized(const char *function, oa_object_state *state);
 /* Waits for calls that use the object, and makes it stale. *state: the rest to destroy; NULL: nothing, because the
  * object was stale or other objects hold it. */
 int oa_object_end(const char *function, const void *object, oa_object_state **state);

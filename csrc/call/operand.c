@@ -62,6 +62,9 @@ static __attribute__((cold, noinline)) int fail_device(const oa_call *call, cons
 
 static __attribute__((cold, noinline)) int fail_only(const oa_call *call, const oa_operand *o,
                                                      const oa_device *device) {
+  if (call->library)
+    return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on %s, the device of the object that the call takes",
+                   call->function, o->name, device->name, ((const oa_device *)call->only)->name);
   return oa_fail(OA_ERROR_DEVICE, "%s: %s is on %s, needs to be on %s, where its module was loaded", call->function,
                  o->name, device->name, ((const oa_device *)call->only)->name);
 }
@@ -69,7 +72,8 @@ static __attribute__((cold, noinline)) int fail_only(const oa_call *call, const 
 static int check_device(const oa_call *call, const oa_operand *o, const oa_device *device) {
   const oa_library *library = call->library;
   if (!library) return !call->only || call->only == device ? OA_OK : fail_only(call, o, device);
-  return oa_library_works_on(library, device) ? OA_OK : fail_device(call, o, device);
+  if (OA_UNLIKELY(!oa_library_works_on(library, device))) return fail_device(call, o, device);
+  return OA_LIKELY(!call->only || call->only == device) ? OA_OK : fail_only(call, o, device);
 }
 
 typedef struct other_device {
@@ -246,6 +250,14 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
          (a->ld == b->ld || (a->kind == OA_EXTENT_VECTOR && a->rows <= 1));
 }
 
+/* Returns whether one of two operands is the part of the other that it may be. */
+static bool is_inside(const oa_touched *inner, const oa_touched *outer) {
+  int64_t offset;
+  return inner->extent->part & OA_INSIDE && !__builtin_mul_overflow(inner->extent->stride, inner->itemsize, &offset) &&
+         inner->itemsize == outer->itemsize && inner->lines.start - outer->lines.start == offset &&
+         oa_lines_contain(outer->lines, inner->lines);
+}
+
 /* Checks two operands with overlapping intervals, if one of them is written. */
 static __attribute__((noinline)) int check_overlap(const oa_call *call, const oa_reach *reaches, int i, int j) {
   const oa_operand *a = &call->operands[i], *b = &call->operands[j];
@@ -255,7 +267,9 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, const oa
   y.lines.start += (int64_t)slot_b->mapping->address;
   if ((a->access & OA_RESHAPED) && j == i - 1) return OA_OK;
   if ((a->extent.part | b->extent.part) & OA_UNUSED) return OA_OK;
-  const bool same = same_lines(&x.lines, &y.lines) && same_elements(x.extent, y.extent);
+  const bool same = (x.extent->part | y.extent->part) & OA_INSIDE
+                        ? is_inside(&x, &y) || is_inside(&y, &x)
+                        : same_lines(&x.lines, &y.lines) && same_elements(x.extent, y.extent);
   if ((same && (a->access & b->access & OA_IN_PLACE)) || oa_touched_disjoint(&x, &y)) return OA_OK;
   return fail_alias(call, a, b);
 }

@@ -408,10 +408,20 @@ void *oa_library_symbol(const oa_library *library, int index) {
 
 /* -- status codes and routines -- */
 
+/* Adds the library's message on its last failure, a line. */
+static __attribute__((cold)) void add_message(const oa_library *library, char *text, size_t size) {
+  const char *(*tell)(void *) = (const char *(*)(void *))oa_library_symbol(library, library->last_error - 1);
+  const char *message = tell ? tell(NULL) : NULL;
+  const int length = message ? (int)strcspn(message, "\n") : 0;
+  if (length) snprintf(text, size, ": %.*s", length, message);
+}
+
 void oa_library_status_text(const oa_library *library, int status, char *text, size_t size) {
   const oa_code_name *code = library->code_names;
   while (code && code->name && code->code != status) code++;
-  snprintf(text, size, "%s (%d)", code && code->name ? code->name : "status", status);
+  const int length = snprintf(text, size, "%s (%d)", code && code->name ? code->name : "status", status);
+  if (OA_UNLIKELY(library->last_error) && length > 0 && (size_t)length < size)
+    add_message(library, text + length, size - (size_t)length);
 }
 
 int oa_library_routines(const char *name, const oa_routine **routines, int *count) {

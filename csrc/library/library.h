@@ -43,6 +43,7 @@ __attribute__((cold)) int oa_fail_library_device(const oa_library *library, cons
 const oa_library *oa_library_named(const char *function, const char *name);
 
 /* Writes "CUBLAS_STATUS_INVALID_VALUE (7)" into text. */
+enum { OA_STATUS_TEXT = 400 }; /* room for it */
 void oa_library_status_text(const oa_library *library, int status, char *text, size_t size);
 
 #endif

@@ -19,6 +19,7 @@ struct oa_caller {
   oa_slot **held; /* by its open calls, an entry for each operand; the latest is last */
   int count, capacity;
   bool only_checks;    /* its calls end when they are checked */
+  bool grouped;        /* it has calls in a group */
   int checked;         /* the number of checked calls */
   bool is_gone;        /* the thread ended; another one may end its open calls */
   const oa_wait *wait; /* NULL: it waits for no other thread */

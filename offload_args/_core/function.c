@@ -522,6 +522,22 @@ static inline PyObject *call_known(const Function *function, const Arguments *ar
   Py_RETURN_NONE;
 }
 
+/* Finds the constant for the dtype of the first array that a TYPE determines. Returns 0, or -1 without an exception. */
+static int type_of_array(const Function *function, const Arguments *arguments, int place, int64_t *code) {
+  const oa_routine *routine = function->routine;
+  const oa_typed *own = routine->typed, *end = own + routine->typed_count;
+  while (own->place != place) own++;
+  for (const oa_typed *typed = routine->typed; typed < end; typed++) {
+    if (typed->from != place || typed == own) continue;
+    const Pointer *pointer = pointer_of(arguments->positional[typed->place]);
+    for (const oa_code_dtype *entry = own->codes; pointer != NULL && entry->name != NULL; entry++) {
+      *code = entry->code;
+      if (entry->dtype == pointer->dtype) return 0;
+    }
+  }
+  return -1;
+}
+
 /* Reads a constant that stands for a dtype, or a NumPy dtype. Returns 0, or -1 with or without an exception. */
 static int read_type(const Function *function, int place, PyObject *object, int64_t *code) {
   if (PyIndex_Check(object)) return read_enum(object, code);
@@ -543,6 +559,11 @@ int function_find_dtypes(const Function *function, Arguments *arguments, Paramet
   memcpy(parameters, function->parameters, (size_t)function->count * sizeof *parameters);
   for (int i = 0; i < function->positional; i++) {
     if (parameters[i].kind != TYPE) continue;
+    const int from_array = arguments->positional[i] == Py_None && parameters[i].role->more != NULL;
+    if (from_array && type_of_array(function, arguments, i, &values[i].integer) == 0) {
+      parameters[i].code = (int)values[i].integer;
+      continue;
+    }
     if (read_type(function, i, arguments->positional[i], &values[i].integer) < 0) {
       if (!function_is_argument_error()) return -1;
       PyErr_Clear();
@@ -689,7 +710,8 @@ static int read_record(Function *function) {
     function->has_outputs |= kind == UPDATE || kind == OUTPUT;
     const int64_t itemsize = parameter->dtype == OA_ANY ? (int64_t)sizeof(oa_value) : oa_itemsize(parameter->dtype);
     function->is_helper |= kind >= FIRST_OF_HELPERS;
-    function->positional += kind != RESULT && kind != VALUE && kind != GIVEN && kind != GIVEN_LIST && kind != NEW;
+    function->positional +=
+        kind != RESULT && kind != VALUE && kind != GIVEN && kind != GIVEN_LIST && kind != GIVEN_BYTES && kind != NEW;
     if (parameter->elements > 1 && kind != GIVEN_LIST) room += (itemsize * parameter->elements + 15) & ~15;
   }
   return room <= ROOM ? 0 : -1;

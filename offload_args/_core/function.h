@@ -35,8 +35,10 @@ enum kind {
   NEW_DEVICE, /* the device of a new object */
   SET_STREAM,
   HOST_ARRAY,
-  KEPT,       /* device memory that an object keeps, or None */
-  GIVEN,      /* an output: an integer, or with `more`: "text" or "stream" */
+  KEPT,  /* device memory that an object keeps, or None */
+  GIVEN, /* an output: an integer, or with `more`: "text" or "stream" */
+  BYTES, /* bytes, as many as the record says */
+  GIVEN_BYTES,
   GIVEN_LIST, /* integers, or structs of the format in `more`; elements: the index of the value with their number */
   NEW         /* an object that the function makes */
 };

@@ -101,6 +101,15 @@ static int read_host(PyObject *object, oa_value *value, Room *room) {
   return 0;
 }
 
+/* Reads the bytes of a struct. */
+static int read_struct(PyObject *object, const Parameter *parameter, oa_value *value) {
+  char *data;
+  Py_ssize_t size;
+  if (!PyBytes_Check(object) || PyBytes_AsStringAndSize(object, &data, &size) < 0) return -1;
+  value->pointer = data;
+  return size == parameter->role->count ? 0 : -1;
+}
+
 /* Reads a bytes object, which is cheaper to read than an array. */
 static int read_bytes(PyObject *object, oa_value *value, Room *room) {
   static const int64_t step = 1;
@@ -165,6 +174,8 @@ static int read_one(const Function *function, const Parameter *parameter, PyObje
     case OPTIONAL:
       value->pointer = NULL;
       return object == Py_None ? 0 : function_read_array(object, parameter, value);
+    case BYTES:
+      return read_struct(object, parameter, value);
     case NEW_DEVICE:
       if (read_number_of("device_number", function, parameter, object, &number) < 0) return -2;
       value->integer = (int64_t)number;
@@ -219,6 +230,12 @@ static PyObject *output_list(const Parameter *parameter, const void *memory, int
   return tuple;
 }
 
+/* Returns the bytes of a struct as an object of its class. */
+static PyObject *output_bytes(const Function *function, const Parameter *parameter, const void *memory) {
+  return object_ask("made_of_bytes", Py_BuildValue("(ssy#)", function->library, parameter->more, (const char *)memory,
+                                                   (Py_ssize_t)parameter->role->count));
+}
+
 /* Returns the outputs of the function: None, one value, or a tuple of several. NULL with an exception. */
 static PyObject *outputs_from(const Function *function, const Arguments *arguments, const oa_value *values,
                               Object *object, const Room *room) {
@@ -228,10 +245,13 @@ static PyObject *outputs_from(const Function *function, const Arguments *argumen
   for (int i = function->positional; list != NULL && i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
     const int is_number = parameter->kind == RESULT || parameter->kind == VALUE;
-    PyObject *item = parameter->kind == NEW          ? Py_NewRef((PyObject *)object)
-                     : is_number                     ? function_number(parameter, values[i].bytes)
-                     : parameter->kind == GIVEN_LIST ? output_list(parameter, values[i].pointer, room->sizes[i])
-                                                     : output_from(parameter, &values[i], first);
+    const int is_none = parameter->kind == NEW && object->handle == NULL; /* the library made none */
+    PyObject *item = is_none                          ? Py_NewRef(Py_None)
+                     : parameter->kind == NEW         ? Py_NewRef((PyObject *)object)
+                     : is_number                      ? function_number(parameter, values[i].bytes)
+                     : parameter->kind == GIVEN_LIST  ? output_list(parameter, values[i].pointer, room->sizes[i])
+                     : parameter->kind == GIVEN_BYTES ? output_bytes(function, parameter, values[i].pointer)
+                                                      : output_from(parameter, &values[i], first);
     if (item == NULL || PyList_Append(list, item) < 0) Py_CLEAR(list);
     Py_XDECREF(item);
   }
@@ -249,7 +269,7 @@ static PyObject *outputs_from(const Function *function, const Arguments *argumen
 static void note(const Function *function, const Arguments *arguments, const oa_value *values, Object *fresh) {
   for (int i = 0; i < function->count; i++) {
     const Parameter *parameter = &function->parameters[i];
-    if (parameter->kind == NEW) {
+    if (parameter->kind == NEW && values[i].pointer != NULL) {
       fresh->handle = (oa_object *)values[i].pointer;
       oa_object_names(fresh->handle, &fresh->library, &fresh->kind, NULL);
     } else if (parameter->kind == SET_STREAM) {
@@ -269,6 +289,9 @@ static PyObject *run(const Function *function, const Arguments *arguments, oa_va
     if (function->parameters[i].kind == NEW && object == NULL) {
       object = object_new(function->library, function->parameters[i].more);
       if (object == NULL) return NULL;
+    } else if (function->parameters[i].kind == GIVEN_BYTES) {
+      values[i].pointer = take_memory(room, function->parameters[i].role->count, 1);
+      if (values[i].pointer == NULL) return NULL;
     } else if (function->parameters[i].kind == GIVEN_LIST && make_room(function, i, values, room) < 0) {
       return NULL;
     }

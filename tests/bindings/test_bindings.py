@@ -457,9 +457,28 @@ def abi(c_type: str, blasint: str = "int") -> str:
         return "pointer"
     if c_type.endswith(("MatrixLayout_t", "Desc_t", "Preference_t", "allback_t", "IRSParams_t", "IRSInfos_t")):
         return "pointer"
-    if c_type in ("rocblas_handle", "curandGenerator_t", "cusolverDnParams_t", "syevjInfo_t", "gesvdjInfo_t"):
+    if c_type == "ncclUniqueId":
+        return "oa_bytes_128"
+    if c_type in (
+        "ncclComm_t",
+        "rocblas_handle",
+        "curandGenerator_t",
+        "cusolverDnParams_t",
+        "syevjInfo_t",
+        "gesvdjInfo_t",
+    ):
         return "pointer"
-    enums = ("cublas", "cudnn", "curand", "cusolver", "cudaDataType", "cudaEmulation", "libraryProperty", "rocblas")
+    enums = (
+        "cublas",
+        "cudnn",
+        "curand",
+        "cusolver",
+        "cudaDataType",
+        "cudaEmulation",
+        "libraryProperty",
+        "rocblas",
+        "nccl",
+    )
     if c_type.startswith((*enums, "enum ")):
         return "int64_t" if c_type == "rocblas_stride" else "int"
     if c_type == "blasint":
@@ -494,7 +513,7 @@ def test_vendor_functions_are_called_with_the_headers_types(
         else:
             body = text.split(f"static int {inner}(")[1].split(" static int ")[0]
         if function.of("ended"):  # the core destroys its objects itself
-            assert "return oa_helper_destroy(routine, values, device);" in body
+            assert f"return oa_helper_{'abort' if function.aborts else 'destroy'}(routine, values, device);" in body
             continue
         if function.written:
             by_hand = re.sub(r"\s+", " ", (roles.HERE.parent / "csrc" / "body" / "cublaslt.c").read_text())

@@ -30,7 +30,7 @@ from bindings.helper_functions import struct_fields  # noqa: E402
 from bindings.labelled import ObjectKind  # noqa: E402
 from bindings.parameters import WorkspaceSize  # noqa: E402
 
-MOST_ARGUMENTS, MOST_RECORDS, MOST_BYTES = 40, 64, 256
+MOST_ARGUMENTS, MOST_RECORDS, MOST_BYTES, MOST_VALUE = 40, 64, 256, 128
 
 PRELUDE = f"""
 #include <pthread.h>
@@ -40,6 +40,7 @@ PRELUDE = f"""
 #include <string.h>
 
 enum {{ MOST_ARGUMENTS = {MOST_ARGUMENTS}, MOST_RECORDS = {MOST_RECORDS}, MOST_BYTES = {MOST_BYTES} }};
+enum {{ MOST_VALUE = {MOST_VALUE} }}; /* the bytes of a struct by value */
 """
 
 # The recorder's functions use it, and the test by ctypes.
@@ -47,7 +48,7 @@ MACHINE = """
 /* An argument as it came: so many bytes, its value, and the bytes behind it if it is a pointer into the host. */
 struct argument {
   int32_t width, peeked;
-  unsigned char value[16];
+  unsigned char value[MOST_VALUE];
   unsigned char behind[MOST_BYTES];
 };
 struct record {
@@ -270,9 +271,20 @@ def object_functions(library: roles.Library) -> dict[str, str]:
     return object_functions
 
 
+# What every object tells, by the names of [object.<name>.tells].
+TOLD = {"ranks": 3, "rank": 1}
+
+
+def told_functions(library: roles.Library) -> dict[str, str]:
+    """Return the bodies of the functions that tell numbers of objects, by name."""
+    told = (pair for kind in library.object_kinds for pair in kind.tells)
+    return {symbol: f"*{{1}} = {TOLD[name]};" for name, symbol in told}
+
+
 def working(library: roles.Library) -> dict[str, str]:
     """Return the bodies of all functions that do more than note their arguments, by name."""
     built = object_functions(library) | handle_functions(library)
+    built |= told_functions(library)
     return built | version_function(library) | asked_functions(library) | queries(library)
 
 

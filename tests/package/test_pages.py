@@ -34,6 +34,7 @@ PROGRAMS = {
 }
 DEVICES = ("cuda:0", "cuda:1", "hip:0")
 LIBRARIES = {"cublaslt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0", "rocsolver": "hip:0"}
+LIBRARIES |= {"nccl": "cuda:0"}
 # Python that no test runs: each with its reason.
 NOT_RUN = {"docs/guide/embedding.md": "a setup.py: tests/embedding/test_build_files.py builds with it"}
 # Languages of the other blocks: commands, output and other languages' sources.

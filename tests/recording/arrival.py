@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bindings.descriptors import Nothing, Real
-from bindings.helper_functions import Object
+from bindings.helper_functions import Integer, Object, struct_bytes
 from bindings.parameters import (
     Array,
     EnumValue,
@@ -58,7 +58,7 @@ def width(bench: DoubleBench, c_type: str) -> int:
     meaning = (bench.library.raw | bench.library.integers).get(c_type, c_type)
     if c_type.startswith("enum ") or {c_type, meaning} & bench.library.api["enums"].keys():
         return 4
-    return 8 if meaning.endswith("*") else WIDTHS[meaning]
+    return 8 if meaning.endswith("*") else struct_bytes(meaning) or WIDTHS[meaning]
 
 
 def answer(number: Number) -> Any:
@@ -170,7 +170,7 @@ def check_argument(arrived: Arrived, place: str, parameter: Parameter, argument:
             assert argument.integer == wanted, f"{place}: got {argument.integer}"
         case Nothing():
             assert not argument.address, f"{place}: got {argument.address:#x}"
-        case EnumValue():
+        case EnumValue() | Integer():
             assert argument.integer == call.integers[parameter.name], f"{place}: got {argument.integer}"
         case Size():
             integer = call.integers[parameter.name]

@@ -16,7 +16,7 @@ import numpy as np
 
 import offload_args
 from bindings.descriptors import Real
-from bindings.helper_functions import Given, Object
+from bindings.helper_functions import ByValue, DeviceNumber, Given, Integer, Object
 from bindings.labelled import ObjectKind
 from bindings.parameters import NUMPY, EnumValue, HostList, Number, Result, Size
 from offload_args import _core, testing
@@ -103,11 +103,20 @@ class Bench:
         """Return an object of a kind that calls take."""
         if kind.name not in self.objects:
             maker = next(
-                function.name
+                function
                 for function in self.library.functions
                 if any(isinstance(argument, Given) and argument.object_kind == kind for argument in function.arguments)
             )
-            self.objects[kind.name] = getattr(self.module, maker)()
+            values = {
+                parameter.name: self.device
+                if isinstance(parameter, DeviceNumber)
+                else bytes(parameter.count)
+                if isinstance(parameter, ByValue)
+                else 1
+                for parameter in maker.parameters
+                if isinstance(parameter, (ByValue, DeviceNumber, Integer))
+            }
+            self.objects[kind.name] = getattr(self.module, maker.name)(**values)
         return self.objects[kind.name]
 
     def forms(self, function: roles.Function) -> list[Form]:
@@ -188,7 +197,7 @@ class DoubleBench(Bench):
         results: list[tuple[Number, Any]] = []
         kept: list[Any] = []
         for parameter, c_type in zip(call.function.parameters, self.typed.types(name), strict=True):
-            if isinstance(parameter, (EnumValue, Size)):
+            if isinstance(parameter, (EnumValue, Integer, Size)):
                 values.append({"int": ctypes.c_int, "int64_t": ctypes.c_int64}[c_type](call.integers[parameter.name]))
             elif isinstance(parameter, Object):
                 values.append(ctypes.c_void_p(_core.object_handle(self.object_of(parameter.object_kind))))

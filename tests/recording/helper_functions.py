@@ -22,7 +22,18 @@ from bindings.descriptors import (
 )
 from bindings.emit.descriptors import dtype_enum
 from bindings.expressions import names_in
-from bindings.helper_functions import DeviceNumber, Ended, Given, Integer, Kept, Object, ObjectKind, SetStream
+from bindings.helper_functions import (
+    ByValue,
+    DeviceNumber,
+    Ended,
+    Given,
+    GivenBytes,
+    Integer,
+    Kept,
+    Object,
+    ObjectKind,
+    SetStream,
+)
 from bindings.parameters import EnumValue, Parameter, Size
 from doubles.recording import SHAPES, working
 from recording import legal
@@ -56,6 +67,8 @@ def answer(output: Given) -> Any:
     """Return the value that the double gives for an output: an integer, a number, a text, or a list."""
     if isinstance(output, GivenReal):
         return 0.75
+    if isinstance(output, GivenBytes):
+        return bytes(range(output.count))
     if isinstance(output, GivenList):
         return tuple(range(1, LENGTH + 1)) if output.dtype else []
     if output.value_kind == "text":
@@ -75,6 +88,9 @@ def new_object(bench: DoubleBench, kind: ObjectKind, in_c: bool) -> Any:
         parameter.name: int(isinstance(parameter, Integer))
         for parameter in function.parameters
         if type(parameter) in (Address, Integer)
+    }
+    arguments |= {
+        parameter.name: bytes(parameter.count) for parameter in function.parameters if isinstance(parameter, ByValue)
     }
     if in_c:
         return by_c(bench, function, arguments)
@@ -115,6 +131,8 @@ def value_of(bench: DoubleBench, parameter: Parameter, random: np.random.Generat
             return int(random.choice([number for _, number in parameter.enum.values]))
         case Integer():
             return int(random.integers(1, 100))
+        case ByValue():
+            return random.integers(0, 256, parameter.count, np.uint8).tobytes()
         case Kept():
             return None
         case Size():
@@ -136,6 +154,8 @@ def wishes(bench: DoubleBench, function: roles.Function) -> tuple[dict[int, Wish
             wishes[at] = Wish(peek=4 * LENGTH)
         elif isinstance(parameter, GivenReal) and function.symbol not in working(bench.library):
             wishes[at] = Wish(poke=REALS[parameter.dtype](answer(parameter)).tobytes())
+        elif isinstance(parameter, GivenBytes):
+            wishes[at] = Wish(poke=answer(parameter))
         elif isinstance(parameter, GivenList) and function.symbol not in working(bench.library):
             poke = np.array(answer(parameter), np.int32).tobytes() if parameter.dtype else b""
             wishes[at] = Wish(poke=poke)
@@ -162,6 +182,8 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
             assert argument.address == value.ctypes.data, place
         case Address():
             assert argument.integer == value, place
+        case ByValue():
+            assert argument.value == value, place
         case Nothing():
             assert not argument.address, place
         case OptionalObject() if value is None:
@@ -208,7 +230,10 @@ def by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -
                 passed.append(ctypes.c_void_p(values[parameter.name].ctypes.data))
             case Address():
                 passed.append(ctypes.c_void_p(values[parameter.name]))
-            case GivenList() | GivenReal():
+            case ByValue():
+                kept.append(ctypes.create_string_buffer(values[parameter.name], parameter.count))
+                passed.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
+            case GivenBytes() | GivenList() | GivenReal():
                 kept.append(ctypes.create_string_buffer(1024))
                 passed.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
                 results.append((parameter, kept[-1]))
@@ -239,6 +264,8 @@ def value_at(output: Given, place: Any) -> Any:
     """Return an output of a typed C function as Python has it."""
     if isinstance(output, GivenReal):
         return float(np.frombuffer(place, REALS[output.dtype], 1)[0])
+    if isinstance(output, GivenBytes):
+        return bytes(place[: output.count])
     if isinstance(output, GivenList):
         return tuple(np.frombuffer(place, np.int32, LENGTH).tolist()) if output.dtype else []
     return ctypes.string_at(place.value).decode() if output.value_kind == "text" else place.value
@@ -263,7 +290,11 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
         if in_c:
             arrives |= {parameter.name: None for parameter in function.parameters if isinstance(parameter, Object)}
         bench.recorder.reset(*wishes(bench, function))
+        if function.group == "ends":
+            bench.module.group_start()
         result = by_c(bench, function, values) if in_c else by_python(bench, function, values)
+        if function.group == "begins":
+            bench.module.group_end()
         record = next(record for record in bench.recorder.records(own=True) if record.symbol == function.symbol)
         parameters = legal.vendors_parameters(bench.library, function)
         for (label, c_type, parameter), argument in zip(parameters, record.arguments, strict=True):
@@ -312,7 +343,7 @@ def check_outputs(bench: DoubleBench, function: roles.Function, result: Any) -> 
     elif len(outputs) > 1 and not any(output.object_kind for output in outputs):
         wanted = tuple(0.75 if isinstance(output, GivenReal) else answer(output) for output in outputs)
         assert tuple(result) == wanted, (result, wanted)
-    elif outputs[0].value_kind in ("integer", "text", "real", "list"):
+    elif outputs[0].value_kind in ("integer", "text", "real", "list", "bytes"):
         assert result == answer(outputs[0]), result
     else:
         assert result is not None
@@ -325,10 +356,7 @@ def destroy(bench: DoubleBench, function: roles.Function, values: dict[str, Any]
             ending = next(
                 other
                 for other in legal.helper_functions(bench.library.name).values()
-                if any(
-                    isinstance(ended, Ended) and ended.object_kind == parameter.object_kind
-                    for ended in other.parameters
-                )
+                if other.symbol == parameter.object_kind.destroy
             )
             arguments = {ended.name: values[parameter.name] for ended in ending.parameters}
             by_c(bench, ending, arguments) if in_c else by_python(bench, ending, arguments)

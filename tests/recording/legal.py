@@ -31,7 +31,7 @@ sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its
 from bindings import expressions, roles  # noqa: E402
 from bindings.descriptors import Nothing, Real  # noqa: E402
 from bindings.emit.descriptors import has_descriptors  # noqa: E402
-from bindings.helper_functions import HostArray, Object  # noqa: E402
+from bindings.helper_functions import HostArray, Integer, Object  # noqa: E402
 from bindings.parameters import (  # noqa: E402
     NUMPY,
     Array,
@@ -48,6 +48,7 @@ from bindings.parameters import (  # noqa: E402
 )
 
 MOST_ELEMENTS = 4096
+TOLD = {"ranks": 3, "rank": 1}  # what every object tells, as doubles/recording.py has it
 NO_NUMBERS = ("f8e4m3", "f8e5m2")  # dtypes that hosts have no numbers of
 Offsets = NDArray[np.int64]
 
@@ -134,6 +135,8 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
     match expression:
         case ast.Name(id=name):
             return names[name]
+        case ast.Attribute():
+            return names[ast.unparse(expression)]
         case ast.Constant(value=int(number)):
             return number
         case ast.BinOp(left=left, op=operator, right=right):
@@ -151,6 +154,8 @@ def value(expression: ast.expr, names: Mapping[str, int]) -> int:
             return value(body if value(test, names) else orelse, names)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             return int(value(left, names) == value(right, names))
+        case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
+            return int(value(left, names) != value(right, names))
         case ast.Compare(left=left, ops=[ast.LtE()], comparators=[right]):
             return int(value(left, names) <= value(right, names))
         case ast.Compare(left=left, ops=[ast.GtE()], comparators=[right]):
@@ -251,7 +256,7 @@ class Call:
         written = [array for array in function.arrays if not array.is_read_only]
         numbers = any(not number.is_read_only for number in function.numbers)
         hosts = any(isinstance(parameter, HostArray) and parameter.writes for parameter in function.parameters)
-        if function.lists or numbers or hosts or not written:
+        if function.lists or numbers or hosts or not written or told(function):
             return False
         return not any(any(map(len, self.many.get(name.name, [self.touched[name.name]]))) for name in written)
 
@@ -331,7 +336,17 @@ def _find_extents(function: roles.Function, name: str, label: str) -> list[tuple
 def clamped(library: roles.Library, function: roles.Function, integers: Mapping[str, int]) -> dict[str, int]:
     """Return the values of all names in expressions; lengths below 0 are 0."""
     lengths = {size.name: max(integers[size.name], 0) for size in function.sizes if size.may_be_negative}
-    return library.constants | dict(integers) | lengths
+    return library.constants | dict(integers) | lengths | told(function)
+
+
+def told(function: roles.Function) -> dict[str, int]:
+    """Return what the objects of a call tell, by the expressions for it."""
+    return {
+        f"{parameter.name}.{name}": TOLD[name]
+        for parameter in function.parameters
+        if isinstance(parameter, Object)
+        for name, _ in parameter.object_kind.tells
+    }
 
 
 def may_stand_still(function: roles.Function, inc: str) -> bool:
@@ -426,6 +441,7 @@ def completed(
         library.constants
         | integers
         | {size.name: max(integers[size.name], 0) for size in function.sizes if size.may_be_negative}
+        | told(function)
     )
     if not all(value(require, names) for require in function.requires):
         raise UnfitError
@@ -505,6 +521,7 @@ ARRAY_FIELDS = {
     "extent",
     "overwrites",
     "in_place",
+    "in_place_at",
     "in_place_if",
     "becomes",
 }
@@ -517,7 +534,21 @@ ARRAY_FIELDS |= {
     "noted_by",
     "field_of",
 }
-KNOWN = (EnumValue, Size, HostList, Array, Number, Real, Handle, Stream, Workspace, WorkspaceSize, Nothing, Object)
+KNOWN = (
+    EnumValue,
+    Size,
+    HostList,
+    Array,
+    Number,
+    Real,
+    Handle,
+    Stream,
+    Workspace,
+    WorkspaceSize,
+    Nothing,
+    Object,
+    Integer,
+)
 
 
 def known_roles(function: roles.Function) -> None:
@@ -564,6 +595,8 @@ def drawn(function: roles.Function, random: np.random.Generator, least: int) -> 
         elif isinstance(parameter, Size) and parameter.label == "value":
             is_tested = any(parameter.name in _names_of(array.extent) for array in function.arrays)
             integers[parameter.name] = int(random.integers(*((0, 2) if is_tested else (1, 100))))
+        elif isinstance(parameter, Integer):
+            integers[parameter.name] = int(random.integers(0, 100))
         elif isinstance(parameter, Size) and parameter.label == "size":
             few = [0, 1, 1, 2, 3, 3, 4, 5, 6] + ([-1, -7] if parameter.may_be_negative else [])
             integers[parameter.name] = int(random.choice([size for size in few if size >= least or not least]))
@@ -595,7 +628,7 @@ def with_large(library: roles.Library, function: roles.Function, name: str, larg
     axes = sizes | incs | enums
     key = (library.name, function.family, name, *axes, *enums.values())
     for values in filter(None, [_found_before[key]]) if key in _found_before else product(*axes.values()):
-        others = {value_.name: 6 + at for at, value_ in enumerate(function.of("value"))}
+        others = {value_.name: 6 + at for at, value_ in enumerate(function.of("value", "integer"))}
         integers = others | dict(zip(axes, values, strict=True)) | {name: large}
         try:
             call = completed(library, function, integers, random, spare=9)

@@ -63,6 +63,9 @@ def is_refused(call: Call, operand: Operand, other: Operand, apart: int) -> bool
         return False
     allowed = all(array.in_place_if is None or legal.value(array.in_place_if, call.names) for array in (a, b))
     in_place = b.name in a.in_place and a.name in b.in_place and allowed and operand.at == other.at
+    if a.in_place_at or b.in_place_at:  # the one is a part of the other
+        at = legal.value(b.in_place_at, call.names) if b.in_place_at else -legal.value(a.in_place_at, call.names)
+        return not (in_place and apart == at)
     return not (in_place and apart == 0 and same_elements(call, a, b))
 
 

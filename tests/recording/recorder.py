@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests"))
 
-from doubles.recording import MOST_ARGUMENTS, MOST_BYTES, MOST_RECORDS, roles, text, working  # noqa: E402
+from doubles.recording import MOST_ARGUMENTS, MOST_BYTES, MOST_RECORDS, MOST_VALUE, roles, text, working  # noqa: E402
 
 OPTIONS = ["-std=gnu11", "-O0", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
 
@@ -32,7 +32,7 @@ class _Argument(ctypes.Structure):
     _fields_ = [
         ("width", ctypes.c_int32),
         ("peeked", ctypes.c_int32),
-        ("value", ctypes.c_ubyte * 16),
+        ("value", ctypes.c_ubyte * MOST_VALUE),
         ("behind", ctypes.c_ubyte * MOST_BYTES),
     ]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import offload_args
 from bindings.descriptors import Real
-from bindings.helper_functions import Object
+from bindings.helper_functions import Integer, Object
 from bindings.parameters import Array, EnumValue, HostList, Number, Parameter, PointerArray, Result, Size
 from offload_args.errors import (
     AliasError,
@@ -58,7 +58,8 @@ class Foreign:
 
 def wrong_integers(parameter: Parameter, pointer: Any) -> Iterator[Wrong]:
     """Yield values that are not integers, and integers that do not fit."""
-    for value in (None, 1.0, float("nan"), 1j, "1", [1], {}):
+    of_array = isinstance(parameter, EnumValue) and parameter.enum.from_array  # then None stands for a dtype
+    for value in (*(() if of_array else (None,)), 1.0, float("nan"), 1j, "1", [1], {}):
         yield Wrong(value, (ArgumentTypeError,))
     if not (isinstance(parameter, EnumValue) and parameter.enum.dtypes):  # such a one may be given as a dtype
         yield from (Wrong(value, (ArgumentTypeError,)) for value in (np.float32(1), np.ones(2, int)))
@@ -221,6 +222,8 @@ def wrong_ones(
         case EnumValue():
             yield from wrong_integers(parameter, foreign.here["f32"])
             yield from wrong_enums(parameter)
+        case Integer():
+            yield from wrong_integers(parameter, foreign.here["f32"])
         case Size():
             yield from wrong_integers(parameter, foreign.here["f32"])
             yield from wrong_sizes(call.function, parameter, call)

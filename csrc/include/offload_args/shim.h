@@ -38,7 +38,8 @@ enum oa_extent_part {
   OA_BATCHED = 8,   /* there are `batch` of them, whose starts are `stride` elements apart */
   OA_LISTED = 16,   /* there are `batch` of them, each with its own pointer: for oa_begin_lists */
   OA_OPTIONAL = 32, /* the pointer may be NULL, and then there is no such operand: for oa_begin_lists */
-  OA_UNUSED = 64    /* the library may read it, but its values have no effect: it may overlap written operands */
+  OA_UNUSED = 64,   /* the library may read it, but its values have no effect: it may overlap written operands */
+  OA_INSIDE = 128   /* with OA_IN_PLACE: it may be a part of another such operand, `stride` elements after its start */
 };
 
 typedef struct oa_extent {
@@ -46,7 +47,7 @@ typedef struct oa_extent {
   const char *rows_name, *columns_name, *ld_name;
   int kind, part;        /* an oa_extent_kind; a sum of oa_extent_part */
   int64_t below, above;  /* diagonals of a band, beside the main one */
-  int64_t batch, stride; /* with OA_BATCHED */
+  int64_t batch, stride; /* with OA_BATCHED; `stride` with OA_INSIDE, too */
   const char *batch_name, *stride_name;
 } oa_extent;
 
@@ -88,6 +89,13 @@ static inline oa_extent oa_listed(oa_extent extent, int64_t batch, const char *b
   extent.part |= OA_LISTED;
   extent.batch = batch;
   extent.batch_name = batch_name;
+  return extent;
+}
+
+/* Returns the extent of an operand that may be a part of another one, so many elements after its start. */
+static inline oa_extent oa_inside(oa_extent extent, int64_t elements) {
+  extent.part |= OA_INSIDE;
+  extent.stride = elements;
   return extent;
 }
 
@@ -152,10 +160,10 @@ typedef struct oa_call {
   int device_scalars; /* 1: the scalars are on the device (pointer mode) */
   int blocking;       /* 1: the call's result goes to host memory; oa_submit waits for it */
   int special;        /* a sum of oa_call_special */
+  const void *only;   /* the device that the operands need to be on; NULL: any */
   /* Calls without a library: */
   int has_own_stream;     /* 1: the call goes to own_stream; otherwise to the region's */
   void *own_stream;       /* a stream of the caller */
-  const void *only;       /* the device that the operands need to be on; NULL: any */
   const char *uncaptured; /* "reason; remedy" if the call can't be captured into a graph; NULL: it can */
   /* set by oa_begin */
   void *handle; /* the vendor's handle, bound to the right stream; NULL for libraries that have none */
@@ -236,11 +244,14 @@ typedef struct oa_since {
   const char *version, *why;
 } oa_since;
 struct oa_routine;
+enum { OA_MOST_TOLD = 2 };
 /* A kind of object that a library makes and the caller owns. */
 typedef struct oa_object_kind {
   const char *name; /* "Handle" */
   int destroy;      /* the index of its symbol: int destroy(void *) */
   int is_handle;    /* 1: it is the library's handle, which belongs to a device and has a stream */
+  /* The indices of the functions that tell numbers of an object which never change: int tell(void *, int *) */
+  int told_count, tells[OA_MOST_TOLD];
 } oa_object_kind;
 struct oa_library {
   const char *name;            /* "cublas" */
@@ -273,6 +284,7 @@ struct oa_library {
   int takes_stream;
   /* The core fetches the results of earlier versions for the host, as those don't wait for the stream; or NULL. */
   const char *results_since;
+  int last_error;             /* 1 + the index of const char *last_error(void *), on the last failure; 0: it has none */
   const char *uncaptured;     /* "reason; remedy" if no call of it can be captured into a graph; NULL: calls can */
   const char *header_version; /* the version of the header that the table was made from; or NULL */
   const char *older_version, *older_before; /* an older header's symbol, and the first version without it; or NULL */

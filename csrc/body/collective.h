@@ -1,0 +1,26 @@
+/* Serves the bodies of functions that several ranks call together: numbers that a communicator tells, and groups. */
+#ifndef OA_COLLECTIVE_H
+#define OA_COLLECTIVE_H
+
+#include "body/helper_function.h"
+
+/* Structs that functions take by value. */
+typedef struct oa_bytes_128 {
+  unsigned char bytes[128];
+} oa_bytes_128;
+
+/* Returns the numbers that an object among the values tells, in the order of its kind; the library is asked once. NULL
+ * with the error set if it does not tell them. */
+const int *oa_told(const oa_routine *routine, const char *name, const oa_value *object);
+/* Returns the device of such an object. */
+const void *oa_device_of_object(const oa_value *object);
+
+/* Ends a call as oa_end does; a call in a group ends when the group does. object: the value that is its object. */
+int oa_end_in_group(oa_call *call, const oa_value *object, int vendor_status);
+/* Ends a helper function that begins a group, or ends one and thereby issues its calls. */
+int oa_group_begins(oa_helper_call *call, oa_value *values, int vendor_status);
+int oa_group_ends(oa_helper_call *call, oa_value *values, int vendor_status);
+/* Fails if this thread has a group. */
+int oa_refuse_in_group(const oa_routine *routine);
+
+#endif

@@ -1,0 +1,41 @@
+/* Groups of calls: a library issues their calls together at the group's end. Until then each call is open, and holds
+ * its operands. A thread has its own group, as in NCCL. */
+#ifndef OA_GROUP_H
+#define OA_GROUP_H
+
+#include "call/object.h"
+#include "call/operand.h"
+#include "region/caller.h"
+
+enum { OA_MOST_GROUPED = 2 }; /* operands of a call in a group */
+
+/* One call of a group. */
+typedef struct oa_grouped {
+  oa_call call;
+  oa_object_state *object; /* that the call uses, and that is not destroyed before */
+  oa_operand operands[OA_MOST_GROUPED];
+  uintptr_t starts[OA_MOST_GROUPED], ends[OA_MOST_GROUPED]; /* of the bytes that each of them touches */
+  struct oa_grouped *next;
+} oa_grouped;
+
+typedef struct oa_group_of_calls {
+  const oa_library *library; /* that has the group */
+  int depth;                 /* 0: there is none */
+  uint64_t since;            /* the serial of the youngest region when it began */
+  oa_grouped *first, *last;
+} oa_group_of_calls;
+
+extern _Thread_local oa_group_of_calls oa_group_of_thread;
+
+/* Begins the thread's group of a library. */
+void oa_group_open(const oa_library *library);
+/* Adds an open call to the thread's group, which ends it. Returns NULL with the text set if there is no host memory. */
+oa_grouped *oa_group_add(const oa_call *call);
+/* Ends the thread's group, and returns its calls, the first one first. */
+oa_grouped *oa_group_close(void);
+/* Checks a call of a thread that has a group: it may not work on what a call of the group writes, or write what that
+ * reads, since it would come before; and the region of a call of the group may not end before the group. Under the
+ * lock. */
+__attribute__((cold)) int oa_group_check(const oa_call *call, const oa_reach *reaches, const oa_region_state *region);
+
+#endif
