@@ -287,6 +287,13 @@ _RECORD_IT: Final = (
     "without your data."
 )
 
+
+def _noted(error: OffloadError) -> OffloadError:
+    if isinstance(error, _RECORDED):
+        error.add_note(_RECORD_IT)
+    return error
+
+
 #: The remedies at the end of a status's messages, made from its text; modules that know more add theirs here.
 ends: Final[dict[int, Callable[[str], str]]] = {}
 
@@ -307,7 +314,4 @@ def raise_status(status: int, text: str | None = None) -> NoReturn:
         text += add(text)
     if (kind := _BY_STATUS.get(status)) is None:
         raise OffloadError(f"{text} (status {status})")
-    error = kind(text)
-    if kind in _RECORDED:
-        error.add_note(_RECORD_IT)
-    raise error
+    raise _noted(kind(text))  # no frame of its traceback names it, which would keep both until a collection

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -309,3 +312,21 @@ def test_every_error_is_also_the_builtin_that_a_person_would_catch() -> None:
             assert issubclass(kind, OffloadError)
             assert issubclass(kind, (ValueError, TypeError, RuntimeError, MemoryError, OverflowError))
         assert pickle.loads(pickle.dumps(kind("text"))).args == ("text",)
+
+
+def test_a_handled_error_keeps_nothing_alive(device: str) -> None:
+    """A frame that names its exception would live with it, and with all that its callers have, until a collection."""
+    with offload_args(np.ones(3), device=device) as (pointer,):
+        pass
+
+    def fails() -> weakref.ref[Any]:
+        held = np.ones(3)
+        with suppress(StalePointerError):
+            blas.scal(2.0, pointer)
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert fails()() is None
+    finally:
+        gc.enable()
