@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from helpers.processes import SLOWNESS
+from helpers.launches import LIMIT, end, launched, mpirun
 
-LIMIT = 120 * SLOWNESS  # seconds in which a process has to end
 COLLECTIVES = """
 import os, sys
 import numpy as np
@@ -59,68 +53,17 @@ def main(communicator, device="host"):
 """
 
 
-def launched(code: str, size: int, port: int) -> list[subprocess.Popen[str]]:
-    """Start a process for each rank, with torchrun's variables."""
-    processes = []
-    for rank in range(size):
-        variables = {
-            "RANK": rank,
-            "LOCAL_RANK": rank,
-            "WORLD_SIZE": size,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            "OPENBLAS_NUM_THREADS": 1,
-        }
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", code],
-                env=os.environ | {name: str(value) for name, value in variables.items()},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    return processes
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A port that no other process gets while this one keeps it: rank 0 may listen there all the same."""
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
-
-
-def end(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
-    """Wait for all, and return each one's exit status and output; kill what takes too long."""
-    deadline = time.monotonic() + LIMIT
-    results = []
-    try:
-        for process in processes:
-            out, errors = process.communicate(timeout=max(deadline - time.monotonic(), 1))
-            results.append((process.returncode, out, errors))
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
-    return results
-
-
+@pytest.mark.later(but="2")
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_ranks_of_a_launcher(port: int, size: int) -> None:
     code = COLLECTIVES + "with Communicator.from_environment(debug=True, timeout=100) as c: main(c)"
-    for status, _, errors in end(launched(code, size, port)):
+    for status, _, errors in end(launched(["-c", code], size, port)):
         assert (status, errors) == (0, "")
 
 
 def test_run_takes_the_ranks_of_a_launcher(port: int) -> None:
     code = COLLECTIVES + "Communicator.run(main, devices=['host', 'sim:0'], timeout=100)"
-    for status, _, errors in end(launched(code, 3, port)):
+    for status, _, errors in end(launched(["-c", code], 3, port)):
         assert (status, errors) == (0, "")
 
 
@@ -144,7 +87,7 @@ except CommunicatorError as error:
 
 
 def test_a_killed_rank_is_named(port: int) -> None:
-    processes = launched(KILLED, 3, port)
+    processes = launched(["-c", KILLED], 3, port)
     try:
         for process in processes:
             assert process.stdout is not None
@@ -170,7 +113,7 @@ def main(communicator):
     communicator.barrier()
 Communicator.run(main, timeout=100)
 """
-    results = end(launched(code, 3, port))
+    results = end(launched(["-c", code], 3, port))
     assert all(status == 1 for status, _, _ in results)
     assert "KeyError: 'mine'" in results[1][2]
     for rank in (0, 2):
@@ -188,7 +131,7 @@ try:
 except CommunicatorError as error:
     print(error)
 """
-    ((status, out, errors),) = end(launched(code, 1, port))
+    ((status, out, errors),) = end(launched(["-c", code], 1, port))
     assert (status, errors) == (0, "")
     assert out == "Communicator.from_environment: on rank 0: ranks 1, 2 did not come within 0.2 s\n"
 
@@ -209,20 +152,11 @@ def exchange(data):
 with Communicator.join(rank, 3, exchange, device="sim:0", timeout=100) as c: main(c)
 """
     )
-    for status, _, errors in end(launched(code, 3, 0)):
+    for status, _, errors in end(launched(["-c", code], 3, 0)):
         assert (status, errors) == (0, "")
 
 
-def mpirun() -> list[str]:
-    """The command that starts an MPI program on this machine."""
-    pytest.importorskip("mpi4py", reason="device unavailable: no mpi4py")
-    path = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    if path is None:
-        pytest.skip("device unavailable: no mpirun")
-    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    return [path, *options]
-
-
+@pytest.mark.later(but="2-host")
 @pytest.mark.parametrize("device", ["host", "sim:0"])
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_ranks_of_mpi(size: int, device: str) -> None:

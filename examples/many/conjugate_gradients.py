@@ -1,0 +1,59 @@
+"""Conjugate gradients with the rows of the matrix on several ranks.
+
+python conjugate_gradients.py                            # one rank
+python conjugate_gradients.py host host                  # two threads
+mpirun -n 4 python conjugate_gradients.py
+torchrun --nproc-per-node 4 conjugate_gradients.py
+"""
+
+import sys
+
+import numpy as np
+
+from offload_args import Communicator, In, Scratch, blas, offload_args
+
+
+def solve(communicator: Communicator, n: int = 240) -> np.ndarray:
+    """Return the solution of A x = b; each rank has its rows of A, and its parts of the vectors."""
+    rank, rows = communicator.rank, n // communicator.size
+    mine = slice(rank * rows, (rank + 1) * rows)
+    A, b = system(n)
+    x = np.zeros(n)
+    r = b[mine].copy()
+    arrays = In(A[mine]), x, r, Scratch((n,)), Scratch((rows,)), Scratch((1,))
+    with offload_args(*arrays, device=communicator.device) as (dA, dx, dr, dp, dw, dsum):
+
+        def dot(a, b) -> float:
+            """Return the product of two vectors, of which each rank has a part."""
+            blas.dot(a, b, result=dsum.reshape(()))
+            communicator.all_reduce(dsum)
+            return float(dsum.to_host()[0])
+
+        part = dx[mine]
+        blas.copy(dr, dp[mine])
+        rr = bb = dot(dr, dr)
+        while rr > 1e-24 * bb:
+            communicator.all_gather(dp[mine], dp)
+            blas.gemv(1.0, dA, dp, 0.0, dw)
+            alpha = rr / dot(dp[mine], dw)
+            blas.axpy(alpha, dp[mine], part)
+            blas.axpy(-alpha, dw, dr)
+            rr, old = dot(dr, dr), rr
+            blas.scal(rr / old, dp[mine])
+            blas.axpy(1.0, dr, dp[mine])
+        communicator.all_gather(part, dx)
+    return x
+
+
+def system(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a positive definite matrix and a right side."""
+    rng = np.random.default_rng(6)
+    B = rng.standard_normal((n, n))
+    return B @ B.T / n + np.eye(n), rng.standard_normal(n)
+
+
+if __name__ == "__main__":
+    for x in Communicator.run(solve, devices=sys.argv[1:] or ["host"], timeout=120):
+        A, b = system(240)
+        np.testing.assert_allclose(x, np.linalg.solve(A, b), rtol=0, atol=1e-10)
+        print(f"residual {np.linalg.norm(A @ x - b):.1e}")

@@ -1,0 +1,40 @@
+"""The programs of examples/many find their results right for one rank, threads, mpirun and a launcher's variables."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.launches import LIMIT, end, launched, mpirun
+
+PROGRAMS = sorted((Path(__file__).parents[2] / "examples" / "many").glob("*.py"))
+WAYS = {"one rank": ["host"], "two threads": ["host", "sim:0"], "four threads": ["host"] * 4}
+whole_programs = pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+
+
+@pytest.mark.later("four threads")
+@pytest.mark.parametrize("devices", WAYS.values(), ids=WAYS)
+@whole_programs
+def test_threads(program: Path, devices: list[str]) -> None:
+    ran = subprocess.run([sys.executable, program, *devices], capture_output=True, text=True, timeout=LIMIT)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len(ran.stdout.splitlines()) == len(devices)
+
+
+@pytest.mark.later(but="conjugate_gradients")
+@whole_programs
+def test_mpirun(program: Path) -> None:
+    ran = subprocess.run([*mpirun(), "-n", "4", sys.executable, program], capture_output=True, text=True, timeout=LIMIT)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert len(ran.stdout.splitlines()) == 4
+
+
+@pytest.mark.later(but="power_iteration")
+@whole_programs
+def test_a_launcher(program: Path, port: int) -> None:
+    for status, out, errors in end(launched([str(program)], 2, port)):
+        assert (status, errors) == (0, "")
+        assert len(out.splitlines()) == 1

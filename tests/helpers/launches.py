@@ -1,0 +1,69 @@
+"""Processes that are ranks of a communicator."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from helpers.processes import SLOWNESS
+
+LIMIT = 120 * SLOWNESS  # seconds in which a process has to end
+
+
+def launched(arguments: list[str], size: int, port: int) -> list[subprocess.Popen[str]]:
+    """Start Python with these arguments for each rank, with torchrun's variables."""
+    processes = []
+    for rank in range(size):
+        variables = {
+            "RANK": rank,
+            "LOCAL_RANK": rank,
+            "WORLD_SIZE": size,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "OPENBLAS_NUM_THREADS": 1,
+        }
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, *arguments],
+                env=os.environ | {name: str(value) for name, value in variables.items()},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    return processes
+
+
+def end(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+    """Wait for all, and return each one's exit status and output; kill what takes too long."""
+    deadline = time.monotonic() + LIMIT
+    results = []
+    try:
+        for process in processes:
+            out, errors = process.communicate(timeout=max(deadline - time.monotonic(), 1))
+            results.append((process.returncode, out, errors))
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+    return results
+
+
+def mpirun() -> list[str]:
+    """The command that starts an MPI program on this machine."""
+    pytest.importorskip("mpi4py", reason="device unavailable: no mpi4py")
+    path = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if path is None:
+        pytest.skip("device unavailable: no mpirun")
+    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    return [path, *options]
