@@ -282,8 +282,10 @@ static __attribute__((cold, noinline)) PyObject *launch_recorded(Kernel *kernel,
                                                                  PyObject *const *arguments) {
   static _Thread_local int depth;
   if (depth > 0) return launch_any(kernel, asked, arguments);
-  PyObject *subject = Py_BuildValue("O(III)(III)L", (PyObject *)kernel, asked->grid[0], asked->grid[1], asked->grid[2],
-                                    asked->block[0], asked->block[1], asked->block[2], (long long)asked->shared_bytes);
+  PyObject *subject = Py_BuildValue("O(III)(III)Li(III)i", (PyObject *)kernel, asked->grid[0], asked->grid[1],
+                                    asked->grid[2], asked->block[0], asked->block[1], asked->block[2],
+                                    (long long)asked->shared_bytes, asked->cooperative != 0, asked->cluster[0],
+                                    asked->cluster[1], asked->cluster[2], asked->is_unsafe != 0);
   PyObject *result = subject == NULL ? NULL : Py_NewRef(Py_None);
   if (result != NULL && atomic_load_explicit(&recording, memory_order_relaxed) == RECORDS_BEGINNINGS)
     result = tell_recorder_values("begun", subject, arguments, kernel->passed, NULL, result);

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sync", action="store_true", help="write each call before it is made, too: for a call that ends the process"
     )
+    parser.add_argument("--images", action="store_true", help="write the machine code of kernels, for replay --images")
     add_script(parser)
 
 
@@ -38,4 +39,4 @@ def run(options: argparse.Namespace) -> int:
     if run_script is None:
         print(f"record: no file {options.script}", file=sys.stderr)
         return 2
-    return process.run(run_script, file, options.contents, options.calls, options.sync)
+    return process.run(run_script, file, options.contents, options.calls, options.sync, options.images)

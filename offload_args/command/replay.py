@@ -26,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare each call with the same on the host, and with the results of the recording if it has them",
     )
+    parser.add_argument(
+        "--images",
+        action="store_true",
+        help="run the machine code of kernels that record --images wrote: only of a file that you trust",
+    )
     parser.add_argument("--from", dest="first", type=count, default=1, metavar="N", help="run no call before the N-th")
     parser.add_argument("--to", dest="last", type=count, metavar="N", help="run no call after the N-th")
     parser.add_argument(
@@ -46,7 +51,12 @@ def run(options: argparse.Namespace) -> int:
         if options.shrink:
             return _shrink(options)
         report = replay(
-            options.file, device=options.device, compare=options.compare, first=options.first, last=options.last
+            options.file,
+            device=options.device,
+            compare=options.compare,
+            first=options.first,
+            last=options.last,
+            images=options.images,
         )
     except OSError as error:
         print(f"replay: {error}", file=sys.stderr)

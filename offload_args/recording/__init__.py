@@ -7,10 +7,11 @@ The modules of this package are imported when a recording begins, or is replayed
     replay.py    runs the lines of a file again
     contents.py  values for arrays whose contents were not kept
     shrink.py    the fewest calls and the least sizes with which a fault shows
+    images.py    signatures and machine code of kernels
     predicate.py a user's own predicate of a fault
     script.py    a recording as a Python script
     compare.py   the same call on the host, and how far its results may be from it
-    layout.py    where an array's elements are in its memory
+    layout.py    an array's dtype, and where its elements are in its memory
     twins.py a vendor's call for another vendor's library
 """
 
@@ -32,6 +33,7 @@ def record(
     contents: Literal["none", "hash", "inputs"] = "hash",
     calls: int | None = None,
     sync: bool = False,
+    images: bool = False,
 ) -> Recording:
     """Record every region, copy and call of a block in a file: `with record("bug.jsonl.gz"): ...`.
 
@@ -40,10 +42,11 @@ def record(
     contents: of the arrays; "hash": checksums only, by which a replay knows when they changed; "none": not even those;
     "inputs": the values themselves, and those of results. Numbers that are passed to calls are always in the file, and
     so are the names of arrays and of source files. calls: the most to record. sync: write each call to the file
-    before it is made, too, so that the file has a call that ends the process.
+    before it is made, too, so that the file has a call that ends the process. images: write the machine code of
+    kernels, so that `replay --images` launches them again.
 
     Raises ArgumentError for a wrong argument, and OSError if the file can't be written.
     """
     from .recorder import Recording
 
-    return Recording(file, contents, calls, sync)
+    return Recording(file, contents, calls, sync, images)

@@ -1,4 +1,4 @@
-"""Where the elements of an array are in its memory."""
+"""The dtype of an array in a recording, and where its elements are in its memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["flat", "span", "zeros_of_layout"]
+from ..dtypes import DTYPE_NAMES, dtype_of
+from ..errors import ArgumentError
+
+__all__ = ["dtype_named", "flat", "span", "zeros_of_layout"]
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """Return the dtype of a name in a recording."""
+    dtype = dtype_of(DTYPE_NAMES.index(name)) if name in DTYPE_NAMES else np.dtype(name)
+    if dtype.hasobject:  # bytes of a file that is not trusted would be addresses
+        raise ArgumentError(f"the recording has elements of {dtype}, which devices can't hold")
+    return dtype
 
 
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:

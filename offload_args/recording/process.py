@@ -44,10 +44,10 @@ def _info() -> dict[str, Any]:
     return facts
 
 
-def run(run_script: Callable[[], object], file: str, contents: str, calls: int | None, sync: bool) -> int:
+def run(run_script: Callable[[], object], file: str, contents: str, calls: int | None, sync: bool, images: bool) -> int:
     """Run a script, record it, and return its exit status; stderr says where the recording is."""
     process, stderr = os.getpid(), sys.stderr
-    recording = Recording(file, contents, calls, sync)
+    recording = Recording(file, contents, calls, sync, images)
     if contents == "inputs":
         say(f"record: {file} WILL HAVE THE VALUES OF ALL ARRAYS: think of who may see them", stderr)
     try:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .. import _core
 from ..arguments import In, InOut, Out, Scratch
-from ..devices import by_number
+from ..devices import Device, by_number
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, OffloadError
 from ..tracing.collect import site_of
@@ -112,7 +112,12 @@ class Recording:
     """Record a block, or a process, in a file; `offload_args.record(file)` makes one."""
 
     def __init__(
-        self, file: str | os.PathLike[str], contents: str = "hash", calls: int | None = None, sync: bool = False
+        self,
+        file: str | os.PathLike[str],
+        contents: str = "hash",
+        calls: int | None = None,
+        sync: bool = False,
+        images: bool = False,
     ) -> None:
         if contents not in _CONTENTS:
             raise ArgumentError(f'record: contents needs "none", "hash" or "inputs", got {contents!r}')
@@ -122,7 +127,7 @@ class Recording:
         self.contents = contents
         self._calls = 0  # recorded so far, without those whose lines the extension has
         self.fault: Exception | None = None  #: why the file ends before the recording
-        self._is_sync = sync
+        self._is_sync, self._has_images = sync, images
         self._most = calls
         self._is_simple = contents != "inputs" and calls is None and not sync  # the extension can write lines
         self._is_over = False
@@ -132,10 +137,12 @@ class Recording:
         self._files: dict[str, bool] = {}  # whether code of that file is this package's
         self._buffers: dict[int, _Buffer] = {}  # by the owner's id
         self._gone: list[_Owner] = []  # those whose arrays are gone
-        self._numbers = {"buffer": 0, "region": 0, "pointer": 0, "object": 0, "chain": 0}
+        self._numbers = {"buffer": 0, "region": 0, "pointer": 0, "object": 0, "chain": 0, "kernel": 0}
         self._roots: dict[int, tuple[int, int]] = {}  # by handle: the pointer's number, its region's
         self._regions: dict[int, tuple[int, list[_Lent | None], list[int]]] = {}  # by id: number, arrays, handles
         self._objects: dict[int, int] = {}
+        self._kernels: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}  # by id and device: what launches say
+        self._images: set[str] = set()  # in the file
         self._chains: dict[int, int] = {}
         self._threads: dict[int, int] = {}
         self._inside: dict[int, list[list[dict[str, Any]]]] = {}  # by thread: the portable calls under way
@@ -503,7 +510,8 @@ class Recording:
 
     def _on_begun(self, subject: tuple[Any, ...], arguments: tuple[Any, ...], names: Any, *_: Any) -> None:
         if self._is_sync:
-            named = self._launched(subject) if len(subject) > 2 else {"call": ".".join(subject)}
+            is_launch = len(subject) > 2
+            named = self._launched(subject, arguments) if is_launch else {"call": ".".join(subject)}
             self._begun(lambda: {**named, **self._arguments(arguments, names)})
 
     def _begun(self, event: Callable[[], dict[str, Any]]) -> None:
@@ -527,15 +535,43 @@ class Recording:
         self._call({"call": ".".join(subject[:2]), **more, **self._arguments(arguments, names)}, result, error)
 
     def _on_launch(self, subject: tuple[Any, ...], arguments: Any, names: Any, result: Any, error: Any) -> None:
-        self._call({**self._launched(subject), **self._arguments(arguments, names)}, result, error)
+        self._call({**self._launched(subject, arguments), **self._arguments(arguments, names)}, result, error)
 
-    def _launched(self, subject: tuple[Any, ...]) -> dict[str, Any]:
-        kernel, grid, block, shared_bytes = subject
+    def _launched(self, subject: tuple[Any, ...], arguments: tuple[Any, ...]) -> dict[str, Any]:
+        kernel, grid, block, shared_bytes, is_cooperative, cluster, is_unsafe = subject
         event: dict[str, Any] = {"launch": kernel.name, "grid": grid, "block": block, "shared_bytes": shared_bytes}
-        with contextlib.suppress(OffloadError, AttributeError, AssertionError):
-            image = kernel._loaded.image
-            event |= {"image": hashlib.sha256(image.data).hexdigest(), "format": str(image.format)}
-        return event
+        event |= {"cooperative": True} if is_cooperative else {}
+        event |= {"cluster": cluster} if cluster[0] else {}
+        event |= {"unsafe": True} if is_unsafe else {}
+        pointer = next((value for value in arguments if isinstance(value, _core.Pointer)), None)
+        return event if pointer is None else event | self._kernel(kernel, by_number(pointer._device))
+
+    def _kernel(self, kernel: Any, device: Device) -> dict[str, Any]:
+        """Return what the launches of a kernel on a device say of it; write its signature and images, if asked to."""
+        key = id(kernel), device.number
+        if key not in self._kernels:
+            from .images import described, image_on, images_of
+
+            facts: dict[str, Any] = {}
+            with contextlib.suppress(OffloadError):
+                image = image_on(kernel, device)
+                facts = {"image": hashlib.sha256(image.data).hexdigest(), "format": str(image.format)}
+            if self._has_images:
+                facts["kernel"] = self._next("kernel")
+                images = {id(image): image for image in images_of(kernel, device)}
+                rows = [self._image(kernel.name, image) for image in images.values()]
+                self._put({"kernel": facts["kernel"], **described(kernel, device), "images": rows})
+            self._kernels[key] = kernel, facts
+        return self._kernels[key][1]
+
+    def _image(self, name: str, image: Any) -> dict[str, Any]:
+        """Return the description of a module; write its bytes if they are new."""
+        digest = hashlib.sha256(image.data).hexdigest()
+        if digest not in self._images:
+            self._images.add(digest)
+            self._put({"image": digest, "data": base64.b64encode(image.data).decode()})
+        facts = {"backend": image.backend, "format": str(image.format), "target": image.target}
+        return {"image": digest, "symbol": image.symbols.get(name, name), **facts}
 
     def _arguments(self, arguments: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
         split = len(arguments) - len(names)

@@ -20,7 +20,7 @@ from .._table import LIBRARIES
 from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device
 from ..display import plural
-from ..dtypes import DTYPE_NAMES, dtype_of
+from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args, update
@@ -28,10 +28,11 @@ from ..running import say
 from . import twins
 from .compare import Caller, Difference, Expected, distance, expect
 from .contents import Use, make, note_use
-from .layout import flat, span
+from .images import Kernels
+from .layout import dtype_named, flat, span
 from .stream import damaged, read
 
-__all__ = ["Event", "Replay", "Report", "call_name", "dtype_named", "in_order", "is_object", "replay"]
+__all__ = ["Event", "Replay", "Report", "call_name", "in_order", "is_object", "replay"]
 
 Event: TypeAlias = "dict[str, Any]"
 
@@ -100,8 +101,17 @@ class _Region:
 class Replay:
     """One replay: the objects that stand for the recorded program's."""
 
-    def __init__(self, device: Device | None, compares: bool, first: int, last: int | None, subject: str = "") -> None:
-        """Prepare a replay. subject: the name and line of the calls to compare; "": all."""
+    def __init__(
+        self,
+        device: Device | None,
+        compares: bool,
+        first: int,
+        last: int | None,
+        subject: str = "",
+        images: bool = False,
+    ) -> None:
+        """Prepare a replay. subject: the name and line of the calls to compare; "": all. images: launch kernels."""
+        self._kernels = Kernels() if images else None
         self.report = Report(device=device.name if device else "")
         self._device, self._compares = device, compares
         self._first, self._last, self._subject = first, last, subject
@@ -393,20 +403,48 @@ class Replay:
     def _on_launch(self, event: Event) -> None:
         self._number += 1
         self._begun.pop(event["thread"], None)
-        if self._is_asked():
-            image = f" of image {event['image'][:16]}" if "image" in event else ""
-            self.report.skipped[f"kernel {event['launch']}{image}: a recording has no images of kernels"] += 1
+        self._take(event, self._launch)
 
     def _called(self, event: Event) -> None:
         self._number += 1
         self._begun.pop(event["thread"], None)
+        self._take(event, self._make)
+
+    def _take(self, event: Event, act: Callable[[Event], None]) -> None:
+        """Act on a call now, or in each turn of the chain that captures it."""
         if not self._is_asked():
             return
         capturing = self._capturing.get(event["thread"])
         if capturing is not None:
             self._chains[capturing].append((self._number, event))
         else:
-            self._try(event, lambda: self._make(event))
+            self._try(event, lambda: act(event))
+
+    def _on_image(self, event: Event) -> None:
+        if self._kernels is not None:
+            self._kernels.note_image(event["image"], base64.b64decode(event["data"]))
+
+    def _on_kernel(self, event: Event) -> None:
+        if self._kernels is not None:
+            self._kernels.note_kernel(event)
+
+    def _launch(self, event: Event) -> None:
+        if self._kernels is None or "kernel" not in event:
+            reason = (
+                "the recording has its machine code; --images runs it, if you trust the file"
+                if "kernel" in event
+                else "the recording has no machine code (record --images)"
+            )
+            image = f" of image {event['image'][:16]}" if "image" in event else ""
+            raise twins.NoTwinError(f"kernel {event['launch']}{image}: {reason}")
+        self._kernels.check(event)
+        arguments = [self._value(value) for value in event["args"]]
+        device = next(value.device for value in arguments if isinstance(value, DevicePtr))
+        self._kernels.launch(event, arguments, device)
+        self.report.calls += 1
+        for region in self._regions_of(event):
+            region.calls.append(self._number)
+            region.is_bounded = False
 
     def _make(self, event: Event) -> None:
         arguments = [self._value(value) for value in event["args"]]
@@ -536,8 +574,8 @@ class Replay:
 
     def _again(self, event: Event) -> None:
         kind = next(iter(event))
-        if kind in ("blas", "call"):
-            self._try(event, lambda: self._make(event))
+        if kind in ("blas", "call", "launch"):
+            self._try(event, lambda: self._launch(event) if kind == "launch" else self._make(event))
         else:
             getattr(self, f"_on_{kind}")(event)
 
@@ -577,14 +615,6 @@ class Replay:
             return root
         pointer: DevicePtr[Any] = _core.view(root, value["offset"], tuple(value["shape"]), tuple(value["strides"]))
         return pointer
-
-
-def dtype_named(name: str) -> np.dtype[Any]:
-    """Return the dtype of a name in a recording."""
-    dtype = dtype_of(DTYPE_NAMES.index(name)) if name in DTYPE_NAMES else np.dtype(name)
-    if dtype.hasobject:  # bytes of a file that is not trusted would be addresses
-        raise ArgumentError(f"the recording has elements of {dtype}, which devices can't hold")
-    return dtype
 
 
 def is_object(recorded: Any) -> TypeGuard[Event]:
@@ -657,14 +687,16 @@ def replay(
     compare: bool = False,
     first: int = 1,
     last: int | None = None,
+    images: bool = False,
 ) -> Report:
     """Run the calls of a recording again, and return a report.
 
     device: for all calls; None: the recording's devices, or the host in place of a missing one. compare: also make each
-    call on the host, and compare. first, last: the numbers of calls to run, from 1.
+    call on the host, and compare. first, last: the numbers of calls to run, from 1. images: run the machine code of
+    kernels that the file has: only of a file that you trust.
 
     Raises ArgumentError if the file is no recording, is damaged, has no such calls, or is of a later version.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Replay(device, compare, first, last).run(file)
+        return Replay(device, compare, first, last, images=images).run(file)

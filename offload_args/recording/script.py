@@ -17,9 +17,9 @@ from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from . import twins
 from .compare import Expected, distance, host_values
-from .layout import flat
+from .layout import dtype_named, flat
 from .predicate import Check
-from .replay import Event, Replay, call_name, dtype_named, in_order, is_object
+from .replay import Event, Replay, call_name, in_order, is_object
 
 __all__ = ["script"]
 

@@ -24,9 +24,9 @@ from .. import _core
 from .._table import LIBRARIES
 from ..devices import Device
 from ..errors import ArgumentError
-from .layout import flat
+from .layout import dtype_named, flat
 from .predicate import Check
-from .replay import Event, Replay, dtype_named
+from .replay import Event, Replay
 from .script import script
 from .stream import read
 
