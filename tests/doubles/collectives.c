@@ -17,6 +17,15 @@ static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
 #else
 static int is_array(const void *pointer) { return pointer != NULL; }
 #endif
+#ifdef TRAPS
+int hipStreamSynchronize(void *stream);
+void hip_double_begin(void); /* memory of a device is the host's from here */
+void hip_double_end(void);   /* to here */
+#else                        /* streams do all work at once */
+static int hipStreamSynchronize(void *stream) { return stream == NULL; }
+static void hip_double_begin(void) {}
+static void hip_double_end(void) {}
+#endif
 #define PUBLIC __attribute__((visibility("default")))
 
 enum { SUCCESS, DEVICE_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR };
@@ -276,6 +285,7 @@ static void exchange(comm *c) {
 
 /* Does all that can be done. */
 static void go_on(world *w) {
+  hip_double_begin();
   for (int again = 1; again && w->joined == w->ranks;) {
     int ready = 1, alike = 1;
     again = 0;
@@ -295,6 +305,7 @@ static void go_on(world *w) {
     }
     again = 1;
   }
+  hip_double_end();
   pthread_cond_broadcast(&changed);
 }
 
@@ -330,6 +341,7 @@ static int issue(operation *first) {
 /* Makes one call of a rank; fresh: the place for a new communicator. */
 static int call(operation o, const void *stream, comm **fresh) {
   int status = SUCCESS;
+  if (stream) hipStreamSynchronize((void *)(uintptr_t)stream); /* its work is done at once, after what comes before */
   pthread_mutex_lock(&lock);
   const int fails =
       note("%s rank=%d/%d count=%zu type=%d op=%d peer=%d send=%p recv=%p stream=%p depth=%d\n", names[o.kind],
