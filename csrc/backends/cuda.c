@@ -362,43 +362,47 @@ static __attribute__((noinline)) int launch_with_attributes(gpu_function functio
 
 /* -- loops of graphs ---------------------------------------------------------------------------------------------- */
 
-/* The last kernel of each step. Bytes of the number are looked at one by one, as it may be at any address; `and` drops
- * the signs of floats: -0.0 is 0, too. The driver has the function. */
+/* The last kernel of each step. The driver has the function that it calls. */
 static const char until_ptx[] =
     ".version 6.0\n"
     ".target sm_60\n"
     ".address_size 64\n"
     ".extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n"
-    ".visible .entry offload_args_until(.param .u64 number, .param .u32 nbytes, .param .u32 float_bytes,\n"
-    " .param .u64 at_most, .param .u64 count, .param .u64 outcome, .param .u64 handle)\n"
+    ".visible .entry offload_args_until(.param .u64 number, .param .u32 words, .param .u32 word_bytes,\n"
+    " .param .u64 bits, .param .u64 at_most, .param .u64 count, .param .u64 outcome, .param .u64 handle)\n"
     "{\n"
-    "  .reg .pred %last, %more, %ended, %spent, %stops;\n"
-    "  .reg .b32 %left, %part, %in_part, %byte, %any, %goes_on;\n"
-    "  .reg .b64 %at, %most, %count, %steps, %outcome, %flag, %handle;\n"
-    "  ld.param.u64 %at, [number];\n"
-    "  ld.param.u32 %left, [nbytes];\n"
-    "  ld.param.u32 %part, [float_bytes];\n"
-    "  ld.param.u64 %most, [at_most];\n"
+    "  .reg .pred %of_1, %of_2, %of_4, %of_8, %more, %ended, %spent, %stops;\n"
+    "  .reg .b32 %left, %bytes, %goes_on;\n"
+    "  .reg .b64 %at, %step, %bits, %word, %any, %most, %count, %steps, %outcome, %flag, %handle;\n"
     "  ld.param.u64 %count, [count];\n"
+    "  ld.global.u64 %steps, [%count];\n"
+    "  ld.param.u64 %at, [number];\n"
+    "  ld.param.u32 %left, [words];\n"
+    "  ld.param.u32 %bytes, [word_bytes];\n"
+    "  ld.param.u64 %bits, [bits];\n"
+    "  ld.param.u64 %most, [at_most];\n"
     "  ld.param.u64 %outcome, [outcome];\n"
     "  ld.param.u64 %handle, [handle];\n"
-    "  mov.u32 %any, 0;\n"
-    "  mov.u32 %in_part, %part;\n"
+    "  setp.eq.u32 %of_1, %bytes, 1;\n"
+    "  setp.eq.u32 %of_2, %bytes, 2;\n"
+    "  setp.eq.u32 %of_4, %bytes, 4;\n"
+    "  setp.eq.u32 %of_8, %bytes, 8;\n"
+    "  cvt.u64.u32 %step, %bytes;\n"
+    "  mov.u64 %any, 0;\n"
     "NEXT:\n"
-    "  ld.global.u8 %byte, [%at];\n"
-    "  add.u64 %at, %at, 1;\n"
-    "  sub.u32 %in_part, %in_part, 1;\n"
-    "  setp.eq.u32 %last, %in_part, 0;\n"
-    "  @%last and.b32 %byte, %byte, 127;\n"
-    "  @%last mov.u32 %in_part, %part;\n"
-    "  or.b32 %any, %any, %byte;\n"
+    "  @%of_1 ld.global.u8 %word, [%at];\n"
+    "  @%of_2 ld.global.u16 %word, [%at];\n"
+    "  @%of_4 ld.global.u32 %word, [%at];\n"
+    "  @%of_8 ld.global.u64 %word, [%at];\n"
+    "  and.b64 %word, %word, %bits;\n"
+    "  or.b64 %any, %any, %word;\n"
+    "  add.u64 %at, %at, %step;\n"
     "  sub.u32 %left, %left, 1;\n"
     "  setp.ne.u32 %more, %left, 0;\n"
     "  @%more bra NEXT;\n"
-    "  ld.global.u64 %steps, [%count];\n"
     "  add.u64 %steps, %steps, 1;\n"
     "  st.global.u64 [%count], %steps;\n"
-    "  setp.ne.u32 %ended, %any, 0;\n"
+    "  setp.ne.u64 %ended, %any, 0;\n"
     "  setp.ge.u64 %spent, %steps, %most;\n"
     "  or.pred %stops, %ended, %spent;\n"
     "  selp.u64 %flag, 1, 0, %ended;\n"
@@ -435,10 +439,10 @@ static gpu_function until_kernel(struct extra *extra) {
 static int fill_loop(gpu_graph outer, gpu_graph body, gpu_context context, gpu_function kernel,
                      const oa_graph_until *until) {
   unsigned long long handle;
-  uint64_t at_most = (uint64_t)until->at_most, address = until->address, count = until->count,
+  uint64_t address = until->address, bits = until->bits, at_most = (uint64_t)until->at_most, count = until->count,
            outcome = (uintptr_t)until->outcome;
-  unsigned nbytes = (unsigned)until->nbytes, float_bytes = (unsigned)until->float_bytes;
-  void *arguments[] = {&address, &nbytes, &float_bytes, &at_most, &count, &outcome, &handle}, *node, *steps;
+  unsigned words = (unsigned)until->words, word_bytes = (unsigned)until->word_bytes;
+  void *arguments[] = {&address, &words, &word_bytes, &bits, &at_most, &count, &outcome, &handle}, *node, *steps;
   int code = driver.conditional_create(&handle, outer, context, 1, CONDITION_ASSIGN_DEFAULT);
   struct node_parameters loop = {
       .kind = NODE_CONDITIONAL,

@@ -34,9 +34,10 @@ enum { OA_RELAXED = 2 }; /* oa_backend.capture_mode */
 
 /* The end of a graph's loop: a number that its calls write is not 0, or it ran so often. */
 typedef struct oa_graph_until {
-  uint64_t address;  /* of the number */
-  int nbytes;        /* of it */
-  int float_bytes;   /* of each of its parts, if the highest bit of a part is a sign; else 0 */
+  uint64_t address;  /* of the number, a multiple of word_bytes */
+  int words;         /* of it: 2 if it is complex */
+  int word_bytes;    /* 1, 2, 4 or 8 */
+  uint64_t bits;     /* of a word; if none is set in any word, the number is 0 */
   int64_t at_most;   /* 1 or more */
   uint64_t count;    /* the address of 8 bytes of the device, which are 0 when the loop is launched */
   uint64_t *outcome; /* in pinned memory: becomes how often the graph ran, and 1 if the number is not 0, else 0 */

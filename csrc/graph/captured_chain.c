@@ -358,37 +358,27 @@ int oa_chain_replay(oa_chain *handle) {
   return status;
 }
 
-/* Returns whether a loop on the device can look at the element: the calls write it. Sets its address. Under the
- * lock. */
-static bool sees(const chain *c, const oa_slot *slot, uint64_t *address) {
+/* Says where the zeros of a dtype are: in no bit of its parts, but for the signs of floats. */
+static void set_words(oa_graph_until *until, int dtype) {
+  const bool is_complex = dtype == OA_C64 || dtype == OA_C128;
+  const bool is_float = is_complex || dtype == OA_F8E4M3 || dtype == OA_F8E5M2 || dtype == OA_F16 || dtype == OA_BF16 ||
+                        dtype == OA_F32 || dtype == OA_F64;
+  until->words = is_complex ? 2 : 1;
+  until->word_bytes = (int)oa_itemsize(dtype) / until->words;
+  until->bits = UINT64_MAX >> (is_float ? 65 - 8 * until->word_bytes : 0);
+}
+
+/* Returns whether a loop on the device can look at the element: the calls write it. Sets its place. Under the lock. */
+static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
   const oa_mapping *mapping = slot->mapping;
   for (const oa_captured *g = c->capture.groups; g < c->capture.groups + c->capture.count; g++)
     if (g->writes && g->mapping == mapping && g->serial == mapping->serial &&
         &mapping->groups[g->group] == slot->group) {
-      *address = mapping->address + (uint64_t)slot->offset;
-      return slot->reads;
+      set_words(until, slot->dtype);
+      until->address = mapping->address + (uint64_t)slot->offset;
+      return slot->reads && until->address % (uint64_t)until->word_bytes == 0;
     }
   return false;
-}
-
-/* Returns the bytes of a number's parts that have a sign, as floats do; 0: it has none. */
-static int float_bytes(int dtype) {
-  switch (dtype) {
-    case OA_F8E4M3:
-    case OA_F8E5M2:
-      return 1;
-    case OA_F16:
-    case OA_BF16:
-      return 2;
-    case OA_F32:
-    case OA_C64:
-      return 4;
-    case OA_F64:
-    case OA_C128:
-      return 8;
-    default:
-      return 0;
-  }
 }
 
 /* Runs the loop on the device, if it can. */
@@ -400,11 +390,9 @@ static int loop_there(const char *function, const oa_chain *handle, const oa_any
   if (!c) return status;
   const oa_slot *slot = oa_slot_of(until, OA_SLOT_POINTER, &status);
   bool can = c->device->backend->graph_loop && c->capture.call_count <= MOST_CALLS && at_most > 0 && slot &&
-             sees(c, slot, &loop->until.address);
+             sees(c, slot, &loop->until);
   status = OA_OK;
   if (can) {
-    loop->until.nbytes = (int)slot->nbytes;
-    loop->until.float_bytes = float_bytes(slot->dtype);
     loop->until.at_most = at_most;
     oa_unlock();
     loop->block = oa_block_take(c->device, OA_BLOCK_SMALL, OA_BLOCK_NOW);

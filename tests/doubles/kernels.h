@@ -227,16 +227,20 @@ static int run_known(const char *name, int64_t threads, void **p) {
       for (int k = starts[row]; k < starts[row + 1]; k++) y[row] += values[k] * x[columns[k]];
     }
   } else if (strcmp(name, "offload_args_until") == 0) { /* csrc/backends/cuda.c */
-    const unsigned char *number = *(unsigned char **)p[0];
-    const unsigned nbytes = *(unsigned *)p[1], float_bytes = *(unsigned *)p[2];
-    const uint64_t at_most = *(uint64_t *)p[3];
-    uint64_t *count = *(uint64_t **)p[4], *outcome = *(uint64_t **)p[5];
-    if (!looping || *(struct condition **)p[6] != looping || out_of_reach(number, nbytes) ||
-        out_of_reach(count, sizeof *count) || owner_of(outcome, 2 * sizeof *outcome) != -1)
+    const char *number = *(char **)p[0];
+    const unsigned words = *(unsigned *)p[1], nbytes = *(unsigned *)p[2];
+    const uint64_t bits = *(uint64_t *)p[3], at_most = *(uint64_t *)p[4];
+    uint64_t *count = *(uint64_t **)p[5], *outcome = *(uint64_t **)p[6];
+    if (!looping || *(struct condition **)p[7] != looping || out_of_reach(number, words * nbytes) ||
+        (uintptr_t)number % nbytes || out_of_reach(count, sizeof *count) ||
+        owner_of(outcome, 2 * sizeof *outcome) != -1)
       return ILLEGAL_ADDRESS;
     uint64_t ended = 0;
-    for (unsigned i = 0; i < nbytes; i++)
-      ended |= float_bytes && i % float_bytes == float_bytes - 1 ? number[i] & 0x7f : number[i];
+    for (unsigned i = 0; i < words; i++) {
+      uint64_t word = 0;
+      memcpy(&word, number + i * nbytes, nbytes);
+      ended |= word & bits;
+    }
     ++*count;
     looping->value = !ended && *count < at_most;
     if (looping->value) return SUCCESS;
