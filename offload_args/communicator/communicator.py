@@ -17,6 +17,7 @@ from .host import HostBackend
 from .link import LostRanksError
 from .memory import MemoryLink
 from .mpi import MpiLink
+from .nccl import NcclBackend
 from .operands import (
     check_aliases,
     check_dtype,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..pointers import DevicePtr
     from .backend import Backend
+    from .link import Link
 
 __all__ = ["Communicator"]
 
@@ -105,15 +107,19 @@ class Communicator:
     def all(cls, devices: Sequence[Device | str], *, debug: bool = False, timeout: float | None = None) -> list[Self]:
         """Return a communicator for each device, for one thread of this process each.
 
-        devices: all on the CPU, `host` and `sim`, which may be repeated.
+        devices: all on the CPU, `host` and `sim`, which may be repeated, or different GPUs of one vendor.
         """
         function = "Communicator.all"
         opened = _opened(function, devices)
         limit = _timeout(function, timeout)
-        for device in opened:
-            _need_host(function, device)
+        _need_one_kind(function, [_kind(device) for device in opened])
         links = MemoryLink.make(len(opened))
-        return [cls._of(HostBackend(link), device, debug, limit) for link, device in zip(links, opened, strict=True)]
+        backends: Sequence[Backend]
+        if NcclBackend.has(opened[0]):
+            backends = NcclBackend.all(links, opened)
+        else:
+            backends = [HostBackend(link) for link in links]
+        return [cls._of(backend, device, debug, limit) for backend, device in zip(backends, opened, strict=True)]
 
     @classmethod
     def join(
@@ -134,14 +140,15 @@ class Communicator:
         until all have connected, at most 60 s or `timeout`, and takes no connection that does not know its secret.
         """
         function = "Communicator.join"
-        chosen, limit = _device(function, device, 0), _timeout(function, timeout)
+        chosen, limit = _device(device, 0), _timeout(function, timeout)
         if not 0 <= rank < size:
             raise ArgumentError(
                 f"{function}: rank needs a number from 0 to size - 1, got {shown(rank)} of {shown(size)}"
             )
         with _meeting(function, rank, limit) as deadline:
             link = SocketLink.make(rank, size, exchange, address, deadline)
-        return cls._of(HostBackend(link), chosen, debug, limit)
+            backend = _joined(function, link, chosen, deadline)
+        return cls._of(backend, chosen, debug, limit)
 
     @classmethod
     def from_environment(
@@ -154,10 +161,11 @@ class Communicator:
         """
         function = "Communicator.from_environment"
         ranks = ranks_of_environment()
-        chosen, limit = _device(function, device, ranks.local_rank), _timeout(function, timeout)
+        chosen, limit = _device(device, ranks.local_rank), _timeout(function, timeout)
         with _meeting(function, ranks.rank, limit) as deadline, Meeting(ranks, deadline) as meeting:
             link = SocketLink.make(ranks.rank, ranks.size, meeting.exchange, meeting.address, deadline)
-        return cls._of(HostBackend(link), chosen, debug, limit)
+            backend = _joined(function, link, chosen, deadline)
+        return cls._of(backend, chosen, debug, limit)
 
     @classmethod
     def from_mpi(
@@ -179,8 +187,11 @@ class Communicator:
             comm = MPI.COMM_WORLD
         if not hasattr(comm, "Get_rank") or not hasattr(comm, "Dup"):
             raise ArgumentTypeError(f"{function}: comm needs a communicator of mpi4py, got {shown(comm)}")
-        chosen, limit = _device(function, device, 0), _timeout(function, timeout)
-        return cls._of(HostBackend(MpiLink.duplicate(comm)), chosen, debug, limit)
+        chosen, limit = _device(device, _local_rank_of_mpi()), _timeout(function, timeout)
+        link = MpiLink.duplicate(comm)
+        with _meeting(function, link.rank, limit) as deadline:
+            backend = _joined(function, link, chosen, deadline)
+        return cls._of(backend, chosen, debug, limit)
 
     @classmethod
     def run(
@@ -201,8 +212,7 @@ class Communicator:
         """
         opened = _opened("Communicator.run", devices)
         if any(name in os.environ for name in _OF_MPI):
-            local = next((int(os.environ[name]) for name in _LOCAL_OF_MPI if name in os.environ), 0)
-            ranks = [cls.from_mpi(device=opened[local % len(opened)], debug=debug, timeout=timeout)]
+            ranks = [cls.from_mpi(device=opened[_local_rank_of_mpi() % len(opened)], debug=debug, timeout=timeout)]
         elif "WORLD_SIZE" in os.environ:
             local = ranks_of_environment().local_rank
             ranks = [cls.from_environment(device=opened[local % len(opened)], debug=debug, timeout=timeout)]
@@ -469,16 +479,42 @@ def _opened(function: str, devices: Sequence[Device | str]) -> list[Device]:
     return [as_device(device) for device in devices]
 
 
-def _device(function: str, device: Device | str | None, local_rank: int) -> Device:
-    """Return the device of a process; None: the host."""
-    chosen = Device.host() if device is None else as_device(device)
-    _need_host(function, chosen)
-    return chosen
+def _device(device: Device | str | None, local_rank: int) -> Device:
+    """Return the device of a process; None: of the GPUs that of its number, counted round, or else the host."""
+    if device is not None:
+        return as_device(device)
+    default = Device.default()
+    if not default.is_gpu:
+        return default
+    alike = [other for other in Device.all() if other.backend == default.backend]
+    return alike[local_rank % len(alike)]
 
 
-def _need_host(function: str, device: Device) -> None:
-    if device.is_gpu:
-        raise ArgumentError(f"{function}: ranks need devices of the CPU, host or sim, got {device}")
+def _local_rank_of_mpi() -> int:
+    return next((int(os.environ[name]) for name in _LOCAL_OF_MPI if name in os.environ), 0)
+
+
+def _kind(device: Device) -> str:
+    return device.backend if NcclBackend.has(device) else "CPU"
+
+
+def _need_one_kind(function: str, kinds: Sequence[str]) -> None:
+    if len({*kinds}) > 1:
+        raise ArgumentError(
+            f"{function}: all ranks need devices of the CPU, or all need GPUs of one vendor; theirs are of "
+            f"{', '.join(kinds)}"
+        )
+
+
+def _joined(function: str, link: Link, device: Device, deadline: float) -> Backend:
+    """Return the backend of a device over a link; all ranks call it together."""
+    try:
+        kinds = [text.decode() for text in link.share(_kind(device).encode(), deadline)]
+        _need_one_kind(function, kinds)
+        return NcclBackend.join(link, device, deadline) if NcclBackend.has(device) else HostBackend(link)
+    except BaseException:
+        link.close()
+        raise
 
 
 @contextmanager

@@ -54,6 +54,10 @@ class Link(ABC):
         """Tell the others that this rank takes no further part, because of these ranks."""
 
     @abstractmethod
+    def check(self, grace: float) -> None:
+        """Raise LostRanksError if a rank is lost, or has closed its communicator for so many seconds."""
+
+    @abstractmethod
     def close(self) -> None:
         """Free what the link has; the others learn that this rank has left."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from .link import Link, LostRanksError, remaining
@@ -23,6 +24,7 @@ class _Board:
         self.changed = threading.Condition()
         self.offers: dict[tuple[int, int], Bytes] = {}  # by sender and receiver, until the receiver has copied it
         self.left: dict[int, tuple[tuple[int, ...], str]] = {}  # ranks that left: because of which ranks, and why
+        self.closed: dict[int, float] = {}  # those of them that closed their communicator, and when
         self.parts: dict[tuple[int, int], _Board] = {}  # by the number of the split, and the color
 
 
@@ -108,8 +110,16 @@ class MemoryLink(Link):
         """Leave the board, because of these ranks."""
         self._leave((tuple(ranks), reason))
 
+    def check(self, grace: float) -> None:
+        """Look at the board."""
+        with self._board.changed:
+            for rank, why in self._board.left.items():
+                if rank != self.rank and time.monotonic() >= self._board.closed.get(rank, 0) + grace:
+                    raise LostRanksError(*why)
+
     def close(self) -> None:
         """Leave the board."""
+        self._board.closed[self.rank] = time.monotonic()
         self._leave(((self.rank,), f"rank {self.rank} has closed its communicator"))
 
     def _leave(self, why: tuple[tuple[int, ...], str]) -> None:

@@ -66,19 +66,26 @@ class MpiLink(Link):
         self, requests: list[Any], statuses: list[Any], peers: list[int], arrays: list[Bytes], deadline: float | None
     ) -> None:
         eager = time.monotonic() + _EAGER
-        status = self._mpi.Status()
         while not self._mpi.Request.Testall(requests, statuses):
-            if self._comm.Iprobe(self._mpi.ANY_SOURCE, _SIGN, status):
+            try:
+                self.check(0)
+            except LostRanksError:
                 _abandoned.append((requests, arrays))
-                text = bytearray(status.Get_count(self._mpi.BYTE))
-                self._comm.Recv([text, self._mpi.BYTE], status.Get_source(), _SIGN)
-                raise LostRanksError(*json.loads(text))
+                raise
             if remaining(deadline) == 0:
                 _abandoned.append((requests, arrays))
                 late = {peer for peer, request in zip(peers, requests, strict=True) if not request.Test()}
                 raise LostRanksError(late, "")
             if time.monotonic() > eager:
                 time.sleep(_PAUSE)
+
+    def check(self, grace: float) -> None:
+        """Look for the text of a rank that gave up; MPI has no word of one that closed its communicator."""
+        status = self._mpi.Status()
+        if self._comm.Iprobe(self._mpi.ANY_SOURCE, _SIGN, status):
+            text = bytearray(status.Get_count(self._mpi.BYTE))
+            self._comm.Recv([text, self._mpi.BYTE], status.Get_source(), _SIGN)
+            raise LostRanksError(*json.loads(text))
 
     def split(self, color: int | None, key: int, deadline: float | None) -> MpiLink | None:
         """Split by MPI."""

@@ -34,13 +34,14 @@ _PIECE = 1 << 20  # bytes of one call of the system
 class SocketLink(Link):
     """Carry arrays by TCP."""
 
-    __slots__ = ("__weakref__", "_address", "_data", "_leaving", "_signs")
+    __slots__ = ("__weakref__", "_address", "_closed", "_data", "_leaving", "_signs")
 
     def __init__(
         self, rank: int, data: dict[int, socket.socket], signs: dict[int, socket.socket], address: str
     ) -> None:
         super().__init__(rank, len(data) + 1)
         self._address = address
+        self._closed: dict[int, float] = {}  # ranks that have left on purpose, and when it was seen
         self._data = data
         self._signs = signs  # of ranks that have not left
         self._leaving = weakref.finalize(self, _leave, [*data.values()], [*signs.values()], b"bye")
@@ -122,6 +123,16 @@ class SocketLink(Link):
         connection.close()
         if text != b"bye":
             raise _lost(peer, text)
+        self._closed[peer] = time.monotonic()
+
+    def check(self, grace: float) -> None:
+        """Look at what other ranks say of their leaving."""
+        ready = select.select([*self._signs.values()], [], [], 0)[0]
+        for peer in [peer for peer, connection in self._signs.items() if connection in ready]:
+            self._read_sign(peer)
+        for peer, when in self._closed.items():
+            if time.monotonic() >= when + grace:
+                raise _lost(peer, b"bye")
 
     def _lose(self, peer: int) -> None:
         """Raise LostRanksError for a rank whose connection has ended."""

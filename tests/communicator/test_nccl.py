@@ -1,0 +1,122 @@
+"""The collectives of GPUs, on a double of NCCL whose ranks are threads of one process."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helpers.processes import printed
+
+BEGIN = """
+import os
+import numpy as np
+from offload_args import Communicator, CommunicatorError, In, Out, blas, offload_args, testing
+from offload_args.communicator import nccl as adapter
+
+testing.library("nccl", os.environ["DOUBLE"], backend="sim")
+adapter._LIBRARIES["sim"] = "nccl"  # as if sim were a GPU
+DEVICES = ["sim:0", "sim:1"]
+"""
+
+
+@pytest.fixture(scope="module")
+def double(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the file of the double."""
+    path = tmp_path_factory.mktemp("communicator") / "libnccl.so"
+    source = Path(__file__).parents[1] / "doubles" / "collectives.c"
+    subprocess.run(["cc", "-std=gnu11", "-shared", "-fPIC", "-pthread", str(source), "-o", str(path)], check=True)
+    return str(path)
+
+
+def test_all_methods(double: str) -> None:
+    code = """
+def main(c):
+    rank, size, n = c.rank, c.size, 5
+    for dtype in ("int8", "int32", "uint64", "float32", "float64"):
+        x = (np.arange(n * size) + 1 + rank).astype(dtype)
+        every = [(np.arange(n * size) + 1 + r).astype(dtype) for r in range(size)]
+        y, z, part, gathered = np.empty_like(x), x.copy(), np.empty(n, dtype), np.empty(n * size * size, dtype)
+        own = slice(rank * n, (rank + 1) * n)
+        ring, swapped = np.zeros(n * size * size, dtype), np.empty_like(x)
+        ring[rank * n * size : (rank + 1) * n * size] = x
+        arrays = In(x), Out(y), z, Out(part), Out(gathered), ring, Out(swapped)
+        with offload_args(*arrays, device=c.device) as (dx, dy, dz, dpart, dgathered, dring, dswapped):
+            c.all_reduce(dx, dy, "max")
+            c.all_reduce(dz)
+            c.reduce_scatter(dx, dpart, "min")
+            c.all_gather(dx, dgathered)
+            c.all_gather(dring[rank * n * size : (rank + 1) * n * size], dring)
+            c.all_to_all(dx, dswapped)
+        assert (y == np.max(every, axis=0)).all() and (z == np.sum(every, axis=0, dtype=dtype)).all()
+        assert (part == np.min(every, axis=0)[own]).all()
+        assert (gathered == np.concatenate(every)).all() and (ring == gathered).all()
+        assert (swapped == np.concatenate([e[own] for e in every])).all()
+        for root in range(size):
+            u, v = x.copy(), np.zeros_like(x)
+            with offload_args(u, v, device=c.device) as (du, dv):
+                c.reduce(du, dv if rank == root else None, root=root)
+                c.broadcast(du, root)
+            assert (u == every[root]).all()
+            assert (v == (np.sum(every, axis=0, dtype=dtype) if rank == root else 0)).all()
+        with offload_args(w := x.copy(), device=c.device) as (dw,):
+            c.recv(dw, 0) if rank else c.send(dw, 1)
+        assert (w == every[0]).all()
+    c.barrier()
+    with c.split(0, key=-rank) as part:
+        assert (part.rank, part.size) == (1 - rank, 2)
+        with offload_args(w := np.array([rank + 1.0]), device=c.device) as (dw,):
+            part.all_reduce(dw)
+        assert w[0] == 3
+for debug in (False, True):
+    Communicator.run(main, devices=DEVICES, debug=debug, timeout=100)
+"""
+    assert printed(BEGIN + code, DOUBLE=double) == ""
+
+
+def test_a_rank_that_raises_or_comes_too_late(double: str) -> None:
+    code = """
+def raises(c):
+    if c.rank:
+        raise KeyError
+    x = np.ones(4)
+    with offload_args(x, device=c.device) as (dx,):
+        try:
+            c.all_reduce(dx)
+        except CommunicatorError as error:
+            print(error.ranks, error)
+            raise
+try:
+    Communicator.run(raises, devices=DEVICES, timeout=600)
+except KeyError:
+    print("KeyError")
+first, second = Communicator.all(DEVICES, timeout=0.2)
+x = np.ones(4)
+try:
+    with offload_args(x, device="sim:0") as (dx,):
+        first.all_reduce(dx)
+except CommunicatorError as error:
+    print(error.ranks, error)
+print(x, first)
+first.close()
+second.close()
+"""
+    assert printed(BEGIN + code, DOUBLE=double).splitlines() == [
+        "(1,) Communicator.all_reduce: on rank 0 of 2: rank 1 raised KeyError; the communicator has ended",
+        "KeyError",
+        "(1,) Communicator.all_reduce: on rank 0 of 2: rank 1 did not come within 0.2 s; the communicator has ended",
+        "[1. 1. 1. 1.] Communicator(rank 0 of 2 on sim:0, ended: rank 1 did not come within 0.2 s)",
+    ]
+
+
+def test_devices_of_two_kinds(double: str) -> None:
+    code = """
+try:
+    Communicator.all(["host", "sim:0"])
+except ValueError as error:
+    print(error)
+"""
+    assert printed(BEGIN + code, DOUBLE=double).startswith(
+        "Communicator.all: all ranks need devices of the CPU, or all"
+    )
