@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import BuiltinFunctionType
 from typing import Any, Final
 
-from .. import _core
+from .. import _core, blas
 from .._table import LIBRARIES
 from ..devices import Device
 from ..errors import OffloadError
+from ..pointers import DevicePtr
+from .layout import flat
 
 __all__ = ["NoTwinError", "function", "runs_on", "twin"]
 
@@ -30,7 +33,20 @@ _CONSTANTS: Final = {
     "cblas": ("NoTrans Trans ConjTrans", "Upper Lower", "Left Right", "NonUnit Unit"),
 }
 _KINDS: Final = ("trans", "uplo", "side", "diag")
-_SAME: Final = {"transa": "trans", "P": "param"}  # names of parameters that mean the same
+#: Names of parameters that mean the same.
+_SAME: Final = {"transa": "trans", "P": "param", "batchCount": "batch_count", "batchSize": "batch_count"}
+#: A row-major call as a column-major one of the transposes, by family: the arguments to exchange, and those to turn.
+_TURNED: Final = {
+    "gemm": ("m n, trans transb, A B, lda ldb", ""),
+    "gemv": ("m n", "trans"),
+    "gbmv": ("m n, kl ku", "trans"),
+    "ger": ("m n, x y, incx incy", ""),
+    "geru": ("m n, x y, incx incy", ""),
+    **dict.fromkeys(("symm", "hemm", "trmm", "trsm"), ("m n", "side uplo")),
+    **dict.fromkeys(("syrk", "syr2k", "herk", "her2k"), ("", "uplo trans")),
+    **dict.fromkeys(("trmv", "trsv", "tbmv", "tbsv", "tpmv", "tpsv"), ("", "uplo trans")),
+    **dict.fromkeys(("symv", "sbmv", "spmv", "syr", "syr2", "spr", "spr2"), ("", "uplo")),
+}
 _LIBRARY_OF: Final = {"cuda": "cublas", "hip": "rocblas"}
 
 
@@ -43,19 +59,33 @@ def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple
 
     Raises NoTwinError, which names the call, if no function there does the same.
     """
-    if runs_on(library, device):
+    has_pointers = any(isinstance(value, DevicePtr) for value in flat(arguments))
+    if runs_on(library, device) or (not has_pointers and not LIBRARIES[library]["backend"]):
         return function(library, name), arguments, 0
     other = _LIBRARY_OF.get(device.backend, "cblas")
-    if library not in _CONSTANTS or name not in _core.routine_names(other):
-        raise NoTwinError(f"{library}.{name} has no counterpart on {device}")
-    ours, theirs = _core.record(library, name), _core.record(other, name)
-    if len(arguments) != sum(role not in ("result", "value") for role, *_ in ours):
-        raise NoTwinError(f"{library}.{name} has no counterpart on {device} in this form")
-    values = {_plain(row[1]): value for row, value in zip(ours, arguments, strict=False)}
+    none = f"{library}.{name} has no counterpart on {device}"
+    if library not in _CONSTANTS:
+        raise NoTwinError(none)
+    ours = [row for row in _core.record(library, name) if row[0] not in ("result", "value")]
+    if len(arguments) != len(ours):
+        raise NoTwinError(f"{none} in this form")
+    values = {_plain(row[1]): value for row, value in zip(ours, arguments, strict=True)}
+    if library != "cblas" and other == "cblas":
+        if name.endswith("_batched"):
+            return _batch(library, name, ours, values, device), [], 0
+        if name[1:] == "rotmg":
+            return blas.rotmg, arguments, 0
+        if name[1:] == "trmm":
+            _copy(values)
+    if name not in _core.routine_names(other):
+        raise NoTwinError(none)
+    theirs = _core.record(other, name)
     if "order" in values and values.pop("order") != _value(library, "ColMajor"):
-        raise NoTwinError(f"{library}.{name} in row-major order has no counterpart on {device}")
+        values = _turned(name, values, device)
+    if library == "cblas" and name[1:] == "trmm":
+        values["C"], values["ldc"] = values["B"], values["ldb"]
     if {row[0] for row in (*ours, *theirs)} & {"type"}:
-        raise NoTwinError(f"{library}.{name} has no counterpart on {device}")
+        raise NoTwinError(none)
     passed: list[Any] = []
     for role, parameter, *_ in theirs:
         if role in ("result", "value"):
@@ -64,13 +94,74 @@ def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple
         if plain == "order":
             passed.append(_value(other, "ColMajor"))
         elif plain not in values:
-            raise NoTwinError(f"{library}.{name} has no counterpart on {device}: that has an argument {parameter}")
+            raise NoTwinError(f"{none}: that has an argument {parameter}")
         else:
             value = values.pop(plain)
             passed.append(_translated(library, other, plain, value) if role == "enum" else value)
     if values:
-        raise NoTwinError(f"{library}.{name} has no counterpart on {device}: that has no argument {', '.join(values)}")
+        raise NoTwinError(f"{none}: that has no argument {', '.join(values)}")
     return function(other, name), passed, (other == "cblas") - (library == "cblas")
+
+
+def _turned(name: str, values: dict[str, Any], device: Device) -> dict[str, Any]:
+    """Return the arguments of a row-major call for the transposes, which are the same memory in column-major order."""
+    family, none = name[1:], f"cblas.{name} in row-major order has no counterpart on {device}"
+    if family not in _TURNED:
+        raise NoTwinError(none)
+    exchanged, turned = _TURNED[family]
+    values = dict(values)
+    for pair in filter(None, exchanged.split(", ")):
+        first, second = pair.split()
+        values[first], values[second] = values[second], values[first]
+    pairs = {"side": "Left Right", "uplo": "Upper Lower", "trans": "NoTrans Trans"}
+    if family in ("herk", "her2k"):
+        pairs["trans"] = "NoTrans ConjTrans"
+    for parameter in turned.split():
+        value, sides = values[parameter], [_value("cblas", side) for side in pairs[parameter].split()]
+        if value == _value("cblas", "ConjTrans") and name[0] in "sd":
+            value = _value("cblas", "Trans")
+        if value not in sides:
+            raise NoTwinError(f"{none} with {parameter}={value}")
+        values[parameter] = sides[1 - sides.index(value)]
+    if family == "her2k":
+        values["alpha"] = complex(values["alpha"]).conjugate()
+    return values
+
+
+def _copy(values: dict[str, Any]) -> None:
+    """Copy the matrix B of a trmm to C, in which CBLAS computes, and name that B."""
+    B, ldb, C, ldc = (values.pop(name) for name in ("B", "ldb", "C", "ldc"))
+    if (_core.origin(B), ldb) != (_core.origin(C), ldc):
+        for column in range(values["n"]):
+            C.offset(column * ldc)[: values["m"]].copy_from(B.offset(column * ldb)[: values["m"]])
+    values["B"], values["ldb"] = C, ldc
+
+
+def _batch(library: str, name: str, rows: list[Any], values: dict[str, Any], device: Device) -> Callable[[], None]:
+    """Return a function that makes the calls of a batch one after the other."""
+    plain = name.removesuffix("_batched").removesuffix("_strided")
+    parameters = [(role, _plain(parameter)) for role, parameter, *_ in rows]
+    lists = [parameter for role, parameter in parameters if role.endswith("*")]
+    if plain not in _core.routine_names(library) or not all(isinstance(values[each], list) for each in lists):
+        raise NoTwinError(f"{library}.{name} has no counterpart on {device}")
+
+    def part(parameter: str, number: int) -> Any:
+        value, step = values[parameter], values.get(f"stride_{parameter.lower()}")
+        if parameter in lists:
+            return value[number]
+        return value if step is None else value.offset(number * step)
+
+    def calls() -> None:
+        for number in range(values["batch_count"]):
+            arguments = [
+                part(parameter, number)
+                for _, parameter in parameters
+                if parameter != "batch_count" and not parameter.startswith("stride_")
+            ]
+            routine, passed, _ = twin(library, plain, arguments, device)
+            routine(*passed)
+
+    return calls
 
 
 def runs_on(library: str, device: Device) -> bool:
@@ -80,6 +171,8 @@ def runs_on(library: str, device: Device) -> bool:
 
 
 def _plain(parameter: str) -> str:
+    if parameter.startswith("stride"):
+        return f"stride_{parameter[6:].lstrip('_').lower()}"
     return _SAME.get(parameter, parameter)
 
 
