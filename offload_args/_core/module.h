@@ -289,6 +289,7 @@ int add_function(PyObject *module);
 int add_blas(PyObject *module);
 int add_object(PyObject *module);
 int add_graph(PyObject *module);
+int add_library_call(PyObject *module);
 int add_region(PyObject *module);
 int add_guard(PyObject *module);
 int add_chain(PyObject *module);

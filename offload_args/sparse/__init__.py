@@ -10,9 +10,9 @@ of float32, float64, complex64 or complex128. Nothing is converted. It checks th
 goes up: no call can then reach beyond an array. The structure is lent as In, so calls and kernels may change the values
 alone, `dA.data`.
 
-The functions return a pointer to new memory of the region for pointers, and an array for arrays. They run on the CPU,
-on `host` and `sim`, by the kernels of scipy.sparse, which needs to be installed there. GPUs have none yet: a matrix on
-one is refused with LibraryError, and arrays are computed on the host unless `device` names another device.
+The functions return a pointer to new memory of the region for pointers, and an array for arrays. They run on `host` and
+`sim` by the kernels of scipy.sparse, and on NVIDIA GPUs by cuSPARSE, which factors no matrices: `spsolve` is refused
+there. Each needs to be installed. AMD GPUs have none yet: a matrix on one is refused with LibraryError.
 
 Wrong arguments raise ArgumentError, a ValueError; ArgumentTypeError, DTypeError or HostPointerError, which are
 TypeErrors; ExtentError, a ValueError, for an index out of bounds. A singular matrix raises numpy.linalg.LinAlgError.

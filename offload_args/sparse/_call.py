@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..devices import as_device
+from ..devices import Device, as_device
 from ..display import shown
 from ..dtypes import refuse_masked
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, HostPointerError
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from ..devices import Device
     from ..linalg._call import Result
+    from ._cusparse import CuSparse
     from ._library import Kernels
 
     #: Writes the result of a call: of the kernels, the matrix, the operand and the result.
-    Work: TypeAlias = Callable[[Kernels, LentMatrix, DevicePtr[Any], DevicePtr[Any]], None]
+    Work: TypeAlias = Callable[[Kernels | CuSparse, LentMatrix, DevicePtr[Any], DevicePtr[Any]], None]
 
 __all__ = ["factor", "need_number", "need_operand", "run"]
 
@@ -41,11 +41,12 @@ def run(
     out: DevicePtr[Any] | None,
     check: bool,
     device: Device | str | None,
+    on_host: bool = False,
 ) -> Result:
     """Return the result of a call: a pointer if A is a LentMatrix, else an array.
 
     operand: its name and value. shape_of: returns the shape of the result from those of A and of the operand, or
-    raises.
+    raises. on_host: arrays are the host's, unless device names another.
     """
     name, value = operand
     if is_sparse(value) or isinstance(value, LentMatrix):
@@ -70,7 +71,7 @@ def run(
         )
     shape = shape_of(A.shape, array.shape)
     dtype = np.result_type(dtype, np.float64 if array.dtype.kind in "biu" else array.dtype.newbyteorder("="))
-    chosen = as_device("host" if device is None else device)
+    chosen = Device.default() if device is None and not on_host else as_device(device or "host")
     kernels = kernels_of(function, chosen.number)
     with lent(function, A.astype(dtype, copy=False), check, LentMatrix, device=chosen) as matrix:
         call = Call(function, chosen, **{name: array.astype(dtype, copy=False)})

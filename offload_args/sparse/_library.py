@@ -13,6 +13,7 @@ from .. import _core
 from .._adapters import Adapter, adapter_of
 from ..devices import by_number
 from ..errors import AliasError, LibraryError, OffloadError
+from ._cusparse import CuSparse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,11 +76,11 @@ class Kernels(Adapter):
     def _of(self, function: str, A: LentMatrix) -> Any:
         """Return the matrix as it is on the device now. Its structure is copied once, unless a call wrote it."""
         data, first, second = A.arrays
-        structure = A._host
+        structure = A._kept.get("structure")
         if structure is None:
             structure = _read(function, "A", first), _read(function, "A", second)
             if not (_core.query(first).written or _core.query(second).written):
-                A._host = structure
+                A._kept["structure"] = structure
         values = _read(function, "A.data", data)
         if A.format == "coo":
             return self._sparse.coo_array((values, structure), shape=A.shape)
@@ -118,7 +119,7 @@ def _refuse_overlap(function: str, A: LentMatrix, operand: tuple[str, DevicePtr]
         root, start = _core.origin(read)
         apart = start >= begin + _hull(written) or begin >= start + _hull(read)
         if root == other and read.size and written.size and not apart:
-            raise AliasError(f"{function}: out overlaps {name}, which the call reads; pass another array as out")
+            raise AliasError(f"{function}: out is written and overlaps {name}; give it memory of its own")
 
 
 def _hull(pointer: DevicePtr) -> int:
@@ -127,12 +128,13 @@ def _hull(pointer: DevicePtr) -> int:
     return sum((extent - 1) * abs(stride) for extent, stride in extents) + pointer.dtype.itemsize
 
 
-def kernels_of(function: str, device: int) -> Kernels:
+def kernels_of(function: str, device: int) -> Kernels | CuSparse:
     """Return the kernels of a device, by its number; raise LibraryError if it has none."""
-    library = adapter_of((Kernels,), device)
+    adapters: tuple[type[Adapter], ...] = (Kernels, CuSparse)
+    library = adapter_of(adapters, device)
     if library is None:
         raise LibraryError(
             f"{function}: {by_number(device)} has no sparse matrices in offload_args yet; lend them to the host, or "
             f"pass arrays with device='host'"
         )
-    return library
+    return library  # type: ignore[return-value]

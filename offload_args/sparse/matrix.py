@@ -30,7 +30,7 @@ _ARGUMENT: Final = re.compile(r"offload_args: argument ([123])\b")
 class LentMatrix:
     """A sparse matrix that is lent: its format, and the pointers to its arrays."""
 
-    __slots__ = ("_host", "_pointers", "format", "shape")
+    __slots__ = ("_kept", "_pointers", "format", "shape")
     __array_ufunc__: Final = None  # NumPy's arrays leave operators to this class
 
     format: str  #: "csr", "csc", "coo" or "bsr"
@@ -40,7 +40,7 @@ class LentMatrix:
         self.format = format
         self.shape = shape
         self._pointers = pointers
-        self._host: Any = None  # of the adapter for CPUs: the structure
+        self._kept: dict[Any, Any] = {}  # by the adapter: a structure on the host, or workspaces
 
     @property
     def data(self) -> DevicePtr[Any]:

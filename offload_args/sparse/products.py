@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..devices import Device
     from ..linalg._call import Operand, Result
     from ..pointers import DevicePtr
+    from ._cusparse import CuSparse
     from ._library import Kernels
     from .matrix import LentMatrix
 
@@ -39,7 +40,7 @@ def matmul(
     beta: a number; with 0, out is not read.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     check: of a matrix of SciPy, as for lend.
-    device: where a matrix of SciPy is multiplied; None: the host.
+    device: where a matrix of SciPy is multiplied; None: the first GPU, else the host.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         print(sparse.matmul(A, np.array([1.0, 10.0])))  # [ 2. 31.]
@@ -60,7 +61,7 @@ def matmul(
         need_operand(function, "x", of_x, n, (m, n))
         return (m, *of_x[1:])
 
-    def work(kernels: Kernels, matrix: LentMatrix, dx: DevicePtr[Any], dy: DevicePtr[Any]) -> None:
+    def work(kernels: Kernels | CuSparse, matrix: LentMatrix, dx: DevicePtr[Any], dy: DevicePtr[Any]) -> None:
         scale, keep = (factor(function, name, value, dy.dtype) for name, value in factors.items())
         kernels.multiply(function, matrix, dx, dy, scale, keep, trans)
 

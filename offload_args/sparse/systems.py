@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..devices import Device
     from ..linalg._call import Operand, Result
     from ..pointers import DevicePtr
+    from ._cusparse import CuSparse
     from ._library import Kernels
     from .matrix import LentMatrix
 
@@ -39,7 +40,8 @@ def spsolve(
         A = scipy.sparse.csr_array([[2.0, 1.0], [1.0, 3.0]])
         print(sparse.spsolve(A, np.array([3.0, 4.0])))  # [1. 1.]
 
-    Raises numpy.linalg.LinAlgError if A is singular, otherwise as sparse.matmul does. Source:
+    Raises numpy.linalg.LinAlgError if A is singular, LibraryError on GPUs, whose libraries factor no sparse matrices
+    here; otherwise as sparse.matmul does. Source:
     scipy.sparse.linalg.spsolve.
 
     See also: sparse.spsolve_triangular, linalg.solve; docs/guide/sparse.md.
@@ -47,11 +49,11 @@ def spsolve(
     function = "sparse.spsolve"
     need_option(function, "trans", trans, "NTC")
 
-    def work(kernels: Kernels, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
+    def work(kernels: Kernels | CuSparse, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
         if dx.size:
             kernels.solve(function, matrix, db, dx, trans)
 
-    return _solution(function, A, b, work, out, check, device)
+    return _solution(function, A, b, work, out, check, device, on_host=True)
 
 
 def spsolve_triangular(
@@ -74,20 +76,21 @@ def spsolve_triangular(
     out: a pointer that the solution is written to; None: new memory of the region. It overlaps no operand.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     check: of a matrix of SciPy, as for lend.
-    device: where a matrix of SciPy is solved; None: the host.
+    device: where a matrix of SciPy is solved; None: the first GPU, else the host.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         print(sparse.spsolve_triangular(A, np.array([2.0, 4.0])))  # [1. 1.]
 
-    Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored; otherwise as sparse.matmul does.
-    Source: scipy.sparse.linalg.spsolve_triangular.
+    Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored: on GPUs no element is looked at,
+    and the solution has infinities. Otherwise raises as sparse.matmul does. Source:
+    scipy.sparse.linalg.spsolve_triangular.
 
     See also: sparse.spsolve, blas.trsv; docs/guide/sparse.md.
     """
     function = "sparse.spsolve_triangular"
     need_option(function, "trans", trans, "NTC")
 
-    def work(kernels: Kernels, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
+    def work(kernels: Kernels | CuSparse, matrix: LentMatrix, db: DevicePtr[Any], dx: DevicePtr[Any]) -> None:
         if dx.size:
             kernels.solve_triangular(function, matrix, db, dx, bool(lower), bool(unit_diagonal), trans)
 
@@ -102,6 +105,7 @@ def _solution(
     out: DevicePtr[Any] | None,
     check: bool,
     device: Device | str | None,
+    on_host: bool = False,
 ) -> Result:
     def shape_of(shape: tuple[int, int], of_b: tuple[int, ...]) -> tuple[int, ...]:
         if shape[0] != shape[1]:
@@ -109,4 +113,4 @@ def _solution(
         need_operand(function, "b", of_b, shape[0], shape)
         return of_b
 
-    return run(function, A, ("b", b), shape_of, work, out, check, device)
+    return run(function, A, ("b", b), shape_of, work, out, check, device, on_host)

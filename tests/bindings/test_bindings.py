@@ -473,6 +473,7 @@ def abi(c_type: str, blasint: str = "int") -> str:
         "cudnn",
         "curand",
         "cusolver",
+        "cusparse",
         "cudaDataType",
         "cudaEmulation",
         "libraryProperty",

@@ -1,0 +1,320 @@
+"""Sparse matrices by cuSPARSE's generic functions. Its descriptors have addresses, so each call makes its own."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from .. import _core, libraries
+from .._adapters import Adapter
+from ..blas.level1 import scal
+from ..errors import ArgumentError, LibraryError
+from ..linalg._call import new
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..pointers import DevicePtr
+    from .matrix import LentMatrix
+
+__all__ = ["CuSparse"]
+
+_OPS: Final = {"N": 0, "T": 1, "C": 2}
+_INDICES: Final = {"int32": 2, "int64": 3}
+_VALUES: Final = {"float32": 0, "float64": 1, "complex64": 4, "complex128": 5}
+_BY_COLUMNS: Final = 1
+_BY_ROWS: Final = 2
+_DEFAULT: Final = 0  # the algorithm, of each function
+_FILL_MODE: Final = 0  # attributes of a matrix
+_DIAG_TYPE: Final = 1
+
+
+class _Dense(NamedTuple):
+    """A vector, or a matrix with unit stride in one dimension."""
+
+    pointer: DevicePtr
+    line: int  # its elements that follow each other
+    lines: int
+    step: int  # the elements from the start of one line to the next
+    order: int  # 0: a vector
+
+
+class CuSparse(Adapter):
+    """cuSPARSE, of NVIDIA GPUs."""
+
+    backend: ClassVar[str | None] = "cuda"
+    library: ClassVar[str] = "cusparse"
+
+    def __init__(self) -> None:
+        libraries.load(self.library)
+        self._raw: Any = importlib.import_module(f"..{self.library}", __package__).raw
+        self._ffi = self._raw.ffi
+        self._functions: dict[str, Any] = {}
+
+    # -- what offload_args.sparse calls --
+
+    def multiply(
+        self, function: str, A: LentMatrix, x: DevicePtr, y: DevicePtr, alpha: complex, beta: complex, trans: str
+    ) -> None:
+        """Set y to alpha op(A) x + beta y."""
+        if not y.size:
+            return
+        if not (A.nnz and x.size):  # cuSPARSE refuses arrays without elements
+            self._scale(y, beta)
+            return
+        if A.format == "bsr" and trans != "N":
+            raise LibraryError(f"{function}: cuSPARSE multiplies no transposes of bsr; lend A.tocsr()")
+        trans = _plain(trans, A.dtype)
+        written = self._dense(y, reads=beta != 0)
+        read = self._dense(x, order=written.order)
+        factors = [self._number(value, A.dtype) for value in (alpha, beta)]
+        name = "SpMV" if not written.order else "SpMM"
+        ops = (_OPS[trans],) if name == "SpMV" else (_OPS[trans], _OPS["N"])
+
+        def parameters(descriptors: _Descriptors) -> tuple[Any, ...]:
+            type_ = _VALUES[A.dtype.name]
+            dense = descriptors.dense(read, 0), factors[1], descriptors.dense(written, 1)
+            return (descriptors.handle, *ops, factors[0], descriptors.sparse, *dense, type_, _DEFAULT)
+
+        def ask(descriptors: _Descriptors) -> int:
+            return self._call(f"{name}_bufferSize", *parameters(descriptors), descriptors.size)
+
+        def work(descriptors: _Descriptors) -> int:
+            return self._call(name, *parameters(descriptors), descriptors.buffer)
+
+        key = (name, trans, A.dtype, x.shape, written.order)
+        access = _core.OA_OVERWRITE if beta == 0 else _core.OA_READ_WRITE
+        self._run(function, A, ("x", read), ("out", written), access, key, ask, work)
+        if written.pointer is not y:
+            y.copy_from(written.pointer)
+
+    def solve_triangular(
+        self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, lower: bool, unit_diagonal: bool, trans: str
+    ) -> None:
+        """Solve op(A) x = b for one triangle of A. A zero on the diagonal makes infinities: nothing looks for it."""
+        if A.format == "bsr":
+            raise LibraryError(f"{function}: cuSPARSE solves no triangles of bsr; lend A.tocsr()")
+        if A.format == "csc":
+            if _plain(trans, A.dtype) == "C":
+                raise LibraryError(f'{function}: cuSPARSE has no trans="C" for csc; lend A.tocsr()')
+            A, trans, lower = A.T, "T" if trans == "N" else "N", not lower
+        if not A.nnz:
+            if not unit_diagonal:
+                raise np.linalg.LinAlgError(f"{function}: A is singular: no element of it is stored")
+            x.copy_from(b)
+            return
+        trans = _plain(trans, A.dtype)
+        written = self._dense(x, reads=False)
+        read = self._dense(b, order=written.order)
+        scale = self._number(1, A.dtype)
+        name, kind = ("SpSV", "cusparseSpSVDescr_t") if not written.order else ("SpSM", "cusparseSpSMDescr_t")
+        ops = (_OPS[trans],) if name == "SpSV" else (_OPS[trans], _OPS["N"])
+
+        def steps(descriptors: _Descriptors, solves: bool) -> int:
+            for attribute, value in ((_FILL_MODE, not lower), (_DIAG_TYPE, unit_diagonal)):
+                setting = self._ffi.new("int *", int(value))
+                self._check("SpMatSetAttribute", descriptors.sparse, attribute, setting, 4)
+            dense = descriptors.dense(read, 0), descriptors.dense(written, 1)
+            plan = descriptors.new(kind, f"{name}_createDescr", f"{name}_destroyDescr")
+            parameters = (
+                descriptors.handle,
+                *ops,
+                scale,
+                descriptors.sparse,
+                *dense,
+                _VALUES[A.dtype.name],
+                _DEFAULT,
+                plan,
+            )
+            status = self._call(f"{name}_bufferSize", *parameters, descriptors.size)
+            if status or not solves:
+                return status
+            return self._call(f"{name}_analysis", *parameters, descriptors.buffer) or self._call(
+                f"{name}_solve", *parameters
+            )
+
+        key = (name, trans, A.dtype, b.shape, lower, unit_diagonal)
+        ask, work = (lambda descriptors: steps(descriptors, False)), (lambda descriptors: steps(descriptors, True))
+        self._run(function, A, ("b", read), ("out", written), _core.OA_OVERWRITE, key, ask, work)
+        if written.pointer is not x:
+            x.copy_from(written.pointer)
+
+    def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
+        """Refuse a system: cuSPARSE has no factorization."""
+        raise LibraryError(
+            f"{function}: cuSPARSE factors no matrices; call sparse.spsolve_triangular for a triangle, iterate with "
+            f"sparse.matmul, or lend A to the host"
+        )
+
+    # -- calls --
+
+    def _run(
+        self,
+        function: str,
+        A: LentMatrix,
+        read: tuple[str, _Dense],
+        written: tuple[str, _Dense],
+        access: int,
+        key: tuple[Any, ...],
+        ask: Callable[[_Descriptors], int],
+        work: Callable[[_Descriptors], int],
+    ) -> None:
+        """Make a call; the first one of a kind asks for its workspace, which the matrix keeps."""
+        names = ("data", "row", "col") if A.format == "coo" else ("data", "indices", "indptr")
+        arrays = zip(names, A.arrays, strict=True)
+        operands: list[tuple[str, DevicePtr, int, int, int, int]]
+        operands = [(f"A.{name}", pointer, _core.OA_READ, *_line(pointer)) for name, pointer in arrays]
+        operands.append((read[0], read[1].pointer, _core.OA_READ, *read[1][1:4]))
+        kept = A._kept
+        if key not in kept:
+            size = self._ffi.new("size_t *")
+
+            def asked(handle: int, *addresses: int) -> int:
+                with _Descriptors(
+                    self, A, handle, (*addresses, addresses[-1]), size, 0
+                ) as descriptors:  # out is not read
+                    return ask(descriptors)
+
+            _core.library_call(function, self.library, tuple(operands), asked)
+            kept[key] = new(A.data, (max(int(size[0]), 1),), np.dtype(np.uint8))
+        buffer = kept[key]
+        operands.append((written[0], written[1].pointer, access, *written[1][1:4]))
+        operands.append(("its workspace", buffer, _core.OA_OVERWRITE, buffer._shape[0], 1, buffer._shape[0]))
+
+        def called(handle: int, *addresses: int) -> int:
+            size = self._ffi.new("size_t *")
+            with _Descriptors(self, A, handle, addresses[:-1], size, addresses[-1]) as descriptors:
+                return work(descriptors)
+
+        _core.library_call(function, self.library, tuple(operands), called)
+
+    def function(self, name: str) -> Any:
+        """Return a function of the library."""
+        function = self._functions.get(name)
+        if function is None:
+            symbol = f"{self.library}{name}"
+            function = self._ffi.cast(self._raw.function_type(symbol), _core.library_address(self.library, symbol))
+            self._functions[name] = function
+        return function
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        status: int = self.function(name)(*arguments)
+        return status
+
+    def _check(self, name: str, *arguments: Any) -> None:
+        status = self._call(name, *arguments)
+        if status:
+            raise LibraryError(f"sparse: {self.library}{name} returned the status {status}")
+
+    def _scale(self, y: DevicePtr, beta: complex) -> None:
+        """Set y to beta y."""
+        if beta == 0:
+            y.fill(0)
+        elif beta != 1:
+            copy = new(y, y._shape, y.dtype)
+            copy.copy_from(y)
+            scal(beta, copy.reshape(-1))
+            y.copy_from(copy)
+
+    def _number(self, value: complex, dtype: np.dtype[Any]) -> Any:
+        """Return a number of a dtype in memory of the host."""
+        return self._ffi.from_buffer(np.array([value if dtype.kind == "c" else complex(value).real], dtype))
+
+    def _dense(self, pointer: DevicePtr, reads: bool = True, order: int = 0) -> _Dense:
+        """Return an array as the library takes it, or a copy in C order; order: the one that a matrix needs."""
+        itemsize = pointer.dtype.itemsize
+        shape, strides = pointer._shape, pointer._strides
+        if len(shape) == 1:
+            if shape[0] < 2 or strides[0] == itemsize:
+                return _Dense(pointer, shape[0], 1, max(shape[0], 1), 0)
+        else:
+            (rows, columns), (down, across) = shape, strides
+            by_rows = (columns < 2 or across == itemsize) and down % itemsize == 0
+            if order != _BY_COLUMNS and by_rows and (rows < 2 or down >= columns * itemsize > 0):
+                step = max(down // itemsize if rows > 1 else columns, columns, 1)
+                return _Dense(pointer, columns, rows, step, _BY_ROWS)
+            by_columns = (rows < 2 or down == itemsize) and across % itemsize == 0
+            if order != _BY_ROWS and by_columns and (columns < 2 or across >= rows * itemsize > 0):
+                step = max(across // itemsize if columns > 1 else rows, rows, 1)
+                return _Dense(pointer, rows, columns, step, _BY_COLUMNS)
+        copy = new(pointer, shape, pointer.dtype, "F" if order == _BY_COLUMNS else "C")
+        if reads:
+            copy.copy_from(pointer)
+        return self._dense(copy, order=order)
+
+
+class _Descriptors:
+    """The descriptors of one call, until its end."""
+
+    def __init__(
+        self, library: CuSparse, A: LentMatrix, handle: int, addresses: tuple[int, ...], size: Any, buffer: int
+    ) -> None:
+        ffi = library._ffi
+        self._library = library
+        self._ffi = ffi
+        self._matrix = A
+        self._owned: list[tuple[str, Any]] = []
+        self._addresses = [ffi.cast("void *", address) for address in addresses]
+        self.handle = ffi.cast("cusparseHandle_t", handle)
+        self.size = size
+        self.buffer = ffi.cast("void *", buffer)
+
+    def __enter__(self) -> _Descriptors:
+        self.sparse = self._sparse()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for destroy, descriptor in reversed(self._owned):
+            self._library._call(destroy, descriptor)
+
+    def new(self, kind: str, create: str, destroy: str, *arguments: Any) -> Any:
+        """Return a descriptor, which ends with the call."""
+        place = self._ffi.new(f"{kind} *")
+        self._library._check(create, place, *arguments)
+        self._owned.append((destroy, place[0]))
+        return place[0]
+
+    def _sparse(self) -> Any:
+        A = self._matrix
+        data, first, second = self._addresses[:3]
+        index, value = _INDICES[A.index_dtype.name], _VALUES[A.dtype.name]
+        kind, (m, n) = "cusparseSpMatDescr_t", A.shape
+        if A.format == "coo":
+            return self.new(kind, "CreateCoo", "DestroySpMat", m, n, A.nnz, first, second, data, index, 0, value)
+        if A.format == "bsr":
+            r, c = A.blocksize
+            counts = m // r, n // c, A.data._shape[0], r, c
+            arrays = second, first, data, index, index, 0, value, _BY_ROWS
+            return self.new(kind, "CreateBsr", "DestroySpMat", *counts, *arrays)
+        create = "CreateCsr" if A.format == "csr" else "CreateCsc"
+        compressed = second, first, data, index, index, 0, value
+        return self.new(kind, create, "DestroySpMat", m, n, A.nnz, *compressed)
+
+    def dense(self, operand: _Dense, place: int) -> Any:
+        """Return the descriptor of the operand that is read (place 0), or of the result (1)."""
+        address, value = self._addresses[3 + place], _VALUES[operand.pointer.dtype.name]
+        if not operand.order:
+            size = operand.pointer.size
+            return self.new("cusparseDnVecDescr_t", "CreateDnVec", "DestroyDnVec", size, address, value)
+        rows, columns = operand.pointer._shape
+        arrays = rows, columns, operand.step, address, value, operand.order
+        return self.new("cusparseDnMatDescr_t", "CreateDnMat", "DestroyDnMat", *arrays)
+
+
+def _plain(trans: str, dtype: np.dtype[Any]) -> str:
+    """Return the operation of elements of a dtype: of real ones nothing is conjugated."""
+    return "T" if trans == "C" and dtype.kind != "c" else trans
+
+
+def _line(pointer: DevicePtr) -> tuple[int, int, int]:
+    """Return the extent of an array of a matrix: one line of elements that follow each other."""
+    step = pointer.dtype.itemsize
+    if not pointer.size:
+        return 0, 1, 1
+    for extent, stride in zip(reversed(pointer._shape), reversed(pointer._strides), strict=True):
+        if extent > 1 and stride != step:
+            raise ArgumentError("sparse: the arrays of A need to be contiguous; lend A.copy()")
+        step *= extent
+    return pointer.size, 1, pointer.size
