@@ -156,9 +156,8 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
         lines += ["static const oa_object_kind object_kinds[] = {"]
         for kind in library.object_kinds:
             facts = [quoted(kind.name), str(index[kind.destroy]), str(int(kind.is_handle))]
-            if kind.tells:
-                told = ", ".join(str(index[symbol]) for _, symbol in kind.tells)
-                facts += [str(len(kind.tells)), f"{{{told}}}"]
+            told = ", ".join(str(index[symbol]) for _, symbol in kind.tells)
+            facts += [str(len(kind.tells)), f"{{{told or 0}}}"]
             lines.append(f"    {{{', '.join(facts)}}},")
         lines += ["};", ""]
     spelling = {"sonames": library.sonames, "prefixes": library.prefixes, "suffixes": library.suffixes}
