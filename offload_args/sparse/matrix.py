@@ -23,7 +23,7 @@ __all__ = ["LentMatrix", "lent"]
 
 M = TypeVar("M", bound="LentMatrix")
 
-_TRANSPOSED: Final = {"csr": "csc", "csc": "csr", "coo": "coo"}
+_TRANSPOSED: Final = {"csr": "csc", "csc": "csr"}
 _ARGUMENT: Final = re.compile(r"offload_args: argument ([123])\b")
 
 
@@ -87,13 +87,13 @@ class LentMatrix:
     def T(self) -> Self:
         """The transpose, of the same memory: "csc" of "csr", and the reverse.
 
-        Raises ArgumentError for "bsr", whose blocks would have to move.
+        Raises ArgumentError for "coo" and "bsr", whose values would have to move: libraries need them by rows.
         """
         if self.format not in _TRANSPOSED:
-            raise ArgumentError('sparse.Matrix.T: "bsr" has no transpose without a copy; pass trans="T" to matmul')
-        data, first, second = self._pointers
-        arrays = (data, second, first) if self.format == "coo" else (data, first, second)
-        return type(self)(_TRANSPOSED[self.format], self.shape[::-1], arrays)
+            raise ArgumentError(
+                f'sparse.Matrix.T: "{self.format}" has no transpose without a copy; pass trans="T" to matmul'
+            )
+        return type(self)(_TRANSPOSED[self.format], self.shape[::-1], self._pointers)
 
     def __offload__(self) -> tuple[DevicePtr[Any], ...]:
         """Return the pointers that a kernel takes for it."""
