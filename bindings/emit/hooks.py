@@ -159,7 +159,8 @@ def _definition(hooked: _Hooked) -> list[str]:
     lines += [*wrapped(f"  return oa_blas_{name}({', '.join(passed)});"), "}", ""]
     # The names of the roles file's expressions are the fields'.
     shapes = [text for array in hooked.arrays for text in _shape(hooked, array)]
-    texts = [*shapes, work, *(ast.unparse(array.overwrites) for array in hooked.arrays if array.overwrites)]
+    overwritten = [array for array in hooked.arrays if array.extent.kind in ("matrix", "vector")]
+    texts = [*shapes, work, *(ast.unparse(array.overwrites) for array in overwritten if array.overwrites)]
     used = {word for text in texts for word in re.findall(r"[a-z]\w*", text)}
     lines += [f"static bool {name}_try(const {name}_arguments *a, oa_program_call *call) {{"]
     for parameter in hooked.parameters:
