@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .helper_functions import FIELDS, Given, HelperParameter, HostArray, Object, struct_format
+from .helper_functions import C_INTEGER, FIELDS, Given, HelperParameter, HostArray, Object, struct_format
 from .labelled import Extent, Label, Labelled, pointee
 from .parameters import Array, Number, Parameter, Scalar, device_pointer
 
@@ -210,44 +210,52 @@ class Integers(HelperParameter):
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
-            r"integers(?:\((?P<length>.+)\))?",
+            r"integers(?:\((?P<length>[^)]+)\)(?P<optional> or none)?)?",
             "integers(n)",
-            "a list of at least n integers; `integers`: of any length",
+            "a list of at least n integers; `integers`: of any length; `integers(n) or none`: or NULL",
         ),
     )
     role: ClassVar[str] = "integers"
     length: ast.expr | None  # how many there are at least; None: as many as the caller passes
+    optional: bool = False  # there may be none
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
-        dtype = _pointed_to(labelled)
-        if not dtype:
+        dtype = labelled.integer_dtype(pointee(labelled.c_type)[0])
+        if dtype not in ("i32", "u32", "i64"):
             labelled.wrong_type()
             return None
         length = ast.parse(match["length"], mode="eval").body if match["length"] else None
-        return cls(name=labelled.name, c_type=labelled.c_type, dtype=dtype, length=length)
+        optional = match["optional"] is not None
+        return cls(name=labelled.name, c_type=labelled.c_type, dtype=dtype, length=length, optional=optional)
+
+    @property
+    def more(self) -> str:
+        return "none" if self.optional else ""
 
     def preparation(self) -> str:
         return f"const oa_number_list {self.name}_list = {{{self.name}, -1, sizeof *{self.name}}};"
 
     def declaration(self, device: bool) -> str:
-        return f"const {'unsigned' if self.dtype == 'u32' else 'int'} *{self.name}"
+        return f"const {C_INTEGER[self.dtype]} *{self.name}"
 
     def initializer(self, device: bool) -> str:
-        return f"{{.pointer = &{self.name}_list}}"
+        there = f"{self.name} ? &{self.name}_list : NULL" if self.optional else f"&{self.name}_list"
+        return f"{{.pointer = {there}}}"
 
     def is_host_address(self, device: bool) -> bool:
-        return True
+        return not self.optional
 
     def vendor(self, at: int) -> tuple[str, str]:
-        return "const void *", f"((const oa_number_list *)values[{at}].pointer)->at"
+        there = f"((const oa_number_list *)values[{at}].pointer)->at"
+        return "const void *", f"values[{at}].pointer ? {there} : NULL" if self.optional else there
 
     def annotation(self, on_device: bool | None = None) -> str:
-        return "Sequence[int]"
+        return f"Sequence[int]{' | None' * self.optional}"
 
     def described(self) -> str:
         many = f"{ast.unparse(self.length)} integers" if self.length else "integers"
-        return f"{self.name}: a sequence of {many}."
+        return f"{self.name}: a sequence of {many}{', or None' * self.optional}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,21 @@ from .parameters import (
 )
 
 # Headers that generated code includes: of bodies and of callers that are written by hand.
-BODIES = Path(__file__).parents[1] / "csrc" / "body" / "cublaslt.h"
-CALLERS = BODIES.with_name("rotmg.h")
+BODIES = tuple(Path(__file__).parents[1] / "csrc" / "body" / name for name in ("cublaslt.h", "fft.h"))
+CALLERS = BODIES[0].with_name("rotmg.h")
 REAL = {"s": "s", "d": "d", "c": "s", "z": "d"}
 MOST_PARAMETERS = 36  # OA_MOST_VALUES of csrc/body/body.h
 MOST_HELD = 2  # OA_MOST_HELD of csrc/call/object.h
+
+
+def _names(paths: Iterable[Path]) -> str:
+    return ", ".join(path.name for path in paths)
+
+
+def _declared(function: str, first: str) -> bool:
+    """Return whether a header of bodies declares a function whose first parameter points to that type."""
+    pattern = rf"\bint {re.escape(function)}\({first} \*"
+    return any(re.search(pattern, path.read_text()) for path in BODIES)
 
 
 @dataclass(frozen=True)
@@ -245,6 +255,7 @@ class Families:
             group=self.group(family, parameters, place),
             outside_groups=bool(family.get("outside_groups", False)),
             aborts=bool(family.get("aborts", False)),
+            noted_by=self.noted_by(family, place),
             since=(family["since"]["version"], family["since"]["why"]) if "since" in family else None,
             declared=declared,
         )
@@ -432,15 +443,18 @@ class Families:
 
     def called(self, family: dict[str, Any], place: str) -> tuple[str, ...]:
         """Return the functions of the header that a body written by hand calls."""
-        symbols = tuple(family.get("asks", "").split())
+        symbols = tuple(
+            ask if ask in self.api["functions"] else self.symbol(ask)[0] or ask
+            for ask in family.get("asks", "").split()
+        )
         self.faults += [f"{place}: the header has no {ask}" for ask in symbols if ask not in self.api["functions"]]
         return symbols
 
     def body(self, family: dict[str, Any], place: str) -> str:
         """Return the C function that a family names as its body, after a check that csrc/body/ has it; "" if none."""
         written = str(family.get("written", ""))
-        if written and not re.search(rf"\bint {re.escape(written)}\(const oa_routine \*", BODIES.read_text()):
-            self.faults.append(f"{place}: written: csrc/body/{BODIES.name} has no {written}")
+        if written and not _declared(written, "const oa_routine"):
+            self.faults.append(f"{place}: written: none of {_names(BODIES)} in csrc/body has {written}")
         return written
 
     def group(self, family: dict[str, Any], parameters: list[Parameter], place: str) -> str:
@@ -451,6 +465,13 @@ class Families:
         elif group and parameters:
             self.faults.append(f"{place} group: {parameters[0].name}: it needs to have no parameters")
         return group
+
+    def noted_by(self, family: dict[str, Any], place: str) -> str:
+        """Return the C function that works out what an object notes, likewise."""
+        noted_by = str(family.get("noted_by", ""))
+        if noted_by and not _declared(noted_by, "oa_helper_call"):
+            self.faults.append(f"{place}: noted_by: none of {_names(BODIES)} in csrc/body has {noted_by}")
+        return noted_by
 
     def caller(self, family: dict[str, Any], name: str, place: str) -> str:
         """Return the C function that calls the library's for a family; "" if none."""

@@ -175,7 +175,9 @@ class Joined:
         handle = self.handle()
         stream, scalars = self.policies(handle)
         if stream == "argument" and not any(
-            isinstance(argument, Stream) for function in functions for argument in function.arguments
+            function.written or isinstance(argument, Stream)
+            for function in functions
+            for argument in function.arguments
         ):
             self.faults.append(f'{self.name}.toml: [library] stream = "argument": no function has a parameter "stream"')
         probe = settings.get("probe")

@@ -46,6 +46,7 @@ class Function:
     group: str = ""  # "begins" or "ends": it does so with a group of calls
     outside_groups: bool = False  # it is refused in a group
     aborts: bool = False  # it destroys its object while other threads may use that
+    noted_by: str = ""  # the C function that works out what its object notes, by hand
     since: tuple[str, str] | None = None  # the first version of the library that is called, and why
     declared: tuple[tuple[str, str], ...] = ()  # names and C types of the header, with fields in place of their struct
 

@@ -106,6 +106,8 @@ MEANINGS = {
     "the library's, or does its work where that would never return; `{name}` is the routine's",
     "family.<name>.asks": "the functions of the library that such a body calls, in order",
     "family.<name>.hides": "of a helper function: an object that meanwhile has addresses in place of handles",
+    "family.<name>.noted_by": "of a helper function: the C function of `csrc/body/fft.h`, by hand, that works out the "
+    "layouts that its object, a plan, notes for later calls",
     "family.<name>.notes": "of a helper function: an enum for a dtype, and at most 4 sizes, that the first "
     "object notes for later calls: "
     '`"precision sizes"`',

@@ -131,7 +131,7 @@ FAMILY = Table(
         "parameters": _NAMED,
         "also": _NAMED,
         "types": _NAMED,
-        **dict.fromkeys(("pointer_mode", "written", "called_by", "asks", "hides", "notes", "group"), TEXT),
+        **dict.fromkeys(("pointer_mode", "written", "called_by", "asks", "hides", "notes", "noted_by", "group"), TEXT),
         **dict.fromkeys(("optional", "captured", "outside_groups", "aborts"), FLAG),
         "requires": TEXTS,
         "older": _NAMED,

@@ -187,13 +187,7 @@ class Body:
         for array in self.noted:
             facts = f'"{array.noted_by}", &values[{self.at[array.noted_by]}], &dtypes[{self.at[array.name]}]'
             self.add(f"  if (oa_noted_dtype(routine, {facts})) return OA_ERROR_ARGUMENT;")
-        for parameter in self.function.parameters:
-            if isinstance(parameter, EnumValue) and not isinstance(parameter, DataType):
-                plain = f"({parameter.name} & ~{parameter.enum.mask})" if parameter.enum.mask else parameter.name
-                test = " && ".join(f"{plain} != {value}" for _, value in parameter.enum.values)
-                name, choices = parameter.name, parameter.enum.names_and_values
-                failure = f'oa_fail_enum(routine->function, "{name}", {name}, "{choices}")'
-                self.add(f"  if ({test}) return {failure};")
+        self.enum_checks()
         # A product with what an object tells can't be negative: it would be too large before a bare size is refused.
         checked_by_core = set() if self.telling else bare_sizes(self.function)
         for size in self.function.sizes:
@@ -211,6 +205,16 @@ class Body:
             failure = f'oa_fail_requirement(routine, "{ast.unparse(requirement)}", "{" ".join(names)}", '
             failure += f"(const int64_t[]){{{', '.join(names)}}})"
             self.add(f"  if (!({to_c(requirement, self.library.constants)})) return {failure};")
+
+    def enum_checks(self) -> None:
+        """Refuse values that an enum has no constant for."""
+        for parameter in self.function.parameters:
+            if isinstance(parameter, EnumValue) and not isinstance(parameter, DataType):
+                plain = f"({parameter.name} & ~{parameter.enum.mask})" if parameter.enum.mask else parameter.name
+                test = " && ".join(f"{plain} != {value}" for _, value in parameter.enum.values)
+                name, choices = parameter.name, parameter.enum.names_and_values
+                failure = f'oa_fail_enum(routine->function, "{name}", {name}, "{choices}")'
+                self.add(f"  if ({test}) return {failure};")
 
     def leading_dimensions(self) -> None:
         """Raise the leading dimension of a matrix of one column to its rows: it has no effect, but vendors check it."""

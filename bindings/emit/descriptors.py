@@ -196,7 +196,8 @@ def list_checks(body: Body) -> None:
         if isinstance(parameter, Integers) and parameter.length:
             needed = to_c(parameter.length, constants)
             facts = f'"{parameter.name}", values[{at}].pointer, {needed}, "{ast.unparse(parameter.length)}"'
-            checks.append(f"oa_check_list(routine, {facts})")
+            checked = f"oa_check_list(routine, {facts})"
+            checks.append(f"values[{at}].pointer ? {checked} : OA_OK" if parameter.optional else checked)
         elif isinstance(parameter, Factor):
             name, by = parameter.name, parameter.by
             body.add(f"  oa_value {name};")

@@ -74,6 +74,9 @@ class HelperBody(Body):
         self.add("  oa_helper_call call;")
         self.add("  const int failed = oa_helper_begin(&call, routine, values);")
         self.add("  if (failed) return failed;")
+        if self.function.noted_by:
+            self.add(f"  const int unfit_plan = {self.function.noted_by}(&call, values);")
+            self.add("  if (unfit_plan) return unfit_plan;")
 
     def keep(self) -> None:
         """Make the object keep the memory that it gets."""
@@ -165,8 +168,12 @@ class WrittenBody(Body):
         symbols = ", ".join(f"OA_AT_{ask}" for ask in self.function.asks)
         self.add(f"static int {inner}(const oa_routine *routine, oa_value *values, int device) {{")
         self.add("  (void)device;")
+        for parameter in self.function.of("enum"):
+            self.add(f"  const int64_t {parameter.name} = values[{self.at[parameter.name]}].integer;")
+        self.enum_checks()
         self.add(f"  static const int asks[] = {{{symbols}}};")
-        self.add(f"  return {self.function.written}(routine, values, asks, types_data_type);")
+        types = "types_data_type" if any(enum.label == "data_type" for enum in self.library.dtype_enums) else "NULL"
+        self.add(f"  return {self.function.written}(routine, values, asks, {types});")
         self.lines.append("}")
         self.with_objects(name, inner)
         return "\n".join(self.lines)

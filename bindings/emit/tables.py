@@ -155,7 +155,8 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     if library.object_kinds:
         lines += ["static const oa_object_kind object_kinds[] = {"]
         for kind in library.object_kinds:
-            facts = [quoted(kind.name), str(index[kind.destroy]), str(int(kind.is_handle))]
+            is_number = int(library.raw.get(kind.type) == "int")
+            facts = [quoted(kind.name), str(index[kind.destroy]), str(int(kind.is_handle)), str(is_number)]
             told = ", ".join(str(index[symbol]) for _, symbol in kind.tells)
             facts += [str(len(kind.tells)), f"{{{told or 0}}}"]
             lines.append(f"    {{{', '.join(facts)}}},")
@@ -231,7 +232,8 @@ def library_file(library: Library) -> str:
         '#include "body/groups.h"',
         '#include "body/result.h"',
     ]
-    lines += ['#include "body/cublaslt.h"', '#include "body/helper_function.h"', '#include "body/rotmg.h"']
+    lines += ['#include "body/cublaslt.h"', '#include "body/fft.h"', '#include "body/helper_function.h"']
+    lines += ['#include "body/rotmg.h"']
     if library.has_groups:
         lines.append('#include "body/collective.h"')
     lines += ['#include "body/workspace.h"', ""]

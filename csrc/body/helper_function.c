@@ -68,6 +68,7 @@ static int note(oa_helper_call *call, oa_value *values, int at) {
     call->makes = kind_of(routine, at);
     call->makes_at = at;
     memset(&values[at], 0, sizeof values[at]);
+    if (call->makes->is_number) values[at].integer = OA_NUMBERED; /* the library writes the low bytes */
   } else if (role == OA_ROLE_GIVES) {
     memset(&values[at], 0, sizeof values[at]);
   } else if (role == OA_ROLE_DEVICE) {
@@ -146,8 +147,8 @@ int oa_noted_description(const oa_routine *routine, const char *name, const oa_v
   for (int i = 0; i < note->rank; i++) {
     description->shape[i] = note->shape[i];
     if (note->shape[i] < 1)
-      return oa_fail(OA_ERROR_ARGUMENT, "%s: %s was set to the size %d; set sizes of at least 1", routine->function,
-                     name, note->shape[i]);
+      return oa_fail(OA_ERROR_ARGUMENT, "%s: %s was set to the size %lld; set sizes of at least 1", routine->function,
+                     name, (long long)note->shape[i]);
   }
   return OA_OK;
 }
@@ -180,6 +181,13 @@ int oa_helper_begin(oa_helper_call *call, const oa_routine *routine, oa_value *v
   for (int i = 0; i < call->use_count && !call->device; i++) call->device = call->uses[i].state->device;
   unwrap(call, values);
   if (!(status = take_stream(call)) && !(status = enter(call->device, &call->saved))) return OA_OK;
+  return_stream(call->stream);
+  oa_objects_return(call->uses, call->use_count);
+  return status;
+}
+
+int oa_helper_fail(oa_helper_call *call, int status) {
+  leave(call->device, call->saved, status);
   return_stream(call->stream);
   oa_objects_return(call->uses, call->use_count);
   return status;
@@ -307,10 +315,7 @@ int oa_helper_keep(oa_helper_call *call, oa_value *values, int at, const char *n
                      name, (long long)size);
   }
   if (!status) call->forgets = name;
-  if (!status) return OA_OK;
-  leave(call->device, call->saved, status);
-  oa_objects_return(call->uses, call->use_count);
-  return status;
+  return status ? oa_helper_fail(call, status) : OA_OK;
 }
 
 /* Makes the first object hold others. *ended: the objects that only it held and that are to be destroyed. */
@@ -335,7 +340,8 @@ static int make(oa_helper_call *call, oa_value *values) {
                                   .kind = call->makes,
                                   .native = (void *)values[call->makes_at].pointer,
                                   .device = call->device,
-                                  .stream = call->stream};
+                                  .stream = call->stream,
+                                  .note = call->note};
   oa_object *object = NULL;
   if (!fields.native) return OA_OK; /* the library made none */
   const int status = oa_object_make(call->routine->function, &fields, &object);
@@ -352,7 +358,7 @@ int oa_helper_end(oa_helper_call *call, oa_value *values, int vendor_status) {
     status = oa_fail(OA_ERROR_LIBRARY, "%s: the library returned %s", call->routine->function, text);
   }
   if (!status && call->makes) status = make(call, values);
-  if (!status && call->note.dtype) call->uses[0].state->note = call->note;
+  if (!status && call->note.dtype && call->use_count) call->uses[0].state->note = call->note;
   oa_object_state *ended[OA_MOST_HELD];
   const int ended_count = status ? 0 : hold(call, ended);
   if (!status && call->memory) status = wait_for_memory(call);

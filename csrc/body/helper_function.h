@@ -32,12 +32,14 @@ typedef struct oa_helper_call {
   oa_object_held holds[OA_MOST_HELD]; /* objects that the first object holds from now on */
   int held_at[OA_MOST_HELD];          /* their indices among the uses; -1: none */
   int hold_count;
-  oa_note note; /* the first object's new note; OA_ANY: it keeps its note */
+  oa_note note; /* the new note of the first object, or of the object that is made; OA_ANY: no new note */
 } oa_helper_call;
 
 /* Takes the objects among the values, replaces them by the vendor's own, and makes their device current. Clears the
  * outputs. */
 int oa_helper_begin(oa_helper_call *call, const oa_routine *routine, oa_value *values);
+/* Ends a call that the library is not asked for any more; returns the status. */
+int oa_helper_fail(oa_helper_call *call, int status);
 /* Makes the call's only object keep memory: the value at that index becomes an address. size: in elements, or in bytes
  * for any dtype. A failure ends the call. */
 int oa_helper_keep(oa_helper_call *call, oa_value *values, int at, const char *name, int64_t size);

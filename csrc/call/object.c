@@ -281,6 +281,12 @@ int oa_object_names(const oa_object *object, const char **library, const char **
   return state ? OA_OK : fail_query(function, object, status);
 }
 
+/* Returns the library's own object: an address, or a number. */
+static void *number_or_address(const oa_object_state *state) {
+  const uint64_t number = (uint64_t)(uintptr_t)state->native;
+  return state->kind->is_number ? (void *)(uintptr_t)(uint32_t)number : state->native;
+}
+
 int oa_object_query(const oa_object *object, oa_object_info *info) {
   const char *const function = "oa_object_query";
   oa_object_info now = {0};
@@ -293,7 +299,7 @@ int oa_object_query(const oa_object *object, oa_object_info *info) {
     atomic_store(&state->escaped, true);
     now = (oa_object_info){.library = state->library->name,
                            .name = state->kind->name,
-                           .native = state->native,
+                           .native = number_or_address(state),
                            .device = state->device ? state->device->number : -1};
   }
   oa_unlock();

@@ -12,15 +12,21 @@ typedef struct oa_object_memory {
   struct oa_object_memory *next;
 } oa_object_memory;
 
+/* Added to an object that is a number, whose 32 bits may all be 0, in place of an address. */
+#define OA_NUMBERED ((uint64_t)1 << 32)
+
 enum { OA_MOST_HELD = 2 };
 /* The highest bit, added to the address of a note; no stamp has it. */
 #define OA_NOTED ((uint64_t)1 << 63)
 
-enum { OA_MOST_NOTED = 4 };
-/* The dtype and shape that an object was set to, if its library does not report them. */
+/* The most dimensions of a note, and the numbers that a note has room for. */
+enum { OA_MOST_NOTED = 4, OA_NOTED_NUMBERS = 16 };
+/* The dtype and shape that an object was set to, or the layouts of a plan (body/fft.c), if its library does not report
+ * them. */
 typedef struct oa_note {
   int dtype; /* OA_ANY: none yet */
-  int rank, shape[OA_MOST_NOTED];
+  int rank;
+  int64_t shape[OA_NOTED_NUMBERS];
 } oa_note;
 
 /* An object that another object's library part uses, because a parameter "holds" it. NULL: none. */

@@ -45,21 +45,23 @@ static void *take_memory(Room *room, size_t count, size_t itemsize) {
   return memory;
 }
 
-/* Reads a sequence of 32-bit integers. Returns 0; -1 with or without an exception; -2 with a complete exception. */
+/* Reads a sequence of integers, of 32 or 64 bits. Returns 0; -1 with or without an exception; -2 with a complete
+ * exception. */
 static int read_integer_list(PyObject *object, const Parameter *parameter, oa_value *value, Room *room) {
   if (PyUnicode_Check(object) || PyBytes_Check(object)) return -1;
   PyObject *numbers = PySequence_Tuple(object);
   if (numbers == NULL) return -1;
   const Py_ssize_t count = PyTuple_Size(numbers);
-  int32_t *memory = take_memory(room, (size_t)count, sizeof *memory);
+  const size_t itemsize = parameter->dtype == OA_I64 ? sizeof(int64_t) : sizeof(int32_t);
+  char *memory = take_memory(room, (size_t)count, itemsize);
   int status = memory == NULL ? -2 : 0;
   for (Py_ssize_t i = 0; i < count && status == 0; i++) {
     oa_value number = {0};
     status = read_sized(PyTuple_GetItem(numbers, i), parameter->dtype, &number);
-    memory[i] = (int32_t)number.integer;
+    memcpy(memory + (size_t)i * itemsize, &number.integer, itemsize); /* the low bytes come first */
   }
   oa_number_list *list = &room->lists[room->allocated - (memory != NULL)];
-  *list = (oa_number_list){.at = memory, .count = count, .itemsize = sizeof *memory};
+  *list = (oa_number_list){.at = memory, .count = count, .itemsize = itemsize};
   value->pointer = list;
   Py_DECREF(numbers);
   return status;
@@ -170,6 +172,8 @@ static int read_one(const Function *function, const Parameter *parameter, PyObje
       value->pointer = NULL;
       return object == Py_None ? 0 : read_object(function, parameter, object, value);
     case INTEGERS:
+      value->pointer = NULL;
+      if (object == Py_None && parameter->more[0]) return 0;
       return read_integer_list(object, parameter, value, room);
     case OPTIONAL:
       value->pointer = NULL;

@@ -1,4 +1,4 @@
-"""Fourier transforms with SciPy's arguments, for arrays and for pointers, on the devices that run on the CPU.
+"""Fourier transforms with SciPy's arguments, for arrays and for pointers, on any device.
 
     X = fft.rfft(signal)                                     # one call from and to NumPy
 
@@ -14,9 +14,9 @@ are in C order.
 Dtypes are float32, float64, complex64 and complex128, and a result has the precision of its operand. Integers of arrays
 are converted to float64, as SciPy does. `overwrite_x` and `workers` are accepted, and change nothing.
 
-scipy.fft computes if SciPy is installed, else numpy.fft: on `host` and `sim`. Each call copies its operand to a new
-array, and its result to the device's memory. GPUs have no transforms here yet: a pointer on one is refused with
-LibraryError, and arrays are computed on the host unless `device` names another device.
+cuFFT computes on `cuda`, hipFFT on `hip`; a plan is kept for each layout. On `host` and `sim` scipy.fft computes if
+SciPy is installed, else numpy.fft: each call copies its operand to a new array, and its result to the device's memory.
+Arrays are computed on the default device unless `device` names another one.
 
 Wrong arguments raise ArgumentError, which is a ValueError, or DTypeError, which is a TypeError.
 
@@ -28,9 +28,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..display import missing
-from .transforms import fft, fft2, fftn, hfft, ifft, ifft2, ifftn, irfft, irfftn, rfft, rfftn
+from .transforms import (
+    fft,
+    fft2,
+    fftn,
+    hfft,
+    ifft,
+    ifft2,
+    ifftn,
+    ihfft,
+    irfft,
+    irfft2,
+    irfftn,
+    rfft,
+    rfft2,
+    rfftn,
+)
 
-__all__ = ["fft", "fft2", "fftn", "hfft", "ifft", "ifft2", "ifftn", "irfft", "irfftn", "rfft", "rfftn"]
+__all__ = [
+    "fft",
+    "fft2",
+    "fftn",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftn",
+]
 
 if not TYPE_CHECKING:  # static checkers know all there is
     __getattr__ = missing(__name__, __all__)

@@ -1,13 +1,11 @@
-"""The library that transforms the elements of a device."""
+"""Transforms on the CPU."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from .._adapters import Adapter, adapter_of
-from ..devices import by_number
-from ..errors import LibraryError
+from .._adapters import Adapter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +14,10 @@ if TYPE_CHECKING:
 
     from ..pointers import DevicePtr
 
-__all__ = ["Transforms", "transforms_of"]
+__all__ = ["FROM_REAL", "TO_REAL", "Transforms"]
+
+FROM_REAL: Final = ("ihfft", "rfft", "rfft2", "rfftn")  # these drop the half of the last axis that the other half tells
+TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these take the half
 
 
 class Transforms(Adapter):
@@ -42,14 +43,3 @@ class Transforms(Adapter):
         else:
             result = function(values, lengths[0], axes[0], norm)
         y.assign(result.astype(y.dtype, copy=False))  # NumPy 1 computes in double precision only
-
-
-def transforms_of(function: str, device: int) -> Transforms:
-    """Return the transforms of a device, by its number; raise LibraryError if it has none."""
-    library = adapter_of((Transforms,), device)
-    if library is None:
-        raise LibraryError(
-            f"{function}: {by_number(device)} has no transforms in offload_args yet; open the region on the host, or "
-            f"pass the array with device='host'"
-        )
-    return library

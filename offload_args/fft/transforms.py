@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..devices import as_device
+from ..devices import as_device, by_number, default_number
 from ..display import shown
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, OffloadError
 from ..linalg._call import Call, Operand, Result, Spec
 from ..pointers import DevicePtr
-from ._library import transforms_of
+from ._choice import transforms_of
+from ._library import FROM_REAL, TO_REAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..devices import Device
 
-__all__ = ["fft", "fft2", "fftn", "hfft", "ifft", "ifft2", "ifftn", "irfft", "irfftn", "rfft", "rfftn"]
+__all__ = [
+    "fft",
+    "fft2",
+    "fftn",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftn",
+]
+
+# What messages of the calls that read x name it.
+_OF_X: Final = re.compile(r"^(DevicePtr\.to_host: pointer|DevicePtr\.copy_from: source|\w+\.exec_\w+: idata)")
 
 _NORMS: Final = ("backward", "ortho", "forward")
-_OF_REAL: Final = ("rfft", "rfftn")  # these drop the half of the last axis that the other half tells
-_TO_REAL: Final = ("hfft", "irfft", "irfftn")  # these take the half
 
 
 def fft(
@@ -44,7 +62,7 @@ def fft(
     norm: "backward", or None, divides the inverse by the number of elements, "forward" the other, "ortho" both by its
     root.
     overwrite_x, workers: for programs of SciPy; ignored.
-    device: where an array is computed; None: the host. A pointer is computed where it is.
+    device: where an array is computed; None: the default device. A pointer is computed where it is.
 
         print(abs(fft.fft(np.array([1.0, 2.0, 3.0, 4.0]))).round(3))  # [10.     2.828  2.     2.828]
 
@@ -162,9 +180,37 @@ def hfft(
 
     Raises as fft does. Source: scipy.fft.hfft.
 
-    See also: fft.irfft, fft.fft; docs/guide/fft.md.
+    See also: fft.ihfft, fft.irfft, fft.fft; docs/guide/fft.md.
     """
     return _transform("hfft", x, None if n is None else (n,), (axis,), norm, device)
+
+
+def ihfft(
+    x: Operand,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of hfft along one axis, as scipy.fft.ihfft does: the conjugates of rfft.
+
+    x: a real array of any dimensions.
+    n: the length along the axis, as for fft. The result has n // 2 + 1 elements there.
+    axis: the axis to transform.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.ihfft(np.array([8.0, -2.0, 0.0, -2.0])).real.round(6))  # [1. 2. 3.]
+
+    Raises DTypeError, a TypeError, for complex numbers, otherwise as fft does. Source: scipy.fft.ihfft.
+
+    See also: fft.hfft, fft.rfft; docs/guide/fft.md.
+    """
+    return _transform("ihfft", x, None if n is None else (n,), (axis,), norm, device)
 
 
 def fft2(
@@ -221,6 +267,62 @@ def ifft2(
     See also: fft.fft2, fft.ifftn; docs/guide/fft.md.
     """
     return _transform("ifft2", x, s, axes, norm, device)
+
+
+def rfft2(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the transform of real numbers along two axes, as scipy.fft.rfft2 does.
+
+    x: a real array of any dimensions.
+    s: the lengths along the axes, as for fft2. The result has s[-1] // 2 + 1 elements along the last one.
+    axes: the axes to transform; None: as for fftn.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.rfft2(np.array([[1.0, 2.0], [3.0, 4.0]])).real.round(6).tolist())  # [[10.0, -2.0], [-4.0, 0.0]]
+
+    Raises as rfftn does. Source: scipy.fft.rfft2.
+
+    See also: fft.irfft2, fft.rfftn; docs/guide/fft.md.
+    """
+    return _transform("rfft2", x, s, axes, norm, device)
+
+
+def irfft2(
+    x: Operand,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = (-2, -1),
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    device: Device | str | None = None,
+) -> Result:
+    """Return the inverse of rfft2 along two axes, as scipy.fft.irfft2 does.
+
+    x: an array of any dimensions, of which the first s[-1] // 2 + 1 elements along the last axis are read.
+    s: the lengths of the result along the axes, as for irfftn.
+    axes: the axes to transform; None: as for fftn.
+    norm: as for fft.
+    overwrite_x, workers: for programs of SciPy; ignored.
+    device: as for fft.
+
+        print(fft.irfft2(np.array([[10.0, -2.0], [-4.0, 0.0]])).round(6).tolist())  # [[1.0, 2.0], [3.0, 4.0]]
+
+    Raises as irfftn does. Source: scipy.fft.irfft2.
+
+    See also: fft.rfft2, fft.irfftn; docs/guide/fft.md.
+    """
+    return _transform("irfft2", x, s, axes, norm, device)
 
 
 def fftn(
@@ -350,26 +452,27 @@ def _transform(
         call = Call(function, device, x=x)
         library = transforms_of(function, x._device)
     else:
-        chosen = as_device("host" if device is None else device)
-        call = Call(function, chosen, x=x)
-        library = transforms_of(function, chosen.number)
+        number = default_number() if device is None else as_device(device).number
+        call = Call(function, by_number(number), x=x)
+        library = transforms_of(function, number)
     if norm is not None and norm not in _NORMS:
         raise ArgumentError(f"{function}: norm needs 'backward', 'ortho' or 'forward', got {shown(norm)}")
-    if name in _OF_REAL and call.dtype.kind == "c":
-        raise DTypeError(f"{function}: x needs real numbers, got {call.dtype}; call fft.{name[1:]}")
-    lengths, axes = _lengths(function, call.shapes["x"], s, axes, name in _TO_REAL)
+    if name in FROM_REAL and call.dtype.kind == "c":
+        other = "ifft" if name == "ihfft" else name[1:]
+        raise DTypeError(f"{function}: x needs real numbers, got {call.dtype}; call fft.{other}")
+    lengths, axes = _lengths(function, call.shapes["x"], s, axes, name in TO_REAL)
     shape = list(call.shapes["x"])
     for axis, length in zip(axes, lengths, strict=True):
         shape[axis] = length
-    if name in _OF_REAL:
+    if name in FROM_REAL:
         shape[axes[-1]] = lengths[-1] // 2 + 1
-    dtype = call.real if name in _TO_REAL else np.result_type(call.dtype, np.complex64)
+    dtype = call.real if name in TO_REAL else np.result_type(call.dtype, np.complex64)
 
     def work(dx: DevicePtr, dy: DevicePtr) -> None:
         try:
             library.run(name, dx, dy, lengths, axes, norm or "backward")
         except OffloadError as error:
-            error.args = (str(error).replace("DevicePtr.to_host: pointer", f"{function}: x", 1),)
+            error.args = (_OF_X.sub(f"{function}: x", str(error), count=1),)
             raise
 
     (y,), _ = call.run(work, Spec(tuple(shape), dtype), whole=True)
@@ -399,7 +502,7 @@ def _lengths(
             raise ArgumentError(f"{function}: axes needs each axis once, got {shown(axes)}")
         if wanted is not None and len(wanted) != len(places):
             raise ArgumentError(f"{function}: s needs a length for each of {len(places)} axes, got {len(wanted)}")
-    if not places and function.removeprefix("fft.") in _OF_REAL + _TO_REAL:
+    if not places and function.removeprefix("fft.") in FROM_REAL + TO_REAL:
         raise ArgumentError(f"{function}: axes needs one axis at least, got none")
     lengths = [shape[place] for place in places]
     if halved:

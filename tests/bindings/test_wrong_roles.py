@@ -309,7 +309,11 @@ WRONG = [
     ('functions = "', 'functions = "(', "is not a pattern"),
     ('"host in bytes(n)"', '"in bytes(n); at least v_size(("', "'at least v_size((' is not understood"),
     ('"host in bytes(n)"', '"in bytes(n); may be states"', "'may be states' is not understood"),
-    ("[family.sum]\n", '[family.sum]\nwritten = "oa_nothing"\n', "written: csrc/body/cublaslt.h has no oa_nothing"),
+    (
+        "[family.sum]\n",
+        '[family.sum]\nwritten = "oa_nothing"\n',
+        "written: none of cublaslt.h, fft.h in csrc/body has oa_nothing",
+    ),
     ("[family.sum]\n", '[family.sum]\ncalled_by = "oa_call_{name}"\n', "called_by: csrc/body/rotmg.h has no oa_call_s"),
     ("[family.sum]\n", '[family.sum]\ncalled_by = "oa_call_drotmg"\n', "called_by: that is for libraries that run on"),
     ("[family.sum]\n", '[family.sum]\nolder = { summ = "add" }\n', "older summ: bind has no such name"),

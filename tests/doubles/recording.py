@@ -262,12 +262,16 @@ def tried_functions(library: roles.Library) -> dict[str, str]:
 
 def object_functions(library: roles.Library) -> dict[str, str]:
     """Return the bodies of the functions that make and destroy objects, by name."""
-    object_functions = {kind.destroy: "free((void *){0});" for kind in library.object_kinds}
+    numbered = {kind.key for kind in library.object_kinds if library.raw.get(kind.type) == "int"}
+    object_functions = {
+        kind.destroy: "" if kind.key in numbered else "free((void *){0});" for kind in library.object_kinds
+    }
     for function in library.functions:
         for parameter in function.parameters:
             if getattr(parameter, "object_kind", None) and parameter.role == "gives":
                 types = [c_type for _, c_type in library.api["functions"][function.symbol]["parameters"]]
-                object_functions[function.symbol] = f"*{{{types.index(parameter.c_type)}}} = (void *)calloc(1, 8);"
+                new = "(void *)calloc(1, 8)" if parameter.object_kind.key not in numbered else "recorder.count + 7"
+                object_functions[function.symbol] = f"*{{{types.index(parameter.c_type)}}} = {new};"
     return object_functions
 
 

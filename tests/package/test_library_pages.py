@@ -9,7 +9,7 @@ import pytest
 
 from helpers.pages import ROOT
 
-PAGES = ("cblas", "cublas", "cublaslt", "curand", "cusolver", "nccl", "rocblas", "rocsolver")
+PAGES = ("cblas", "cublas", "cublaslt", "cufft", "curand", "cusolver", "nccl", "rocblas", "rocsolver")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -33,8 +33,8 @@ PROGRAMS = {
     if needs or "/coming-from/" not in page  # test_our_side_of_each_row_runs has those
 }
 DEVICES = ("cuda:0", "cuda:1", "hip:0")
-LIBRARIES = {"cublaslt": "cuda:0", "curand": "cuda:0", "cusolver": "cuda:0", "cudnn": "cuda:0", "rocsolver": "hip:0"}
-LIBRARIES |= {"nccl": "cuda:0"}
+LIBRARIES = dict.fromkeys(("cublaslt", "cufft", "curand", "cusolver", "cudnn", "nccl"), "cuda:0")
+LIBRARIES |= {"rocsolver": "hip:0"}
 # Python that no test runs: each with its reason.
 NOT_RUN = {"docs/guide/embedding.md": "a setup.py: tests/embedding/test_build_files.py builds with it"}
 # Languages of the other blocks: commands, output and other languages' sources.

@@ -15,7 +15,7 @@ from regions.test_graphs import FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED, Graph
 
 from bindings.helper_functions import HostArray
 from offload_args.errors import CaptureError
-from recording import copies, descriptors, helper_functions, legal, products
+from recording import copies, descriptors, helper_functions, legal, plans, products
 from recording.bench import DoubleBench, Form
 from recording.legal import roles
 
@@ -38,7 +38,7 @@ def drawn(bench: DoubleBench, function: roles.Function) -> Made:
         values, arrays = descriptors.legal_values(bench, function, full=True)
         return arrays, lambda pointers: descriptors.called(bench, function, values, pointers), True
     if function.name in legal.written(name):
-        values, arrays = products.arguments(bench, function)
+        values, arrays = (plans if function.name in legal.executions(name) else products).arguments(bench, function)
         names = [parameter.name for parameter in function.parameters]
         call = getattr(bench.module, function.name)
         return arrays, lambda pointers: call(*((values | pointers)[name] for name in names)), True

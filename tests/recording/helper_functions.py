@@ -51,6 +51,7 @@ C_TYPES = {
 }
 REALS = {"f32": np.float32, "f64": np.float64}
 TEXT = ctypes.create_string_buffer(b"a text")
+INTEGERS = {"i32": np.int32, "u32": np.uint32, "i64": np.int64}
 LENGTH = 8  # of lists
 
 
@@ -120,7 +121,7 @@ def value_of(bench: DoubleBench, parameter: Parameter, random: np.random.Generat
         case Real():
             return float(random.integers(1, 100)) / 4
         case Integers():
-            return [int(number) for number in random.integers(0, 2, LENGTH)]
+            return [int(number) for number in random.integers(0, 2, LENGTH) + parameter.optional]
         case Elements():
             return np.arange(LENGTH, dtype=np.int64)
         case Bytes():
@@ -151,7 +152,7 @@ def wishes(bench: DoubleBench, function: roles.Function) -> tuple[dict[int, Wish
     returned = bench.library.success.to_bytes(8, "little", signed=True)
     for at, (_, _, parameter) in enumerate(legal.vendors_parameters(bench.library, function)):
         if isinstance(parameter, Integers):
-            wishes[at] = Wish(peek=4 * LENGTH)
+            wishes[at] = Wish(peek=np.dtype(INTEGERS[parameter.dtype]).itemsize * LENGTH)
         elif isinstance(parameter, GivenReal) and function.symbol not in working(bench.library):
             wishes[at] = Wish(poke=REALS[parameter.dtype](answer(parameter)).tobytes())
         elif isinstance(parameter, GivenBytes):
@@ -176,8 +177,10 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
     match parameter:
         case Real():
             assert argument.value == REALS[parameter.dtype](value).tobytes(), place
+        case Integers() if value is None:
+            assert not argument.address, place
         case Integers():
-            assert argument.behind == np.array(value, np.int32).tobytes(), place
+            assert argument.behind == np.array(value, INTEGERS[parameter.dtype]).tobytes(), place
         case Elements() | Bytes():
             assert argument.address == value.ctypes.data, place
         case Address():
@@ -189,7 +192,8 @@ def check_argument(place: str, parameter: Parameter, value: Any, argument: Argum
         case OptionalObject() if value is None:
             assert argument.address != 0 or not argument.address, place
         case Object():
-            assert argument.address == (value or argument.address) != 0, f"{place}: got {argument.address:#x}"
+            address = int.from_bytes(argument.value, "little")  # a plan may be a number of 32 bits
+            assert address == (value or address) != 0, f"{place}: got {address:#x}"
         case EnumValue() | Integer() | Size():
             assert argument.integer == value, f"{place}: got {argument.integer}, not {value}"
         case Kept():
@@ -224,8 +228,9 @@ def by_c(bench: DoubleBench, function: roles.Function, values: dict[str, Any]) -
             case Real():
                 passed.append((ctypes.c_float if parameter.dtype == "f32" else ctypes.c_double)(values[parameter.name]))
             case Integers():
-                kept.append((ctypes.c_int * LENGTH)(*values[parameter.name]))
-                passed.append(ctypes.c_void_p(ctypes.addressof(kept[-1])))
+                numbers = values[parameter.name]
+                kept.append((C_TYPES[parameter.dtype] * LENGTH)(*(numbers or ())))
+                passed.append(ctypes.c_void_p(ctypes.addressof(kept[-1]) if numbers is not None else None))
             case Elements() | Bytes():
                 passed.append(ctypes.c_void_p(values[parameter.name].ctypes.data))
             case Address():
@@ -285,6 +290,8 @@ def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
             elif not isinstance(parameter, Given):
                 values[parameter.name] = value_of(bench, parameter, random)
         fit(bench.library, function, values)
+        if function.noted_by:
+            fit_plan(values, random)
         # An object of C's own does not say its address.
         arrives = {name: getattr(value, "address", value) for name, value in values.items()}
         if in_c:
@@ -331,6 +338,16 @@ def fit(library: roles.Library, function: roles.Function, values: dict[str, Any]
             values |= dict.fromkeys(names_in(parameter.expressions[0]), values[parameter.name].nbytes)
         elif isinstance(parameter, Bytes):
             values |= dict.fromkeys(names_in(parameter.expressions[0]), 1)
+
+
+def fit_plan(values: dict[str, Any], random: np.random.Generator) -> None:
+    """Make the arguments of a function that makes a plan such that there is one."""
+    if "rank" not in values:
+        return
+    values["rank"] = int(random.integers(1, 4))
+    values["n"] = [number + 1 for number in values["n"]]
+    if random.integers(0, 2):
+        values["inembed"] = values["onembed"] = None
 
 
 def check_outputs(bench: DoubleBench, function: roles.Function, result: Any) -> None:

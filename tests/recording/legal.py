@@ -115,6 +115,16 @@ def written(name: str) -> dict[str, roles.Function]:
     return {function.name: function for function in library(name).functions if function.written}
 
 
+def executions(name: str) -> dict[str, roles.Function]:
+    """Return those of them that execute a plan, by name."""
+    return {key: function for key, function in written(name).items() if function.written == "oa_fft_execute"}
+
+
+def with_layouts(name: str) -> dict[str, roles.Function]:
+    """Return the others, by name, whose matrices have layouts."""
+    return {key: function for key, function in written(name).items() if key not in executions(name)}
+
+
 def of_family(name: str, family: str, every: bool) -> list[roles.Function]:
     """Return the functions of a family; without `every`, one of those that differ in their types only."""
     alike: dict[tuple[str, ...], list[roles.Function]] = {}

@@ -44,11 +44,19 @@ def test_a_function_with_descriptors_gets_its_arguments_and_refuses_unfit_arrays
 
 
 @pytest.mark.promise("T30", "T31")
-@every_family_of(legal.written)
+@every_family_of(legal.with_layouts)
 def test_a_function_with_layouts_gets_its_arguments_and_refuses_arrays_that_do_not_fit(
     workers: Workers, variant: str, family: str
 ) -> None:
     workers[variant].ask("products", family, Turns(2, every=True))
+
+
+@pytest.mark.promise("T30", "T31")
+@every_family_of(legal.executions)
+def test_an_execution_of_a_plan_gets_its_arguments_and_refuses_arrays_that_do_not_fit(
+    workers: Workers, variant: str, family: str
+) -> None:
+    workers[variant].ask("plans", family, Turns(2, every=True))
 
 
 @pytest.mark.parametrize("library", legal.libraries())

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 VARIANTS = {name: (name, False) for name in legal.libraries()}
 VARIANTS |= {f"{name}-ilp64": (name, True) for name, library in legal.libraries().items() if library.probe}
 # The others are for CI: each double takes a compiler some seconds.
-QUICK = ("cblas", "cublaslt", "curand", "nccl")
+QUICK = ("cblas", "cublaslt", "cufft", "curand", "nccl")
 
 
 class Turns(NamedTuple):

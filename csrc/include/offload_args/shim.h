@@ -250,6 +250,7 @@ typedef struct oa_object_kind {
   const char *name; /* "Handle" */
   int destroy;      /* the index of its symbol: int destroy(void *) */
   int is_handle;    /* 1: it is the library's handle, which belongs to a device and has a stream */
+  int is_number;    /* 1: its type is int, of which any is an object, 0 too */
   /* The indices of the functions that tell numbers of an object which never change: int tell(void *, int *) */
   int told_count, tells[OA_MOST_TOLD];
 } oa_object_kind;

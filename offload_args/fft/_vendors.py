@@ -1,0 +1,269 @@
+"""Transforms on GPUs, by cuFFT and hipFFT: plans, kept by their layout, and the passes of a transform."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from .. import blas
+from ..devices import by_number
+from ..dtypes import c_strides
+from ..linalg._call import new
+from ._library import FROM_REAL, TO_REAL, Transforms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..pointers import DevicePtr
+
+__all__ = ["CuFFT", "HipFFT"]
+
+_MOST_PLANS: Final = 64
+_MOST_RANK: Final = 3
+# A transform's type by the dtypes of its input and output: the constant, and the function that executes it.
+_TYPES: Final = {
+    ("F", "F"): ("C2C", "exec_c2c"),
+    ("D", "D"): ("Z2Z", "exec_z2z"),
+    ("f", "F"): ("R2C", "exec_r2c"),
+    ("d", "D"): ("D2Z", "exec_d2z"),
+    ("F", "f"): ("C2R", "exec_c2r"),
+    ("D", "d"): ("Z2D", "exec_z2d"),
+}
+
+
+class _Layout(NamedTuple):
+    """A plan's layout."""
+
+    device: int
+    type: str
+    lengths: tuple[int, ...]
+    input: tuple[tuple[int, ...], int, int]  # dimensions, stride and distance
+    output: tuple[tuple[int, ...], int, int]
+    batch: int
+
+
+class OnGPU(Transforms):
+    """Transforms by a library whose plans have layouts. A plan serves all later transforms of its layout."""
+
+    library: ClassVar[str]
+    backward: ClassVar[str]  # the constant
+
+    def __init__(self) -> None:
+        self._module: Any = importlib.import_module(f"{__package__.rpartition('.')[0]}.{self.library}")
+        self._plans: OrderedDict[_Layout, Any] = OrderedDict()  # the last one used is last
+        self._lock = Lock()
+        self._host: Transforms | None = None  # made when it is first needed
+
+    def run(
+        self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
+    ) -> None:
+        if y.size == 0:
+            return
+        inverse = name.startswith("i")
+        # A transform of one element does nothing, and vendors need not have one.
+        longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
+        converts = x.dtype.kind != ("f" if name in FROM_REAL else "c")  # and no library of the GPU's converts
+        if name in FROM_REAL + TO_REAL:
+            if converts or lengths[-1] == 1:
+                self._on_host(name, x, y, lengths, axes, norm)
+                return
+            halves = [*lengths[:-1], lengths[-1] // 2 + 1]
+        if name in FROM_REAL:
+            self._from_real(_fitted(x, lengths, axes), y, longer)
+            if name == "ihfft":
+                _conjugate(y, y)
+        elif name in TO_REAL:
+            copy = _fitted(x, halves, axes, fresh=True)
+            if name == "hfft":
+                _conjugate(copy, copy)
+            self._to_real(copy, y, longer)
+        elif not converts:
+            self._complex(x, y, longer, inverse)
+        elif longer:
+            self._whole_from_real(_fitted(x, lengths, axes), y, longer, inverse)
+        else:
+            self._on_host(name, x, y, lengths, axes, norm)
+            return
+        scale = {"backward": inverse, "forward": not inverse}
+        count = math.prod(lengths)
+        if scale.get(norm, True) and count > 1:
+            blas.scal(1 / math.sqrt(count) if norm == "ortho" else 1 / count, y.reshape(-1))
+
+    def _on_host(
+        self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
+    ) -> None:
+        """Transform on the host, what is rare: complex ones where x has real numbers, and one real number a line."""
+        if self._host is None:
+            self._host = Transforms()
+        self._host.run(name, x, y, lengths, axes, norm)
+
+    # -- transforms --------------------------------------------------------------------------------------------
+
+    def _complex(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int], inverse: bool) -> None:
+        """Transform complex numbers."""
+        source = x
+        if x._shape != y._shape or not _is_contiguous(x) or not axes:
+            _fit(x, y)
+            source = y
+        for pass_ in _passes(y._shape, axes):
+            self._pass(source, y, pass_, inverse)
+            source = y
+
+    def _from_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int]) -> None:
+        """Transform real numbers to the first half along the last of the axes."""
+        if _are_last(x._shape, axes):
+            self._pass(x, y, tuple(axes))
+            return
+        self._pass(x, y, (axes[-1],))
+        for pass_ in _passes(y._shape, axes[:-1]):
+            self._pass(y, y, pass_)
+
+    def _to_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int]) -> None:
+        """Transform the first half along the last of the axes to real numbers. x: a copy, which is overwritten."""
+        if _are_last(y._shape, axes):
+            self._pass(x, y, tuple(axes), inverse=True)
+            return
+        for pass_ in _passes(x._shape, axes[:-1]):
+            self._pass(x, x, pass_, inverse=True)
+        self._pass(x, y, (axes[-1],), inverse=True)
+
+    def _whole_from_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int], inverse: bool) -> None:
+        """Transform real numbers to all complex ones: the second half along one axis is the conjugate of the first."""
+        axis = axes[-1]
+        n = x._shape[axis]
+        half = new(y, (*x._shape[:axis], n // 2 + 1, *x._shape[axis + 1 :]), y.dtype)
+        self._pass(x, half, (axis,))
+        conjugates = new(y, half._shape, y.dtype)
+        _conjugate(half, conjugates)
+        if inverse:
+            half, conjugates = conjugates, half
+        y.fill(0)  # which no copy of a part alone may do for an Out
+        before = (slice(None),) * axis
+        y[(*before, slice(n // 2 + 1))].copy_from(half)
+        if n > 2:
+            rest = slice((n - 1) // 2, 0, -1)
+            y[(*before, slice(n // 2 + 1, None))].copy_from(conjugates[(*before, rest)])
+        for pass_ in _passes(y._shape, axes[:-1]):
+            self._pass(y, y, pass_, inverse)
+
+    # -- passes ------------------------------------------------------------------------------------------------
+
+    def _pass(self, x: DevicePtr, y: DevicePtr, axes: tuple[int, ...], inverse: bool = False) -> None:
+        """Transform along axes that follow each other, of which there is one unless the last one is the last of all.
+
+        x, y: in C order; x may be y.
+        """
+        lengths = tuple(max(x._shape[axis], y._shape[axis]) for axis in axes)  # of real numbers there are more
+        type_, function = _TYPES[x.dtype.char, y.dtype.char]
+        outer = math.prod(x._shape[: axes[0]])
+        inner = math.prod(x._shape[axes[-1] + 1 :])
+        sizes = [math.prod(pointer._shape[axes[0] : axes[-1] + 1]) * inner for pointer in (x, y)]
+        embeds = [tuple(pointer._shape[axis] for axis in axes) for pointer in (x, y)]
+        # Of the axes before and behind, one is the batch. There is a call for each element of the other one.
+        by_outer = inner <= outer
+        calls, batch = (inner, outer) if by_outer else (outer, inner)
+        distances = sizes if by_outer else [1, 1]
+        steps = [1, 1] if by_outer else sizes
+        if calls > 1 and x is not y and x.dtype == y.dtype:
+            y.copy_from(x)  # which each call would write a part of
+            x = y
+        elif calls > 1 and x is not y:
+            y.fill(0)
+        layout = _Layout(
+            x._device, type_, lengths, (embeds[0], inner, distances[0]), (embeds[1], inner, distances[1]), batch
+        )
+        plan = self._plan(layout)
+        direction = ()
+        if x.dtype == y.dtype:
+            direction = (getattr(self._module, self.backward if inverse else "FORWARD"),)
+        execute = getattr(self._module, function)
+        flat_x, flat_y = x.reshape(-1), y.reshape(-1)
+        for call in range(calls):
+            part = flat_x.offset(call * steps[0]) if call else flat_x
+            execute(plan, part, part if x is y else flat_y.offset(call * steps[1]) if call else flat_y, *direction)
+
+    def _plan(self, layout: _Layout) -> Any:
+        """Return the plan of a layout; its work areas are the device's."""
+        with self._lock:
+            plan = self._plans.get(layout)
+            if plan is not None:
+                self._plans.move_to_end(layout)
+                return plan
+        plan = self._module.create(device=by_number(layout.device))
+        self._module.set_auto_allocation(plan, 0)
+        type_ = getattr(self._module, layout.type)
+        sizes = (*layout.input, *layout.output)
+        self._module.make_plan_many64(plan, len(layout.lengths), layout.lengths, *sizes, type_, layout.batch)
+        with self._lock:
+            self._plans[layout] = plan
+            if len(self._plans) > _MOST_PLANS:
+                self._plans.popitem(last=False)  # a call that has it keeps it
+        return plan
+
+
+class CuFFT(OnGPU):
+    """Transforms by cuFFT."""
+
+    backend = "cuda"
+    library = "cufft"
+    backward = "INVERSE"
+
+
+class HipFFT(OnGPU):
+    """Transforms by hipFFT."""
+
+    backend = "hip"
+    library = "hipfft"
+    backward = "BACKWARD"
+
+
+def _is_contiguous(pointer: DevicePtr) -> bool:
+    return pointer._strides == c_strides(pointer._shape, pointer.dtype.itemsize)
+
+
+def _are_last(shape: Sequence[int], axes: Sequence[int]) -> bool:
+    """Return whether axes are the last ones of a shape, in order, and a plan has as many."""
+    return len(axes) <= _MOST_RANK and list(axes) == list(range(len(shape) - len(axes), len(shape)))
+
+
+def _passes(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the passes of a transform along axes in any order: up to three axes in one, if they are the last."""
+    rest = sorted(axes)
+    count = 0
+    while count < min(len(rest), _MOST_RANK) and rest[-1 - count] == len(shape) - 1 - count:
+        count += 1
+    together = [tuple(rest[len(rest) - count :])] if count else []
+    return together + [(axis,) for axis in reversed(rest[: len(rest) - count])]
+
+
+def _fit(x: DevicePtr, y: DevicePtr) -> None:
+    """Copy x to y: cut, or filled with zeros, along each axis."""
+    common = tuple(slice(min(a, b)) for a, b in zip(x._shape, y._shape, strict=True))
+    if any(a < b for a, b in zip(x._shape, y._shape, strict=True)):
+        y.fill(0)
+    y[common].copy_from(x[common])
+
+
+def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bool = False) -> DevicePtr:
+    """Return x with these lengths along axes, in C order. fresh: it is a copy."""
+    shape = list(x._shape)
+    for axis, length in zip(axes, lengths, strict=True):
+        shape[axis] = length
+    if not fresh and tuple(shape) == x._shape and _is_contiguous(x):
+        return x
+    fitted = new(x, tuple(shape), x.dtype)
+    _fit(x, fitted)
+    return fitted
+
+
+def _conjugate(x: DevicePtr, y: DevicePtr) -> None:
+    """Write the conjugates of x, in C order, to y, which may be x."""
+    source = x
+    if x is y:
+        source = new(x, x._shape, x.dtype)
+        source.copy_from(x)
+    row, column = source.reshape((1, -1)), y.reshape((-1, 1))
+    blas.geam(1.0, row, 0.0, row, column, trans_a="C", trans_b="C")
