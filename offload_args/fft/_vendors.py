@@ -8,7 +8,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from .. import blas
+from .. import _core, blas
 from ..devices import by_number
 from ..dtypes import c_strides
 from ..linalg._call import new
@@ -163,7 +163,8 @@ class OnGPU(Transforms):
         sizes = [math.prod(pointer._shape[axes[0] : axes[-1] + 1]) * inner for pointer in (x, y)]
         embeds = [tuple(pointer._shape[axis] for axis in axes) for pointer in (x, y)]
         # Of the axes before and behind, one is the batch. There is a call for each element of the other one.
-        by_outer = inner <= outer
+        # The blocks of a real result follow each other, so that each can be copied to its place.
+        by_outer = inner <= outer and y.dtype.kind == "c"
         calls, batch = (inner, outer) if by_outer else (outer, inner)
         distances = sizes if by_outer else [1, 1]
         steps = [1, 1] if by_outer else sizes
@@ -181,9 +182,23 @@ class OnGPU(Transforms):
             direction = (getattr(self._module, self.backward if inverse else "FORWARD"),)
         execute = getattr(self._module, function)
         flat_x, flat_y = x.reshape(-1), y.reshape(-1)
+        shifted = block = None  # cuFFT takes no real numbers from or to an address between two complex ones
         for call in range(calls):
-            part = flat_x.offset(call * steps[0]) if call else flat_x
-            execute(plan, part, part if x is y else flat_y.offset(call * steps[1]) if call else flat_y, *direction)
+            at, to = (call * step for step in steps)
+            if x.dtype.kind == "f" and at % 2:
+                if shifted is None:
+                    shifted = new(x, (x.size - 1,), x.dtype)
+                    shifted.copy_from(flat_x.offset(1))
+                part = shifted.offset(at - 1)
+            else:
+                part = flat_x.offset(at)
+            if y.dtype.kind == "f" and to % 2:
+                if block is None:
+                    block = new(y, (steps[1],), y.dtype)
+                execute(plan, part, block)
+                flat_y[to : to + steps[1]].copy_from(block)
+            else:
+                execute(plan, part, part if x is y else flat_y.offset(to), *direction)
 
     def _plan(self, layout: _Layout) -> Any:
         """Return the plan of a layout; its work areas are the device's."""
@@ -252,7 +267,9 @@ def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bo
     shape = list(x._shape)
     for axis, length in zip(axes, lengths, strict=True):
         shape[axis] = length
-    if not fresh and tuple(shape) == x._shape and _is_contiguous(x):
+    # cuFFT takes no real numbers from an address between two complex ones.
+    is_odd = x.dtype.kind == "f" and _core.origin(x)[1] % (2 * x.dtype.itemsize) != 0
+    if not fresh and not is_odd and tuple(shape) == x._shape and _is_contiguous(x):
         return x
     fitted = new(x, tuple(shape), x.dtype)
     _fit(x, fitted)

@@ -317,3 +317,23 @@ def test_a_device_that_is_full_is_named() -> None:
     with offload_args(np.ones(64), device="sim:0") as (dx,):
         with pytest.raises(DeviceMemoryError, match=r"^fft\.fft: "):
             fft.fft(dx)
+
+
+@pytest.mark.parametrize("start", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_real_numbers_that_begin_anywhere_in_an_array(on: str, dtype: Any, start: int) -> None:
+    x = np.random.default_rng(start).standard_normal(24).astype(dtype)
+    with offload_args(x, device=on) as (dx,):
+        for n in (8, 9):
+            actual = fft.rfft(dx[start : start + n]).to_host()
+            np.testing.assert_allclose(actual, np.fft.rfft(x[start : start + n]), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 7, 3), (2, 9, 5), (5, 3, 2), (4, 4, 4), (1, 5, 3), (3, 5, 1)])
+def test_real_numbers_along_an_axis_in_the_middle(on: str, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(1).standard_normal(shape)
+    with offload_args(x, device=on) as (dx,):
+        half = fft.rfft(dx, axis=1)
+        back = fft.irfft(half, shape[1], axis=1)
+        np.testing.assert_allclose(half.to_host(), np.fft.rfft(x, axis=1), atol=1e-13)
+        np.testing.assert_allclose(back.to_host(), x, atol=1e-13)
