@@ -177,7 +177,7 @@ class OnGPU(Transforms):
             x._device, type_, lengths, (embeds[0], inner, distances[0]), (embeds[1], inner, distances[1]), batch
         )
         plan = self._plan(layout)
-        direction = ()
+        direction: tuple[Any, ...] = ()
         if x.dtype == y.dtype:
             direction = (getattr(self._module, self.backward if inverse else "FORWARD"),)
         execute = getattr(self._module, function)
