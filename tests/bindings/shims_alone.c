@@ -267,6 +267,8 @@ int main(void) {
   oa_cublas_strmm(0, 0, 0, 0, 2, 2, 1, A, 2, (const oa_f32 *)y, 2, y, 2);
   EXPECT(accesses[1] == (OA_READ | OA_IN_PLACE) && accesses[2] == (OA_OVERWRITE | OA_IN_PLACE));
   oa_cublas_ssyrk(0, 0, 2, 2, 1, A, 2, 0, y, 2);
+  EXPECT(accesses[1] == OA_OVERWRITE);
+  oa_cublas_ssyrk(0, 0, 2, 2, 1, A, 2, 1, y, 2);
   EXPECT(accesses[1] == OA_READ_WRITE);
   return 0;
 }
