@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from .._core import query
 from .._operands import need_pointer, need_uncaptured
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-__all__ = ["Infos", "StackError", "diagonal", "flat", "in_a_stack", "make_identity", "stacked", "turned"]
+__all__ = ["Infos", "StackError", "diagonal", "flat", "for_each", "in_a_stack", "make_identity", "stacked", "turned"]
 
 #: LAPACK's info of each matrix of a stack.
 Infos: TypeAlias = NDArray[np.int32]
@@ -118,22 +119,23 @@ def stacked(*operands: str, writes: tuple[str, ...] = (), whole: Whole | None = 
             pointers = dict(zip(("A", *operands), arguments, strict=False))
             pointers |= {name: options.pop(name) for name in ("A", *operands) if name in options}
             del pointers["A"]
-            _run(f"lapack.{function.__name__}", function, A, pointers, writes, options, whole)
+            for_each(f"lapack.{function.__name__}", function, A, pointers, writes, options, whole)
 
         return cast("F", call)
 
     return decorate
 
 
-def _run(
+def for_each(
     name: str,
     function: Callable[..., None],
     A: DevicePtr,
     pointers: dict[str, DevicePtr | None],
     writes: tuple[str, ...],
     options: dict[str, Any],
-    whole: Whole | None,
+    whole: Whole | None = None,
 ) -> None:
+    """Call a function for each matrix of a stack; the arguments are as `stacked` has them."""
     batch = A._shape[:-2]
     for operand, pointer in pointers.items():
         if pointer is None:
@@ -150,7 +152,8 @@ def _run(
         written = pointers.get(operand)
         if written is not None and 0 not in written._shape:
             written.fill(0)  # each call writes a part, which not every Out takes
-    if whole is not None and 0 not in batch:
+    is_captured = any(query(pointer).captured for pointer in (A, *pointers.values()) if pointer is not None)
+    if whole is not None and 0 not in batch and not is_captured:
         flats = {key: None if p is None else flat(p, len(p._shape) - len(batch)) for key, p in pointers.items()}
         are_flat = all(flats[key] is not None for key, p in pointers.items() if p is not None)
         if are_flat and (of_A := flat(A)) is not None and (done := whole(of_A, **flats, **options)) is not None:

@@ -113,6 +113,35 @@ class Vendor(Adapter):
         """U and VT: stacks of as many vectors as are wanted, in A's order."""
         return None
 
+    def potri_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+        return None
+
+    def orgqr_batched(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
+        return None
+
+    def ormqr_batched(
+        self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any
+    ) -> Infos | None:
+        """rest: lda, tau, C, ldc."""
+        return None
+
+    def sytrf_batched(
+        self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr
+    ) -> Infos | None:
+        return None
+
+    def sytrs_batched(
+        self, t: str, hermitian: bool, uplo: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any
+    ) -> Infos | None:
+        """rest: ipiv, B, ldb."""
+        return None
+
+    def geev_batched(
+        self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
+    ) -> Infos | None:
+        """w: for a real A, n real parts and n imaginary ones of each matrix, as in geev."""
+        return None
+
     def solves_stacks(self, n: int) -> bool:
         """Return whether stacks of systems of that order are solved as a whole, by functions of stacks here and of
         blas."""
@@ -120,6 +149,10 @@ class Vendor(Adapter):
 
     def diagonalizes_stacks(self, m: int, n: int) -> bool:
         """Return whether syevd_batched and gesvd_batched take matrices of that shape."""
+        return False
+
+    def loops_over(self, m: int, n: int) -> bool:
+        """Return whether ormqr_batched takes a C of that shape, and geev_batched such an A."""
         return False
 
     # One matrix.
@@ -261,6 +294,9 @@ class _LAPACKE(Vendor):
     def diagonalizes_stacks(self, m: int, n: int) -> bool:
         return max(m, n) <= _LOOPED
 
+    def loops_over(self, m: int, n: int) -> bool:
+        return max(m, n) <= _LOOPED
+
     def looped(
         self, name: str, A: DevicePtr, *arguments: Any, work: Sequence[tuple[int, Any]] = (), sized: int = 3
     ) -> Infos:
@@ -331,6 +367,49 @@ class _LAPACKE(Vendor):
         arguments = *(self.value(self.jobz, job) for job in (left, right)), m, n, A, lda, s, *sides
         return self.looped(f"{t}gesvd", A, *arguments, work=self._of_gesvd(t, m, n, A, s), sized=1)
 
+    def potri_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+        if n > _LOOPED:
+            return None
+        return self.looped(f"{t}potri", A, self.value(self.uplo, uplo), n, A, lda)
+
+    def orgqr_batched(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
+        if m > _LOOPED:
+            return None
+        return self.looped(_q(t, "gqr"), A, m, n, k, A, lda, tau, work=[(n * _BLOCK, A.dtype)])
+
+    def ormqr_batched(
+        self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any
+    ) -> Infos | None:
+        if max(m, n) > _LOOPED:
+            return None
+        arguments = self.value(self.side, side), self.value(self.op, trans), m, n, k, A, *rest
+        return self.looped(_q(t, "mqr"), A, *arguments, work=[self._of_ormqr(side, m, n, A)])
+
+    def sytrf_batched(
+        self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr
+    ) -> Infos | None:
+        if n > _LOOPED:
+            return None
+        arguments = self.value(self.uplo, uplo), n, A, lda, ipiv
+        return self.looped(f"{t}{'he' if hermitian else 'sy'}trf", A, *arguments, work=[(n * _BLOCK, A.dtype)])
+
+    def sytrs_batched(
+        self, t: str, hermitian: bool, uplo: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any
+    ) -> Infos | None:
+        if n > _LOOPED:
+            return None
+        name = f"{t}{'he' if hermitian else 'sy'}trs"
+        return self.looped(name, A, self.value(self.uplo, uplo), n, nrhs, A, lda, *rest)
+
+    def geev_batched(
+        self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
+    ) -> Infos | None:
+        if n > _LOOPED:
+            return None
+        values = (w[:, :n], w[:, n:]) if t in "sd" else (w,)
+        arguments, work = self._geev(t, n, A, lda, values, (VL, VR))
+        return self.looped(f"{t}geev", A, *arguments, work=work, sized=1)
+
     # -- one matrix ------------------------------------------------------------------------------------------
 
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
@@ -343,8 +422,12 @@ class _LAPACKE(Vendor):
     def ormqr(self, t: str, side: str, trans: str, m: int, n: int, k: int, A: DevicePtr, *rest: Any) -> int:
         _, tau, C, _ = rest
         arguments = self.value(self.side, side), self.value(self.op, trans), m, n, k, A, *rest
-        work = (n if side == "L" else m) * _BLOCK + _TRIANGLES, A.dtype
+        work = self._of_ormqr(side, m, n, A)
         return self.with_work(_q(t, "mqr"), A, arguments, work, info=self.spare_info(A, tau, C))
+
+    def _of_ormqr(self, side: str, m: int, n: int, A: DevicePtr) -> tuple[int, Any]:
+        """Return the workspace of ormqr."""
+        return (n if side == "L" else m) * _BLOCK + _TRIANGLES, A.dtype
 
     def orgqr(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> int:
         info = self.spare_info(A, tau)
@@ -412,15 +495,20 @@ class _LAPACKE(Vendor):
     def geev(
         self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
     ) -> int:
-        jobs = [self.value(self.jobz, "N" if V is None else "V") for V in (VL, VR)]
-        sides = [
-            argument for V in (VL, VR) for argument in ((A, n) if V is None else (V, V._strides[1] // V.dtype.itemsize))
-        ]
-        work = ((_BLOCK + 4) * n, A.dtype)
-        if t in "sd":
-            return self.with_work(f"{t}geev", A, (*jobs, n, A, lda, w[:n], w[n:], *sides), work)
-        reals = (2 * n, dtype_of(REAL_OF[t]))
-        return self.with_work(f"{t}geev", A, (*jobs, n, A, lda, w, *sides), work, reals, sized=1)
+        values = (w[:n], w[n:]) if t in "sd" else (w,)
+        arguments, work = self._geev(t, n, A, lda, values, (VL, VR))
+        return self.with_work(f"{t}geev", A, arguments, *work, sized=1)
+
+    def _geev(
+        self, t: str, n: int, A: DevicePtr, lda: int, values: Sequence[DevicePtr], vectors: Sequence[DevicePtr | None]
+    ) -> tuple[list[Any], list[tuple[int, Any]]]:
+        """Return the arguments of geev, and its workspaces."""
+        arguments: list[Any] = [self.value(self.jobz, "N" if V is None else "V") for V in vectors]
+        arguments += (n, A, lda, *values)
+        for V in vectors:
+            arguments += (A, n) if V is None else (V, V._strides[-1] // V.dtype.itemsize)
+        work = [((_BLOCK + 4) * n, A.dtype)]
+        return arguments, work if t in "sd" else [*work, (2 * n, dtype_of(REAL_OF[t]))]
 
 
 def _with_sizes(pointers: Sequence[DevicePtr], work: Sequence[tuple[int, Any]], sized: int) -> list[Any]:

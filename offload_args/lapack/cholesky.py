@@ -149,7 +149,14 @@ def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
             trsm(1.0, A, B, uplo=uplo, trans=trans)
 
 
-@stacked()
+def _potri_stack(A: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
+    t, a = _definite("lapack.potri", A[0], uplo)
+    vendor = vendor_of("lapack.potri", A)
+    infos = vendor.potri_batched(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c) if a.rows else None
+    return None if infos is None else (infos, _ZERO)
+
+
+@stacked(whole=_potri_stack)
 def potri(A: DevicePtr, *, uplo: str = "U") -> None:
     """Invert the matrix that potrf factored: a triangle of A becomes the inverse's.
 

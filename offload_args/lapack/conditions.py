@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._operands import letter_of, need_option, need_uncaptured, square
 from ..arguments import Scratch
@@ -19,8 +20,6 @@ from .cholesky import solve_triangular
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
 __all__ = ["gecon", "pocon"]
 
 _STEPS: Final = 5  # of the estimate, at most, as in LAPACK
@@ -29,12 +28,18 @@ _STEPS: Final = 5  # of the estimate, at most, as in LAPACK
 _Step = tuple[str, str, str]
 
 
-def gecon(A: DevicePtr, anorm: float, *, norm: str = "1") -> float:
+@overload
+def gecon(A: DevicePtr, anorm: float, *, norm: str = "1") -> float: ...
+@overload
+def gecon(A: DevicePtr, anorm: NDArray[Any], *, norm: str = "1") -> NDArray[np.float64]: ...
+def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> float | NDArray[np.float64]:
     """Estimate 1 / (|A| |A^-1|), the reciprocal of the condition number, from the factors of getrf.
 
     A: matrix of shape (n, n), as getrf left it, in any order.
     anorm: the norm of the matrix itself, before it was factored: numpy.linalg.norm(A, 1), or numpy.inf for "I".
     norm: "1": the largest sum of a column. "I": the largest sum of a row.
+
+    A may be a stack (..., n, n): then anorm has its shape (...), and so has the array that is returned.
 
     The nearer to 0, the more digits a solution loses; 0 is of a singular matrix. The estimate of |A^-1| is at most the
     true norm, and seldom less than a third of it.
@@ -49,6 +54,8 @@ def gecon(A: DevicePtr, anorm: float, *, norm: str = "1") -> float:
 
     See also: lapack.getrf, lapack.pocon; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
+    if isinstance(A, DevicePtr) and len(A._shape) > 2:
+        return _of_stack("lapack.gecon", A, anorm, lambda A, anorm: gecon(A, anorm, norm=norm))
     t = letter_of("lapack.gecon", "A", A)
     need_option("lapack.gecon", "norm", norm, ("1", "I"))
     a = square("lapack.gecon", "A", A)
@@ -59,14 +66,18 @@ def gecon(A: DevicePtr, anorm: float, *, norm: str = "1") -> float:
     return _reciprocal("lapack.gecon", t, A, anorm, *((forward, backward) if norm == "1" else (backward, forward)))
 
 
-def pocon(A: DevicePtr, anorm: float, *, uplo: str = "U") -> float:
+@overload
+def pocon(A: DevicePtr, anorm: float, *, uplo: str = "U") -> float: ...
+@overload
+def pocon(A: DevicePtr, anorm: NDArray[Any], *, uplo: str = "U") -> NDArray[np.float64]: ...
+def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> float | NDArray[np.float64]:
     """Estimate 1 / (|A| |A^-1|), the reciprocal of the condition number, from the factor of potrf.
 
     A: matrix of shape (n, n), as potrf left it, in any order.
     anorm: the norm of the matrix itself, before it was factored: numpy.linalg.norm(A, 1), which reads both triangles.
     uplo: the triangle that potrf had.
 
-    The estimate is that of gecon.
+    The estimate is that of gecon, and so are stacks.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         size = np.linalg.norm(A, 1)
@@ -78,6 +89,8 @@ def pocon(A: DevicePtr, anorm: float, *, uplo: str = "U") -> float:
 
     See also: lapack.potrf, lapack.gecon; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
+    if isinstance(A, DevicePtr) and len(A._shape) > 2:
+        return _of_stack("lapack.pocon", A, anorm, lambda A, anorm: pocon(A, anorm, uplo=uplo))
     t = letter_of("lapack.pocon", "A", A)
     need_option("lapack.pocon", "uplo", uplo, ("U", "L"))
     a = square("lapack.pocon", "A", A)
@@ -87,8 +100,21 @@ def pocon(A: DevicePtr, anorm: float, *, uplo: str = "U") -> float:
     return _reciprocal("lapack.pocon", t, A, anorm, steps, steps)
 
 
+def _of_stack(
+    name: str, A: DevicePtr, anorm: float | NDArray[Any], estimate: Callable[[DevicePtr, float], float]
+) -> NDArray[np.float64]:
+    """Return the estimate of each matrix of a stack; one norm serves for all."""
+    batch, sizes = A._shape[:-2], np.asarray(anorm, np.float64)
+    if sizes.shape not in (batch, ()):
+        raise ArgumentError(f"{name}: anorm has shape {sizes.shape}, needs {batch}, as the stack A of shape {A._shape}")
+    estimates, sizes = np.empty(batch), np.broadcast_to(sizes, batch)
+    for index in np.ndindex(*batch):
+        estimates[index] = estimate(A[index], float(sizes[index]))
+    return estimates
+
+
 def _reciprocal(
-    name: str, t: str, A: DevicePtr, anorm: float, forward: Sequence[_Step], backward: Sequence[_Step]
+    name: str, t: str, A: DevicePtr, anorm: float | NDArray[Any], forward: Sequence[_Step], backward: Sequence[_Step]
 ) -> float:
     """Return 1 / (anorm |M|_1), where forward multiplies by M, the inverse, and backward by M^H."""
     size = float(anorm)

@@ -25,14 +25,16 @@ from ..dtypes import dtype_of
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._checks import OTHER_TRIANGLE, need_finite, refuse
-from ._stacks import stacked
+from ._checks import OTHER_TRIANGLE, is_finite, need_finite, refuse
+from ._stacks import Infos, stacked, turned
 from ._vendors import vendor_of
 from .spectral import UNFOUND, symmetric
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .._operands import Matrix
+    from ._vendors import Vendor
 
 __all__ = ["geev", "heevdx", "hegvd", "syevdx", "sygvd"]
 
@@ -240,7 +242,35 @@ def _some(
     return count
 
 
-@stacked("w", "VL", "VR", writes=("w", "VL", "VR"))
+def _general(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None) -> tuple[str, Matrix, Vendor]:
+    """Return the letter and the geometry of a matrix, and the library that finds its eigenvalues, after checks."""
+    name = "lapack.geev"
+    t = letter_of(name, "A", A)
+    a = square(name, "A", A)
+    vector(name, "w", w, a.rows, COMPLEX_OF[t], "for A of that order and dtype")
+    for operand, V in (("VL", VL), ("VR", VR)):
+        if V is not None:
+            facts = matrix(name, operand, V, like=w)
+            need_shape(name, operand, V, (a.rows, a.rows), "for A of that shape")
+            need_fortran(name, operand, V, facts, ", whose vectors are columns")
+            need_fortran(name, "A", A, a, " for vectors")
+    vendor = vendor_of(name, A)
+    vendor.need_geev(name, VL is not None)
+    return t, a, vendor
+
+
+def _geev_stack(
+    A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr | None = None
+) -> tuple[Infos, str] | None:
+    t, a, vendor = _general(A[0], w[0], None if VL is None else VL[0], None if VR is None else VR[0])
+    n, ld = a.rows, a.ld_f or a.ld_c
+    if not n or not vendor.loops_over(n, n) or not is_finite(A):
+        return None
+    infos = vendor.geev_batched(t, n, A, ld, w, VL, VR) if t in "cz" else _real_stack(vendor, t, n, A, ld, w, VL, VR)
+    return None if infos is None else (infos, UNFOUND)
+
+
+@stacked("w", "VL", "VR", writes=("w", "VL", "VR"), whole=_geev_stack)
 def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr | None = None) -> None:
     """Find the eigenvalues of a general A, in no order, and its left and right eigenvectors.
 
@@ -263,18 +293,8 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
     See also: lapack.heevd, lapack.gesvd; lapacke.dgeev, cusolver.xgeev; docs/guide/lapack.md.
     """
     name = "lapack.geev"
-    t = letter_of(name, "A", A)
-    a = square(name, "A", A)
+    t, a, vendor = _general(A, w, VL, VR)
     n = a.rows
-    vector(name, "w", w, n, COMPLEX_OF[t], "for A of that order and dtype")
-    for operand, V in (("VL", VL), ("VR", VR)):
-        if V is not None:
-            facts = matrix(name, operand, V, like=w)
-            need_shape(name, operand, V, (n, n), "for A of that shape")
-            need_fortran(name, operand, V, facts, ", whose vectors are columns")
-            need_fortran(name, "A", A, a, " for vectors")
-    vendor = vendor_of(name, A)
-    vendor.need_geev(name, VL is not None)
     need_uncaptured(name, A, w, *(V for V in (VL, VR) if V is not None))
     if not n:
         return
@@ -287,7 +307,7 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
 
 
 def _real(
-    vendor: Any, t: str, n: int, A: DevicePtr, ld: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
+    vendor: Vendor, t: str, n: int, A: DevicePtr, ld: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
 ) -> int:
     """Do as geev for a real A: the library gives real parts and imaginary ones, and vectors of pairs likewise."""
     real = dtype_of(A._dtype_code)
@@ -295,7 +315,7 @@ def _real(
     packed = [Scratch((n, n), real, order="F") for _ in wanted]
     with offload_args(Scratch((2 * n,), real), *packed, device=A.device) as (parts, *lent):
         of_left, of_right = (lent.pop(0) if V is not None else None for V in (VL, VR))
-        info: int = vendor.geev(t, n, A, ld, parts, of_left, of_right)
+        info = vendor.geev(t, n, A, ld, parts, of_left, of_right)
         if info:
             return info
         values = parts.to_host()
@@ -306,10 +326,30 @@ def _real(
     return 0
 
 
+def _real_stack(
+    vendor: Vendor, t: str, n: int, A: DevicePtr, ld: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
+) -> Infos | None:
+    """Do as _real for a stack."""
+    count, real = A._shape[0], dtype_of(A._dtype_code)
+    packed = [Scratch((count, n, n), real) for V in (VL, VR) if V is not None]
+    with offload_args(Scratch((count, 2 * n), real), *packed, device=A.device) as (parts, *lent):
+        of_left, of_right = (turned(lent.pop(0)) if V is not None else None for V in (VL, VR))
+        infos = vendor.geev_batched(t, n, A, ld, parts, of_left, of_right)
+        values = parts.to_host()
+        w.assign((values[:, :n] + 1j * values[:, n:]).astype(w.dtype))
+        for V, pairs in ((VL, of_left), (VR, of_right)):
+            if V is not None and pairs is not None:
+                V.assign(_unpacked(pairs.to_host(), values[:, n:]).astype(V.dtype))
+    return infos
+
+
 def _unpacked(vectors: NDArray[Any], imaginary: NDArray[Any]) -> NDArray[Any]:
-    """Return the vectors whose columns i and i + 1 have the real and imaginary parts of those of a conjugate pair."""
+    """Return the vectors of a matrix or of a stack; columns i and i + 1 have the real and imaginary parts of a pair."""
     unpacked = vectors.astype(np.complex128)
-    for i in np.flatnonzero(imaginary > 0):
-        unpacked[:, i] = vectors[:, i] + 1j * vectors[:, i + 1]
-        unpacked[:, i + 1] = unpacked[:, i].conj()
+    *stack, firsts = np.nonzero(imaginary > 0)
+    first: Any = (*stack, slice(None), firsts)
+    second: Any = (*stack, slice(None), firsts + 1)
+    pairs = vectors[first] + 1j * vectors[second]
+    unpacked[first] = pairs
+    unpacked[second] = pairs.conj()
     return unpacked

@@ -9,28 +9,40 @@ import numpy as np
 from .._operands import INT32, letter_of, need_fortran, need_option, need_uncaptured, square, vector
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._checks import by_columns, columns, refuse
+from ._checks import by_columns, columns, follow, refuse
 from ._copies import fitting
-from ._stacks import stacked
+from ._stacks import Infos, stacked
 from ._vendors import vendor_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from .._operands import Matrix
     from ._checks import Columns
 
 __all__ = ["hetrf", "hetrs", "sytrf", "sytrs"]
 
+_SINGULARS: Final = ("raise", "keep")
 _SINGULAR: Final = "A is singular: pivot {info} of its factor D is zero"
 
 
-@stacked("ipiv", writes=("ipiv",))
-def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U") -> None:
+def _sytrf_stack(A: DevicePtr, ipiv: DevicePtr, uplo: str = "U", singular: str = "raise") -> tuple[Infos, str] | None:
+    return _factor_stack("lapack.sytrf", A, ipiv, uplo, singular, hermitian=False)
+
+
+def _hetrf_stack(A: DevicePtr, ipiv: DevicePtr, uplo: str = "U", singular: str = "raise") -> tuple[Infos, str] | None:
+    return _factor_stack("lapack.hetrf", A, ipiv, uplo, singular, hermitian=True)
+
+
+@stacked("ipiv", writes=("ipiv",), whole=_sytrf_stack)
+def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "raise") -> None:
     """Factor a symmetric A with pivots by Bunch and Kaufman: A = U D U^T for uplo "U", L D L^T for "L".
 
     A: matrix of shape (n, n), in any order, also complex symmetric. One triangle of it is read, and becomes the
     factors; the other one is left alone.
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
+    singular: of an A whose D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
     For an A in C order the library factors the other triangle, stored transposed. sytrs takes either.
 
@@ -40,22 +52,23 @@ def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U") -> None:
             lapack.sytrs(dA, dp, db)
         print(b.round(6))  # [1. 2.]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block. Source: LAPACK, xSYTRF.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block, unless it is kept. Source: LAPACK, xSYTRF.
 
     See also: lapack.sytrs, lapack.hetrf, lapack.potrf, lapack.getrf; lapacke.dsytrf, cusolver.dsytrf;
     docs/guide/lapack.md.
     """
-    _factor("lapack.sytrf", A, ipiv, uplo, hermitian=False)
+    _factor("lapack.sytrf", A, ipiv, uplo, singular, hermitian=False)
 
 
-@stacked("ipiv", writes=("ipiv",))
-def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U") -> None:
+@stacked("ipiv", writes=("ipiv",), whole=_hetrf_stack)
+def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "raise") -> None:
     """Factor a Hermitian A with pivots by Bunch and Kaufman: A = U D U^H for uplo "U", L D L^H for "L".
 
     A: matrix of shape (n, n); a complex one is in Fortran order. One triangle of it is read, and becomes the factors;
     the other one is left alone.
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
+    singular: of an A whose D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
     It is sytrf for real dtypes.
 
@@ -65,14 +78,22 @@ def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U") -> None:
             lapack.hetrs(dA, dp, db)
         print((abs(b - [1j, 2]) < 1e-12).all())  # True
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block. Source: LAPACK, xHETRF.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block, unless it is kept. Source: LAPACK, xHETRF.
 
     See also: lapack.hetrs, lapack.sytrf, lapack.potrf; lapacke.zhetrf, cusolver.xhetrf; docs/guide/lapack.md.
     """
-    _factor("lapack.hetrf", A, ipiv, uplo, hermitian=True)
+    _factor("lapack.hetrf", A, ipiv, uplo, singular, hermitian=True)
 
 
-@stacked("ipiv", "B")
+def _sytrs_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
+    return _solve_stack("lapack.sytrs", A, ipiv, B, uplo, hermitian=False)
+
+
+def _hetrs_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
+    return _solve_stack("lapack.hetrs", A, ipiv, B, uplo, hermitian=True)
+
+
+@stacked("ipiv", "B", whole=_sytrs_stack)
 def sytrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B with the factors of sytrf, and set B to X.
 
@@ -97,7 +118,7 @@ def sytrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> No
     _solve("lapack.sytrs", A, ipiv, B, uplo, hermitian=False)
 
 
-@stacked("ipiv", "B")
+@stacked("ipiv", "B", whole=_hetrs_stack)
 def hetrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B with the factors of hetrf, and set B to X.
 
@@ -131,7 +152,8 @@ def _operands(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bo
     return t, a, hermitian, by_columns(uplo, a)
 
 
-def _factor(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bool) -> None:
+def _factor(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, singular: str, hermitian: bool) -> None:
+    need_option(name, "singular", singular, _SINGULARS)
     t, a, hermitian, stored = _operands(name, A, ipiv, uplo, hermitian)
     vendor = vendor_of(name, A)
     vendor.need_indefinite(name, hermitian, solves=False)
@@ -139,8 +161,36 @@ def _factor(name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, hermitian: bool
     if not a.rows:
         return
     info = vendor.sytrf(t, hermitian, stored, a.rows, A, a.ld_f or a.ld_c, ipiv)
-    if info:
+    if info and singular == "raise":
         refuse(name, _SINGULAR.format(info=info), info, A=A, ipiv=ipiv)
+
+
+def _factor_stack(
+    name: str, A: DevicePtr, ipiv: DevicePtr, uplo: str, singular: str, hermitian: bool
+) -> tuple[Infos, str] | None:
+    need_option(name, "singular", singular, _SINGULARS)
+    t, a, hermitian, stored = _operands(name, A[0], ipiv[0], uplo, hermitian)
+    vendor = vendor_of(name, A)
+    vendor.need_indefinite(name, hermitian, solves=False)
+    if not a.rows or not follow(ipiv):
+        return None
+    infos = vendor.sytrf_batched(t, hermitian, stored, a.rows, A, a.ld_f or a.ld_c, ipiv)
+    if infos is None or singular == "raise":
+        return None if infos is None else (infos, _SINGULAR)
+    return np.zeros_like(infos), ""
+
+
+def _solve_stack(
+    name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str, hermitian: bool
+) -> tuple[Infos, str] | None:
+    t, a, hermitian, stored = _operands(name, A[0], ipiv[0], uplo, hermitian)
+    b: Columns = columns(name, "B", B[0], a.rows, "for A of that order", A)
+    vendor = vendor_of(name, A)
+    vendor.need_indefinite(name, hermitian, solves=True)
+    if not b.rows or not b.columns or not b.ld_f or not follow(ipiv) or _impossible(ipiv.to_host()).any():
+        return None
+    infos = vendor.sytrs_batched(t, hermitian, stored, b.rows, b.columns, A, a.ld_f or a.ld_c, ipiv, B, b.ld_f)
+    return None if infos is None else (infos, "")
 
 
 def _solve(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str, hermitian: bool) -> None:
@@ -157,11 +207,18 @@ def _solve(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str, he
         vendor.sytrs(t, hermitian, stored, b.rows, b.columns, A, ld, ipiv, fit, b.ld_f or b.rows)
 
 
+def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which pivots no factors have."""
+    n = pivots.shape[-1]
+    impossible: NDArray[np.bool_] = (pivots == 0) | (pivots > n) | (pivots < -n)
+    return impossible
+
+
 def _need_pivots(name: str, ipiv: DevicePtr) -> None:
     """Raise ArgumentError for pivots that no factors have: libraries do not check them, and write there."""
     pivots = ipiv.to_host()
     n = len(pivots)
-    wrong = np.flatnonzero((pivots == 0) | (pivots > n) | (pivots < -n))
+    wrong = np.flatnonzero(_impossible(pivots))
     if len(wrong):
         i = int(wrong[0])
         raise ArgumentError(

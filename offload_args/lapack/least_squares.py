@@ -17,19 +17,22 @@ from ..pointers import DevicePtr
 from ..regions import offload_args
 from ._checks import as_columns, columns, need_finite, need_solvable
 from ._copies import Order, need_apart, rearranged
+from ._stacks import for_each
 from ._vendors import vendor_of
 from .spectral import gesvd
 
 __all__ = ["add_solution", "gelsd"]
 
 
-def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> int:
+def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> Any:
     """Solve A X = B in the least-squares sense and for the least norm, set B to X, and return the rank of A.
 
     A: matrix of shape (m, n), of any rank, in any order; it stays as it is.
     B: matrix of shape (max(m, n), nrhs), or vector (max(m, n),); B[:m] is read, and B[:n] becomes X.
     s: vector of shape (k,) and the real dtype of A's, set to the singular values of A; k = min(m, n).
     rcond: singular values of at most rcond times the largest count as zero; a negative one: eps / 2.
+
+    A may be a stack (..., m, n). Then B and s have its dimensions before their own, and the ranks come as an array.
 
     If A has the rank n, and more rows than columns, the squares of the other elements of a column of B add up to the
     square of |B - A X|; otherwise these are zeros.
@@ -45,6 +48,15 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> i
     See also: lapack.gels, lapack.gesvd, linalg.lstsq; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
     """
     name = "lapack.gelsd"
+    if isinstance(A, DevicePtr) and len(A._shape) > 2:
+        ranks: list[int] = []
+
+        def solve(A: DevicePtr, B: DevicePtr, s: DevicePtr) -> None:
+            ranks.append(0)
+            ranks[-1] = gelsd(A, B, s, rcond=rcond)
+
+        for_each(name, solve, A, {"B": B, "s": s}, ("s",), {})
+        return np.array(ranks, np.int32).reshape(A._shape[:-2])
     t, a = letter_of(name, "A", A), matrix(name, "A", A)
     m, n, k = a.rows, a.columns, min(a.rows, a.columns)
     columns(name, "B", B, max(m, n), "for A of that shape", A)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from .._operands import letter_of, matrix, need_fortran, need_option, need_uncaptured, vector
 from ..arguments import Scratch
+from ..blas.batched import trsm_stack
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._checks import as_columns, columns, factored, first_zero, need_solvable, refuse
+from ._checks import as_columns, columns, factored, first_zero, follow, need_solvable, refuse
 from ._copies import Order, conjugated, fitting, need_apart, rearranged
-from ._stacks import Infos, make_identity, stacked
+from ._stacks import Infos, diagonal, make_identity, stacked, turned
 from ._vendors import vendor_of
 from .cholesky import solve_triangular
 
@@ -64,7 +67,11 @@ def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
         vendor.geqrf(t, a.rows, a.columns, A, a.ld_f, tau)
 
 
-@stacked("tau")
+def _orgqr_stack(A: DevicePtr, tau: DevicePtr) -> tuple[Infos, str] | None:
+    return _make_q_stack("lapack.orgqr", A, tau)
+
+
+@stacked("tau", whole=_orgqr_stack)
 def orgqr(A: DevicePtr, tau: DevicePtr) -> None:
     """Set A to the first n columns of the Q of geqrf.
 
@@ -86,7 +93,11 @@ def orgqr(A: DevicePtr, tau: DevicePtr) -> None:
     _make_q("lapack.orgqr", A, tau)
 
 
-@stacked("tau")
+def _ungqr_stack(A: DevicePtr, tau: DevicePtr) -> tuple[Infos, str] | None:
+    return _make_q_stack("lapack.ungqr", A, tau)
+
+
+@stacked("tau", whole=_ungqr_stack)
 def ungqr(A: DevicePtr, tau: DevicePtr) -> None:
     """Set A to the first n columns of the Q of geqrf, as orgqr does: LAPACK's name for complex dtypes.
 
@@ -106,7 +117,8 @@ def ungqr(A: DevicePtr, tau: DevicePtr) -> None:
     _make_q("lapack.ungqr", A, tau)
 
 
-def _make_q(name: str, A: DevicePtr, tau: DevicePtr) -> None:
+def _q_operands(name: str, A: DevicePtr, tau: DevicePtr) -> tuple[str, Matrix, int]:
+    """Return the letter and the geometry of a matrix that becomes Q, and the number of its reflectors."""
     t = letter_of(name, "A", A)
     a = matrix(name, "A", A)
     need_fortran(name, "A", A, a, ", as geqrf leaves it")
@@ -116,6 +128,11 @@ def _make_q(name: str, A: DevicePtr, tau: DevicePtr) -> None:
         )
     k = min(getattr(tau, "size", 0), a.columns)
     vector(name, "tau", tau, k, A._dtype_code, "for A of that shape")
+    return t, a, k
+
+
+def _make_q(name: str, A: DevicePtr, tau: DevicePtr) -> None:
+    t, a, k = _q_operands(name, A, tau)
     vendor = vendor_of(name, A)
     if not a.columns:
         return
@@ -125,7 +142,43 @@ def _make_q(name: str, A: DevicePtr, tau: DevicePtr) -> None:
         make_identity(A)
 
 
-@stacked("tau", "C")
+def _make_q_stack(name: str, A: DevicePtr, tau: DevicePtr) -> tuple[Infos, str] | None:
+    t, a, k = _q_operands(name, A[0], tau[0])
+    infos = vendor_of(name, A).orgqr_batched(t, a.rows, a.columns, k, A, a.ld_f, tau) if k and follow(tau) else None
+    return None if infos is None else (infos, "")
+
+
+def _product(A: DevicePtr, tau: DevicePtr, C: DevicePtr, side: str, trans: str) -> tuple[str, Matrix, Columns]:
+    """Return the letter and the geometry of the factors, and the geometry of C, after the checks of ormqr."""
+    t = letter_of("lapack.ormqr", "A", A)
+    need_option("lapack.ormqr", "side", side, ("L", "R"))
+    need_option("lapack.ormqr", "trans", trans, ("N", "T", "C") if t in "sd" else ("N", "C"))
+    a = matrix("lapack.ormqr", "A", A)
+    need_fortran("lapack.ormqr", "A", A, a, ", as geqrf leaves it")
+    k = min(getattr(tau, "size", 0), a.columns)
+    vector("lapack.ormqr", "tau", tau, k, A._dtype_code, "for A of that shape")
+    rows = C._shape[0] if side == "R" and len(getattr(C, "_shape", ())) == 2 else a.rows
+    c = columns("lapack.ormqr", "C", C, rows, "for A of that shape", A)
+    needed = c.rows if side == "L" else c.columns
+    if needed != a.rows or tau.size > a.rows:
+        raise ArgumentError(
+            f"lapack.ormqr: A has shape {A._shape}, needs ({needed}, k) for C of shape {C._shape} and "
+            f'side="{side}", and tau of at most as many elements'
+        )
+    return t, a, c
+
+
+def _ormqr_stack(
+    A: DevicePtr, tau: DevicePtr, C: DevicePtr, side: str = "L", trans: str = "N"
+) -> tuple[Infos, str] | None:
+    t, a, c = _product(A[0], tau[0], C[0], side, trans)
+    if (t in "cz" and not c.ld_f) or not follow(tau):
+        return None
+    infos = _multiply_stack("lapack.ormqr", t, A, a, tau, as_columns(C, stack=True), c, side, trans)
+    return None if infos is None else (infos, "")
+
+
+@stacked("tau", "C", whole=_ormqr_stack)
 def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans: str = "N") -> None:
     """Set C to op(Q) C (side "L") or C op(Q) ("R") for the Q of geqrf; op(Q) is Q, Q^T or Q^H for "N", "T" or "C".
 
@@ -150,21 +203,7 @@ def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans:
 
     See also: lapack.geqrf, lapack.orgqr, lapack.gels; lapacke.dormqr, cusolver.dormqr; docs/guide/lapack.md.
     """
-    t = letter_of("lapack.ormqr", "A", A)
-    need_option("lapack.ormqr", "side", side, ("L", "R"))
-    need_option("lapack.ormqr", "trans", trans, ("N", "T", "C") if t in "sd" else ("N", "C"))
-    a = matrix("lapack.ormqr", "A", A)
-    need_fortran("lapack.ormqr", "A", A, a, ", as geqrf leaves it")
-    k = min(getattr(tau, "size", 0), a.columns)
-    vector("lapack.ormqr", "tau", tau, k, A._dtype_code, "for A of that shape")
-    rows = C._shape[0] if side == "R" and len(getattr(C, "_shape", ())) == 2 else a.rows
-    c = columns("lapack.ormqr", "C", C, rows, "for A of that shape", A)
-    needed = c.rows if side == "L" else c.columns
-    if needed != a.rows or tau.size > a.rows:
-        raise ArgumentError(
-            f"lapack.ormqr: A has shape {A._shape}, needs ({needed}, k) for C of shape {C._shape} and "
-            f'side="{side}", and tau of at most as many elements'
-        )
+    t, a, c = _product(A, tau, C, side, trans)
     vendor_of("lapack.ormqr", A)
     order: Order | None = "F" if t in "cz" and not c.ld_f and tau.size else None
     with fitting("lapack.ormqr", "C", A[:, : tau.size], C, order) as fit:
@@ -174,20 +213,72 @@ def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans:
 def _multiply(
     name: str, t: str, A: DevicePtr, a: Matrix, tau: DevicePtr, C: DevicePtr, c: Columns, side: str, trans: str
 ) -> None:
-    vendor = vendor_of(name, A)
-    k = tau.size
-    if not c.rows or not c.columns or not k:
-        return
-    real = t in "sd"
+    if c.rows and c.columns and tau.size:
+        arguments = _of_ormqr(t, tau.size, c, side, trans)
+        vendor_of(name, A).ormqr(*arguments, A, a.ld_f, tau, C, c.ld_f or c.ld_c)
+
+
+def _of_ormqr(t: str, k: int, c: Columns, side: str, trans: str) -> tuple[str, str, str, int, int, int]:
+    """Return the arguments of ormqr before A."""
     if c.ld_f:
-        op = "N" if trans == "N" else "T" if real else "C"
-        vendor.ormqr(t, side, op, c.rows, c.columns, k, A, a.ld_f, tau, C, c.ld_f)
-    else:  # (op(Q) C)^T is C^T op(Q)^T
-        other = "R" if side == "L" else "L"
-        vendor.ormqr(t, other, "T" if trans == "N" else "N", c.columns, c.rows, k, A, a.ld_f, tau, C, c.ld_c)
+        return t, side, "N" if trans == "N" else "T" if t in "sd" else "C", c.rows, c.columns, k
+    # (op(Q) C)^T is C^T op(Q)^T
+    return t, "R" if side == "L" else "L", "T" if trans == "N" else "N", c.columns, c.rows, k
 
 
-@stacked("B")
+def _multiply_stack(
+    name: str, t: str, A: DevicePtr, a: Matrix, tau: DevicePtr, C: DevicePtr, c: Columns, side: str, trans: str
+) -> Infos | None:
+    """Do as _multiply for stacks, if the library has a function for them."""
+    k = tau._shape[1]
+    if not c.rows or not c.columns or not k:
+        return None
+    arguments = _of_ormqr(t, k, c, side, trans)
+    return vendor_of(name, A).ormqr_batched(*arguments, A, a.ld_f, tau, C, c.ld_f or c.ld_c)
+
+
+def _overdetermined(A: DevicePtr, B: DevicePtr, trans: str) -> tuple[str, Matrix, Columns]:
+    """Return the letter and the geometries of the operands of gels, after its checks."""
+    t = letter_of("lapack.gels", "A", A)
+    need_option("lapack.gels", "trans", trans, ("N", "T", "C"))
+    a = matrix("lapack.gels", "A", A)
+    b = columns("lapack.gels", "B", B, max(a.rows, a.columns), "for A of that shape", A)
+    vendor_of("lapack.gels", A)
+    return t, a, b
+
+
+_NOT_FULL: Final = "A has not full rank: pivot {info} of its factor R is zero"
+
+
+def _gels_stack(A: DevicePtr, B: DevicePtr, trans: str = "N") -> tuple[Infos, str] | None:
+    t, a, b = _overdetermined(A[0], B[0], trans)
+    is_tall = a.rows >= a.columns
+    in_place = (a.ld_f if is_tall else a.ld_c) and not (t in "cz" and (trans == "T") == is_tall)
+    S, n = A if is_tall else turned(A), min(a.rows, a.columns)
+    if not in_place or not n or not b.columns or (t in "cz" and not b.ld_f):
+        return None  # copies are made for each matrix
+    s, vendor = matrix("lapack.gels", "A", S[0]), vendor_of("lapack.gels", A)
+    if not vendor.loops_over(s.rows, max(n, b.columns)):
+        return None
+    need_solvable("lapack.gels", A, B)
+    with offload_args(Scratch((A._shape[0], n), A.dtype), device=A.device) as (tau,):
+        if vendor.geqrf_batched(t, s.rows, n, S, s.ld_f, tau) is None:
+            return None
+        with factored("lapack.gels", A=A, B=B):
+            zeros = diagonal(S[:, :n]).to_host() == 0
+            right, R = as_columns(B, stack=True), S[:, :n]
+            if (trans == "N") == is_tall:
+                _multiply_stack("lapack.gels", t, S, s, tau, right, b, "L", "C")
+                trsm_stack(R, right[:, :n], "L", "U", "N", "N")
+            else:
+                trsm_stack(R, right[:, :n], "L", "U", "C", "N")
+                if s.rows > n:
+                    B[:, n:].fill(0)
+                _multiply_stack("lapack.gels", t, S, s, tau, right, b, "L", "N")
+    return np.where(zeros.any(axis=1), zeros.argmax(axis=1) + 1, 0).astype(np.int32), _NOT_FULL
+
+
+@stacked("B", whole=_gels_stack)
 def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     """Solve op(A) X = B in the least-squares sense, or for the least norm, and set B to X.
 
@@ -216,15 +307,10 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     See also: lapack.geqrf, lapack.gesv, lapack.gesvd; lapacke.dgels, lapacke.dgeqrf, cusolver.dgeqrf;
     docs/guide/lapack.md.
     """
-    t = letter_of("lapack.gels", "A", A)
-    need_option("lapack.gels", "trans", trans, ("N", "T", "C"))
-    a = matrix("lapack.gels", "A", A)
-    most = max(a.rows, a.columns)
-    b = columns("lapack.gels", "B", B, most, "for A of that shape", A)
-    vendor_of("lapack.gels", A)
+    t, a, b = _overdetermined(A, B, trans)
     need_uncaptured("lapack.gels", A, B, instead="call geqrf, ormqr and blas.trsm")
     need_solvable("lapack.gels", A, B)
-    if not b.columns or not most:
+    if not b.columns or not b.rows:
         return
     with fitting("lapack.gels", "B", A, B, "F" if t in "cz" and not b.ld_f else None) as fit, ExitStack() as copies:
         stored, is_copy = _to_factor(t, A, a, trans, copies)
@@ -272,7 +358,7 @@ def _solve_factored(
     R = S[:n]
     zero = first_zero(R)
     if zero:
-        refuse("lapack.gels", f"A has not full rank: pivot {zero} of its factor R is zero", zero, **written)
+        refuse("lapack.gels", _NOT_FULL.format(info=zero), zero, **written)
     top = as_columns(B)[:n]
     if least_norm:
         solve_triangular(R, top, "U", "C")

@@ -125,9 +125,7 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
     names |= {"sparse": types.SimpleNamespace(**of_sparse), "scipy": scipy}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         if name.startswith("fft.") and device.startswith(("cuda", "hip")):
-            with pytest.raises(LibraryError, match="has no transforms"):
-                exec(code, names)
-            return
+            library_or_skip("cufft" if device.startswith("cuda") else "hipfft", device)
         if name.startswith("sparse.") and device.startswith("cuda"):
             library_or_skip("cusparse", device)
         is_refused = device.startswith("hip") or (name == "sparse.spsolve" and device.startswith("cuda"))
