@@ -50,6 +50,7 @@ class OnGPU(Transforms):
 
     library: ClassVar[str]
     backward: ClassVar[str]  # the constant
+    is_hipfft: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._module: Any = importlib.import_module(f"{__package__.rpartition('.')[0]}.{self.library}")
@@ -72,7 +73,7 @@ class OnGPU(Transforms):
                 return
             halves = [*lengths[:-1], lengths[-1] // 2 + 1]
         if name in FROM_REAL:
-            self._from_real(_fitted(x, lengths, axes), y, longer)
+            self._from_real(_fitted(x, lengths, axes, fresh=self.is_hipfft), y, longer)  # hipFFT may overwrite it
             if name == "ihfft":
                 _conjugate(y, y)
         elif name in TO_REAL:
@@ -83,7 +84,7 @@ class OnGPU(Transforms):
         elif not converts:
             self._complex(x, y, longer, inverse)
         elif longer:
-            self._whole_from_real(_fitted(x, lengths, axes), y, longer, inverse)
+            self._whole_from_real(_fitted(x, lengths, axes, fresh=self.is_hipfft), y, longer, inverse)
         else:
             self._on_host(name, x, y, lengths, axes, norm)
             return
@@ -123,11 +124,13 @@ class OnGPU(Transforms):
 
     def _to_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int]) -> None:
         """Transform the first half along the last of the axes to real numbers. x: a copy, which is overwritten."""
-        if _are_last(y._shape, axes):
+        if _are_last(y._shape, axes) and not self.is_hipfft:
             self._pass(x, y, tuple(axes), inverse=True)
             return
         for pass_ in _passes(x._shape, axes[:-1]):
             self._pass(x, x, pass_, inverse=True)
+        if self.is_hipfft:
+            _make_ends_real(x, axes[-1], y._shape[axes[-1]])
         self._pass(x, y, (axes[-1],), inverse=True)
 
     def _whole_from_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int], inverse: bool) -> None:
@@ -233,6 +236,7 @@ class HipFFT(OnGPU):
     backend = "hip"
     library = "hipfft"
     backward = "BACKWARD"
+    is_hipfft = True
 
 
 def _is_contiguous(pointer: DevicePtr) -> bool:
@@ -274,6 +278,16 @@ def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bo
     fitted = new(x, tuple(shape), x.dtype)
     _fit(x, fitted)
     return fitted
+
+
+def _make_ends_real(x: DevicePtr, axis: int, n: int) -> None:
+    """Set the imaginary parts to 0 that a real transform of length n has nowhere: NumPy and cuFFT take them for 0."""
+    for place in {0, n // 2} if n % 2 == 0 else {0}:
+        part = x[(*(slice(None),) * axis, place)]
+        values, real = (new(x, (part.size,), x.dtype) for _ in range(2))
+        values.reshape(part._shape).copy_from(part)
+        blas.geam(0.5, values.reshape((1, -1)), 0.5, values.reshape((-1, 1)), real.reshape((1, -1)), trans_b="C")
+        part.copy_from(real.reshape(part._shape))
 
 
 def _conjugate(x: DevicePtr, y: DevicePtr) -> None:

@@ -60,8 +60,13 @@ def test_plans_of_each_rank_transform_there_and_back(on: str, library: Any, shap
         forward = plan(*shape, complex_type, *batch, device=on)
         back = plan(*shape, real_type, *batch, device=on) if real_type else forward
         letter = ("c" if single else "z") + "2" + ("c" if single else "z")
-        with offload_args(In(x), y, Out(z), device=on) as (dx, dy, dz):
+        spoilt = real_type and on.startswith("hip")  # hipFFT may overwrite real numbers
+        lent = x.copy() if spoilt else In(x)
+        with offload_args(lent, y, Out(z), device=on) as (dx, dy, dz):
             if real_type:
+                if spoilt:
+                    with offload_args(In(x), device=on) as (d,), pytest.raises(DirectionError, match="idata needs to"):
+                        getattr(library, "exec_r2c" if single else "exec_d2z")(forward, d, dy)
                 getattr(library, "exec_r2c" if single else "exec_d2z")(forward, dx, dy)
                 close(dy.to_host(), np.fft.rfftn(x.astype(np.float64)))
                 getattr(library, "exec_c2r" if single else "exec_z2d")(back, dy, dz)
