@@ -283,7 +283,7 @@ def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bo
 def _make_ends_real(x: DevicePtr, axis: int, n: int) -> None:
     """Set the imaginary parts to 0 that a real transform of length n has nowhere: NumPy and cuFFT take them for 0."""
     for place in {0, n // 2} if n % 2 == 0 else {0}:
-        part = x[(*(slice(None),) * axis, place)]
+        part = x[(*(slice(None),) * axis, slice(place, place + 1))]
         values, real = (new(x, (part.size,), x.dtype) for _ in range(2))
         values.reshape(part._shape).copy_from(part)
         blas.geam(0.5, values.reshape((1, -1)), 0.5, values.reshape((-1, 1)), real.reshape((1, -1)), trans_b="C")

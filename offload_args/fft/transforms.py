@@ -176,7 +176,7 @@ def hfft(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.hfft(np.array([1.0, 2.0, 3.0])).round(6))  # [ 8. -2.  0. -2.]
+        print(fft.hfft(np.array([1.0, 2.0, 4.0])).round(6))  # [ 9. -3.  1. -3.]
 
     Raises as fft does. Source: scipy.fft.hfft.
 
@@ -204,7 +204,7 @@ def ihfft(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.ihfft(np.array([8.0, -2.0, 0.0, -2.0])).real.round(6))  # [1. 2. 3.]
+        print(fft.ihfft(np.array([9.0, -3.0, 1.0, -3.0])).real.round(6))  # [1. 2. 4.]
 
     Raises DTypeError, a TypeError, for complex numbers, otherwise as fft does. Source: scipy.fft.ihfft.
 
@@ -232,7 +232,7 @@ def fft2(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.fft2(np.array([[1.0, 2.0], [3.0, 4.0]])).real.round(6).tolist())  # [[10.0, -2.0], [-4.0, 0.0]]
+        print(fft.fft2(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[11.0, -3.0], [-5.0, 1.0]]
 
     Raises as fftn does. Source: scipy.fft.fft2.
 
@@ -260,7 +260,7 @@ def ifft2(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.ifft2(np.array([[10.0, -2.0], [-4.0, 0.0]])).real.round(6).tolist())  # [[1.0, 2.0], [3.0, 4.0]]
+        print(fft.ifft2(np.array([[11.0, -3.0], [-5.0, 1.0]])).real.round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
 
     Raises as fftn does. Source: scipy.fft.ifft2.
 
@@ -288,7 +288,7 @@ def rfft2(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.rfft2(np.array([[1.0, 2.0], [3.0, 4.0]])).real.round(6).tolist())  # [[10.0, -2.0], [-4.0, 0.0]]
+        print(fft.rfft2(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[11.0, -3.0], [-5.0, 1.0]]
 
     Raises as rfftn does. Source: scipy.fft.rfft2.
 
@@ -316,7 +316,7 @@ def irfft2(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.irfft2(np.array([[10.0, -2.0], [-4.0, 0.0]])).round(6).tolist())  # [[1.0, 2.0], [3.0, 4.0]]
+        print(fft.irfft2(np.array([[11.0, -3.0], [-5.0, 1.0]])).round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
 
     Raises as irfftn does. Source: scipy.fft.irfft2.
 
@@ -373,7 +373,7 @@ def ifftn(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.ifftn(np.full((2, 2), 4.0)).real.round(6).tolist())  # [[4.0, 0.0], [0.0, 0.0]]
+        print(fft.ifftn(np.array([[11.0, -3.0], [-5.0, 1.0]])).real.round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
 
     Raises as fftn does. Source: scipy.fft.ifftn.
 
@@ -401,7 +401,7 @@ def rfftn(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.rfftn(np.array([[1.0, 2.0], [3.0, 4.0]])).real.round(6).tolist())  # [[10.0, -2.0], [-4.0, 0.0]]
+        print(fft.rfftn(np.array([[1.0, 2.0], [3.0, 5.0]])).real.round(6).tolist())  # [[11.0, -3.0], [-5.0, 1.0]]
 
     Raises DTypeError, a TypeError, for complex numbers, otherwise as fftn does. Source: scipy.fft.rfftn.
 
@@ -429,7 +429,7 @@ def irfftn(
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
 
-        print(fft.irfftn(np.array([[10.0, -2.0], [-4.0, 0.0]])).round(6).tolist())  # [[1.0, 2.0], [3.0, 4.0]]
+        print(fft.irfftn(np.array([[11.0, -3.0], [-5.0, 1.0]])).round(6).tolist())  # [[1.0, 2.0], [3.0, 5.0]]
 
     Raises as fftn does. Source: scipy.fft.irfftn.
 
