@@ -261,9 +261,12 @@ def _classes(library: Library) -> Iterator[str]:
     for kind in library.object_kinds:
         built = f"a ``{kind.type}``, which ``{kind.destroy}`` ends."
         yield f".. py:class:: {kind.name}\n\n   A :py:class:`~offload_args.objects.LibraryObject`: {built}\n"
-    for name in (name for add in library.adds.values() for name in add):
-        kind, members = ("class", "\n   :members:") if name[0].isupper() else ("function", "")
-        yield f".. auto{kind}:: offload_args.{library.name}.{name}{members}\n"
+    for module, name in ((module, name) for module, names in library.adds.items() for name in names):
+        kind, options = ("class", "\n   :members:") if name[0].isupper() else ("function", "")
+        having = [other.name for other in libraries().values() if name in other.adds.get(module, ())]
+        if library.name != min(having):  # the index has one entry of what libraries share
+            options += "\n   :no-index:"
+        yield f".. auto{kind}:: offload_args.{library.name}.{name}{options}\n"
 
 
 def _library_page(library: Library, has_guide: bool) -> str:
