@@ -237,7 +237,7 @@ def check_results(
     if not written or form.on_device:
         assert result is None
         if function.result and function.result.role == "returned":
-            assert arrays["result"] == answer(function.result), arrays["result"]
+            assert arrays[function.result.name] == answer(function.result), arrays[function.result.name]
     elif function.result:
         assert result == answer(function.result), result
     else:

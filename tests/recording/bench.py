@@ -169,7 +169,8 @@ class Bench:
         positional = [
             values.get(parameter.name) for parameter in call.function.parameters if not isinstance(parameter, Result)
         ]
-        keywords = {"result": values["result"]} if call.function.result and "result" in values else {}
+        result = call.function.result
+        keywords = {"result": values[result.name]} if result and result.name in values else {}
         if self.handle:
             keywords["handle"] = self.handle
         return getattr(self.module, call.function.name)(*positional, **keywords)

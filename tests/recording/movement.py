@@ -30,7 +30,11 @@ def is_overwritten(call: Call, array_: Array) -> bool:
         n, inc = (legal.value(argument, names) for argument in array_.extent.arguments)
         if n > 1 and inc == 0:  # the core does not look so closely
             return False
-    dimensions = [size for array in call.function.arrays for size in array.extent.sizes]
+    # A product of matrices writes its result, of zeros, where the inner dimension is 0.
+    overwrites = ast.unparse(array_.overwrites) if array_.overwrites else ""
+    is_product = array_.extent.kind == "matrix" and overwrites.endswith("== 0")
+    arrays = [array_] if is_product else call.function.arrays
+    dimensions = [size for array in arrays for size in array.extent.sizes]
     empty = any(names[name] <= 0 for size in dimensions for name in sizes_in(size))
     return not empty and len(np.unique(call.touched[array_.name])) == call.needs(array_.name)
 
