@@ -5,26 +5,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..pointers import DevicePtr
+    from .link import Link
 
 __all__ = ["Backend"]
 
 
 class Backend(ABC):
-    """Run the collectives of one rank.
+    """Run the collectives of one rank; the link carries what the ranks tell each other on the host.
 
     Pointers have one dimension and no gaps, are on the communicator's device, and fit each other. `op` is "sum",
     "prod", "min" or "max". deadline: a time.monotonic(), or None. All raise LostRanksError if a rank is lost.
     """
 
-    __slots__ = ("rank", "size")
+    __slots__ = ("_link", "rank", "size")
 
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank = rank
-        self.size = size
+    def __init__(self, link: Link) -> None:
+        self.rank = link.rank
+        self.size = link.size
+        self._link = link
 
     @abstractmethod
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
@@ -64,13 +68,15 @@ class Backend(ABC):
     def barrier(self, deadline: float | None) -> None:
         """Wait until all ranks are here."""
 
-    @abstractmethod
     def share(self, data: bytes, deadline: float | None) -> list[bytes]:
         """Return the bytes of every rank, in their order."""
+        return self._link.share(data, deadline)
 
-    @abstractmethod
     def compare(self, data: bytes, peer: int, deadline: float | None) -> bytes:
-        """Return the bytes of one other rank, which calls it at the same time."""
+        """Return as many bytes of one other rank, which calls it at the same time."""
+        other = np.empty(len(data), np.uint8)
+        self._link.exchange({peer: np.frombuffer(data, np.uint8)}, {peer: other}, deadline)
+        return other.tobytes()
 
     @abstractmethod
     def split(self, color: int | None, key: int, deadline: float | None) -> Backend | None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..pointers import DevicePtr
-    from .link import Link
 
 __all__ = ["HostBackend"]
 
@@ -32,11 +31,7 @@ _SMALL: Final = 1 << 14  # bytes up to which every rank sends all of its array t
 class HostBackend(Backend):
     """Run the collectives of a rank on the CPU."""
 
-    __slots__ = ("_link",)
-
-    def __init__(self, link: Link) -> None:
-        super().__init__(link.rank, link.size)
-        self._link = link
+    __slots__ = ()
 
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
         """Combine everything here if it is small; otherwise combine a part here, and gather the parts."""
@@ -113,16 +108,6 @@ class HostBackend(Backend):
     def barrier(self, deadline: float | None) -> None:
         """Exchange nothing but the sizes of nothing."""
         self._link.share(b"", deadline)
-
-    def share(self, data: bytes, deadline: float | None) -> list[bytes]:
-        """Return the bytes of every rank, in their order."""
-        return self._link.share(data, deadline)
-
-    def compare(self, data: bytes, peer: int, deadline: float | None) -> bytes:
-        """Exchange as many bytes with one other rank."""
-        other = np.empty(len(data), np.uint8)
-        self._link.exchange({peer: np.frombuffer(data, np.uint8)}, {peer: other}, deadline)
-        return other.tobytes()
 
     def split(self, color: int | None, key: int, deadline: float | None) -> HostBackend | None:
         """Split the link."""

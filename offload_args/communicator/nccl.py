@@ -12,8 +12,6 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from .. import _core
 from ..errors import OffloadError
 from .backend import Backend
@@ -45,17 +43,15 @@ class NcclBackend(Backend):
         "_ended",
         "_issued",
         "_library",
-        "_link",
         "_lock",
         "_waits",
     )
 
     def __init__(self, comm: Any, link: Link, device: Device) -> None:
-        super().__init__(link.rank, link.size)
+        super().__init__(link)
         self._library = library_of(device)
         self._comm = comm
         self._device = device
-        self._link = link
         self._aborted: LostRanksError | None = None
         self._waits = self._issued = False  # for a call, until the deadline; once the library has it
         self._deadline: float | None = None
@@ -134,16 +130,6 @@ class NcclBackend(Backend):
         """Wait for the device, and for all ranks."""
         self._device.synchronize()
         self._link.share(b"", deadline)
-
-    def share(self, data: bytes, deadline: float | None) -> list[bytes]:
-        """Return the bytes of every rank, by the link."""
-        return self._link.share(data, deadline)
-
-    def compare(self, data: bytes, peer: int, deadline: float | None) -> bytes:
-        """Exchange as many bytes with one other rank, by the link."""
-        other = np.empty(len(data), np.uint8)
-        self._link.exchange({peer: np.frombuffer(data, np.uint8)}, {peer: other}, deadline)
-        return other.tobytes()
 
     def split(self, color: int | None, key: int, deadline: float | None) -> NcclBackend | None:
         """Split the link, and make a new communicator of NCCL for each part."""
