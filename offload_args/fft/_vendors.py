@@ -194,14 +194,14 @@ class OnGPU(Transforms):
                     shifted.copy_from(flat_x.offset(1))
                 part = shifted.offset(at - 1)
             else:
-                part = flat_x.offset(at)
+                part = flat_x.offset(at) if at else flat_x
             if y.dtype.kind == "f" and to % 2:
                 if block is None:
                     block = new(y, (steps[1],), y.dtype)
                 execute(plan, part, block)
                 flat_y[to : to + steps[1]].copy_from(block)
             else:
-                execute(plan, part, part if x is y else flat_y.offset(to), *direction)
+                execute(plan, part, part if x is y else flat_y.offset(to) if to else flat_y, *direction)
 
     def _plan(self, layout: _Layout) -> Any:
         """Return the plan of a layout; its work areas are the device's."""
