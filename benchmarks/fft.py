@@ -9,32 +9,12 @@ of 4096 x 4096 float32 from and to NumPy. Each time includes a wait for the devi
 from __future__ import annotations
 
 import argparse
-import gc
-import statistics
-from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 import numpy as np
+from timing import median
 
 from offload_args import Device, In, InOut, Out, fft, kernels, offload, offload_args
-
-Run = Callable[[], object]
-
-
-def median(run: Run, wait: Run, rounds: int) -> float:
-    """Return the milliseconds of a run with a wait for it."""
-    taken = []
-    run()
-    wait()
-    gc.disable()
-    for _ in range(rounds):
-        begun = perf_counter()
-        run()
-        wait()
-        taken.append(perf_counter() - begun)
-    gc.enable()
-    return statistics.median(taken) * 1e3
 
 
 def row(name: str, ours: float, others: float | None) -> None:

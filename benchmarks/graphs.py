@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import gc
 import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import timing
 
 from offload_args import Device, In, Kernel, Out, blas, launch, offload_args
 
 SMALL, LARGE, SYSTEM = 64, 1024, 4096
 STEPS, CALLS, CAPTURES = 100, 200, 1000
-Run = Callable[[], object]
+median = partial(timing.median, unit=1e-6)
 SOURCE = """
 #include <offload_args/kernel.h>
 OA_KERNEL(divide, oa::In<double> sums, oa::Out<double> factors, int n) {
@@ -38,21 +39,6 @@ OA_KERNEL(compare, oa::In<double> sums, oa::Out<double> factors, double small, i
 
 def row(text: str, *figures: object) -> None:
     print(f"| {text} | {' | '.join(map(str, figures))} |", flush=True)
-
-
-def median(run: Run, wait: Run, rounds: int) -> float:
-    """Return the microseconds of a run with a wait for it."""
-    taken = []
-    run()
-    wait()
-    gc.disable()
-    for _ in range(rounds):
-        begun = perf_counter()
-        run()
-        wait()
-        taken.append(perf_counter() - begun)
-    gc.enable()
-    return statistics.median(taken) * 1e6
 
 
 # -- the other sides -----------------------------------------------------------------------------------------------

@@ -9,47 +9,16 @@ gradients need NVRTC, for the kernels that divide; CuPy is left out where it is 
 from __future__ import annotations
 
 import argparse
-import gc
 import inspect
-import statistics
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from graphs import SOURCE, row
+from timing import median
 
 from offload_args import Device, In, Kernel, Out, blas, launch, offload_args, sparse
-
-SOURCE = """
-#include <offload_args/kernel.h>
-OA_KERNEL(divide, oa::In<double> sums, oa::Out<double> factors, int n) {
-  for (auto one : factors.mine(oa::Linear1D(n), here)) *one = (one.index() ? -1 : 1) * sums[0] / sums[1];
-}
-OA_KERNEL(compare, oa::In<double> sums, oa::Out<double> factors, double small, int n) {
-  for (auto one : factors.mine(oa::Linear1D(n), here)) *one = one.index() ? sums[2] <= small : sums[2] / sums[0];
-}
-"""
-Run = Callable[[], object]
-
-
-def row(*figures: object) -> None:
-    print(f"| {' | '.join(map(str, figures))} |", flush=True)
-
-
-def median(run: Run, wait: Run, rounds: int) -> float:
-    """Return the milliseconds of a run with a wait for it."""
-    taken = []
-    run()
-    wait()
-    gc.disable()
-    for _ in range(rounds):
-        begun = perf_counter()
-        run()
-        wait()
-        taken.append(perf_counter() - begun)
-    gc.enable()
-    return statistics.median(taken) * 1e3
 
 
 def poisson(side: int) -> Any:

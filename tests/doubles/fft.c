@@ -177,11 +177,11 @@ static int execute_now(const execution *e) {
   const wide in_count = product(in_n, rank), out_count = product(out_n, rank), count = product(p->n, rank);
   number *values = calloc((size_t)(p->batch * count * 2), sizeof *values), *halves = values + p->batch * count;
   for (wide b = 0; b < p->batch; b++) {
-    number *one = kind == C2R ? halves : values + b * count;
+    number *elements = kind == C2R ? halves : values + b * count;
     for (wide at = 0; at < in_count; at++)
-      one[at] = loaded(e->in, place(&in, in_n, rank, b, at), kind != R2C, is_double);
+      elements[at] = loaded(e->in, place(&in, in_n, rank, b, at), kind != R2C, is_double);
     for (int axis = 0; axis < rank - (kind == C2R); axis++)
-      along(one, in_n, rank, axis, kind == R2C ? -1 : kind == C2R ? 1 : e->direction);
+      along(elements, in_n, rank, axis, kind == R2C ? -1 : kind == C2R ? 1 : e->direction);
     if (kind == C2R) to_real(halves, values + b * count, count / n, n, half);
   }
   for (wide b = 0; (kind == C2R || (IS_HIPFFT && kind == R2C)) && b < p->batch; b++)

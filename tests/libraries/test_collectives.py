@@ -367,10 +367,10 @@ def work(comm, rank, device):
     both = c.comm_split(comm, 3, -rank)
     assert (c.comm_count(both), c.comm_user_rank(both), both.device.name) == (2, 1 - rank, device)
     assert c.comm_cu_device(both) in (0, 1)
-    one = c.comm_split(comm, 0 if rank == 0 else c.SPLIT_NOCOLOR, 0)
-    assert (one is None) == (rank == 1), one
-    if one is not None:
-        assert c.comm_count(one) == 1
+    part = c.comm_split(comm, 0 if rank == 0 else c.SPLIT_NOCOLOR, 0)
+    assert (part is None) == (rank == 1), part
+    if part is not None:
+        assert c.comm_count(part) == 1
 on_ranks(work)
 print("fine")
 """

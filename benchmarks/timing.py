@@ -1,0 +1,25 @@
+"""The time of a run with a wait for it, for the other benchmarks."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable
+from time import perf_counter
+
+Run = Callable[[], object]
+
+
+def median(run: Run, wait: Run, rounds: int, unit: float = 1e-3) -> float:
+    """Return the median time of a run with a wait for it, after a warm-up. unit: of the time, in seconds."""
+    taken = []
+    run()
+    wait()
+    gc.disable()
+    for _ in range(rounds):
+        begun = perf_counter()
+        run()
+        wait()
+        taken.append(perf_counter() - begun)
+    gc.enable()
+    return statistics.median(taken) / unit
