@@ -169,8 +169,8 @@ class Bench:
         positional = [
             values.get(parameter.name) for parameter in call.function.parameters if not isinstance(parameter, Result)
         ]
-        result = call.function.result
-        keywords = {"result": values[result.name]} if result and result.name in values else {}
+        result, places = call.function.result, {**pointers, **changed}
+        keywords = {"result": places[result.name]} if result and result.name in places else {}
         if self.handle:
             keywords["handle"] = self.handle
         return getattr(self.module, call.function.name)(*positional, **keywords)
