@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-__all__ = ["Vendor", "vendor_of"]
+__all__ = ["VENDORS", "Vendor", "vendor_of"]
 
 _BLOCK: Final = 64  # columns that LAPACK works on at once, at most
 _TRIANGLES: Final = 65 * _BLOCK  # what ormqr needs beside them
@@ -880,7 +880,7 @@ def _part(argument: Any, first: int, times: int) -> Any:
     return argument[first : first + times] if isinstance(argument, DevicePtr) else argument
 
 
-_VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _RocSOLVER, _LAPACKE)
+VENDORS: Final[tuple[type[Vendor], ...]] = (_CuSOLVER, _RocSOLVER, _LAPACKE)
 
 
 def vendor_of(name: str, pointer: DevicePtr) -> Vendor:
@@ -888,7 +888,7 @@ def vendor_of(name: str, pointer: DevicePtr) -> Vendor:
 
     Raises LibraryError if there is none.
     """
-    adapter = adapter_of(_VENDORS, pointer._device)
+    adapter = adapter_of(VENDORS, pointer._device)
     if adapter is not None:
         return adapter
     info = by_number(pointer._device)._info

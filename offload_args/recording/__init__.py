@@ -13,6 +13,8 @@ The modules of this package are imported when a recording begins, or is replayed
     compare.py   the same call on the host, and how far its results may be from it
     layout.py    an array's dtype, and where its elements are in its memory
     twins.py a vendor's call for another vendor's library
+    solvers.py   the same for LAPACK
+    solved.py    whether a call of LAPACK solved what it was given
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ..pointers import DevicePtr
 from ..regions import offload_args
 from .layout import flat, zeros_of_layout
 
-__all__ = ["Caller", "Difference", "Expected", "distance", "expect", "host_values"]
+__all__ = ["Caller", "Difference", "Expected", "distance", "expect", "host_values", "run_on"]
 
 _PRECISIONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
 _SOLVES = re.compile(r"(tr|tp|tb)sv$|trsm$")
@@ -91,7 +91,7 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
     pointers = [value for value in flat(arguments) if isinstance(value, DevicePtr)]
     before = [host_values(pointer) for pointer in pointers]
     values = [array.copy(order="K") if not _has_gaps(array) else _twin(array) for array in before]
-    returned = _run(arguments, values, call, "", host)
+    returned = run_on(arguments, values, call, "", host)
     if not pointers:
         return None
     sizes = sum(sum(pointer._shape) for pointer in pointers)
@@ -107,20 +107,20 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
 
         def multiplied(now: list[NDArray[Any]]) -> list[NDArray[Any]]:
             products = [_twin(array) for array in now]
-            _run(scalars, products, call, other, host)
+            run_on(scalars, products, call, other, host)
             return products
 
         expected.backwards = multiplied
         alpha = next((v for v in arguments if isinstance(v, (float, complex, np.inexact))), 1.0)
         expected._values = [*values[:-1], (alpha * before[-1]).astype(before[-1].dtype)]
         largest = [_absolute(array) for array in values]
-        _run(_magnitudes(scalars), largest, call, other, host)
+        run_on(_magnitudes(scalars), largest, call, other, host)
         scale = max(_largest(largest[-1:]), _largest(expected._values[-1:]))
     elif _ROTATIONS.search(name) or name.endswith("batched") or solves:
         scale = 4 * max(1.0, _largest(values), _largest(before))
     else:
         largest = [_absolute(array) for array in before]
-        value = _run(_magnitudes(arguments), largest, call, "", host)
+        value = run_on(_magnitudes(arguments), largest, call, "", host)
         scale = max(_largest(largest), float(abs(value)) if isinstance(value, (float, complex)) else 0.0)
     if _EXTREME.search(name) and returned is not None:
         sizes_of = _wide(before[0])
@@ -129,7 +129,7 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
     return expected
 
 
-def _run(arguments: list[Any], arrays: list[NDArray[Any]], call: Caller, name: str, host: Device) -> Any:
+def run_on(arguments: list[Any], arrays: list[NDArray[Any]], call: Caller, name: str, host: Device) -> Any:
     """Make a call on the host with these arrays in place of the pointers, in their order."""
     with offload_args(*arrays, device=host) as pointers:
         rest = iter(pointers)

@@ -37,6 +37,7 @@ _SAMPLED = 1 << 20  # arrays of more bytes are known by a sample of them
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_ONLY_CHECKED = ": checked, and not made"  # as csrc/call/call.c says
 _LARGEST = 1 << 1024  # Python refuses to print, and to read, much larger numbers
 _base_of = np.ndarray.base.__get__  # a subclass may have another one
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -583,6 +584,8 @@ class Recording:
 
     def _call(self, event: dict[str, Any], result: Any, error: BaseException | None) -> None:
         if error is not None:
+            if str(error).endswith(_ONLY_CHECKED):
+                return  # this package asked whether it could be made
             event["error"] = f"{type(error).__name__}: {_ADDRESS.sub('', str(error))}"
         elif result is not None and (self.contents == "inputs" or _has_objects(result)):
             event["result"] = self._value(result, is_new=True)

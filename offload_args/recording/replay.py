@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType
 from typing import Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
 from ..regions import offload_args, update
 from ..running import say
-from . import twins
+from . import solved, solvers, twins
 from .compare import Caller, Difference, Expected, distance, expect
 from .contents import Use, make, note_use
 from .images import Kernels
@@ -456,7 +457,7 @@ class Replay:
         pointers = [value for value in flat([*arguments, *names.values()]) if isinstance(value, DevicePtr)]
         device = pointers[0].device if pointers else self._device or self._host
         entered = self._regions_of(event)
-        recorded, base = arguments, 0
+        recorded, base, may_factor_otherwise = arguments, 0, False
         if "blas" in event:
             routine = event["blas"]
             if routine not in blas.__all__:
@@ -474,10 +475,14 @@ class Replay:
             if backend != device.backend and not twins.runs_on(library, device):
                 function, arguments, base = twins.twin(library, routine, arguments, device)
             host_call = self._host_call(library, routine, names)
+            is_hosts = isinstance(function, BuiltinFunctionType) and not device.is_gpu
+            may_factor_otherwise = not is_hosts and solvers.is_solver(library, routine)
 
             def call(values: list[Any], name: str) -> Any:
                 if "times" in event:
                     steps = tuple(self._value(step) for step in event["steps"])
+                    if not isinstance(function, BuiltinFunctionType):
+                        return solvers.repeated(function, event["times"], steps, values)
                     return _core.repeat(function, event["times"], steps, "", *values)
                 positional, keywords = _split(values, names)
                 return function(*positional, **keywords)
@@ -485,7 +490,10 @@ class Replay:
         expected = None
         if self._compares and self._is_comparable(event, device):
             try:
-                expected = expect(routine, [*recorded, *names.values()], host_call, self._host)
+                if may_factor_otherwise:
+                    expected = solved.expect(library, routine, recorded, host_call, self._host) if not names else None
+                else:
+                    expected = expect(routine, [*recorded, *names.values()], host_call, self._host)
             except OffloadError:
                 expected = None  # the call itself says what is wrong, or it has no counterpart on the host
         result = call([*arguments, *names.values()], "")
@@ -497,7 +505,7 @@ class Replay:
             self.results.append(result)
         for region in entered:
             region.calls.append(self._number)
-            region.is_bounded &= expected is not None
+            region.is_bounded &= expected is not None and not may_factor_otherwise
             region.most += expected.most if expected is not None else 0.0
         if expected is not None:
             self._compare(event, expected, result, entered, device)

@@ -10,9 +10,10 @@ from typing import Any, Final
 from .. import _core, blas
 from .._table import LIBRARIES
 from ..devices import Device
-from ..errors import OffloadError
 from ..pointers import DevicePtr
+from . import solvers
 from .layout import flat
+from .solvers import NoTwinError
 
 __all__ = ["NoTwinError", "function", "runs_on", "twin"]
 
@@ -50,10 +51,6 @@ _TURNED: Final = {
 _LIBRARY_OF: Final = {"cuda": "cublas", "hip": "rocblas"}
 
 
-class NoTwinError(OffloadError):
-    """A recorded call that has no counterpart on the device of the replay."""
-
-
 def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple[Any, list[Any], int]:
     """Return the function of a device's library, its arguments, and how much greater its indices are.
 
@@ -64,6 +61,8 @@ def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple
         return function(library, name), arguments, 0
     other = _LIBRARY_OF.get(device.backend, "cblas")
     none = f"{library}.{name} has no counterpart on {device}"
+    if solvers.is_solver(library, name):
+        return solvers.twin(library, name, device), arguments, 0
     if library not in _CONSTANTS:
         raise NoTwinError(none)
     ours = [row for row in _core.record(library, name) if row[0] not in ("result", "value")]
