@@ -231,7 +231,7 @@ class Kernel:
     def __new__(
         cls,
         name: str,
-        parameters: tuple[tuple[int, int, int, int], ...],
+        parameters: tuple[tuple[int, int, int, int, int], ...],
         partitions: tuple[Any, ...],
         shapes: tuple[tuple[int, int, int, int], ...],
         /,
@@ -239,7 +239,9 @@ class Kernel:
     @property
     def name(self) -> str: ...
     @property
-    def _parameters(self) -> tuple[tuple[int, int, int, int], ...]: ...  # (access, dtype, offset, nbytes)
+    def _parameters(
+        self,
+    ) -> tuple[tuple[int, int, int, int, int], ...]: ...  # (access, dtype, offset, nbytes, struct_bytes)
     def __getitem__(self, key: Any) -> Launcher: ...
     def __call__(
         self,

@@ -329,7 +329,11 @@ def _advice(dtype: np.dtype[Any]) -> str:
     if not dtype.isnative and code_of(dtype.newbyteorder("=")) >= 0:
         return ': its bytes are in the other order: pass x.astype(x.dtype.newbyteorder("="))'
     if dtype.fields is not None:
-        return ": pass one field, made contiguous: np.ascontiguousarray(x[name])"
+        size = dtype.itemsize
+        return (
+            f": pass one field, made contiguous, np.ascontiguousarray(x[name]), or, to a kernel of such structs, their "
+            f"bytes, x.view((np.uint8, {size})), which offload does itself"
+        )
     if dtype.kind in "mM":
         return ": pass x.view(np.int64)"
     if dtype.kind == "f":

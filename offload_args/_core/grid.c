@@ -6,8 +6,7 @@
 
 enum { BY_SIZE = 1, BY_ROWS, BY_COLUMNS }; /* as in offload_args/kernels/partitions.py */
 
-static long long size_of(const Pointer *pointer) {
-  const Py_ssize_t count = PyTuple_Size(pointer->shape);
+static long long size_of(const Pointer *pointer, Py_ssize_t count) {
   long long size = 1;
   for (Py_ssize_t i = 0; i < count; i++) size *= PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, i));
   return size;
@@ -17,9 +16,8 @@ static long long size_of(const Pointer *pointer) {
  * in memory, so the rows of a Fortran-order matrix are its columns. One row or column has both orders, with any
  * strides: all its elements are rows if only rows are divided. Returns -1, perhaps with an exception, if the array is
  * not a matrix, or if its strides fit both orders. */
-static long long extent_of(const Pointer *pointer, int kind, int both) {
-  const Py_ssize_t count = PyTuple_Size(pointer->shape);
-  if (kind == BY_SIZE) return size_of(pointer);
+static long long extent_of(const Pointer *pointer, Py_ssize_t count, int kind, int both) {
+  if (kind == BY_SIZE) return size_of(pointer, count);
   if (count != 2) return -1;
   const long long strides[] = {PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, 0)),
                                PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, 1))};
@@ -48,17 +46,18 @@ static void at_least(oa_launch *launch, int axis, long long blocks) {
 static int cover_divided(const Kernel *kernel, const OnDevice *on, PyObject *const *arguments, oa_launch *launch) {
   for (int k = 0; k < kernel->divided; k++) {
     const Pointer *pointer = (Pointer *)arguments[kernel->by[k].argument];
+    const Py_ssize_t count = dimensions_of(kernel, kernel->by[k].argument, pointer);
     const int *kind = kernel->by[k].kind;
     for (int axis = 0; axis < 2; axis++) {
       if (!kind[axis]) continue;
-      const long long extent = extent_of(pointer, kind[axis], kind[0] && kind[1]);
+      const long long extent = extent_of(pointer, count, kind[axis], kind[0] && kind[1]);
       if (extent < 0) return -1;
       const long long units = parts_of(extent, kernel->by[k].each[axis]);
       at_least(launch, axis, kernel->by[k].by_block[axis] ? units : parts_of(units, launch->block[axis]));
     }
     const long long most = on->blocks[k].most;
     if (most == 0) continue;
-    const long long blocks = parts_of(size_of(pointer), product(on->blocks[k].each, launch->block[0]));
+    const long long blocks = parts_of(size_of(pointer, count), product(on->blocks[k].each, launch->block[0]));
     at_least(launch, 0, blocks < most ? blocks : most);
   }
   return 0;
@@ -70,7 +69,8 @@ static long long largest(const Kernel *kernel, PyObject *const *arguments) {
   for (int i = 0; i < kernel->passed; i++) {
     const int access = kernel->at[i].access;
     if (!access) continue;
-    const long long size = size_of((Pointer *)arguments[i]);
+    const Pointer *pointer = (Pointer *)arguments[i];
+    const long long size = size_of(pointer, dimensions_of(kernel, i, pointer));
     if (access & OA_OVERWRITE) {
       if (size > written) written = size;
     } else if (size > read) {
@@ -93,10 +93,11 @@ int choose_shape(const Kernel *kernel, const OnDevice *on, PyObject *const *argu
 int covers(const Kernel *kernel, const oa_launch *launch, PyObject *const *arguments) {
   for (int k = 0; k < kernel->divided; k++) {
     const Pointer *pointer = (Pointer *)arguments[kernel->by[k].argument];
+    const Py_ssize_t count = dimensions_of(kernel, kernel->by[k].argument, pointer);
     const int *kind = kernel->by[k].kind;
     for (int axis = 0; axis < 2; axis++) {
       if (!kind[axis]) continue;
-      const long long extent = extent_of(pointer, kind[axis], kind[0] && kind[1]);
+      const long long extent = extent_of(pointer, count, kind[axis], kind[0] && kind[1]);
       const long long units = parts_of(extent, kernel->by[k].each[axis]);
       const long long owners = (long long)launch->grid[axis] * (kernel->by[k].by_block[axis] ? 1 : launch->block[axis]);
       if (extent < 0 || units > owners || (kernel->by[k].exact[axis] && units < owners)) return 0;

@@ -62,12 +62,13 @@ PyObject *kernel_new(PyTypeObject *type, PyObject *arguments) {
   self->home = -1;
   self->count = (int)count;
   for (Py_ssize_t i = 0; i < count; i++) {
-    if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "iiii", &self->at[i].access, &self->at[i].dtype,
-                          &self->at[i].offset, &self->at[i].nbytes)) {
+    if (!PyArg_ParseTuple(PyTuple_GetItem(parameters, i), "iiiii", &self->at[i].access, &self->at[i].dtype,
+                          &self->at[i].offset, &self->at[i].nbytes, &self->at[i].struct_bytes)) {
       Py_DECREF(self);
       return NULL;
     }
     self->nbytes = (size_t)self->at[i].offset + (size_t)self->at[i].nbytes;
+    if (self->at[i].struct_bytes) self->has_structs = 1;
   }
   if (read_partitions(self, partitions) < 0 || read_shapes(self, shapes) < 0) {
     Py_DECREF(self);

@@ -35,9 +35,12 @@ typedef struct {
   size_t nbytes;                       /* of all arguments */
   _Atomic(OnDevice *) loaded[DEVICES]; /* by number of the device; NULL: not loaded yet */
   atomic_int home;                     /* the device of an offload without one; -1: not asked yet */
+  /* access 0: a value; its dtype is OA_ANY if only _value can read it. struct_bytes of an array of structs: its pointer
+   * is one to bytes, whose last dimension is a struct; otherwise 0. */
   struct {
-    int access, dtype, offset, nbytes;
-  } at[OA_MOST_PARAMETERS]; /* access 0: a value; its dtype is OA_ANY if only _value can read it */
+    int access, dtype, offset, nbytes, struct_bytes;
+  } at[OA_MOST_PARAMETERS];
+  int has_structs; /* there is such an array */
   /* The parameters that have a partition. Along x and y: the extent that it divides (BY_SIZE, ...; 0: any grid fits),
    * the part of it that belongs to one thread or block, 1 for a block, and 1 if each block writes an element of its
    * own. */
@@ -63,8 +66,8 @@ typedef struct {
 } Launcher;
 
 /* -- kernel.c ------------------------------------------------------------------------------------------------------ */
-/* Makes a kernel of (name, parameters, partitions, shapes): a tuple (access, dtype, offset, nbytes) for each parameter,
- * (argument, (kind, each, by_block, exact) along x, the same along y) for each partition, and
+/* Makes a kernel of (name, parameters, partitions, shapes): a tuple (access, dtype, offset, nbytes, struct_bytes) for
+ * each parameter, (argument, (kind, each, by_block, exact) along x, the same along y) for each partition, and
  * (argument, rank, like, ordered) for each array whose shape is passed. NULL with an exception. */
 PyObject *kernel_new(PyTypeObject *type, PyObject *arguments);
 void kernel_dealloc(PyObject *kernel);
@@ -74,6 +77,11 @@ const OnDevice *kernel_on(Kernel *kernel, const Pointer *pointer);
 
 /* Reads 1 to 3 sizes. Returns 0, or -1 without an exception. */
 int read_sizes(PyObject *object, uint32_t sizes[3]);
+
+/* Returns the number of dimensions of an argument's elements. */
+static inline Py_ssize_t dimensions_of(const Kernel *kernel, int argument, const Pointer *pointer) {
+  return PyTuple_Size(pointer->shape) - (kernel->at[argument].struct_bytes != 0);
+}
 
 /* -- grid.c -------------------------------------------------------------------------------------------------------- */
 /* Chooses the grid and block if the launch has none. The arguments are as many as the kernel has, and fit it. Returns

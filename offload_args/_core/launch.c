@@ -1,7 +1,7 @@
 /* Launches of a kernel, in an open region and in a region of their own.
  *
  * Arguments of the usual kinds are read here. Other and wrong arguments are passed to the kernel's methods in Python:
- * _value, _pointer, _strided, _uncovered, _unshaped, _misfit, _asked. */
+ * _value, _pointer, _strided, _uncovered, _unshaped, _misfit, _asked, _as_bytes. */
 #include "call.h"
 #include "kernel.h"
 
@@ -10,7 +10,7 @@
 enum { FEW_BYTES = 512 };
 
 static PyObject *name_value, *name_pointer, *name_strided, *name_misfit, *name_uncovered, *name_asked, *name_home,
-    *name_launch_checked, *name_unshaped, *name_offload, *name_grid, *name_block, *name_configure;
+    *name_launch_checked, *name_unshaped, *name_as_bytes, *name_offload, *name_grid, *name_block, *name_configure;
 
 /* -- arguments ----------------------------------------------------------------------------------------------------- */
 /* Reads an integer of that dtype. Returns 0, or -1 with or without an exception. */
@@ -84,6 +84,17 @@ static __attribute__((cold, noinline)) void refuse(Kernel *kernel, PyObject *met
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: an argument is not a device pointer");
 }
 
+/* Tells whether the last dimension of a pointer to bytes is a struct of that size, and its others count structs. */
+static __attribute__((noinline)) int points_to_structs(const Pointer *pointer, int struct_bytes) {
+  const Py_ssize_t last = PyTuple_Size(pointer->shape) - 1;
+  if (last < 1 || PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, last)) != struct_bytes ||
+      PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, last)) != 1)
+    return 0;
+  for (Py_ssize_t i = 0; i < last; i++)
+    if (PyLong_AsLongLong(PyTuple_GetItem(pointer->strides, i)) % struct_bytes) return 0;
+  return 1;
+}
+
 /* Reads all arguments; is_unsafe: pointers may have any dtype. places[i] becomes the pointer, or the address of the
  * value in bytes. Returns the first pointer; NULL with an exception. */
 static inline Pointer *read_arguments(Kernel *kernel, PyObject *const *arguments, int is_unsafe, unsigned char *bytes,
@@ -95,7 +106,8 @@ static inline Pointer *read_arguments(Kernel *kernel, PyObject *const *arguments
     if (kernel->at[i].access) {
       Pointer *pointer = (Pointer *)object;
       if (!(Py_TYPE(object) == (PyTypeObject *)python.pointer || PyObject_TypeCheck(object, pointer_type)) ||
-          (dtype != OA_ANY && pointer->dtype != dtype && !is_unsafe)) {
+          (dtype != OA_ANY && pointer->dtype != dtype && !is_unsafe) ||
+          (OA_UNLIKELY(kernel->at[i].struct_bytes) && !points_to_structs(pointer, kernel->at[i].struct_bytes))) {
         refuse(kernel, name_pointer, object, i);
         return NULL;
       }
@@ -131,10 +143,15 @@ static int orders_of(int count, const int64_t *shape, const int64_t *strides, in
   return orders;
 }
 
-static int read_numbers(PyObject *tuple, int64_t *numbers, int most) {
+static void read_numbers(PyObject *tuple, int64_t *numbers, int most) {
   const int count = (int)PyTuple_Size(tuple);
   for (int i = 0; i < count && i < most; i++) numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
-  return count;
+}
+
+/* Returns the bytes of an argument's elements. */
+static int64_t itemsize_of(const Kernel *kernel, int argument) {
+  const int struct_bytes = kernel->at[argument].struct_bytes;
+  return struct_bytes ? struct_bytes : (int64_t)oa_itemsize(kernel->at[argument].dtype);
 }
 
 enum { MOST_DIMENSIONS = 32 };
@@ -144,10 +161,12 @@ static int add_shapes(const Kernel *kernel, PyObject *const *arguments, unsigned
   int orders = 3;
   for (int k = 0; k < kernel->shaped; k++) {
     const int argument = kernel->shapes[k].argument, like = kernel->shapes[k].like;
-    const int64_t itemsize = (int64_t)oa_itemsize(kernel->at[argument].dtype);
+    const Pointer *pointer = (Pointer *)arguments[argument];
+    const int64_t itemsize = itemsize_of(kernel, argument);
     int64_t shape[MOST_DIMENSIONS], strides[MOST_DIMENSIONS], numbers[SHAPE_NUMBERS] = {1, 1, 1, 1};
-    const int count = read_numbers(((Pointer *)arguments[argument])->shape, shape, MOST_DIMENSIONS);
-    read_numbers(((Pointer *)arguments[argument])->strides, strides, MOST_DIMENSIONS);
+    const int count = (int)dimensions_of(kernel, argument, pointer);
+    read_numbers(pointer->shape, shape, MOST_DIMENSIONS);
+    read_numbers(pointer->strides, strides, MOST_DIMENSIONS);
     if (count > MOST_DIMENSIONS || (kernel->shapes[k].rank == 2 && count != 2)) return -1;
     if (kernel->shapes[k].rank == 2) {
       for (int i = 0; i < 2; i++) {
@@ -166,11 +185,12 @@ static int add_shapes(const Kernel *kernel, PyObject *const *arguments, unsigned
     }
     if (like >= 0) {
       int64_t others[MOST_DIMENSIONS];
-      const int other = read_numbers(((Pointer *)arguments[like])->shape, others, MOST_DIMENSIONS);
+      const int other = (int)dimensions_of(kernel, like, (Pointer *)arguments[like]);
+      read_numbers(((Pointer *)arguments[like])->shape, others, MOST_DIMENSIONS);
       if (other != count || memcmp(shape, others, (size_t)count * sizeof *shape) != 0) return -1;
       if (kernel->shapes[k].ordered && kernel->shapes[k].rank == 2) {
         read_numbers(((Pointer *)arguments[like])->strides, others, MOST_DIMENSIONS);
-        const int64_t size = (int64_t)oa_itemsize(kernel->at[like].dtype);
+        const int64_t size = itemsize_of(kernel, like);
         if ((numbers[2] < numbers[3]) != (others[0] / size < others[1] / size)) return -1;
       }
     }
@@ -337,9 +357,9 @@ static PyObject *launcher_call(PyObject *object, PyObject *arguments, PyObject *
 /* -- the caller's arguments --------------------------------------------------------------------------------------- */
 /* A kernel with as many arguments as it has. */
 typedef struct {
-  Kernel *kernel;                      /* owned */
-  PyObject *const *arguments;          /* borrowed from the caller, or from apart */
-  PyObject *apart;                     /* a tuple, if objects with __offload__ were taken apart; owned */
+  Kernel *kernel;             /* owned */
+  PyObject *const *arguments; /* borrowed from the caller, or from apart */
+  PyObject *apart; /* a tuple, if objects with __offload__ were taken apart, or structs are lent as bytes; owned */
   PyObject *parts[OA_MOST_PARAMETERS]; /* its items */
 } KernelArguments;
 
@@ -413,6 +433,21 @@ static int read_kernel_arguments(const char *function, PyObject *kernel, PyObjec
     return -1;
   }
   for (Py_ssize_t i = 0; i < count; i++) arranged->parts[i] = PyTuple_GetItem(arranged->apart, i);
+  arranged->arguments = arranged->parts;
+  return 0;
+}
+
+/* Puts the bytes of arrays of structs in their place. Returns 0, or -1 with an exception. */
+static __attribute__((noinline)) int lend_structs(KernelArguments *arranged) {
+  const int count = arranged->kernel->passed;
+  PyObject *tuple = tuple_from(arranged->arguments, count);
+  PyObject *lent =
+      tuple == NULL ? NULL : PyObject_CallMethodObjArgs((PyObject *)arranged->kernel, name_as_bytes, tuple, NULL);
+  Py_XDECREF(tuple);
+  if (lent == NULL) return -1;
+  Py_XDECREF(arranged->apart);
+  arranged->apart = lent;
+  for (int i = 0; i < count; i++) arranged->parts[i] = PyTuple_GetItem(lent, i);
   arranged->arguments = arranged->parts;
   return 0;
 }
@@ -565,6 +600,7 @@ static PyObject *offload_values(const char *function, int is_unsafe, PyObject *c
   char roles[OA_MOST_PARAMETERS];
   PyObject *result = NULL;
   if (read_kernel_arguments(function, values[0], values + 1, count - 1, &arranged) == 0 &&
+      (!arranged.kernel->has_structs || lend_structs(&arranged) == 0) &&
       read_keywords(function, arranged.kernel, values + count, names, &asked.shape, &call.options) == 0) {
     asked.kernel = arranged.kernel;
     asked.shape.is_unsafe = is_unsafe;
@@ -820,7 +856,7 @@ int add_launch(PyObject *module) {
                {&name_uncovered, "_uncovered"}, {&name_grid, "grid"},
                {&name_block, "block"},          {&name_offload, "__offload__"},
                {&name_configure, "_configure"}, {&name_launch_checked, "_launch_checked"},
-               {&name_unshaped, "_unshaped"}};
+               {&name_unshaped, "_unshaped"},   {&name_as_bytes, "_as_bytes"}};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if ((*names[i].place = PyUnicode_InternFromString(names[i].text)) == NULL) return -1;
   kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec);

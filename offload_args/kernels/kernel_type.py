@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Self
 import numpy as np
 
 from .. import _core
-from ..arguments import InOut
+from ..arguments import In, InOut, Out
 from ..devices import Device, as_device, by_number
 from ..display import shown
 from ..dtypes import c_strides, spelled
@@ -334,6 +334,13 @@ class Kernel(_core.Kernel):
         """Refuse an argument that is not a pointer to the right elements."""
         formal = self._formals[i]
         need = f"{self.name}: {formal.name} needs a device pointer to {formal.dtype or 'elements'}"
+        if formal.struct_bytes and isinstance(argument, DevicePtr):
+            nbytes, fields = formal.struct_bytes, ", ".join((formal.dtype and formal.dtype.names) or ())
+            raise DTypeError(
+                f"{self.name}: {formal.name} needs a device pointer to the bytes of structs ({fields}), np.uint8 "
+                f"with a last extent of {nbytes}; got {argument.dtype} of shape {argument.shape}: lend "
+                f"x.view((np.uint8, {nbytes}))"
+            )
         if isinstance(argument, DevicePtr):
             assert formal.dtype is not None  # one of no dtype takes all
             wanted = spelled(formal.dtype.name)
@@ -348,6 +355,25 @@ class Kernel(_core.Kernel):
             )
         remedy = "make it an array, np.asarray(x, dtype), and lend that" if isinstance(argument, (list, tuple)) else ""
         raise HostPointerError(f"{need}, got {kind(argument)}; {remedy or 'lend an array in a region'}")
+
+    def _as_bytes(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments of an offload with bytes in place of arrays of structs."""
+        return tuple(
+            self._bytes_of(formal, argument) if formal.struct_bytes else argument
+            for formal, argument in zip(self._formals, arguments, strict=True)
+        )
+
+    def _bytes_of(self, formal: Formal, argument: Any) -> Any:
+        if isinstance(argument, (In, Out, InOut)):
+            return type(argument)(self._bytes_of(formal, argument.array))
+        if not isinstance(argument, np.ndarray) or argument.dtype.names is None:
+            return argument
+        if argument.dtype != formal.dtype:
+            raise DTypeError(
+                f"{self.name}: {formal.name} needs an array of {formal.dtype}, got one of {argument.dtype}: make it "
+                "with the dtype that the kernel declares"
+            )
+        return argument.view(np.ndarray).view((np.uint8, (formal.struct_bytes,)))
 
     def _strided(self, i: int, pointer: DevicePtr[Any]) -> NoReturn:
         """Refuse a pointer whose layout a kernel can't take."""
@@ -368,13 +394,9 @@ class Kernel(_core.Kernel):
         grid, block, _ = launcher._shape
         for formal, argument in zip(self._formals, arguments, strict=True):
             if formal.partition is not None:
-                check(
-                    f"{self.name}: {formal.name}",
-                    formal.partition,
-                    Geometry(argument.shape, argument.strides),
-                    grid,
-                    block,
-                )
+                subject, dimensions = f"{self.name}: {formal.name}", formal.dimensions_of(argument)
+                geometry = Geometry(argument.shape[:dimensions], argument.strides[:dimensions])
+                check(subject, formal.partition, geometry, grid, block)
 
     def _misfit(self, arguments: tuple[object, ...], keywords: dict[str, object] | None = None) -> NoReturn:
         if keywords:

@@ -14,6 +14,7 @@ from ..arguments import In, InOut, Out, Parameter
 from ..display import shown
 from ..dtypes import code_of
 from ..errors import SignatureError
+from ..pointers import DevicePtr
 from .facts import KernelFacts, ParameterFacts
 from .partitions import Partition
 from .types import ParameterType
@@ -37,10 +38,20 @@ class Formal:
     partition: Partition | None = None  #: by which the kernel divides it
 
     @property
-    def row(self) -> tuple[int, int, int, int]:
+    def struct_bytes(self) -> int:
+        """The size of an element that is a struct; 0: it is none, or a value."""
+        return self.dtype.itemsize if self.access and self.dtype is not None and self.dtype.names is not None else 0
+
+    def dimensions_of(self, pointer: DevicePtr[Any]) -> int:
+        """Return the number of dimensions of an argument's elements."""
+        return pointer.ndim - (self.struct_bytes > 0)
+
+    @property
+    def row(self) -> tuple[int, int, int, int, int]:
         """The parameter as _core.Kernel takes it. The core itself reads values of some dtypes only."""
         code = _core.OA_ANY if self.dtype is None else code_of(self.dtype)
-        return self.access, max(code, _core.OA_ANY), self.offset, self.nbytes
+        code = _core.OA_U8 if self.struct_bytes else max(code, _core.OA_ANY)
+        return self.access, code, self.offset, self.nbytes, self.struct_bytes
 
 
 def _struct_alignment(subject: str, dtype: np.dtype[Any]) -> int:
@@ -147,7 +158,9 @@ def _partition(subject: str, declared: object) -> Partition | None:
 def _formal(subject: str, name: str, declared: object, end: int, facts: ParameterFacts | None) -> Formal:
     direction, dtype = (declared.direction, declared.dtype) if isinstance(declared, Parameter) else (declared, None)
     if isinstance(direction, type) and direction in _ACCESS:
-        if dtype is not None and code_of(dtype) < 0:
+        if dtype is not None and dtype.names is not None:
+            _struct_alignment(subject, dtype)
+        elif dtype is not None and code_of(dtype) < 0:
             raise SignatureError(f"{subject} is declared as {shown(declared)}, whose elements devices can't hold")
         text = repr(declared) if dtype is not None else direction.__name__
         offset = _place(subject, end, text, None, facts)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from offload_args import In, InOut, Out, errors, kernel, offload
-from offload_args.kernels import GridStride1D, Linear1D, Linear2D, Tiles, atomic_add, here
+from offload_args.kernels import GridStride1D, Linear1D, Linear2D, Tiles, atomic_add, here, shared
 
 Line = InOut[np.float32].by(Linear1D())
 Matrix = Out[np.float32].by(Tiles(8, 8))
@@ -39,6 +39,65 @@ def field_that_is_stored(ball: BALL, y: Line):
     for i in y.mine():
         ball.x = 1  # refused: ball.x is assigned: assign variables and elements of arrays
         y[i] = ball.x
+
+
+Balls = InOut[BALL].by(Linear1D())
+
+
+@kernel.function
+def first_of(a):
+    return a[0]
+
+
+def no_such_field(x: In[BALL], y: Line):
+    for i in y.mine():
+        y[i] = x[i].z  # refused: x\[i\].z: the struct has no field z: it has x, h
+
+
+def no_such_field_stored(balls: Balls):
+    for i in balls.mine():
+        balls[i].z = 1  # refused: balls\[i\].z: the struct has no field z: it has x, h
+
+
+def whole_struct(x: In[BALL], y: Line):
+    for i in y.mine():
+        ball = x[i]  # refused: x\[i\], a struct: read its fields, as x\[i\].x
+        y[i] = ball.x
+
+
+def struct_of_a_number(balls: Balls):
+    for i in balls.mine():
+        balls[i] = 0  # refused: balls\[i\] is assigned: it is a struct: assign its fields, as balls\[i\].x, or a struct
+
+
+def column_first(x: In[BALL], y: Line):
+    for i in y.mine():
+        y[i] = x["x"][i]  # refused: x.x: write x\[i\].x
+
+
+def field_of_a_neighbour(balls: Balls):
+    for i in balls.mine():
+        balls[i + 1].x = 0  # refused: balls\[i \+ 1\] is assigned, and this thread need not own that element
+
+
+def field_of_out(balls: Out[BALL].by(Linear1D())):
+    for i in balls.mine():
+        balls[i].x += 1  # refused: balls\[i\] is read: balls is Out
+
+
+def structs_passed_on(x: In[BALL], y: Line):
+    for i in y.mine():
+        y[i] = first_of(x)  # refused: x is passed to first_of: it is an array of structs: pass the fields
+
+
+def structs_shared(y: Line):
+    part = shared(8, BALL)  # refused: there are no elements of
+    for i in y.mine():
+        y[i] = part[0].x
+
+
+def step_on_structs(balls: InOut[BALL]):
+    atomic_add(balls, 0, 1)  # refused: balls has elements of .*; there are steps for integers
 
 
 def neighbour(y: Line):
@@ -216,8 +275,10 @@ def one_name(x: In[np.float32], y: Line):
 REFUSED = [
     neighbour, by_number, moved, of_another, after_the_loop, read_of_another, read_of_out, turned, one_for_two,
     written_in, no_partition, stopped, left, two_ranks, of_python, of_numpy, outer_array, a_list, a_text, raises,
-    caught, sliced, passed_on, stepped, unknown, returned, renamed, mixed, compared, one_name, field_that_is_not_there,
-    field_by_name_that_is_not_there, half_in_a_struct, field_that_is_stored,
+    caught, sliced, passed_on, stepped, unknown, returned, renamed, mixed, compared, one_name,
+    field_that_is_not_there, field_by_name_that_is_not_there, half_in_a_struct, field_that_is_stored, no_such_field,
+    no_such_field_stored, whole_struct, struct_of_a_number, column_first, field_of_a_neighbour, field_of_out,
+    structs_passed_on, structs_shared, step_on_structs,
 ]  # fmt: skip
 
 
@@ -266,8 +327,28 @@ def no_array(n: np.int32):
     pass
 
 
-def array_of_structs(balls: In[BALL], y: Line):
+NESTED = np.dtype([("ball", BALL), ("n", np.int32)], align=True)
+WITH_TABLE = np.dtype([("at", np.float32, (3,)), ("n", np.int32)])
+PACKED = np.dtype([("n", np.int8), ("x", np.float64)])
+WITH_OBJECT = np.dtype([("x", np.float64), ("it", object)])
+
+
+def structs_in_structs(balls: In[NESTED], y: Line):
     pass
+
+
+def tables_in_structs(balls: In[WITH_TABLE], y: Line):
+    pass
+
+
+def packed_structs(balls: In[PACKED], y: Line):
+    for i in y.mine():
+        y[i] = balls[i].n
+
+
+def objects_in_structs(balls: In[WITH_OBJECT], y: Line):
+    for i in y.mine():
+        y[i] = balls[i].x
 
 
 @pytest.mark.parametrize(
@@ -279,7 +360,13 @@ def array_of_structs(balls: In[BALL], y: Line):
         (with_int, "is declared as int, which has no one size in C: use np.int32"),
         (never_written, r"y is Out and never written: for i in y.mine\(\)"),
         (no_array, "a kernel needs a pointer parameter"),
-        (array_of_structs, "the parameter balls: its elements are structs: pass an array for each field"),
+        (structs_in_structs, r"the parameter balls: the field ball of its structs is a struct: make it several fields"),
+        (
+            tables_in_structs,
+            r"the field at of its structs is a table, .*\(3,\).*: make it several fields, or pass it as",
+        ),
+        (packed_structs, r"argument 1 is not laid out as in C: make its dtype with np.dtype\(..., align=True\)"),
+        (objects_in_structs, "argument 1 has a field of object, which devices can't hold"),
     ],
 )
 def test_a_signature_that_says_too_little_is_refused(function, words: str) -> None:

@@ -69,7 +69,7 @@ def _symbol(name: str) -> str:
 
 def _is_turned(pointer: Any) -> bool:
     """Tell whether a matrix has its rows side by side: Fortran order."""
-    down, across = pointer.strides
+    down, across = pointer.strides[:2]
     return bool(down < across)
 
 
@@ -198,6 +198,9 @@ class PythonKernel(Kernel):
                 return f"the shared array {array.name}"
         return super()._named_in_messages(argument)
 
+    def _shape_of(self, argument: int, pointer: Any) -> tuple[int, ...]:
+        return tuple(pointer.shape[: self._formals[argument].dimensions_of(pointer)])
+
     def _unshaped(self, arguments: tuple[Any, ...]) -> NoReturn:
         """Refuse arrays whose shapes the kernel does not take."""
         counted: list[tuple[str, Any]] = []
@@ -205,23 +208,23 @@ class PythonKernel(Kernel):
             name, array = self._formals[argument].name, arguments[argument]
             subject = f"{self.name}: {name}"
             parameter = self._written.parameters[argument]
-            if rank == 2 and len(array.shape) != 2:
+            shape = self._shape_of(argument, array)
+            if rank == 2 and len(shape) != 2:
                 raise ArgumentError(
-                    f"{subject} needs a matrix, as the kernel uses {parameter}[i, j]; got shape {array.shape}: lend it "
+                    f"{subject} needs a matrix, as the kernel uses {parameter}[i, j]; got shape {shape}: lend it "
                     "as x.reshape(rows, columns)"
                 )
-            if like >= 0 and array.shape != arguments[like].shape:
+            if like >= 0 and shape != (others := self._shape_of(like, arguments[like])):
                 other = self._formals[like].name
                 raise ArgumentError(
-                    f"{subject} needs the shape of {other}, whose mine() gives its indices: {arguments[like].shape}; "
-                    f"got {array.shape}"
+                    f"{subject} needs the shape of {other}, whose mine() gives its indices: {others}; got {shape}"
                 )
             if like >= 0 and ordered and rank == 2 and _is_turned(array) != _is_turned(arguments[like]):
                 raise ArgumentError(
                     f"{subject} needs the order of {self._formals[like].name}, C or Fortran, as the kernel stores to "
                     "one of them by the indices of both: pass arrays of the same order"
                 )
-            if rank != 2 and len(array.shape) != 1:
+            if rank != 2 and len(shape) != 1:
                 counted.append((name, array))
         listed = ", ".join(f"{name} of shape {item.shape} and strides {item.strides}" for name, item in counted)
         raise ArgumentError(

@@ -189,7 +189,7 @@ class Expressions(Names):
         """Return an expression with attributes in place of fields by their names."""
         match node:
             case ast.Subscript(value=base, slice=ast.Constant(value=str() as name)):
-                return ast.copy_location(ast.Attribute(self.unnamed(base), name, ast.Load()), node)
+                return ast.copy_location(ast.Attribute(self.unnamed(base), name, node.ctx), node)
         return node
 
     def struct_of(self, node: ast.expr) -> np.dtype[Any] | None:
@@ -211,8 +211,26 @@ class Expressions(Names):
             self.refuse(node, construct, f"kernels read no {dtype.base} in a struct: make the field a float32")
         return node
 
+    def structs_in(self, node: ast.expr) -> Array | None:
+        """Return the array of structs that an expression is an element of."""
+        name = node.value.id if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) else ""
+        array = self.array_named(name)
+        return array if array is not None and array.dtype.names is not None else None
+
+    def field_of_element(self, node: ast.Attribute, element: ast.expr, array: Array) -> ast.Subscript:
+        """Return a field of an element as an element of the field's own array. element: rewritten."""
+        names = array.dtype.names or ()
+        if node.attr not in names:
+            self.refuse(node, ast.unparse(node), f"the struct has no field {node.attr}: it has {', '.join(names)}")
+        assert isinstance(element, ast.Subscript)
+        fields = self.call(node, "oa__field", element.value, ast.Constant(names.index(node.attr)))
+        return ast.copy_location(ast.Subscript(fields, element.slice, node.ctx), node)
+
     def attribute(self, node: ast.Attribute) -> ast.expr:
         base = node.value
+        array = self.structs_in(base)
+        if array is not None and isinstance(base, ast.Subscript):
+            return self.field_of_element(node, self.element(base, array), array)
         struct = self.struct_of(base)
         if struct is not None and struct.names is not None:
             if isinstance(base, ast.Attribute):
@@ -227,6 +245,8 @@ class Expressions(Names):
                 return ast.copy_location(ast.Tuple(items, ast.Load()), node)
             if self.array_named(base.id) is not None:
                 remedy = "an array has size, shape and, if it is written, mine() and box()"
+                if node.attr in (self.arrays[base.id].dtype.names or () if base.id in self.arrays else ()):
+                    remedy = f"write {base.id}[i].{node.attr}"
                 if node.attr == "mine" and base.id in self.arrays:
                     remedy = f"write it as a loop: for i in {base.id}.mine()"
                 self.refuse(node, f"{base.id}.{node.attr}", remedy)
@@ -260,6 +280,13 @@ class Expressions(Names):
                 self.note_rank(node, base.id, len(index.elts) if isinstance(index, ast.Tuple) else 1)
             value = base if base.id in self.locals else self.name(base)
             return ast.copy_location(ast.Subscript(value, self.expression(index), node.ctx), node)
+        if array.dtype.names is not None:
+            construct = f"{ast.unparse(node)}, a struct"
+            self.refuse(node, construct, f"read its fields, as {ast.unparse(node)}.{array.dtype.names[0]}")
+        return self.element(node, array)
+
+    def element(self, node: ast.Subscript, array: Array) -> ast.expr:
+        base, index = node.value, node.slice
         if array.direction is Out:
             self.refuse(node, f"{ast.unparse(node)} is read", f"{array.name} is Out: keep the value in a variable, or "
                         "declare InOut")  # fmt: skip
@@ -410,6 +437,9 @@ class Expressions(Names):
         for parameter, argument in zip(written.parameters, node.args, strict=True):
             array = self.array_named(argument.id) if isinstance(argument, ast.Name) else None
             if isinstance(argument, ast.Name) and array is not None:
+                if array.dtype.names is not None:
+                    self.refuse(node, f"{argument.id} is passed to {written.name}", "it is an array of structs: pass "
+                                "the fields of an element")  # fmt: skip
                 if array.direction is not In and not isinstance(array, SharedArray):
                     self.refuse(node, f"{argument.id} is passed to {written.name}", "only arrays that are In are "
                                 "passed to functions: pass the element")  # fmt: skip

@@ -15,7 +15,7 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic
 
 from . import number_rules, partition_rules
-from .value_types import I64, ArrayType, array_of, here_of, number, thread_in_block, types
+from .value_types import ARRAY, I64, ArrayType, array_of, here_of, number, thread_in_block, types
 
 # -- elements ----------------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,11 @@ def place_of(context: Any, builder: Any, kind: ArrayType, array: Any, index: Any
         offset = position = index
         size = array.rows
         inside = builder.icmp_unsigned("<", index, size)
-    place = builder.gep(array.data, [offset])
+    if kind.pitch:
+        address = builder.gep(builder.bitcast(array.data, cgutils.voidptr_t), [builder.mul(offset, number(kind.pitch))])
+        place = builder.bitcast(address, array.data.type)
+    else:
+        place = builder.gep(array.data, [offset])
     if not (checks and kind.checked):
         return place
     instead = cgutils.alloca_once_value(builder, place)
@@ -119,6 +123,29 @@ def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     array = array_of(context, builder, kind, args[0])
     store(context, builder, kind, args[2], place_of(context, builder, kind, array, args[1], kind.partition is None))
     return context.get_dummy_value()
+
+
+@intrinsic(prefer_literal=True)
+def oa__field(typing: Any, array: Any, at: Any) -> Any:
+    """Return one field of an array of structs as an array. at: the field's number."""
+    if not isinstance(array, ArrayType) or array.element.names is None or array.element.fields is None:
+        return None
+    dtype, offset, *_ = array.element.fields[array.element.names[at.literal_value]]
+    place = array.number, array.rank, array.partition, array.checked
+    kind = ArrayType(dtype, *place, pitch=array.element.itemsize)
+
+    def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        structs, fields = (
+            array_of(context, builder, array, args[0]),
+            cgutils.create_struct_proxy(kind)(context, builder),
+        )
+        first = builder.gep(builder.bitcast(structs.data, cgutils.voidptr_t), [number(offset)])
+        fields.data = builder.bitcast(first, fields.data.type)
+        for name in ARRAY[1:]:
+            setattr(fields, name, getattr(structs, name))
+        return fields._getvalue()
+
+    return kind(array, at), make
 
 
 @intrinsic(prefer_literal=True)

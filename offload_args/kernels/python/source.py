@@ -143,6 +143,17 @@ def _has_fields(declared: Any) -> bool:
     return isinstance(declared, np.dtype) and declared.names is not None
 
 
+def _check_fields(reader: _Reader, name: str, dtype: np.dtype[Any]) -> None:
+    """Refuse structs in an array whose fields are more than numbers. The signature refuses what devices can't hold."""
+    for field, (kind, *_) in (dtype.fields or {}).items():
+        if kind.names is not None or kind.subdtype is not None:
+            reader.refuse(
+                reader.original, f"the parameter {name}", f"the field {field} of its structs is "
+                f"{'a struct' if kind.names is not None else f'a table, {kind}'}: make it several fields, or pass it "
+                "as an array of its own",
+            )  # fmt: skip
+
+
 def _take_shared(reader: _Reader) -> None:
     """Remove the parameters of type Shared[dtype] from the ones that a launch passes."""
     written = reader.written
@@ -173,9 +184,7 @@ def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
             reader.refuse(reader.original, f"the parameter {name}", f"name the dtype of its elements: "
                           f"{declared.__name__}[np.float32]")  # fmt: skip
         if isinstance(declared, Parameter):
-            if declared.dtype.names is not None:
-                reader.refuse(reader.original, f"the parameter {name}", "its elements are structs: pass an array for "
-                              "each field, as np.ascontiguousarray(x['field'])")  # fmt: skip
+            _check_fields(reader, name, declared.dtype)
             written.arrays[name] = Array(name, i, declared.direction, declared.dtype, declared.partition)
         elif isinstance(declared, (type, np.dtype)):
             reader.structs |= {name: np.dtype(declared)} if _has_fields(declared) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator, Sequence
 
 from ...arguments import Out
@@ -33,10 +34,15 @@ class Statements(Expressions):
                 if not isinstance(node.value, ast.Call):
                     self.refuse(node, ast.unparse(node), "a value that nothing uses: assign it")
                 node.value = self.expression(node.value)
+            case ast.Assign(targets=[ast.Subscript() as target]) if self.structs_in(target) and not self.is_field(
+                target
+            ):
+                for copied in self.copied_fields(node, target):
+                    yield from self.statement(copied)
+                return
             case ast.Assign():
                 node.value = self.joined(node.targets[0], node.value)
-                for target in node.targets:
-                    self.target(target)
+                node.targets = [self.target(target) for target in node.targets]
             case ast.AnnAssign():
                 if node.value is None or not isinstance(node.target, ast.Name):
                     self.refuse(node, ast.unparse(node), "assign a value")
@@ -83,11 +89,34 @@ class Statements(Expressions):
                 self.refuse(node, f"{ast.unparse(node).splitlines()[0]:.60}", remedy)
         yield node
 
-    def target(self, node: ast.expr) -> None:
+    def is_field(self, node: ast.Subscript) -> bool:
+        return isinstance(self.unnamed(node), ast.Attribute)
+
+    def copied_fields(self, node: ast.Assign, target: ast.Subscript) -> Iterator[ast.stmt]:
+        """Yield an assignment for each field in place of that of a whole struct."""
+        array, value = self.structs_in(target), node.value
+        assert array is not None
+        source = self.structs_in(value)
+        dtype = source.dtype if source is not None else self.struct_of(value)
+        if dtype != array.dtype:
+            first = f"{ast.unparse(target)}.{(array.dtype.names or ('x',))[0]}"
+            remedy = f"it is a struct: assign its fields, as {first}, or a struct of the same dtype"
+            self.refuse(node, f"{ast.unparse(target)} is assigned", remedy)
+        for name in array.dtype.names or ():
+            to: ast.expr = ast.Attribute(copy.deepcopy(target), name, ast.Store())
+            copied = ast.Assign([to], ast.Attribute(copy.deepcopy(value), name, ast.Load()))
+            yield ast.fix_missing_locations(ast.copy_location(copied, node))
+
+    def target(self, node: ast.expr) -> ast.expr:
         """Check the target of an assignment, and rewrite its indices."""
+        field = self.unnamed(node)
+        if isinstance(field, ast.Attribute) and (structs := self.structs_in(field.value)) is not None:
+            element = field.value
+            assert isinstance(element, ast.Subscript)
+            self.check_owned(element, structs, "assigned")
+            return self.field_of_element(field, element, structs)
         if isinstance(node, ast.Tuple):
-            for element in node.elts:
-                self.target(element)
+            node.elts = [self.target(element) for element in node.elts]
         elif isinstance(node, ast.Subscript):
             array = self.array_named(node.value.id) if isinstance(node.value, ast.Name) else None
             if array is None:
@@ -108,6 +137,7 @@ class Statements(Expressions):
                             "thread's: use another name")  # fmt: skip
         else:
             self.refuse(node, f"{ast.unparse(node)} is assigned", "assign variables and elements of arrays")
+        return node
 
     def augmented(self, node: ast.AugAssign) -> Iterator[ast.stmt]:
         if isinstance(node.op, ast.MatMult):
@@ -117,11 +147,11 @@ class Statements(Expressions):
         if array is not None and array.direction is Out:
             self.refuse(node, f"{ast.unparse(target)} is read", f"{array.name} is Out: declare InOut")
         value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # the same, to be read
-        self.target(target)
+        stored = self.target(target)
         for child in ast.walk(value):
             ast.copy_location(child, target)
         combined = ast.copy_location(ast.BinOp(value, node.op, node.value), node)
-        yield ast.copy_location(ast.Assign([target], self.joined(target, combined)), node)
+        yield ast.copy_location(ast.Assign([stored], self.joined(target, combined)), node)
 
     def loop(self, node: ast.For) -> Iterator[ast.stmt]:
         if node.orelse:
@@ -136,7 +166,7 @@ class Statements(Expressions):
         ):
             yield self.over_mine(node, called, self.arrays[called.func.value.id])
             return
-        self.target(node.target)
+        node.target = self.target(node.target)
         self.is_iterated = True
         node.iter = self.expression(node.iter)
         self.is_iterated = False

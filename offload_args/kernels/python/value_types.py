@@ -38,16 +38,18 @@ class HereType(types.Type):
 
 
 class ArrayType(types.Type):
-    """An array among the parameters."""
+    """An array among the parameters, or one field of its structs. pitch: the bytes from one field to the next; 0: it is
+    no field."""
 
     def __init__(
-        self, dtype: np.dtype[Any], number: int, rank: int, partition: Partition | None, checked: bool
+        self, dtype: np.dtype[Any], number: int, rank: int, partition: Partition | None, checked: bool, pitch: int = 0
     ) -> None:
         self.element = dtype
         self.stored = stored_type(dtype)
-        self.value = value_type(dtype)
+        self.value = types.void if dtype.names is not None else value_type(dtype)  # of a struct, fields have values
         self.number, self.rank, self.partition, self.checked = number, rank, partition, checked
-        super().__init__(f"Array({dtype}, {number}, {rank}, {partition}, {checked})")
+        self.pitch = pitch
+        super().__init__(f"Array({dtype}, {number}, {rank}, {partition}, {checked}, {pitch})")
 
 
 class RunType(types.IterableType):
@@ -132,6 +134,8 @@ def readable(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def stored_type(dtype: np.dtype[Any]) -> Any:
+    if dtype.names is not None:
+        return types.UniTuple(types.uint8, dtype.itemsize)
     return types.uint16 if is_small_float(dtype) else from_dtype(dtype)
 
 
