@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+enum { FINE_COUNT = 1024, FINE_BYTES = 64 }; /* a fine set has more intervals, which are shorter on average */
+
 typedef struct interval {
   int64_t low, high; /* from low to before high */
 } interval;
@@ -132,6 +134,16 @@ bool oa_parts_are_all(oa_parts *parts, oa_lines all) {
   return oa_parts_contain(parts, all);
 }
 
+bool oa_parts_are_fine(const oa_parts *parts, oa_lines more) {
+  more = oa_lines_simplest(more);
+  int64_t count = more.count, bytes = oa_lines_bytes(more);
+  for (int r = 0; parts && r < parts->count; r++) {
+    count += parts->runs[r]->count;
+    bytes += parts->runs[r]->bytes;
+  }
+  return count > FINE_COUNT && bytes / count < FINE_BYTES;
+}
+
 /* Finds the next interval of the union of the runs, and moves the place on. Returns false after the last one. */
 static bool next_interval(const oa_parts *parts, oa_parts_place *place, interval *next) {
   const interval *first = NULL;
@@ -150,6 +162,33 @@ static bool next_interval(const oa_parts *parts, oa_parts_place *place, interval
         if (run->at[*i].high > next->high) next->high = run->at[*i].high;
     }
   }
+  return true;
+}
+
+bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest) {
+  oa_parts_place place = {.low = 0};
+  interval next;
+  all = oa_lines_simplest(all);
+  int64_t room = all.count;
+  for (int r = 0; r < parts->count; r++) room += parts->runs[r]->count;
+  oa_parts *set = malloc(sizeof *set);
+  run *left = new_run(room);
+  if (!set || !left) {
+    free(set);
+    free(left);
+    return false;
+  }
+  bool more = next_interval(parts, &place, &next);
+  for (int64_t i = 0; i < all.count; i++) {
+    interval line = line_of(all, i);
+    for (; more && next.low < line.high; more = next_interval(parts, &place, &next)) {
+      if (next.low > line.low) append(left, (interval){line.low, next.low});
+      line.low = next.high;
+    }
+    if (line.low < line.high) append(left, line);
+  }
+  *set = (oa_parts){.count = 1, .runs = {left}};
+  *rest = set;
   return true;
 }
 

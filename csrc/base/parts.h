@@ -22,6 +22,11 @@ bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
 /* Returns the same for a set that has no byte outside of the lines: without a look at its intervals, unless there may
  * be enough of them. */
 bool oa_parts_are_all(oa_parts *parts, oa_lines all);
+/* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of them. Returns false if
+ * there is no host memory. */
+bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest);
+/* Returns whether the set would have many intervals, and short ones, with these lines. */
+bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);
 /* Returns the next lines of the set and moves the place on; 0 lines after the last ones. The lines have no byte outside
  * of the set, and each byte of the set is in one of them. */
 oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place);

@@ -2,6 +2,7 @@
 #include "call/arrival.h"
 #include "base/trace.h"
 #include "device/memory.h"
+#include "region/guard.h"
 #include "region/peers.h"
 #include "region/residency.h"
 #include "region/slot.h"
@@ -15,6 +16,7 @@ typedef struct arrival {
   oa_mapping *mapping;
   int group;
   bool host_writes; /* an update lets the host write some of it */
+  oa_parts *rest;   /* what calls did not write, if they wrote some of it */
 } arrival;
 
 /* Returns the reason why the group goes up: an operand reads it, or writes some of it. */
@@ -53,19 +55,27 @@ static int gather_unseen(const oa_region_state *region, const arrival *arrivals,
   return number;
 }
 
-/* Collects the groups to bring up, each once, in the operands' order. Returns their number. */
-static int gather_arrivals(const oa_call *call, const oa_reach *reaches, arrival *arrivals) {
-  int count = 0;
+/* Collects the groups to bring up, each once, in the operands' order, and adds the most moves for them to *most.
+ * Returns false if there is no host memory. */
+static bool gather_arrivals(const oa_call *call, const oa_reach *reaches, arrival *arrivals, int *count, size_t *most) {
+  bool enough = true;
   for (int i = 0; i < call->count; i++) {
-    if (!reaches[i].up) continue;
     const oa_slot *slot = call->operands[i].slot;
-    const oa_mapping *mapping = slot->mapping;
-    if (!slot->group->arriving)
-      arrivals[count++] = (arrival){slot->mapping, (int)(slot->group - mapping->groups),
-                                    mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high)};
-    slot->group->arriving = true;
+    oa_mapping *mapping = slot->mapping;
+    oa_group *group = slot->group;
+    if (!reaches[i].up || group->arriving) continue;
+    arrival *a = &arrivals[(*count)++];
+    *a = (arrival){mapping, (int)(group - mapping->groups),
+                   mapping->listed && oa_host_writes(mapping->at.low, mapping->at.high), NULL};
+    group->arriving = true;
+    if (group->parts) {
+      enough = enough && oa_parts_missing(group->parts, mapping->views[group->cover].lines, &a->rest);
+      *most += (size_t)oa_parts_pieces(a->rest);
+    } else {
+      *most += (size_t)(mapping->resident ? OA_RESIDENT_MOVES : mapping->view_count);
+    }
   }
-  return count;
+  return enough;
 }
 
 /* Fills moves with the copies that bring the groups up, and marks their mappings as moving. Returns the number of
@@ -75,10 +85,15 @@ static int gather_moves(const oa_call *call, const oa_region_state *region, cons
   int total = 0;
   bool resident = false;
   for (int i = 0; i < count; i++) {
+    const arrival *a = &arrivals[i];
+    oa_mapping *mapping = a->mapping;
     oa_move *own = moves + total;
-    total += with_reason(call, &arrivals[i], own, oa_group_moves_up(arrivals[i].mapping, arrivals[i].group, own));
-    arrivals[i].mapping->moving = true;
-    resident |= arrivals[i].mapping->resident != NULL;
+    total += with_reason(call, a, own,
+                         a->rest ? oa_group_moves_of_parts(mapping, &mapping->groups[a->group], a->rest, own)
+                                 : oa_group_moves_up(mapping, a->group, own));
+    if (a->rest) oa_guard_lift(mapping, mapping->at.low, mapping->at.high);
+    mapping->moving = true;
+    resident |= mapping->resident && !a->rest;
   }
   if (!resident) return total;
   oa_mapping *unseen[OA_RESIDENT_LOOKS];
@@ -86,7 +101,7 @@ static int gather_moves(const oa_call *call, const oa_region_state *region, cons
   oa_unlock();
   if (unseen_count) oa_resident_look(unseen, unseen_count);
   for (int i = 0; i < count; i++)
-    if (arrivals[i].mapping->resident) {
+    if (arrivals[i].mapping->resident && !arrivals[i].rest) {
       oa_move *own = moves + total;
       total += with_reason(call, &arrivals[i], own, oa_resident_moves_up(arrivals[i].mapping, own));
     }
@@ -139,35 +154,47 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
   return status || !bytes ? status : oa_stream_advance(*stream);
 }
 
+/* Notes that all of a group is on the device. While the host may write some of it, the next call reads that again,
+ * unless this call writes the group. */
+static void note_arrival(const arrival *a) {
+  oa_group *group = &a->mapping->groups[a->group];
+  const bool again = a->host_writes && !group->writing;
+  if (a->rest && !a->host_writes && a->mapping->guard) oa_guard_arm(a->mapping, group);
+  group->valid = !again;
+  group->lapsed = again && !a->rest;
+  if (!again) oa_parts_clear(&group->parts);
+  if (again) oa_resident_unsee(a->mapping);
+}
+
 int oa_arrivals_bring_up(const oa_call *call, oa_region_state *region, oa_stream *stream, const oa_reach *reaches,
                          int arriving) {
+  arrival *arrivals = malloc((size_t)arriving * sizeof *arrivals);
+  oa_move *moves = NULL;
   size_t most = 0;
-  for (int i = 0; i < call->count; i++) {
-    const oa_mapping *mapping = ((const oa_slot *)call->operands[i].slot)->mapping;
-    if (reaches[i].up) most += (size_t)(mapping->resident ? OA_RESIDENT_MOVES : mapping->view_count);
-  }
-  oa_move *moves = malloc(most * sizeof *moves + (size_t)arriving * sizeof(arrival));
-  if (!moves) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
-  arrival *arrivals = (arrival *)(moves + most);
-  const int count = gather_arrivals(call, reaches, arrivals);
-  const int move_count = gather_moves(call, region, arrivals, count, moves);
-  const int64_t bytes = bytes_to_send(region->device, moves, move_count);
-  int status = send(call, region, &stream, arrivals, count, moves, move_count, bytes);
-  for (int i = 0; i < count; i++) {
-    oa_mapping *mapping = arrivals[i].mapping;
-    oa_group *group = &mapping->groups[arrivals[i].group];
-    if (!status && bytes) status = oa_uses_add(&mapping->uses, stream, true);
-    group->arriving = false;
-    if (!status) { /* the next call reads the host's writable bytes again, unless this call writes the group */
-      group->lapsed = arrivals[i].host_writes && !group->writing;
-      group->valid = !group->lapsed;
-      if (group->lapsed) oa_resident_unsee(mapping);
+  int count = 0, status = OA_OK;
+  int64_t bytes = 0;
+  const bool enough = arrivals && gather_arrivals(call, reaches, arrivals, &count, &most);
+  if (!enough || (most && !(moves = malloc(most * sizeof *moves)))) {
+    status = oa_fail(OA_ERROR_MEMORY, "%s: no host memory to move its operands", call->function);
+  } else {
+    const int move_count = gather_moves(call, region, arrivals, count, moves);
+    bytes = bytes_to_send(region->device, moves, move_count);
+    status = send(call, region, &stream, arrivals, count, moves, move_count, bytes);
+    for (int i = 0; i < count; i++) {
+      oa_mapping *mapping = arrivals[i].mapping;
+      if (!status && bytes) status = oa_uses_add(&mapping->uses, stream, true);
+      if (!status) note_arrival(&arrivals[i]);
+      oa_resident_arrived(mapping, !status && !arrivals[i].rest);
+      mapping->moving = false;
     }
-    oa_resident_arrived(mapping, !status);
-    mapping->moving = false;
   }
   if (status && bytes) oa_device_quiesce(region->device); /* the issued copies are not noted as uses of the memory */
+  for (int i = 0; i < count; i++) {
+    arrivals[i].mapping->groups[arrivals[i].group].arriving = false;
+    oa_parts_clear(&arrivals[i].rest);
+  }
   oa_announce_change();
   free(moves);
+  free(arrivals);
   return status ? oa_fail_in(status, "%s: bringing up its operands", call->function) : OA_OK;
 }

@@ -158,26 +158,29 @@ static bool is_written(const oa_operand *o, const oa_slot *slot, const oa_lines 
   return true;
 }
 
-/* Checks an operand that is a part of its group, while calls have written parts of that or nothing. The call may
- * overwrite a part, and use the written ones. exact: it overwrites all of its lines. */
+/* Checks an operand that is a part of its group, or reads it, while not all of the group is there. The call may
+ * overwrite a part, and use those that calls wrote; otherwise the missing bytes go up, or it is refused. exact: it
+ * overwrites all of its lines. unwritten: it may not see the host's bytes. Sets *up. */
 static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
-                                                      const oa_lines *lines, bool exact) {
+                                                      const oa_lines *lines, bool exact, bool unwritten, bool *up) {
   const oa_mapping *mapping = slot->mapping;
   const oa_group *group = slot->group;
-  if (group->parts && (call->special & OA_REPLAYS || oa_capture_concerns(mapping)))
+  const bool goes_up = oa_slot_view(slot)->goes_up, captured = oa_capture_concerns(mapping);
+  *up = !unwritten && (goes_up || !group->parts);
+  if (!*up && group->parts && (call->special & OA_REPLAYS || captured))
     return oa_fail(OA_ERROR_CAPTURE,
                    "%s: only a part of %s was written before its calls are captured; write all of it first",
                    call->function, oa_slot_view(slot)->name);
-  const bool triangle = (o->access & OA_READ_WRITE) == OA_OVERWRITE && oa_extent_is_triangle(&o->extent);
-  if (!(o->access & OA_ADDRESS_ONLY)) {
-    if ((exact || (triangle && !slot->irregular)) && oa_group_takes_parts(mapping, group) &&
-        !oa_capture_concerns(mapping)) {
+  const bool triangle = (o->access & OA_READ_WRITE) == OA_OVERWRITE && oa_extent_is_triangle(&o->extent) && !goes_up;
+  if (!(o->access & OA_ADDRESS_ONLY) && !(call->special & OA_REPLAYS) && !captured) {
+    if ((exact || (triangle && !slot->irregular)) && (*up || !goes_up) && oa_group_takes_part(mapping, group, *lines))
       o->touched |= OA_PART_WRITTEN;
+    if (o->touched & OA_PART_WRITTEN || (group->parts && is_written(o, slot, lines))) {
+      *up = false;
       return OA_OK;
     }
-    if (group->parts && is_written(o, slot, lines)) return OA_OK;
   }
-  return fail_unwritten(call, o, slot, oa_writes(o->access), exact);
+  return *up ? OA_OK : fail_unwritten(call, o, slot, oa_writes(o->access), exact);
 }
 
 /* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
@@ -223,10 +226,9 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
   const bool unwritten = OA_UNLIKELY(slot->out && !whole && !own && !group->written && !group->captured &&
                                      !(call->special & OA_REPLAYS) && !(group->escaped && group->valid)) &&
                          !address_only;
-  if (OA_UNLIKELY(unwritten || (*up && group->parts))) {
-    const int status = check_part(call, o, slot, lines, exact);
+  if (OA_UNLIKELY(unwritten || *up)) {
+    const int status = check_part(call, o, slot, lines, exact, unwritten, up);
     if (status) return status;
-    *up = false;
   }
   if (OA_UNLIKELY(mapping->elsewhere)) { /* code that has the address may write at any time */
     return check_elsewhere(call, o, mapping, o->touched & OA_FOR_WRITING);

@@ -207,12 +207,14 @@ int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
 
 /* -- parts -- */
 
-bool oa_group_takes_parts(const oa_mapping *mapping, const oa_group *group) {
+bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_lines lines) {
   if (mapping->kind != OA_MAPS_HOST || group->valid || group->invalid || group->escaped || group->cover < 0)
     return false;
   if (group->written && !group->parts) return false; /* then the host has all of it */
   const oa_view *view = &mapping->views[group->cover];
-  return view->writes && !view->goes_up && !view->shape;
+  if (!view->writes || view->shape) return false;
+  /* What goes up anyway does so if that is faster, or if the device may have most of it from an earlier region. */
+  return !view->goes_up || !(group->lapsed || mapping->resident || oa_parts_are_fine(group->parts, lines));
 }
 
 int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines) {
@@ -229,12 +231,12 @@ int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines line
   return OA_OK;
 }
 
-int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, oa_move *moves) {
+int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, const oa_parts *parts, oa_move *moves) {
   const oa_view *view = &mapping->views[group->cover];
   oa_parts_place place = {.low = 0};
   oa_lines lines;
   int count = 0;
-  for (; (lines = oa_parts_next(group->parts, &place)).count; count++) {
+  for (; (lines = oa_parts_next(parts, &place)).count; count++) {
     oa_move *move = &moves[count];
     oa_view_move(mapping, view, move);
     move->host = (char *)view->host + (lines.start - view->lines.start);

@@ -129,13 +129,14 @@ void oa_mapping_form_groups(oa_mapping *mapping);
 bool oa_view_is(const oa_view *view, const oa_array *array);
 /* Fills *move with the copy between a view and the host's array. */
 void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move);
-/* Returns whether calls may write the group by parts: nothing of it goes up, and parts of it can come down. */
-bool oa_group_takes_parts(const oa_mapping *mapping, const oa_group *group);
+/* Returns whether a call may write these lines of the group as a part: what is missing need not be there, and parts of
+ * it can come down. */
+bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_lines lines);
 /* Notes that a call wrote these bytes of a group that is not valid. The group is valid once all of it is written. If
  * there is no host memory to note it, the group becomes invalid, and returns OA_ERROR_MEMORY with the text set. */
 int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines);
-/* Fills moves with the copies between the parts of the group and the host. Returns their number, oa_parts_pieces. */
-int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, oa_move *moves);
+/* Fills moves with the copies between some parts of the group and the host. Returns their number, oa_parts_pieces. */
+int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, const oa_parts *parts, oa_move *moves);
 /* Fills moves with the copies that bring the group up. Returns their number, at most view_count; 0 for a resident
  * mapping. */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);

@@ -243,11 +243,17 @@ static bool is_clean(const oa_mapping *mapping, const oa_view *view) {
   return !group->dirty && !group->invalid && !mapping->escaped && (view->goes_up || group->written);
 }
 
+/* Notes that the host alone has the bytes of a clean group, which go up when they are needed. */
+static void leave_to_host(oa_group *group) {
+  group->valid = group->lapsed = false;
+  oa_parts_clear(&group->parts);
+}
+
 /* Fails for bytes of a view that can't be named; all bytes of a clean view go up when they are needed. */
 static int fail_unnamed(const plan *p, oa_mapping *mapping, const oa_view *view) {
   oa_group *group = &mapping->groups[view->group];
   if (!p->from && is_clean(mapping, view)) {
-    group->valid = group->lapsed = false;
+    leave_to_host(group);
     return OA_OK;
   }
   return oa_fail(OA_ERROR_PRESENT, "%s: %s can't be named in what is present (%s); update the array that was lent",
@@ -286,12 +292,41 @@ static bool covers(const plan *p, const oa_mapping *mapping, const oa_view *view
   return oa_lines_contain(lines, view->shape ? (oa_lines){0, hull, hull, 1} : view->lines);
 }
 
+/* Adds the bytes that the array and the written parts of a view share. */
+static int add_parts(plan *p, oa_mapping *mapping, const oa_view *view) {
+  const oa_lent_array *lent = p->array;
+  oa_parts_place place = {.low = 0};
+  oa_view part = *view;
+  int status = OA_OK;
+  while (!status && (part.lines = oa_parts_next(mapping->groups[view->group].parts, &place)).count) {
+    const oa_lines all = part.lines;
+    oa_pieces pieces;
+    oa_lines piece;
+    oa_pieces_start(&pieces, lent->array->ndim, lent->array->shape, lent->array->strides, NULL,
+                    oa_itemsize(lent->array->dtype));
+    while (!status && oa_pieces_next(&pieces, &piece, NULL)) {
+      piece.start += (int64_t)(lent->low - mapping->at.low);
+      const bool together = all.count == 1 || piece.count == 1 || all.pitch == piece.pitch;
+      for (int64_t i = 0; i < (together ? 1 : all.count) && !status; i++) {
+        part.lines =
+            together ? all : (oa_lines){all.start + i * all.pitch, all.width, all.width, 1}; /* which has any name */
+        status = add_common(p, mapping, &part, piece);
+      }
+    }
+  }
+  return status;
+}
+
 /* Adds the moves of one view, and refuses to bring invalid bytes down. */
 static int plan_view(plan *p, oa_mapping *mapping, const oa_view *view) {
   const oa_lent_array *lent = p->array;
   const int before = p->move_count;
   int status = OA_OK;
-  if (covers(p, mapping, view)) {
+  const oa_group *group = &mapping->groups[view->group];
+  const bool some = group->parts && view->goes_up; /* the host has the rest */
+  if (some && !group->invalid) {
+    status = add_parts(p, mapping, &mapping->views[group->cover]);
+  } else if (covers(p, mapping, view)) {
     status = add_move(p, mapping, view, view->lines);
   } else if (view->shape) {
     status = fail_unnamed(p, mapping, view);
@@ -306,11 +341,10 @@ static int plan_view(plan *p, oa_mapping *mapping, const oa_view *view) {
       status = add_common(p, mapping, view, piece);
     }
   }
-  if (!status && p->from && p->move_count > before && mapping->groups[view->group].invalid)
+  if (!status && p->from && p->move_count > before && group->invalid)
     return oa_fail(OA_ERROR_INVALID, "%s: %s was left undefined by a call that failed; overwrite it whole first",
                    p->function, lent->name);
-  const oa_group *group = &mapping->groups[view->group];
-  for (int i = before; i < p->move_count && group->parts && !status; i++) {
+  for (int i = before; i < p->move_count && group->parts && !some && !status; i++) {
     oa_lines lines = p->moves[i].lines;
     lines.start = (int64_t)(p->moves[i].address - mapping->address);
     if (!oa_parts_contain(group->parts, lines))
@@ -476,7 +510,7 @@ static void mark_holder(const plan *p, const holder *h) {
     oa_group *group = &mapping->groups[view->group];
     if ((group->cover >= 0 && group->cover != i) || !matters(p, mapping, view)) continue;
     if (h->status && !group->dirty && (view->goes_up || group->written)) {
-      group->valid = group->lapsed = false; /* the host's bytes go up when they are needed */
+      leave_to_host(group);
     } else if (h->status) {
       group->invalid = true;
     } else if (covers_group(p, mapping, view->group)) {
@@ -516,12 +550,13 @@ static void lapse(const plan *p) {
     for (int i = 0; i < mapping->view_count; i++) {
       const oa_view *view = &mapping->views[i];
       oa_group *group = &mapping->groups[view->group];
-      if (!is_clean(mapping, view) || !group->valid) continue;
+      if (!is_clean(mapping, view) || !(group->valid || group->parts)) continue;
       if (!oa_mapping_meets_view(mapping, view, p->array->low, oa_lent_array_lines(p->array)) ||
           !meets(p, mapping, view))
         continue;
-      group->valid = false;
-      group->lapsed = true;
+      const bool whole = group->valid;
+      leave_to_host(group);
+      group->lapsed = whole;
     }
   }
 }

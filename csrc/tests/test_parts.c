@@ -57,6 +57,20 @@ static int64_t check_lines(const oa_parts *parts, const unsigned char *table) {
   return pieces;
 }
 
+/* Checks that what is missing of the set is what the table lacks, in lines of their own or in one. */
+static void check_missing(oa_parts *parts, const unsigned char *table) {
+  enum { WIDTH = 16 };
+  const oa_lines ways[] = {{0, MOST, MOST, 1}, {0, WIDTH, WIDTH, MOST / WIDTH}};
+  unsigned char lacks[MOST];
+  for (int i = 0; i < MOST; i++) lacks[i] = !table[i];
+  for (int way = 0; way < 2 && parts; way++) {
+    oa_parts *rest = NULL;
+    CHECK(oa_parts_missing(parts, ways[way], &rest));
+    check_lines(rest, lacks);
+    oa_parts_clear(&rest);
+  }
+}
+
 /* Adds and asks. In one of two sets some allocations fail: then the lines are added or not, and nothing is lost. */
 static void test_random_sets(void) {
   const oa_lines all = {0, MOST, MOST, 1};
@@ -76,6 +90,8 @@ static void test_random_sets(void) {
       CHECK(oa_parts_contain(parts, asked) == (count_set(table, asked) == oa_lines_bytes(asked)));
       const int64_t pieces = check_lines(parts, table);
       if (random_below(8) == 0) CHECK(oa_parts_pieces(parts) == pieces && check_lines(parts, table) == pieces);
+      left = -1;
+      if (random_below(8) == 0) check_missing(parts, table);
       if (random_below(4) == 0) CHECK(oa_parts_are_all(parts, all) == (count_set(table, all) == MOST));
     }
     oa_parts_clear(&parts);
@@ -150,6 +166,35 @@ static void test_the_empty_set(void) {
   CHECK(oa_parts_pieces(parts) == 0);
   CHECK(oa_parts_are_all(parts, (oa_lines){8, 4, 4, 0}) && !oa_parts_are_all(parts, (oa_lines){8, 4, 4, 1}));
   CHECK(!oa_parts_add(&parts, (oa_lines){0, 1, 2, INT64_MAX / 2}) && !parts);
+}
+
+static void test_what_is_missing_of_lines_with_gaps(void) {
+  const oa_lines all = {8, 16, 24, 3};
+  oa_parts *parts = NULL, *rest = NULL;
+  CHECK(oa_parts_add(&parts, (oa_lines){8, 4, 24, 2}) && oa_parts_add(&parts, (oa_lines){20, 4, 4, 1}));
+  left = 1;
+  CHECK(!oa_parts_missing(parts, all, &rest) && !rest);
+  left = -1;
+  CHECK(oa_parts_missing(parts, all, &rest));
+  const oa_lines expected[] = {{12, 8, 8, 1}, {36, 12, 12, 1}, {56, 16, 16, 1}};
+  oa_parts_place place = {.low = 0};
+  for (int i = 0; i < 3; i++) {
+    const oa_lines lines = oa_parts_next(rest, &place);
+    CHECK(lines.start == expected[i].start && lines.width == expected[i].width && lines.count == 1);
+  }
+  CHECK(oa_parts_next(rest, &place).count == 0);
+  oa_parts_clear(&rest);
+  oa_parts_clear(&parts);
+}
+
+static void test_many_short_lines_are_fine(void) {
+  oa_parts *parts = NULL;
+  CHECK(!oa_parts_are_fine(NULL, (oa_lines){0, 4, 8, 1024}) && oa_parts_are_fine(NULL, (oa_lines){0, 4, 8, 1025}));
+  CHECK(!oa_parts_are_fine(NULL, (oa_lines){0, 64, 128, 4000}) && !oa_parts_are_fine(NULL, (oa_lines){0, 4, 4, 4000}));
+  CHECK(oa_parts_add(&parts, (oa_lines){0, 4, 8, 1000}));
+  CHECK(!oa_parts_are_fine(parts, (oa_lines){4, 4, 8, 24}) && oa_parts_are_fine(parts, (oa_lines){4, 4, 8, 25}));
+  CHECK(!oa_parts_are_fine(parts, (oa_lines){8000, 1 << 20, 1 << 20, 1}));
+  oa_parts_clear(&parts);
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* An OA_OUT array that calls write by parts, on host and sim, also as every backend call fails in turn. */
+/* An array that calls write by parts, on host and sim, also as every backend call fails in turn. */
 #include "one_device.h"
 
 #include <string.h>
@@ -46,6 +46,31 @@ static void a_part_comes_down_and_the_rest_stays(void) {
   check_empty();
 }
 
+/* OA_BY_USE: nothing goes up until a call needs what was not written. */
+static void an_array_by_use_goes_up_in_part(void) {
+  float x[N] = {1, 1, 1, 1, 1, 1, 1, 1}, y[N] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  oa_array arrays[] = {vector(x, &length, OA_IN), vector(y, &length, OA_BY_USE)};
+  oa_region *region;
+  CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
+  oa_any *dx = arrays[0].handle, *dy = arrays[1].handle;
+  CHECK_OK(axpy(3, dx, 1, dy, 1, 2, 1));
+  CHECK_OK(axpy(4, dx, 1, half_of(dy, half), 1, 1, 1));
+  CHECK_OK(axpy(2, dx, 1, dy, 1, 2, 0));
+  int64_t before = counters().bytes_up;
+  CHECK_OK(oa_update_from(&arrays[1], -1));
+  CHECK(y[0] == 5 && y[1] == 5 && y[2] == -1 && y[4] == 4 && y[5] == -1);
+  CHECK(counters().bytes_up == before);
+  y[0] = 6, y[2] = -2; /* as between oa_update_begin and its end */
+  CHECK_OK(oa_update_to(&arrays[1], -1));
+  CHECK(counters().bytes_up - before == 3 * item);
+  before = counters().bytes_up;
+  CHECK_OK(axpy(1, dx, 1, dy, 1, N, 0));
+  CHECK(counters().bytes_up - before == (N - 3) * item);
+  leave(region);
+  CHECK(y[0] == 7 && y[1] == 6 && y[2] == -1 && y[3] == 0 && y[4] == 5 && y[N - 1] == 0);
+  check_empty();
+}
+
 static void all_parts_are_the_whole(void) {
   float x[N] = {1, 1, 1, 1, 1, 1, 1, 1}, y[N] = {0};
   oa_array arrays[] = {vector(x, &length, OA_IN), vector(y, &length, OA_OUT)};
@@ -85,10 +110,10 @@ static void an_undefined_array_is_written_whole(void) {
 }
 
 /* The k-th backend call fails: each part is as it was, or as it was written. */
-static void no_failure_mixes_bytes(void) {
+static void no_failure_mixes_bytes(int direction) {
   for (int k = 1; k < 40; k++) {
     float x[N] = {1, 1, 1, 1, 1, 1, 1, 1}, y[N] = {-1, -1, -1, -1, -1, -1, -1, -1};
-    oa_array arrays[] = {vector(x, &length, OA_IN), vector(y, &length, OA_OUT)};
+    oa_array arrays[] = {vector(x, &length, OA_IN), vector(y, &length, direction)};
     oa_region *region;
     CHECK_OK(oa_sim_configure(device, 0, k, 0));
     if (oa_region_enter(device, NULL, arrays, 2, &region)) continue;
@@ -113,7 +138,9 @@ int main(void) {
     a_part_comes_down_and_the_rest_stays();
     all_parts_are_the_whole();
     an_undefined_array_is_written_whole();
-    if (i == 1) no_failure_mixes_bytes();
+    an_array_by_use_goes_up_in_part();
+    for (int direction = 0; i == 1 && direction < 2; direction++)
+      no_failure_mixes_bytes(direction ? OA_OUT : OA_BY_USE);
   }
   return failures();
 }

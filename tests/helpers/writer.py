@@ -337,7 +337,8 @@ class Writer:
             if pointer.writes and pointer.group.takes_parts()
         ]
         if not taking:
-            return self.program.enter(self.pick(self.program.devices), ("Out", *self.host_array()))
+            directions: tuple[Direction, ...] = ("Out", "by use")
+            return self.program.enter(self.pick(self.program.devices), (self.pick(directions), *self.host_array()))
         number, i = self.pick(taking)
         shape = regions[number].pointers[i].part.index.shape
         regular = OF_VECTORS if len(shape) == 1 else OF_MATRICES

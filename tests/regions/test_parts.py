@@ -1,4 +1,4 @@
-"""Writing by parts: an Out that calls fill block by block. What was written comes down, and nothing goes up."""
+"""Writing by parts: arrays that calls fill block by block. What was written comes down, and nothing goes up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from helpers.reference import in_triangle
 from helpers.residency import ramp as resident_ramp
 from helpers.residency import there
 from helpers.threads import on_a_new_thread
-from offload_args import Device, DevicePtr, In, Out, blas, offload_args, testing, update
+from offload_args import Device, DevicePtr, In, Out, Scratch, blas, offload_args, testing, update
 from offload_args.errors import (
     BackendError,
     CaptureError,
@@ -412,9 +412,10 @@ def test_a_region_that_ends_while_another_holds_the_array_hands_the_parts_on(dev
             dx[0].fill(1)
             on_a_new_thread(lambda: opened.extend(other.open()))
     (dother,) = opened
-    with pytest.raises(DirectionError, match="only a part"):
-        blas.asum(dother[1])
     assert blas.asum(dother[0]) == 4
+    with testing.counting(Device(device)) as moved:
+        assert blas.asum(dother[1]) == ramp(3, 4)[1].sum()
+    assert moved.bytes_up == 32
     other.close()
     np.testing.assert_array_equal(x[0], np.ones(4))
     np.testing.assert_array_equal(x[1:], ramp(3, 4)[1:])
@@ -494,3 +495,197 @@ def test_a_forked_child_leaves_the_parts_of_its_parent_alone(device: str) -> Non
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         dx[1].fill(2)
     np.testing.assert_array_equal(x, [[1] * 4, [2] * 4])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("parts", list(PARTS))
+def test_a_plain_array_overwritten_by_parts_never_goes_up(device: str, parts: str, order: str) -> None:
+    C = np.asarray(ramp(6, 5), order=order)  # type: ignore[call-overload]
+    expected = C.copy()
+    with testing.counting(Device(device)) as moved, offload_args(C, device=device) as (dC,):
+        for value, part in enumerate(PARTS[parts]):
+            dC[part].fill(value)
+            expected[part] = value
+    np.testing.assert_array_equal(C, expected)
+    assert (moved.bytes_up, moved.bytes_down) == (0, C.nbytes)
+    expected[PARTS[parts][-1]] = 7
+    with testing.counting(Device(device)) as moved, offload_args(C, device=device) as (dC,):
+        dC[PARTS[parts][-1]].fill(7)
+    np.testing.assert_array_equal(C, expected)
+    assert (moved.bytes_up, moved.bytes_down) == (0, C[PARTS[parts][-1]].nbytes)
+
+
+def test_products_fill_tiles_of_a_plain_array(device: str) -> None:
+    A, B, C = ramp(6, 3), ramp(3, 8), -ramp(6, 8)
+    expected = np.where(np.arange(8) < 4, A @ B, C)
+    with testing.counting(Device(device)) as moved, offload_args(In(A), In(B), C, device=device) as (dA, dB, dC):
+        for i in (3, 0):
+            blas.gemm(1.0, dA[i : i + 3], dB[:, :4], 0.0, dC[i : i + 3, :4])
+        blas.gemm(1.0, dA[:3], dB[:, :4], 1.0, dC[:3, :4])  # reads what calls wrote
+    expected[:3, :4] *= 2
+    np.testing.assert_array_equal(C, expected)
+    assert (moved.bytes_up, moved.bytes_down) == (A.nbytes + B.nbytes, C.nbytes // 2)
+
+
+READERS: dict[str, Callable[[DevicePtr], object]] = {
+    "a call that reads it": lambda dx: blas.asum(dx[1]),
+    "a call that updates it": lambda dx: blas.scal(1.0, dx[1]),
+    "a call that reads all of it": lambda dx: blas.asum(dx.reshape(12)),
+    "its address": lambda dx: dx.address,
+    "its contents": lambda dx: dx.to_host(),
+}
+
+
+@pytest.mark.promise("T32")
+@pytest.mark.parametrize("reader", list(READERS))
+def test_what_was_not_written_goes_up_before_it_is_read(device: str, reader: str) -> None:
+    x, expected = ramp(3, 4), ramp(3, 4)
+    expected[2], expected[0, 1:3] = 9, 8
+    with offload_args(x, device=device) as (dx,):
+        dx[2].fill(9)
+        dx[0, 1:3].fill(8)
+        with testing.counting(Device(device)) as moved:
+            READERS[reader](dx)
+        assert moved.bytes_up == 24
+        np.testing.assert_array_equal(dx.to_host(), expected)
+    np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_large_parts_keep_what_calls_wrote_as_the_rest_goes_up(device: str, guard: bool) -> None:
+    x = np.arange(1 << 18, dtype=np.float32).reshape(512, 512)
+    expected = 2 * x
+    expected[::3] = 6
+    with offload_args(x, device=device, guard=guard) as (dx,):
+        dx[::3].fill(3)
+        with testing.counting(Device(device)) as moved:
+            blas.scal(2.0, dx.reshape(1 << 18))
+        assert moved.bytes_up == x.nbytes - 171 * 2048
+        if guard:
+            with pytest.raises(GuardError):
+                x.sum()
+                for _ in range(3):
+                    time.sleep(0)
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_many_short_parts_of_a_plain_array_go_up_first(device: str) -> None:
+    x, y = np.zeros(2500, np.float32), np.zeros(1100, np.float32)
+    with (
+        testing.counting(Device(device)) as moved,
+        offload_args(x, Scratch(y.shape, y.dtype), device=device) as (dx, dy),
+    ):
+        dy.fill(1)
+        blas.copy(dy[:1000], dx[1:2000:2])
+        assert moved.bytes_up == 0
+        blas.copy(dy, dx[::2][:1100])
+        assert moved.bytes_up == x.nbytes - 4000
+    assert x.sum() == 2100 and moved.bytes_down == x.nbytes
+
+
+def test_update_moves_written_parts_of_a_plain_array(device: str) -> None:
+    x, expected = ramp(3, 4), ramp(3, 4)
+    with offload_args(x, device=device) as (dx,):
+        dx[1].fill(2)
+        dx[2, :2].fill(3)
+        expected[1], expected[2, :2] = 2, 3
+        with testing.counting(Device(device)) as moved:
+            update(x)
+        np.testing.assert_array_equal(x, expected)
+        assert (moved.bytes_up, moved.bytes_down) == (0, 24)
+        dx[0].fill(4)
+        with update(x[0]):
+            assert x[0].tolist() == [4] * 4
+            x[0] = 5
+        with update(x[1:]):
+            x[1:] = 6
+        blas.scal(2.0, dx.reshape(12))
+    np.testing.assert_array_equal(x, np.array([10, 12, 12])[:, None] * np.ones(4))
+
+
+def test_an_update_of_a_clean_array_sends_all_of_it_at_its_next_use(device: str) -> None:
+    x = ramp(3, 4)
+    with offload_args(x, device=device) as (dx,):
+        dx[1].fill(2)
+        with testing.counting(Device(device)) as moved, update(x):
+            x[:] = 3
+        assert (moved.bytes_up, moved.bytes_down) == (0, 16)
+        dx[0].fill(4)
+        assert blas.asum(dx.reshape(12)) == 4 * 4 + 8 * 3
+    np.testing.assert_array_equal(x, np.array([4, 3, 3])[:, None] * np.ones(4))
+
+
+def test_a_graph_brings_the_rest_of_a_plain_array_up(device: str) -> None:
+    x, y = ramp(3, 4), ramp(4)
+    region = offload_args(x, y, device=device)
+    with region as (dx, dy):
+        dx[0].fill(2)
+        with region.capture() as g:
+            blas.axpy(1.0, dx[1], dy)
+            dx[2].fill(3)
+        g.replay()
+    np.testing.assert_array_equal(x, [[2] * 4, ramp(3, 4)[1], [3] * 4])
+    np.testing.assert_array_equal(y, ramp(4) + ramp(3, 4)[1])
+
+
+def test_a_failed_region_leaves_a_plain_array_as_it_was(device: str) -> None:
+    x = ramp(3, 4)
+    with pytest.raises(KeyError), offload_args(x, device=device) as (dx,):
+        dx[0].fill(1)
+        raise KeyError
+    np.testing.assert_array_equal(x, ramp(3, 4))
+    with offload_args(x, device=device) as (dx,):
+        dx[0].fill(1)
+        with offload_args(Out(x[1]), device=device) as (inner,):
+            inner.fill(2)
+    np.testing.assert_array_equal(x, [[1] * 4, [2] * 4, ramp(3, 4)[2]])
+
+
+def test_threads_fill_parts_of_a_plain_array(device: str) -> None:
+    x = ramp(16, 64)
+    with offload_args(x, device=device) as (dx,):
+        threads = [threading.Thread(target=lambda i=i: dx[i].fill(i)) for i in range(0, 16, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        blas.scal(2.0, dx.reshape(16 * 64))
+    np.testing.assert_array_equal(x[::2], 2 * np.arange(0, 16, 2)[:, None] * np.ones(64))
+    np.testing.assert_array_equal(x[1::2], 2 * ramp(16, 64)[1::2])
+
+
+@pytest.mark.promise("T32")
+def test_no_backend_call_that_fails_spoils_a_plain_array() -> None:
+    sim = testing.sim_device()
+    failed = 0
+    for k in range(1, 40):
+        x, raised = ramp(3, 4), False
+        sim.trim()
+        testing.fail_call(sim, k)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", OffloadWarning)
+                with offload_args(x, device=sim) as (dx,):
+                    dx[0].fill(7)
+                    blas.scal(2.0, dx[1])
+        except BackendError:
+            raised = True
+        finally:
+            testing.fail_call(sim, 0)
+        failed += raised
+        expected = ramp(3, 4)
+        assert x.tolist() in (expected.tolist(), [[7] * 4, (2 * expected[1]).tolist(), expected[2].tolist()])
+        assert raised or x[0, 0] == 7
+        testing.no_mappings_left()
+    assert 3 < failed < 39
+
+
+def test_an_array_that_stays_on_the_device_goes_up_before_a_part_is_written(device: str) -> None:
+    x = resident_ramp()
+    expected = x.copy()
+    with offload_args(x, device=device, resident=True) as (dx,):
+        dx[:8].fill(3)
+    expected[:8] = 3
+    np.testing.assert_array_equal(x, expected)
+    assert there(x, device, resident=True)[0].tolist() == expected.tolist()
+    Device(device).release(x)

@@ -22,10 +22,10 @@ class Calling(Contents):
         pointers = self._check(operands, rules)
         values = []
         for (operand, access), pointer in zip(operands, pointers, strict=True):
-            source = pointer.mapping.contents
-            if not pointer.group.valid and not pointer.group.parts and pointer.group.goes_up:
-                source = self.hosts[operand.part.base]
-            value = source[operand.part.index]
+            value = pointer.mapping.contents[operand.part.index]
+            if not pointer.group.valid and pointer.group.goes_up:
+                host = self.hosts[operand.part.base][operand.part.index]
+                value = np.where(pointer.group.wrote(operand.part), value, host)
             if access & READS and np.isnan(value).any():
                 raise Unspecified  # of a Scratch that nothing wrote
             values.append(value)
@@ -92,6 +92,8 @@ class Calling(Contents):
             part = operand.part
             needed = part.elements if part.lines or rules.by_rows else (1 << part.high) - (1 << part.low)
             takes = not captured and pointer.mapping.takes_part(group, operand, access)
+            if group.goes_up:
+                takes = not unwritten
             if not takes and (captured or not group.parts or needed & ~group.parts):
                 yield "DirectionError"
         for elsewhere in self._elsewhere(pointer.mapping):
@@ -109,10 +111,11 @@ class Calling(Contents):
 
     def _bring_up(self, pointer: Pointer) -> None:
         group, mapping = pointer.group, pointer.mapping
-        if not group.valid and not group.parts:
+        if not group.valid and (group.goes_up or not group.parts):
             for lent in group.lent:
-                mapping.contents[lent.part.index] = self.hosts[mapping.base][lent.part.index]
-            group.valid = True
+                index = lent.part.index[~group.wrote(lent.part)]
+                mapping.contents[index] = self.hosts[mapping.base][index]
+            group.valid, group.parts = True, 0
 
     def _mark_written(self, pointer: Pointer, region: int, covers: bool) -> None:
         group = pointer.group
@@ -142,7 +145,7 @@ class Calling(Contents):
         errors = {"DirectionError" for other in self._elsewhere(mapping) if pointer.writes or other.newer}
         if group.invalid:
             errors.add("InvalidDataError")
-        if group.parts:
+        if group.parts and not group.goes_up:
             errors.add("DirectionError")
         if errors:
             raise Refused(*errors)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-
 from helpers.model.contents import Contents
 from helpers.model.outcomes import Outcome, Unspecified
 from helpers.model.parts import Part
@@ -61,10 +59,7 @@ class Leaving(Contents):
         return Outcome(warnings=("UnwrittenWarning",) if unwritten and end == "well" else ())
 
     def _bring_written_down(self, mapping: Mapping, group: Group, part: Part) -> None:
-        index = part.index.ravel()
-        if group.parts:
-            data = np.frombuffer(group.parts.to_bytes(mapping.high // 8 + 1, "little"), np.uint8)
-            index = index[np.unpackbits(data, bitorder="little")[index] == 1]
+        index = part.index[group.wrote(part)] if group.parts else part.index
         self.hosts[mapping.base][index] = mapping.contents[index]
 
     def _lend_up(self, group: Group) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from helpers.model.calls import OVERWRITES, Array, Operand
 from helpers.model.parts import Part, contains, overlap
 
@@ -32,7 +35,7 @@ class Group:
     written: bool = False  # a call wrote it in this mapping's life
     invalid: bool = False  # a failure left it undefined
     escaped: bool = False  # an address by which it may be written was given away
-    parts: int = 0  # elements that calls wrote, of an Out that is not valid as others were not
+    parts: int = 0  # elements that calls wrote, while it is not valid as others were not
     writers: set[int] = field(default_factory=set)  # open regions whose writes it holds and the host does not
     ever_wrote: set[int] = field(default_factory=set)  # open regions that wrote it at all, or were handed writes
 
@@ -50,9 +53,14 @@ class Group:
         if self.parts == self.elements:
             self.valid, self.parts = True, 0
 
+    def wrote(self, part: Part) -> NDArray[np.bool_]:
+        """Tell of which elements of an array calls wrote parts."""
+        data = np.frombuffer(self.parts.to_bytes(part.high // 8 + self.parts.bit_length() // 8 + 1, "little"), np.uint8)
+        return np.unpackbits(data, bitorder="little")[part.index] == 1
+
     def takes_parts(self) -> bool:
-        """Tell whether calls may write it by parts: nothing goes up, and one of its arrays has all of it."""
-        if self.valid or self.invalid or self.escaped or self.goes_up or (self.written and not self.parts):
+        """Tell whether calls may write it by parts: what is missing may be so, and one array has all of it."""
+        if self.valid or self.invalid or self.escaped or (self.written and not self.parts):
             return False
         return any(lent.writes for lent in self.lent if lent.part.elements == self.elements)
 

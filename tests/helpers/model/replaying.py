@@ -180,7 +180,7 @@ class Replaying(Calling):
                 group, elsewhere = pointer.group, self._elsewhere(pointer.mapping)
                 if group.invalid and not first[group]:
                     raise Refused("InvalidDataError")
-                if group.parts and not first[group]:
+                if group.parts and not group.goes_up and not first[group]:
                     raise Refused("CaptureError")
                 if any(writers[group] or other.newer for other in elsewhere):
                     raise Refused("DirectionError")

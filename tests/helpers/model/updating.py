@@ -23,7 +23,7 @@ class Updating(Contents):
         Returns what may come of it: what can't be named in what is present is brought too, or nothing is.
         """
         news = self._news(part, device)
-        if any(group.parts and group.elements & part.elements & ~group.parts for _, group, _ in news):
+        if any(g.parts and not g.goes_up and g.elements & part.elements & ~g.parts for _, g, _ in news):
             raise Refused("DirectionError", "PresentError", "InvalidDataError")
         refused = [] if all(m.names(lent.part, part) for m, _, lent in news) else [self._refused()]
         if not any(group.invalid and group.elements & part.elements for _, group, _ in news):
@@ -51,15 +51,16 @@ class Updating(Contents):
 
     def _bring_down(self, part: Part, news: Sequence[tuple[Mapping, Group, Lent]]) -> None:
         for mapping, group, lent in news:
-            self._copy(part, lent, mapping.contents, self.hosts[part.base])
+            self._copy(part, lent, group, mapping.contents, self.hosts[part.base])
             if not group.elements & ~part.elements:
                 group.dirty = False
                 group.writers.clear()
 
     @staticmethod
-    def _copy(part: Part, lent: Lent, source: Array, target: Array) -> None:
-        """Copy the elements that a part and a lent array have in common."""
-        inside = np.intersect1d(part.index, lent.part.index)
+    def _copy(part: Part, lent: Lent, group: Group, source: Array, target: Array) -> None:
+        """Copy the elements that a part and a lent array have in common, and the device has."""
+        there = lent.part.index[group.wrote(lent.part)] if group.parts else lent.part.index
+        inside = np.intersect1d(part.index, there)
         target[inside] = source[inside]
 
     def write_lent(self, part: Part, inner: Part, value: float, device: str | None) -> list[tuple[Self, Outcome]]:
@@ -74,17 +75,16 @@ class Updating(Contents):
         ends = self.update(part, device)
         if ends[0][1].errors:
             return ends
-        held = [
-            (m, lent)
-            for m in self.mappings
-            for g, lent in m.lent()
-            if m.meets(part) and (g.valid or (g.parts and not g.invalid))
-        ]
-        if not all(m.names(lent.part, part) for m, lent in held):
+        near = [(m, g, lent) for m in self.mappings for g, lent in m.lent() if m.meets(part)]
+        for _, group, lent in near:
+            if group.goes_up and not (group.dirty or group.invalid) and lent.part.elements & part.elements:
+                group.parts = 0  # all of it goes up when it is needed
+        held = [(m, g, lent) for m, g, lent in near if g.valid or (g.parts and not g.invalid)]
+        if not all(m.names(lent.part, part) for m, _, lent in held):
             ends.append(self._refused())  # as it is where an address was given away
         self.hosts[part.base][inner.index] = value
-        for mapping, lent in held:
-            self._copy(part, lent, self.hosts[part.base], mapping.contents)
+        for mapping, group, lent in held:
+            self._copy(part, lent, group, self.hosts[part.base], mapping.contents)
         return ends
 
     def write_host(self, part: Part, value: float) -> Outcome:
