@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,9 +24,9 @@ static struct {
   const char *libraries[LIBRARIES]; /* that the recording has */
   struct {
     PyObject *code;
-    int line;
+    long at;
     long number;
-  } places[PLACES]; /* of calls, by code and line */
+  } places[PLACES]; /* of calls, by code and instruction, which are known faster than lines */
   char text[ALL];
 } lines;
 
@@ -65,14 +66,25 @@ static int put_integer(Text *text, long long number) {
   return put_bytes(text, at, (size_t)(digits + sizeof digits - at));
 }
 
+static _Thread_local struct {
+  double number; /* 0: none, as is that of a new thread */
+  char digits[32];
+} known; /* the number that was written last */
+
 static int put_real(Text *text, double number) {
   if (!isfinite(number)) return 0;
+  if (number == 0) return put(text, signbit(number) ? "-0.0" : "0.0");
   if (fabs(number) < 1e15 && number != 0 && number == (double)(long long)number)
     return put_integer(text, (long long)number) && put(text, ".0");
-  char *digits = PyOS_double_to_string(number, 'r', 0, Py_DTSF_ADD_DOT_0, NULL);
-  const int done = digits != NULL && put(text, digits);
-  PyMem_Free(digits);
-  return done;
+  if (number != known.number) { /* the vendor's call has the numbers of the portable one */
+    char *digits = PyOS_double_to_string(number, 'r', 0, Py_DTSF_ADD_DOT_0, NULL);
+    if (digits == NULL) return 0;
+    const int fits = snprintf(known.digits, sizeof known.digits, "%s", digits) < (int)sizeof known.digits;
+    PyMem_Free(digits);
+    known.number = fits ? number : 0;
+    if (!fits) return 0;
+  }
+  return put(text, known.digits);
 }
 
 static int put_letters(Text *text, PyObject *letters) {
@@ -154,11 +166,17 @@ static PyObject *ask(const char *kind, PyObject *subject) {
 static long place_of_caller(unsigned recording_number) {
   PyFrameObject *frame = PyEval_GetFrame();
   if (frame == NULL) return 0;
-  PyObject *code = (PyObject *)PyFrame_GetCode(frame), *old = NULL;
-  const int line = PyFrame_GetLineNumber(frame);
-  const size_t at = (((uintptr_t)code >> 5) + (unsigned)line * 31U) % PLACES;
+  static _Atomic(PyObject *) known_name; /* made once, or by several threads the same */
+  PyObject *name = atomic_load(&known_name);
+  if (name == NULL) atomic_store(&known_name, name = PyUnicode_InternFromString("f_lasti"));
+  PyObject *instruction = name == NULL ? NULL : PyObject_GetAttr((PyObject *)frame, name), *old = NULL;
+  if (instruction == NULL) return -1;
+  const long here = PyLong_AsLong(instruction);
+  Py_DECREF(instruction);
+  PyObject *code = (PyObject *)PyFrame_GetCode(frame);
+  const size_t at = (((uintptr_t)code >> 5) + (unsigned long)here * 31U) % PLACES;
   pthread_mutex_lock(&mutex);
-  long number = lines.places[at].code == code && lines.places[at].line == line ? lines.places[at].number : 0;
+  long number = lines.places[at].code == code && lines.places[at].at == here ? lines.places[at].number : 0;
   pthread_mutex_unlock(&mutex);
   if (number == 0) {
     PyObject *answer = ask("where", Py_None); /* the number, or 0 if this line is the package's; None after the end */
@@ -168,7 +186,7 @@ static long place_of_caller(unsigned recording_number) {
     if (number > 0 && lines.last == recording_number) {
       old = lines.places[at].code;
       lines.places[at].code = Py_NewRef(code);
-      lines.places[at].line = line;
+      lines.places[at].at = here;
       lines.places[at].number = number;
     }
     pthread_mutex_unlock(&mutex);

@@ -107,13 +107,13 @@ static void trace_left(Region *self) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* Tells the recorder that the region has ended; otherwise as trace_left. */
-static __attribute__((cold)) void recorded_left(Region *self, int outcome) {
+/* Tells the recorder that the region is about to end ("leaving"), or has ended ("leave"); otherwise as trace_left. */
+static __attribute__((cold)) void recorded_left(const char *kind, Region *self, int outcome) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *arguments = Py_BuildValue("(i)", outcome);
   PyObject *none =
-      arguments == NULL ? NULL : tell_recorder("leave", (PyObject *)self, arguments, NULL, Py_NewRef(Py_None));
+      arguments == NULL ? NULL : tell_recorder(kind, (PyObject *)self, arguments, NULL, Py_NewRef(Py_None));
   Py_XDECREF(arguments);
   Py_XDECREF(none);
   if (type == NULL) return;
@@ -167,6 +167,7 @@ static PyObject *take_pointers(Region *self) {
 static int region_end(Region *self, int outcome, int *warnings) {
   int status, waited, refused;
   oa_region *region = self->region;
+  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) recorded_left("leaving", self, outcome);
   Py_BEGIN_ALLOW_THREADS status = oa_region_finish(region, outcome, warnings);
   /* C code began a call in this thread and has not ended it, or a captured stream would have to be waited for. */
   refused = status == OA_ERROR_ARGUMENT || status == OA_ERROR_CAPTURE;
@@ -201,7 +202,7 @@ static int region_end(Region *self, int outcome, int *warnings) {
   release_held(held, self->count);
   Py_XDECREF(pointers);
   if (self->tag) trace_left(self);
-  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) recorded_left(self, outcome);
+  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) recorded_left("leave", self, outcome);
   atomic_store(&self->state, CLOSED);
   return status;
 }

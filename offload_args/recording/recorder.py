@@ -33,7 +33,8 @@ __all__ = ["Recording"]
 
 _CONTENTS = ("none", "hash", "inputs")
 _KNOWN = 64  # arrays of a buffer whose contents need not be written again
-_SAMPLED = 1 << 20  # arrays of more bytes are known by a sample of them
+_SAMPLED = 1 << 16  # arrays of more bytes are known by a sample of them
+_SAMPLES, _SAMPLE = 64, 512  # parts, and the bytes of each
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -103,10 +104,11 @@ class _Buffer:
 class _Lent:
     """One array of an open region."""
 
-    __slots__ = ("array", "buffer", "is_writable")
+    __slots__ = ("array", "buffer", "is_known", "is_writable", "pointer")
 
-    def __init__(self, array: NDArray[Any], buffer: _Buffer, is_writable: bool) -> None:
-        self.array, self.buffer, self.is_writable = array, buffer, is_writable
+    def __init__(self, array: NDArray[Any], buffer: _Buffer, pointer: Any, is_writable: bool, is_known: bool) -> None:
+        self.array, self.buffer, self.pointer, self.is_writable = array, buffer, pointer, is_writable
+        self.is_known = is_known  # the file has the contents that it has after the region
 
 
 class Recording:
@@ -389,9 +391,10 @@ class Recording:
         row |= {"strides": array.strides, "buffer": buffer.number, "offset": low - buffer.low, "writable": is_writable}
         if pointer._strides != array.strides:
             row["packed"] = pointer._strides
-        if buffer.lent == 0 and direction != "out":
+        is_known = buffer.lent == 0 and direction != "out"
+        if is_known:
             row |= self._described(array, buffer)
-        return row, _Lent(array, buffer, is_writable)
+        return row, _Lent(array, buffer, pointer, is_writable, is_known)
 
     def _buffer(self, array: NDArray[Any]) -> _Buffer:
         """Return the memory of an array; write its line if it is new."""
@@ -419,7 +422,7 @@ class Recording:
             values = np.ascontiguousarray(array).tobytes()
             digest = self._digest(values)
         else:
-            digest = self._digest(*_sample(array))
+            digest = self._digest(_sample(array))
         if values is None:
             return {"hash": digest}
         is_same, buffer.known[key] = buffer.known.pop(key, None) == digest, digest
@@ -427,11 +430,14 @@ class Recording:
             del buffer.known[next(iter(buffer.known))]
         return {"hash": digest} if is_same else {"hash": digest, "data": base64.b64encode(values).decode()}
 
-    def _digest(self, *parts: bytes) -> str:
-        digest = hashlib.blake2b(key=self._salt, digest_size=8)
-        for part in parts:
-            digest.update(part)
-        return digest.hexdigest()
+    def _digest(self, contents: bytes) -> str:
+        return hashlib.blake2b(contents, key=self._salt, digest_size=8).hexdigest()
+
+    def _on_leaving(self, region: Any, *_: Any) -> None:
+        for lent in self._regions.get(id(region), (0, (), ()))[1] if self.contents == "hash" else ():
+            if lent is not None and lent.is_known:
+                state = _core.query(lent.pointer)
+                lent.is_known = not (state.written or state.escaped)
 
     def _on_leave(self, region: Any, arguments: tuple[Any, ...], *_: Any) -> None:
         entered = self._regions.pop(id(region), None)
@@ -444,7 +450,9 @@ class Recording:
         for ended in filter(None, lents):
             ended.buffer.lent -= 1
         for position, lent in enumerate(lents):
-            if lent is not None and lent.is_writable and lent.buffer.lent == 0:
+            if lent is None or not lent.is_writable or lent.buffer.lent > 0:
+                continue
+            if not (lent.is_known and self.contents == "hash"):
                 results[str(position)] = self._described(lent.array, lent.buffer)
         self._put({"leave": number, "outcome": _OUTCOMES.get(arguments[0], ""), "arrays": results})
 
@@ -458,6 +466,10 @@ class Recording:
         if error is not None or self._is_inside():
             return
         buffer = self._buffer(array)
+        for _, lents, _ in self._regions.values():
+            for lent in lents:
+                if lent is not None and lent.buffer is buffer:
+                    lent.is_known = False
         row = {
             "dtype": array.dtype.name,
             "shape": array.shape,
@@ -643,7 +655,7 @@ class Recording:
             if self.contents == "inputs":
                 row["data"] = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
             elif self.contents == "hash":
-                row["hash"] = self._digest(*_sample(value))
+                row["hash"] = self._digest(_sample(value))
             return row
         if isinstance(value, _core.Object):
             if is_new or id(value) not in self._objects:
@@ -688,16 +700,16 @@ def _interval(array: NDArray[Any]) -> tuple[int, int]:
     return first + low, first + high
 
 
-def _sample(array: NDArray[Any]) -> list[bytes]:
+def _sample(array: NDArray[Any]) -> bytes:
     """Return an array's bytes; a sample for a large array."""
     if array.nbytes <= _SAMPLED:
-        return [np.ascontiguousarray(array).tobytes()]
+        return array.tobytes()
     if array.flags.c_contiguous or array.flags.f_contiguous:
         flat = array.reshape(-1, order="A").view(np.uint8)
-        step = max(1, (len(flat) - 4096) // 63)
-        return [flat[at : at + 4096].tobytes() for at in range(0, len(flat) - 4095, step)]
-    part = array[tuple(slice(None, None, max(1, extent // 32)) for extent in array.shape)]
-    return [np.ascontiguousarray(part).tobytes()]
+        parts = np.lib.stride_tricks.as_strided(flat, (_SAMPLES, _SAMPLE), (len(flat) // _SAMPLES, 1))
+        return parts.tobytes() + flat[-_SAMPLE:].tobytes()
+    most = round((_SAMPLES * _SAMPLE / array.itemsize) ** (1 / array.ndim))  # in each dimension
+    return array[tuple(slice(None, None, -(-extent // most)) for extent in array.shape)].tobytes()
 
 
 def _number(value: Any) -> int | float | complex | None:

@@ -44,6 +44,7 @@ from offload_args import (
 )
 from offload_args.command import main
 from offload_args.errors import ArgumentError, BackendError, ExtentError
+from offload_args.recording.recorder import _sample
 from offload_args.recording.replay import Report, replay
 from offload_args.selftest import behaviour, routines
 
@@ -734,6 +735,43 @@ def test_numbers_of_other_classes_are_recorded(tmp_path: Path) -> None:
     assert [event["args"][:2] for event in events_of(tmp_path / "r") if "call" in event] == [[4, 0.5]]
     report = replayed(tmp_path / "r", "sim:0")
     assert (report.calls, report.skipped, report.compared) == (2, {}, 2)
+
+
+def test_an_array_is_hashed_again_if_it_was_written(device: str, tmp_path: Path) -> None:
+    A, x, y, z = np.eye(200), np.ones(200), np.zeros(200), np.ones(200)
+    with record(tmp_path / "r"):
+        with offload_args(A, x, y, z, device=device) as (dA, dx, dy, dz):
+            with offload_args(x, device=device) as (inner,):
+                blas.scal(2.0, inner)
+            blas.gemv(1.0, dA, dx, 0.0, dy)
+            with update(z[:10]):
+                z[:10] = 5
+        with offload_args(A, x, y, z, device=device):
+            pass
+    events = events_of(tmp_path / "r")
+    left = [sorted(event["arrays"]) for event in events if "leave" in event]
+    assert left == [[], ["1", "2", "3"], []]
+    hashes = [row.get("hash") for event in events if "enter" in event for row in event["arrays"]]
+    first, second = hashes[:4], hashes[5:]
+    assert first[0] == second[0] and all(a != b for a, b in zip(first[1:], second[1:], strict=True))
+    after = next(event["arrays"] for event in events if event.get("arrays") and "leave" in event)
+    assert [after[position]["hash"] for position in "123"] == second[1:]
+    replayed(tmp_path / "r", device)
+
+
+@pytest.mark.parametrize("shape", [(1 << 17,), (600, 400), (40, 30, 50)])
+def test_a_sample_of_a_large_array_is_small_and_has_its_ends(shape: tuple[int, ...]) -> None:
+    whole = np.zeros((*shape[:-1], 2 * shape[-1]), np.float32)
+    for array in (whole, np.asfortranarray(whole), whole[..., : shape[-1]]):
+        before = _sample(array)
+        assert 1 << 12 <= len(before) <= 1 << 16
+        array[(0,) * array.ndim] = 1
+        first = _sample(array)
+        assert first != before
+        if array.size == whole.size:  # of one without gaps
+            array[(-1,) * array.ndim] = 1
+            assert _sample(array) != first
+        array[...] = 0
 
 
 @pytest.mark.parametrize("contents", ["none", "hash", "inputs"])
