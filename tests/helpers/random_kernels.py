@@ -4,7 +4,7 @@ A kernel reads arrays of several dtypes, at its own elements and at others, comp
 writes one or two arrays of one partition. What it is follows from its seed alone. Each operation has a type: both
 operands have it, and the result is rounded or wrapped to it, as NumPy's is.
 
-    cd tests && python -m helpers.random_kernels --device cuda:0 --count 500
+    cd tests && python -m helpers.random_kernels --device host sim:0 cuda:0 --count 500
 """
 
 from __future__ import annotations
@@ -206,13 +206,15 @@ def cast(dtype: str, text: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--device", default="host")
+    parser.add_argument("--device", nargs="+", default=["host", "sim:0"])
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=500)
     options = parser.parse_args()
     for seed in range(options.first, options.first + options.count):
-        RandomKernel(seed).check(options.device)
-    print(f"{options.count} kernels on {options.device}: nothing differs")
+        generated = RandomKernel(seed)
+        for device in options.device:
+            generated.check(device)
+    print(f"{options.count} kernels on {', '.join(options.device)}: nothing differs")
 
 
 if __name__ == "__main__":

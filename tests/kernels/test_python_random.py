@@ -1,10 +1,11 @@
 """Random kernels in Python, compared with NumPy bit for bit, on every device.
 
-helpers/random_kernels.py makes any number of them, outside the tests.
+OFFLOAD_ARGS_RANDOM_KERNELS says how many there are in all. helpers/random_kernels.py runs them outside the tests.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from helpers.random_kernels import RandomKernel
 
 kernel_of = cache(RandomKernel)  # one compilation for host and sim
-SEEDS = [range(4), range(4, 10), *(range(first, first + 10) for first in range(10, 80, 10))]
+COUNT = int(os.environ.get("OFFLOAD_ARGS_RANDOM_KERNELS", "80"))
+SEEDS = [range(4), range(4, 10), *(range(first, min(first + 10, COUNT)) for first in range(10, COUNT, 10))]
 CASES = [
     pytest.param(seeds, id=f"{seeds[0]}", marks=[[], pytest.mark.slow, pytest.mark.exhaustive][(k > 0) + (k > 3)])
     for k, seeds in enumerate(SEEDS)

@@ -137,6 +137,13 @@ def test_energy_moves_each_array_at_most_once_each_way_over_six_launches(
 
 
 @pytest.mark.slow
+def test_the_benchmark_on_the_cpu_compares_the_kernels_in_python_with_plain_loops() -> None:
+    options = ("--sizes", "10", "--seconds", "0", "--parts", "2")
+    table = output_of(sys.executable, BENCHMARKS / "host_raja.py", *options, folder=BENCHMARKS)
+    assert len(table.splitlines()) == 2 + 16
+
+
+@pytest.mark.slow
 def test_the_benchmark_compares_the_kernels_in_python_and_in_cpp_with_numpy() -> None:
     options = ("--device", "host", "--size", str(N), "--rounds", "1")
     table = output_of(sys.executable, BENCHMARKS / "raja.py", *options, folder=BENCHMARKS)
