@@ -15,7 +15,7 @@ from ._routine import WRONG, Routine, Scalar
 from .gemm import arranged
 from .level3 import triangular
 
-__all__ = ["gemm_batched", "trsm_batched", "trsm_stack"]
+__all__ = ["gemm_batched", "trsm_batched"]
 
 _GEMM = Routine("gemm_batched", " ".join(f"{t}gemm_batched" for t in "sdcz"), "A2 B2 C2", "trans_a trans_b")
 _TRSM = Routine("trsm_batched", " ".join(f"{t}trsm_batched" for t in "sdcz"), "A2 B2", "side uplo trans diag")
@@ -154,11 +154,3 @@ def trsm_batched(
         return
     chosen, m, n, lda, ldb = triangular(entry, _TRSM, A[0], geometries[0], B[0], geometries[1], *options)
     entry.call(*chosen, m, n, alpha, of_A, lda, of_B, ldb, len(B))
-
-
-def trsm_stack(A: DevicePtr, B: DevicePtr, *options: str) -> None:
-    """Do as trsm_batched for stacks of three dimensions, with alpha 1. options: side, uplo, trans, diag."""
-    first, right = A[0], B[0]
-    entry, a, b = _TRSM.read((first, right), *options)
-    chosen, m, n, lda, ldb = triangular(entry, _TRSM, first, a, right, b, *options)
-    entry.call(*chosen, m, n, 1.0, A, lda, B, ldb, B._shape[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .._operands import need_shape
+from .._operands import misfit, need_pointer, need_shape
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._names import named
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._vendors import Entry
 
 __all__ = ["HEMM", "HER2K", "HERK", "SYMM", "SYR2K", "SYRK", "TRMM", "TRSM"]
-__all__ += ["hemm", "her2k", "herk", "symm", "syr2k", "syrk", "triangular", "trmm", "trsm"]
+__all__ += ["hemm", "her2k", "herk", "symm", "syr2k", "syrk", "triangular", "trmm", "trsm", "trsm_stack"]
 
 SYMM = Routine("symm", "ssymm dsymm csymm zsymm", "A2 B2 C2", "side uplo")
 HEMM = Routine("hemm", "ssymm dsymm chemm zhemm", "A2 B2 C2", "side uplo")
@@ -29,6 +29,7 @@ SYR2K = Routine("syr2k", "ssyr2k dsyr2k csyr2k zsyr2k", "A2 B2 C2", "uplo trans"
 HER2K = Routine("her2k", "ssyr2k dsyr2k cher2k zher2k", "A2 B2 C2", "uplo trans")
 TRMM = Routine("trmm", "strmm dtrmm ctrmm ztrmm", "A2 B2", "side uplo trans diag")
 TRSM = Routine("trsm", "strsm dtrsm ctrsm ztrsm", "A2 B2", "side uplo trans diag")
+_TRSM_OF_STACKS = Routine("trsm", " ".join(f"{t}trsm_batched" for t in "sdcz"), "A2 B2", "side uplo trans diag")
 
 
 def _symmetric_matrix(
@@ -327,14 +328,14 @@ def trsm(
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: triangular matrix of shape (m, m) for side "L", (n, n) for "R"; its other triangle is not read.
-    B: matrix of shape (m, n), read and written.
+    B: matrix of shape (m, n), read and written; or a stack (batch, m, n), with a stack A of as many, or one A for all.
     side: where op(A) stands: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
 
     Orders may be mixed, except that a complex A with "C" needs the order of B. Nothing checks that A can be inverted;
-    lapack.trtrs does.
+    lapack.trtrs does. A stack is one call of the library, as in trsm_batched.
 
         A, B = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([[4.0, 8.0, 2.0], [8.0, 8.0, 0.0]])
         with offload_args(A, B) as (dA, dB):
@@ -343,4 +344,23 @@ def trsm(
 
     See also: blas.trmm, blas.trsv, blas.trsm_batched; cblas.dtrsm, cublas.dtrsm, rocblas.dtrsm; docs/guide/blas.md.
     """
-    _triangular_matrix(TRSM, alpha, A, B, side, uplo, trans, diag)
+    if isinstance(B, DevicePtr) and len(B._shape) == 3:
+        trsm_stack(alpha, A, B, side, uplo, trans, diag)
+    else:
+        _triangular_matrix(TRSM, alpha, A, B, side, uplo, trans, diag)
+
+
+def trsm_stack(alpha: Scalar, A: DevicePtr, B: DevicePtr, *options: str) -> None:
+    """Do as trsm for a stack B, and a stack A, or one A for all. options: side, uplo, trans, diag."""
+    need_pointer("blas.trsm", "A", A)
+    count = B._shape[0]
+    is_stack = len(A._shape) == 3
+    if is_stack and A._shape[0] != count:
+        raise misfit("blas.trsm", "A", A, (count, *A._shape[1:]), f"for B of shape {B._shape}")
+    if not count:
+        return
+    first, right = A[0] if is_stack else A, B[0]
+    entry, a, b = _TRSM_OF_STACKS.read((first, right), *options)
+    chosen, m, n, lda, ldb = triangular(entry, _TRSM_OF_STACKS, first, a, right, b, *options)
+    of_A, of_B = (A, B) if is_stack else ([A] * count, [B[i] for i in range(count)])
+    entry.call(*chosen, m, n, alpha, of_A, lda, of_B, ldb, count)

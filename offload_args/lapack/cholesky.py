@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from .._operands import letter_of, need_option, need_uncaptured, square
-from ..blas.batched import trsm_stack
-from ..blas.level3 import trsm
+from ..blas.level3 import trsm, trsm_stack
 from ..pointers import DevicePtr
 from ._checks import (
     as_columns,
@@ -144,7 +143,7 @@ def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
         return
     for trans in ("C", "N") if uplo == "U" else ("N", "C"):
         if is_stack:
-            trsm_stack(A, B, "L", uplo, trans, "N")
+            trsm_stack(1.0, A, B, "L", uplo, trans, "N")
         else:
             trsm(1.0, A, B, uplo=uplo, trans=trans)
 
@@ -253,7 +252,7 @@ def _trtrs_stack(
     if diag == "N":
         zeros = diagonal(A).to_host() == 0
     if 0 not in B._shape:
-        trsm_stack(A, as_columns(B, stack=True), "L", uplo, trans, diag)
+        trsm_stack(1.0, A, as_columns(B, stack=True), "L", uplo, trans, diag)
     return np.where(zeros.any(axis=1), zeros.argmax(axis=1) + 1, 0).astype(np.int32), _ZERO
 
 

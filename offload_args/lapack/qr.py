@@ -9,7 +9,7 @@ import numpy as np
 
 from .._operands import letter_of, matrix, need_fortran, need_option, need_uncaptured, vector
 from ..arguments import Scratch
-from ..blas.batched import trsm_stack
+from ..blas.level3 import trsm_stack
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ..regions import offload_args
@@ -269,9 +269,9 @@ def _gels_stack(A: DevicePtr, B: DevicePtr, trans: str = "N") -> tuple[Infos, st
             right, R = as_columns(B, stack=True), S[:, :n]
             if (trans == "N") == is_tall:
                 _multiply_stack("lapack.gels", t, S, s, tau, right, b, "L", "C")
-                trsm_stack(R, right[:, :n], "L", "U", "N", "N")
+                trsm_stack(1.0, R, right[:, :n], "L", "U", "N", "N")
             else:
-                trsm_stack(R, right[:, :n], "L", "U", "C", "N")
+                trsm_stack(1.0, R, right[:, :n], "L", "U", "C", "N")
                 if s.rows > n:
                     B[:, n:].fill(0)
                 _multiply_stack("lapack.gels", t, S, s, tau, right, b, "L", "N")

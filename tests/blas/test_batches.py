@@ -282,6 +282,43 @@ WRONG_ENTRIES = {
 }
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("trans", "NTC")
+@pytest.mark.parametrize("side", "LR")
+def test_trsm_of_a_stack_is_trsm_of_each_matrix(device: str, dtype: str, trans: str, side: str) -> None:
+    rng = np.random.default_rng(1)
+    A, B = rng.standard_normal((3, 4, 4)).astype(dtype) + 3 * np.eye(4, dtype=dtype), np.ones((3, 4, 2), dtype)
+    if A.dtype.kind == "c":
+        A += (1j * rng.standard_normal(A.shape)).astype(dtype)
+    B *= np.arange(1, 25).reshape(B.shape)
+    if side == "R":
+        B = np.ascontiguousarray(B.swapaxes(1, 2))
+    for of_A, of_B in ((A, B.copy()), (A[1], B.copy())):
+        expected = B.copy()
+        options: dict[str, Any] = {"side": side, "trans": trans, "uplo": "L"}
+        with offload_args(of_A, of_B, expected, device=device) as (dA, dB, dexpected):
+            blas.trsm(2.0, dA, dB, **options)
+            for i in range(3):
+                blas.trsm(2.0, dA[i] if len(dA.shape) == 3 else dA, dexpected[i], **options)
+        assert np.allclose(of_B, expected, rtol=1e-5)
+        assert not np.array_equal(of_B[2], B[2])
+
+
+def test_trsm_of_a_stack_names_what_does_not_fit(device: str) -> None:
+    A, B = np.ones((2, 3, 3)), np.ones((4, 3, 2))
+    with offload_args(A, B, device=device) as (dA, dB):
+        with pytest.raises(ArgumentError, match=r"^blas\.trsm: A has shape \(2, 3, 3\), needs \(4, 3, 3\)"):
+            blas.trsm(1.0, dA, dB)
+        with pytest.raises(ArgumentError, match=r"^blas\.trsm: A has shape \(3, 3\), needs \(2, 2\)"):
+            blas.trsm(1.0, dA, dB[:2], side="R")
+        with pytest.raises(ArgumentError, match=r"^blas\.trsm: A "):
+            blas.trsm(1.0, dA, dB[0])
+        with pytest.raises(ArgumentError, match='uplo must be "U" or "L"'):
+            blas.trsm(1.0, dA[0], dB, uplo="X")
+        blas.trsm(1.0, dA[:0], dB[:0])
+    assert (B == 1).all()
+
+
 @pytest.mark.promise("T48")
 @pytest.mark.parametrize("wrong", WRONG_ENTRIES)
 @pytest.mark.parametrize("name", ["gemm_batched", "trsm_batched"])
