@@ -85,11 +85,16 @@ def need_pointer(function: str, operand: str, pointer: object) -> None:
         raise HostPointerError(f"{function}: {operand} needs a DevicePtr, got {got}; {remedy}") from None
 
 
-def need_uncaptured(function: str, *operands: DevicePtr[Any], instead: str = "") -> None:
-    """Raise CaptureError if a chain captures the calls of an operand's region; instead: the call that it can have."""
+def need_uncaptured(
+    function: str, *operands: DevicePtr[Any], instead: str = "", reads: str = "what the device computes"
+) -> None:
+    """Raise CaptureError if a chain captures the calls of an operand's region.
+
+    instead: the call that it can have. reads: why it can't have this one: the host reads that.
+    """
     if any(query(operand).captured for operand in operands):
         raise CaptureError(
-            f"{function}: the region is being captured, and the host reads what the device computes: "
+            f"{function}: the region is being captured, and the host reads {reads}: "
             f"{f'{instead}, or ' if instead else ''}make the call outside of the capture"
         )
 

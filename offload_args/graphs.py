@@ -131,8 +131,9 @@ class Graph:
         for number in range(_core.chain_info(handle)[0]):
             function, uses = _core.chain_call(handle, number)
             named = [(names.get(root, name or "a number"), reads, writes) for root, name, reads, writes in uses]
-            reads = tuple(name for name, reads, _ in named if reads)
-            nodes.append(Node(caller_name(function), reads, tuple(name for name, _, writes in named if writes)))
+            reads = tuple(dict.fromkeys(name for name, reads, _ in named if reads))  # a list may have an array often
+            writes = tuple(dict.fromkeys(name for name, _, writes in named if writes))
+            nodes.append(Node(caller_name(function), reads, writes))
         return tuple(nodes)
 
     def draw(self, file: str | os.PathLike[str] | None = None) -> str:

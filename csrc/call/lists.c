@@ -4,6 +4,7 @@
 #include "call/extent.h"
 #include "device/memory.h"
 #include "library/library.h"
+#include "region/capture.h"
 #include "region/slot.h"
 #include "transfer/transfer_trace.h"
 
@@ -168,26 +169,43 @@ static void hand_out(const oa_call *original, const oa_operand *expanded, void *
   }
 }
 
-/* Copies the addresses up, in the order of the call's stream, or before the call if the library knows no stream. */
-static int send(const oa_call *call, oa_lists *lists) {
+/* Copies the addresses up, in the order of a stream. */
+static int copy_up(const oa_call *call, const oa_lists *lists, void *stream, uint64_t address) {
   oa_device *device = call->device;
-  void *stream = ((const oa_stream *)call->stream)->native;
   const int64_t nbytes = (int64_t)lists->nbytes;
   oa_move move = {
       .host = lists->addresses,
+      .address = address,
       .lines = {0, nbytes, nbytes, 1},
       .name = "the addresses of its arrays",
       .trace = {.why = "addresses for", .region = ((const oa_region_state *)call->region)->serial, .is_copy = true}};
-  int status = oa_device_allocate(device, stream, lists->nbytes, &move.address);
-  if (status) return status;
-  lists->address = move.address; /* the call frees it, whatever happens */
   const int64_t begun = oa_trace_begin_up(&move, 1);
-  status = oa_transfer_up(device, stream, &move, 1);
+  const int status = oa_transfer_up(device, stream, &move, 1);
   if (begun) oa_trace_copies(OA_TRACE_UP, begun, device, &move, 1, call->function, status);
+  return status;
+}
+
+/* Copies the addresses up before the call, in its stream or, if the library knows no stream, at once. */
+static int send(const oa_call *call, oa_lists *lists) {
+  oa_device *device = call->device;
+  void *stream = ((const oa_stream *)call->stream)->native;
+  int status = oa_device_allocate(device, stream, lists->nbytes, &lists->address); /* the call frees it */
+  if (!status) status = copy_up(call, lists, stream, lists->address);
   /* oa_begin has waited for all other work that such a library needs. */
   if (!status && call->library && call->library->state->waits)
     status = device->backend->stream_synchronize(device, stream);
   return status;
+}
+
+/* Puts the addresses of a captured call where they live as long as its graph: the memory of the arrays does not move
+ * while that can be replayed. Sets *address. */
+static int keep(const oa_call *call, const oa_lists *lists, uint64_t *address) {
+  const oa_region_state *region = call->region;
+  const oa_device *device = call->device;
+  void *stream = region->stream->native; /* the one that is captured would copy at each replay */
+  int status = oa_capture_take(oa_capture_of(region, call->stream), region, lists->nbytes, address);
+  if (!status) status = copy_up(call, lists, stream, *address);
+  return status ? status : device->backend->stream_synchronize(call->device, stream);
 }
 
 static bool has_lists(const oa_call *call) {
@@ -208,14 +226,31 @@ static int make_addresses(const oa_call *call, const oa_call *original, oa_lists
   if (!lists->addresses)
     return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld addresses", call->function, (long long)count);
   write_addresses(original, lists->operands, lists->addresses);
-  const bool direct = device->backend->flags & OA_SYNCHRONOUS;
-  const int status = direct ? OA_OK : send(call, lists);
+  const bool captured = call->open == OA_CALL_CAPTURED;
+  uint64_t address = (uint64_t)(uintptr_t)lists->addresses;
+  int status = OA_OK;
+  if (captured)
+    status = keep(call, lists, &address);
+  else if (!(device->backend->flags & OA_SYNCHRONOUS) && !(status = send(call, lists)))
+    address = lists->address;
   if (status) return oa_fail_in(status, "%s: bringing up the addresses of its arrays", call->function);
-  hand_out(original, lists->operands, direct ? lists->addresses : (void **)(uintptr_t)lists->address);
+  hand_out(original, lists->operands, (void **)(uintptr_t)address);
   return OA_OK;
 }
 
 /* -- beginning -- */
+
+/* Says that a program's graph can't have the call, and one of the core's own can, unless the library forbids it. */
+static void note_captures(oa_call *call) {
+  const oa_library *library = call->library;
+  if (call->uncaptured) return;
+  call->uncaptured =
+      "the addresses of its arrays would have to be copied up; use a strided function, or make the "
+      "call outside of the capture";
+  if (!library || (!library->uncaptured && !library->state->waits &&
+                   !(call->special & (OA_ON_DEFAULT_STREAM | OA_ON_HOST_MEMORY))))
+    call->special |= OA_KEEPS_VALUES;
+}
 
 /* Frees the memory of the call, which gets the caller's operands back. */
 static int give_up(oa_call *call, const oa_call *original, oa_lists *lists, int status) {
@@ -237,10 +272,7 @@ int oa_begin_lists(oa_call *call) {
   oa_lists *lists = malloc(sizeof *lists + (size_t)count * sizeof *lists->operands);
   if (!lists) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for %lld operands", call->function, (long long)count);
   const oa_call original = *call;
-  if (has_lists(&original) && !call->uncaptured)
-    call->uncaptured =
-        "the addresses of its arrays would have to be copied up; use a strided function, or make the "
-        "call outside of the capture";
+  if (has_lists(&original)) note_captures(call);
   *lists = (oa_lists){.caller_operands = call->operands, .caller_count = call->count};
   expand(&original, lists->operands, NULL, 0);
   call->operands = lists->operands;

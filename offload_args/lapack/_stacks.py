@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core import query
-from .._operands import need_pointer, need_uncaptured
-from ..errors import ArgumentError
+from .._operands import INT32, need_dtype, need_pointer, need_uncaptured
+from ..errors import ArgumentError, ExtentError
 from ..pointers import DevicePtr
 
 if TYPE_CHECKING:
@@ -100,26 +101,35 @@ def _inside() -> Iterator[None]:
 Whole: TypeAlias = "Callable[..., tuple[Infos, str] | None]"
 
 
-def stacked(*operands: str, writes: tuple[str, ...] = (), whole: Whole | None = None) -> Callable[[F], F]:
+def stacked(
+    *operands: str, writes: tuple[str, ...] = (), whole: Whole | None = None, captured: bool = False
+) -> Callable[[F], F]:
     """Have a function of a matrix A take a stack (..., m, n), as a whole or by a call for each matrix.
 
     operands: the function's operands after A, which then have the dimensions of the stack before their own. writes: the
-    operands that it overwrites; they may be lent as Out, as a whole.
+    operands that it overwrites; they may be lent as Out, as a whole. captured: a chain can have the function; one that
+    takes info only with it. Then info of a stack is a stack of numbers.
     """
 
     def decorate(function: F) -> F:
+        has_info = "info" in inspect.signature(function).parameters
+
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> None:
             A = arguments[0] if arguments else options.get("A")
             if not isinstance(A, DevicePtr) or len(A._shape) < 3:
                 function(*arguments, **options)
                 return
-            if options.pop("info", None) is not None:
-                raise ArgumentError(f"lapack.{function.__name__}: info is for one matrix, and A has shape {A._shape}")
+            name, info = f"lapack.{function.__name__}", options.pop("info", None)
             pointers = dict(zip(("A", *operands), arguments, strict=False))
             pointers |= {name: options.pop(name) for name in ("A", *operands) if name in options}
             del pointers["A"]
-            for_each(f"lapack.{function.__name__}", function, A, pointers, writes, options, whole)
+            known = [A, *(pointer for pointer in pointers.values() if isinstance(pointer, DevicePtr))]
+            if has_info:
+                _need_infos(name, info, A, known)
+            elif writes and not captured:
+                need_uncaptured(name, *known)
+            for_each(name, function, A, pointers, writes, options, whole, info)
 
         return cast("F", call)
 
@@ -134,8 +144,9 @@ def for_each(
     writes: tuple[str, ...],
     options: dict[str, Any],
     whole: Whole | None = None,
+    place: DevicePtr | None = None,
 ) -> None:
-    """Call a function for each matrix of a stack; the arguments are as `stacked` has them."""
+    """Call a function for each matrix of a stack; the arguments are as `stacked` has them. place: of info, or None."""
     batch = A._shape[:-2]
     for operand, pointer in pointers.items():
         if pointer is None:
@@ -146,13 +157,14 @@ def for_each(
                 f"{name}: {operand} has shape {pointer._shape}, needs ({', '.join(map(str, batch))}, ...) for the "
                 f"stack A of shape {A._shape}"
             )
-    if writes:
-        need_uncaptured(name, A, *(pointer for pointer in pointers.values() if pointer is not None))
+    is_captured = any(query(pointer).captured for pointer in (A, *pointers.values()) if pointer is not None)
     for operand in writes:
         written = pointers.get(operand)
-        if written is not None and 0 not in written._shape:
+        if written is not None and 0 not in written._shape and not (is_captured and query(written).valid):
             written.fill(0)  # each call writes a part, which not every Out takes
-    is_captured = any(query(pointer).captured for pointer in (A, *pointers.values()) if pointer is not None)
+    infos_at = None if place is None or 0 in batch else flat(place, 0)
+    if infos_at is not None:
+        options = {**options, "info": infos_at}
     if whole is not None and 0 not in batch and not is_captured:
         flats = {key: None if p is None else flat(p, len(p._shape) - len(batch)) for key, p in pointers.items()}
         are_flat = all(flats[key] is not None for key, p in pointers.items() if p is not None)
@@ -162,7 +174,9 @@ def for_each(
                 _refuse(name, infos.reshape(batch), reason.format(info=infos[np.flatnonzero(infos)[0]]))
             return
     info, first = np.zeros(batch, np.int32), ""
-    for index in np.ndindex(*batch):
+    for i, index in enumerate(np.ndindex(*batch)):
+        if infos_at is not None:
+            options["info"] = infos_at[i : i + 1]
         parts = {operand: None if pointer is None else pointer[index] for operand, pointer in pointers.items()}
         try:
             with _inside():
@@ -172,6 +186,21 @@ def for_each(
             first = first or str(error).partition(": ")[2]
     if first:
         _refuse(name, info, first)
+
+
+def _need_infos(name: str, info: Any, A: DevicePtr, operands: list[DevicePtr]) -> None:
+    """Check the place of a stack's info; raise CaptureError if there is none, and the calls are captured."""
+    batch = A._shape[:-2]
+    if info is None:
+        need_uncaptured(name, *operands, instead=f"pass info=, a DevicePtr of int32 and shape {batch}")
+        return
+    need_pointer(name, "info", info)
+    need_dtype(name, "info", info, (INT32,), ", as LAPACK's info is")
+    if info._shape != batch or (0 not in batch and flat(info, 0) is None):
+        raise ExtentError(
+            f"{name}: info has shape {info._shape} and strides {info._strides}, needs shape {batch} for the stack A of "
+            f"shape {A._shape}, and numbers at one distance"
+        )
 
 
 def _refuse(name: str, info: NDArray[np.int32], reason: str) -> None:

@@ -85,12 +85,16 @@ class Vendor(Adapter):
         return _memory_of_graph(operands, 1, np.int32)
 
     # Stacks of matrices, whose first dimension counts them. They return None if the library has no function for such a
-    # stack, and then nothing is done; otherwise info of each matrix.
+    # stack, and then nothing is done; otherwise info of each matrix: zeros, if it goes to a place on the device.
 
-    def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+    def potrf_batched(
+        self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
+    ) -> Infos | None:
         return None
 
-    def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
+    def getrf_batched(
+        self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr, place: DevicePtr | None = None
+    ) -> Infos | None:
         return None
 
     def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
@@ -113,7 +117,9 @@ class Vendor(Adapter):
         """U and VT: stacks of as many vectors as are wanted, in A's order."""
         return None
 
-    def potri_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+    def potri_batched(
+        self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
+    ) -> Infos | None:
         return None
 
     def orgqr_batched(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
@@ -171,8 +177,8 @@ class Vendor(Adapter):
         info = self.spare_info(A, ipiv, B)
         return self.call(f"{t}getrs", A, self.value(self.op, trans), n, nrhs, A, lda, *rest, info=info)
 
-    def potri(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> int:
-        return self.call(f"{t}potri", A, self.value(self.uplo, uplo), n, A, lda)
+    def potri(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, info: DevicePtr | None = None) -> int:
+        return self.call(f"{t}potri", A, self.value(self.uplo, uplo), n, A, lda, info=info)
 
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
         raise NotImplementedError
@@ -323,15 +329,19 @@ class _LAPACKE(Vendor):
             infos[first : first + times] = done
         return infos
 
-    def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+    def potrf_batched(
+        self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
+    ) -> Infos | None:
         if n > _LOOPED:
             return None
-        return self.looped(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda)
+        return _placed(self.looped(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda), place)
 
-    def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
+    def getrf_batched(
+        self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr, place: DevicePtr | None = None
+    ) -> Infos | None:
         if n > _LOOPED:
             return None
-        return self.looped(f"{t}getrf", A, n, n, A, lda, ipiv)
+        return _placed(self.looped(f"{t}getrf", A, n, n, A, lda, ipiv), place)
 
     def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
         if n > _LOOPED:
@@ -367,10 +377,12 @@ class _LAPACKE(Vendor):
         arguments = *(self.value(self.jobz, job) for job in (left, right)), m, n, A, lda, s, *sides
         return self.looped(f"{t}gesvd", A, *arguments, work=self._of_gesvd(t, m, n, A, s), sized=1)
 
-    def potri_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+    def potri_batched(
+        self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
+    ) -> Infos | None:
         if n > _LOOPED:
             return None
-        return self.looped(f"{t}potri", A, self.value(self.uplo, uplo), n, A, lda)
+        return _placed(self.looped(f"{t}potri", A, self.value(self.uplo, uplo), n, A, lda), place)
 
     def orgqr_batched(self, t: str, m: int, n: int, k: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
         if m > _LOOPED:
@@ -511,6 +523,14 @@ class _LAPACKE(Vendor):
         return arguments, work if t in "sd" else [*work, (2 * n, dtype_of(REAL_OF[t]))]
 
 
+def _placed(infos: Infos, place: DevicePtr | None) -> Infos:
+    """Return infos; or put them in a place on the device, and return zeros."""
+    if place is None:
+        return infos
+    place.assign(infos)
+    return np.zeros_like(infos)
+
+
 def _with_sizes(pointers: Sequence[DevicePtr], work: Sequence[tuple[int, Any]], sized: int) -> list[Any]:
     """Return workspaces as arguments: so many of them are followed by their size."""
     pairs = zip(pointers, work, strict=True)
@@ -570,12 +590,14 @@ class _CuSOLVER(Vendor):
 
     # -- stacks ----------------------------------------------------------------------------------------------
 
-    def batched(self, library: Any, name: str, A: DevicePtr, *arguments: Any) -> Infos:
-        """Call a batched function, where _INFO among the arguments stands for the array of info."""
+    def batched(self, library: Any, name: str, A: DevicePtr, *arguments: Any, place: DevicePtr | None = None) -> Infos:
+        """Call a batched function, where _INFO among the arguments stands for the array of info, or its place."""
         _wait_for_others(A, arguments)
         infos = np.zeros(A._shape[0], np.int32)
         function = getattr(library, name)
         try:
+            if place is not None:
+                arguments = tuple(place if argument is _INFO else argument for argument in arguments)
             if not any(argument is _INFO for argument in arguments):  # it has nothing to say of a matrix
                 function(*arguments)
                 return infos
@@ -596,16 +618,20 @@ class _CuSOLVER(Vendor):
     def diagonalizes_stacks(self, m: int, n: int) -> bool:
         return max(m, n) <= _BATCHED_JACOBI
 
-    def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+    def potrf_batched(
+        self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
+    ) -> Infos | None:
         if n > _BATCHED:
             return None
-        chosen = self.value(self.uplo, uplo)
-        return self.batched(self.functions, f"{t}potrf_batched", A, chosen, n, A, lda, _INFO, A._shape[0])
+        arguments = self.value(self.uplo, uplo), n, A, lda, _INFO, A._shape[0]
+        return self.batched(self.functions, f"{t}potrf_batched", A, *arguments, place=place)
 
-    def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
+    def getrf_batched(
+        self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr, place: DevicePtr | None = None
+    ) -> Infos | None:
         if n > _BATCHED:
             return None
-        return self.batched(self.cublas, f"{t}getrf_batched", A, n, A, lda, ipiv, _INFO, A._shape[0])
+        return self.batched(self.cublas, f"{t}getrf_batched", A, n, A, lda, ipiv, _INFO, A._shape[0], place=place)
 
     def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
         if n > _BATCHED:
@@ -751,13 +777,16 @@ class _RocSOLVER(Vendor):
         getattr(self.functions, name)(*arguments, info)
         return 0
 
-    def several(self, name: str, A: DevicePtr, *arguments: Any, count: int) -> Infos:
+    def several(self, name: str, A: DevicePtr, *arguments: Any, count: int, place: DevicePtr | None = None) -> Infos:
         """Call a function of one matrix or of `count`, whose info is before the count, if it gives one."""
         _wait_for_others(A, arguments)
         infos, function = np.zeros(count, np.int32), getattr(self.functions, name)
         last = (count,) if name.endswith("batched") else ()
         if name[1:].partition("_")[0] in _NO_INFO:
             function(*arguments, *last)
+            return infos
+        if place is not None:
+            function(*arguments, place, *last)
             return infos
         with offload_args(Out(infos), device=A.device) as (dinfos,):
             function(*arguments, dinfos, *last)
@@ -771,22 +800,26 @@ class _RocSOLVER(Vendor):
     def diagonalizes_stacks(self, m: int, n: int) -> bool:
         return max(m, n) <= _BATCHED
 
-    def batched(self, name: str, A: DevicePtr, *arguments: Any) -> Infos:
+    def batched(self, name: str, A: DevicePtr, *arguments: Any, place: DevicePtr | None = None) -> Infos:
         try:
-            return self.several(f"{name}_strided_batched", A, *arguments, count=A._shape[0])
+            return self.several(f"{name}_strided_batched", A, *arguments, count=A._shape[0], place=place)
         except OffloadError as error:
             note_names(error, self.names)
             raise
 
-    def potrf_batched(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int) -> Infos | None:
+    def potrf_batched(
+        self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
+    ) -> Infos | None:
         if n > _BATCHED:
             return None
-        return self.batched(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda, step_of(A))
+        return self.batched(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda, step_of(A), place=place)
 
-    def getrf_batched(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> Infos | None:
+    def getrf_batched(
+        self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr, place: DevicePtr | None = None
+    ) -> Infos | None:
         if n > _BATCHED:
             return None
-        return self.batched(f"{t}getrf", A, n, n, A, lda, step_of(A), ipiv, step_of(ipiv))
+        return self.batched(f"{t}getrf", A, n, n, A, lda, step_of(A), ipiv, step_of(ipiv), place=place)
 
     def getrs_batched(self, t: str, trans: str, n: int, nrhs: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
         if n > _BATCHED:

@@ -41,8 +41,8 @@ def _right_sides(name: str, A: DevicePtr, a: Matrix, B: DevicePtr) -> Columns:
     return columns(name, "B", B, a.rows, "for A of that order", A)
 
 
-def _potrf_stack(A: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
-    return _factor_stack("lapack.potrf", *_definite("lapack.potrf", A[0], uplo), A, uplo)
+def _potrf_stack(A: DevicePtr, uplo: str = "U", info: DevicePtr | None = None) -> tuple[Infos, str] | None:
+    return _factor_stack("lapack.potrf", *_definite("lapack.potrf", A[0], uplo), A, uplo, info)
 
 
 @stacked(whole=_potrf_stack)
@@ -52,8 +52,9 @@ def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is left
     alone.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
-    info: DevicePtr of one int32, written: 0, or k if the leading minor of order k is not positive definite. Then
-    nothing is waited for, no error of A is raised, and a chain can capture the call.
+    info: DevicePtr of one int32, of a stack of as many as it has matrices, written: 0, or k if the leading minor of
+    order k is not positive definite. Then nothing is waited for, no error of A is raised, and a chain can capture the
+    call.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         with offload_args(A) as (dA,):
@@ -85,10 +86,12 @@ def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str, place: Device
         refuse(name, _INDEFINITE.format(info=info), info, A=A)
 
 
-def _factor_stack(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str) -> tuple[Infos, str] | None:
-    """Factor a stack; a: the geometry of one matrix."""
+def _factor_stack(
+    name: str, t: str, a: Matrix, A: DevicePtr, uplo: str, place: DevicePtr | None = None
+) -> tuple[Infos, str] | None:
+    """Factor a stack; a: the geometry of one matrix; place: of info, or None."""
     vendor = vendor_of(name, A)
-    infos = vendor.potrf_batched(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c) if a.rows else None
+    infos = vendor.potrf_batched(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c, place) if a.rows else None
     return None if infos is None else (infos, _INDEFINITE)
 
 
@@ -148,20 +151,21 @@ def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
             trsm(1.0, A, B, uplo=uplo, trans=trans)
 
 
-def _potri_stack(A: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
+def _potri_stack(A: DevicePtr, uplo: str = "U", info: DevicePtr | None = None) -> tuple[Infos, str] | None:
     t, a = _definite("lapack.potri", A[0], uplo)
     vendor = vendor_of("lapack.potri", A)
-    infos = vendor.potri_batched(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c) if a.rows else None
+    infos = vendor.potri_batched(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c, info) if a.rows else None
     return None if infos is None else (infos, _ZERO)
 
 
 @stacked(whole=_potri_stack)
-def potri(A: DevicePtr, *, uplo: str = "U") -> None:
+def potri(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> None:
     """Invert the matrix that potrf factored: a triangle of A becomes the inverse's.
 
     A: matrix of shape (n, n), as potrf left it, in any order. One triangle of it is read and written; the other one is
     left alone.
     uplo: the triangle that potrf had.
+    info: as in potrf: k if element k of the factor's diagonal is 0. Unless it becomes 0, A is undefined.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         with offload_args(A) as (dA,):
@@ -175,22 +179,24 @@ def potri(A: DevicePtr, *, uplo: str = "U") -> None:
     """
     t, a = _definite("lapack.potri", A, uplo)
     vendor = vendor_of("lapack.potri", A)
-    need_uncaptured("lapack.potri", A, instead="solve by potrs")
+    need_info("lapack.potri", info, A)
     if not a.rows:
+        if info is not None:
+            info.fill(0)
         return
-    zero = first_zero(A)
+    zero = first_zero(A) if info is None else 0
     if zero:
         refuse("lapack.potri", _ZERO.format(info=zero), zero)
-    vendor.potri(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c)
+    vendor.potri(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c, info)
 
 
-def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, str] | None:
+def _posv_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U", info: DevicePtr | None = None) -> tuple[Infos, str] | None:
     t, a = _definite("lapack.posv", A[0], uplo)
     b = _right_sides("lapack.posv", A[0], a, B[0])
     if _needed_order(t, a, b) or not vendor_of("lapack.posv", A).solves_stacks(a.rows):
         return None
     need_solvable("lapack.posv", A, B)
-    done = _factor_stack("lapack.posv", t, a, A, uplo)
+    done = _factor_stack("lapack.posv", t, a, A, uplo, info)
     if done is not None:
         with factored("lapack.posv", A=A, B=B):
             _solve(A, B, uplo)

@@ -34,23 +34,28 @@ __all__ = ["gesv", "getrf", "getri", "getrs"]
 
 
 _SINGULARS: Final = ("raise", "keep")
+_PIVOTS: Final = "the pivots, which libraries do not check"
 _SINGULAR: Final = "A is singular: pivot {info} of its factor U is zero"
 
 
-def _getrf_stack(A: DevicePtr, ipiv: DevicePtr, singular: str = "raise") -> tuple[Infos, str] | None:
+def _getrf_stack(
+    A: DevicePtr, ipiv: DevicePtr, singular: str = "raise", info: DevicePtr | None = None
+) -> tuple[Infos, str] | None:
     name = "lapack.getrf"
     need_option(name, "singular", singular, _SINGULARS)
     t, a = letter_of(name, "A", A), matrix(name, "A", A[0])
     vector(name, "ipiv", ipiv[0], min(a.rows, a.columns), INT32, "for A of that shape")
-    done = _factor_stack(name, t, A, a, ipiv) if a.rows == a.columns else None
+    done = _factor_stack(name, t, A, a, ipiv, info) if a.rows == a.columns else None
     return done if done is None or singular == "raise" else (np.zeros_like(done[0]), "")
 
 
-def _factor_stack(name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr) -> tuple[Infos, str] | None:
-    """Factor a stack of square matrices; a: the geometry of one."""
+def _factor_stack(
+    name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, place: DevicePtr | None = None
+) -> tuple[Infos, str] | None:
+    """Factor a stack of square matrices; a: the geometry of one; place: of info, or None."""
     if not a.rows or not follow(ipiv):
         return None
-    infos = vendor_of(name, A).getrf_batched(t, a.rows, A, a.ld_f or a.ld_c, ipiv)
+    infos = vendor_of(name, A).getrf_batched(t, a.rows, A, a.ld_f or a.ld_c, ipiv, place)
     return None if infos is None else (infos, _SINGULAR)
 
 
@@ -62,8 +67,8 @@ def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise", info: Devic
     ipiv: vector of shape (min(m, n),) and dtype int32, written: row i was exchanged with row ipiv[i] - 1.
     singular: of an A whose U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, which serve for a
     determinant, say.
-    info: DevicePtr of one int32, written: 0, or k if U[k - 1, k - 1] is 0. Then nothing is waited for, no error of A is
-    raised, and a chain can capture the call.
+    info: DevicePtr of one int32, of a stack of as many as it has matrices, written: 0, or k if U[k - 1, k - 1] is 0.
+    Then nothing is waited for, no error of A is raised, and a chain can capture the call.
 
     For an A in C order these are the factors of A^T, the matrix that A's memory has by columns: U and L of A^T are
     stored transposed, and ipiv counts columns of A. getrs takes either.
@@ -165,7 +170,7 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
     See also: lapack.getrf, lapack.getri, lapack.gesv; lapacke.dgetrs, cusolver.dgetrs; docs/guide/lapack.md.
     """
     t, a, b = _system("lapack.getrs", A, ipiv, B, trans)
-    need_uncaptured("lapack.getrs", A, ipiv, B, instead="solve by gesv")
+    need_uncaptured("lapack.getrs", A, ipiv, B, instead="solve by gesv", reads=_PIVOTS)
     need_pivots("lapack.getrs", ipiv)
     with fitting("lapack.getrs", "B", A, B, None if b.ld_f else "F") as fit:
         _solve("lapack.getrs", t, trans, A, a, ipiv, fit, b)
@@ -221,7 +226,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
     docs/guide/lapack.md.
     """
     t, a = _inverse(A, ipiv)
-    need_uncaptured("lapack.getri", A, ipiv, instead="solve by gesv")
+    need_uncaptured("lapack.getri", A, ipiv, instead="solve by gesv", reads=_PIVOTS)
     need_pivots("lapack.getri", ipiv)
     vendor = vendor_of("lapack.getri", A)
     if not a.rows:
@@ -233,13 +238,13 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
     vendor.getri(t, a.rows, A, a.ld_f or a.ld_c, ipiv)
 
 
-def _gesv_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr) -> tuple[Infos, str] | None:
+def _gesv_stack(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, info: DevicePtr | None = None) -> tuple[Infos, str] | None:
     name = "lapack.gesv"
     t, a, b = _system(name, A[0], ipiv[0], B[0])
     if not b.rows or not b.columns or not b.ld_f or not vendor_of(name, A).solves_stacks(a.rows):
         return None
     need_solvable(name, A, B)
-    done = _factor_stack(name, t, A, a, ipiv)
+    done = _factor_stack(name, t, A, a, ipiv, info)
     if done is not None:
         with factored(name, A=A, ipiv=ipiv, B=B):
             _solve_stack(name, t, "N", A, a, ipiv, B, b)

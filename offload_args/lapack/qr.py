@@ -43,7 +43,7 @@ def _geqrf_stack(A: DevicePtr, tau: DevicePtr) -> tuple[Infos, str] | None:
     return None if infos is None else (infos, "")
 
 
-@stacked("tau", writes=("tau",), whole=_geqrf_stack)
+@stacked("tau", writes=("tau",), whole=_geqrf_stack, captured=True)
 def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
     """Factor A = Q R: A becomes R and, below the diagonal, the vectors of k reflectors whose product is Q.
 

@@ -15,7 +15,15 @@ from ..arguments import In, Out
 from ..devices import as_device
 from ..display import shown
 from ..dtypes import c_strides, code_of, refuse_masked
-from ..errors import ArgumentError, DTypeError, HostPointerError, OffloadError, StalePointerError, WrongDeviceError
+from ..errors import (
+    ArgumentError,
+    CaptureError,
+    DTypeError,
+    HostPointerError,
+    OffloadError,
+    StalePointerError,
+    WrongDeviceError,
+)
 from ..pointers import DevicePtr
 from ..regions import offload_args
 
@@ -56,9 +64,14 @@ def _strides(spec: Spec) -> tuple[int, ...]:
     return (*outer, across, down)
 
 
-def new(like: DevicePtr, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> DevicePtr:
-    """Take memory in the region of a pointer; it ends with the last pointer to it."""
-    pointer: DevicePtr = _core.scratch((like,), code_of(dtype), shape, _strides(Spec(shape, dtype, order)))
+def new(
+    like: DevicePtr, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C", of_graph: bool = False
+) -> DevicePtr:
+    """Take memory in the region of a pointer; it ends with the last pointer to it.
+
+    of_graph: also while the region is captured; then the graph holds it, too, if its calls have it as an operand.
+    """
+    pointer: DevicePtr = _core.scratch((like,), code_of(dtype), shape, _strides(Spec(shape, dtype, order)), of_graph)
     return pointer
 
 
@@ -71,7 +84,10 @@ def _empty(spec: Spec) -> NDArray[Any]:
 class Call:
     """One call of a function. `name`: for messages, such as "linalg.solve"."""
 
-    def __init__(self, name: str, device: Device | str | None, /, **operands: Operand) -> None:
+    def __init__(
+        self, name: str, device: Device | str | None, /, instead: str | None = "", **operands: Operand
+    ) -> None:
+        """Read the operands. instead: the calls that a graph can have in place of this one; None: it can have this."""
         self.name = name
         self._module = name.partition(".")[0]
         self.on_device = any(isinstance(value, DevicePtr) for value in operands.values())
@@ -81,6 +97,8 @@ class Call:
         self.shapes: dict[str, tuple[int, ...]] = {}
         if self.on_device:
             self._check_pointers()
+            if instead is not None:
+                self.need_uncaptured(instead)
             self._arrays: list[Any] = list(operands.values())
         else:
             self._arrays = [self._array_of(operand, value) for operand, value in operands.items()]
@@ -125,6 +143,15 @@ class Call:
                     f"{self.name}: {operand} is on {value.device}, got device={shown(str(self._device))}; leave device "
                     f"out for pointers"
                 )
+
+    def need_uncaptured(self, instead: str) -> None:
+        """Raise CaptureError if the region of a pointer is being captured; instead: the calls that it can have."""
+        if self.on_device and any(_core.query(pointer).captured for pointer in self._given.values()):
+            raise CaptureError(
+                f"{self.name}: the region is being captured, and the host takes part in this function: "
+                f"{f'call {instead} on memory that is lent before, or ' if instead else ''}call it outside of the "
+                f"capture"
+            )
 
     def _array_of(self, operand: str, value: Any) -> NDArray[Any]:
         refuse_masked(f"{self.name}: {operand}", value)
@@ -231,7 +258,8 @@ class Call:
     def _run(self, work: Callable[..., Any], specs: tuple[Spec, ...], whole: bool) -> tuple[list[Any], Any]:
         if self.on_device:
             outputs = [
-                _core.scratch(tuple(self._arrays), code_of(spec.dtype), spec.shape, _strides(spec)) for spec in specs
+                _core.scratch(tuple(self._arrays), code_of(spec.dtype), spec.shape, _strides(spec), True)
+                for spec in specs
             ]
             return outputs, work(*self._arrays, *outputs)
         results = [_empty(spec) for spec in specs]

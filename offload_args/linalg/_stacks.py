@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._core import geometry
+from .._core import geometry, query
 from .._operands import INT32, LETTERS, Matrix, unordered
 from ..blas.extensions import geam
 from ..blas.gemm import gemm
@@ -124,7 +124,7 @@ def _transpose(target: DevicePtr, source: DevicePtr) -> bool:
     to, origin, rows = flat(target), flat(source), target._shape[-2]
     if to is None or origin is None or len(target._shape) == 2:
         return False
-    if not vendor_of("linalg", target).solves_stacks(rows) or not is_finite(origin):
+    if query(source).captured or not vendor_of("linalg", target).solves_stacks(rows) or not is_finite(origin):
         return False
     identity = new(target, (rows, rows), target.dtype)
     set_identity(identity)

@@ -33,7 +33,7 @@ def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -
 
     See also: linalg.matrix_power, blas.gemm, blas.gemv; docs/guide/linalg.md.
     """
-    call = Call("linalg.matmul", device, x1=x1, x2=x2)
+    call = Call("linalg.matmul", device, None, x1=x1, x2=x2)
     call.need_inexact()
     first, second = call.shapes["x1"], call.shapes["x2"]
     if not first or not second:
@@ -90,7 +90,7 @@ def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> R
 
     See also: linalg.matmul, linalg.inv; docs/guide/linalg.md.
     """
-    call = Call("linalg.matrix_power", device, a=a)
+    call = Call("linalg.matrix_power", device, None, a=a)
     shape = call.need_square()
     try:
         power = operator.index(n)
@@ -98,6 +98,8 @@ def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> R
         raise ArgumentTypeError(f"linalg.matrix_power: n needs a whole number, got {shown(n)}") from None
     if power >= 0:  # NumPy, too, inverts integers as float64
         call.need_inexact()
+    else:
+        call.need_uncaptured("lapack.gesv with info=")
 
     def work(a: DevicePtr, x: DevicePtr) -> None:
         stored("linalg.matrix_power", "a", a)
@@ -113,7 +115,7 @@ def _power(a: DevicePtr, x: DevicePtr, power: int) -> None:
     if not power:
         set_identity(x)
         return
-    square = new(a, a._shape, a.dtype)
+    square = new(a, a._shape, a.dtype, of_graph=True)
     if power < 0:
         inverse("linalg.matrix_power", a, square)
     else:
@@ -130,6 +132,6 @@ def _power(a: DevicePtr, x: DevicePtr, power: int) -> None:
 
 
 def _times(a: DevicePtr, b: DevicePtr) -> DevicePtr:
-    product = new(a, a._shape, a.dtype)
+    product = new(a, a._shape, a.dtype, of_graph=True)
     multiply(1.0, a, b, 0.0, product)
     return product

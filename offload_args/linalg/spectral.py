@@ -268,7 +268,7 @@ def qr(
     """
     if mode not in ("reduced", "complete", "r", "raw"):
         raise ArgumentError(f'linalg.qr: mode must be "reduced", "complete", "r" or "raw", got {shown(mode)}')
-    call = Call("linalg.qr", device, a=a)
+    call = Call("linalg.qr", device, "lapack.geqrf and orgqr", a=a)
     *batch, m, n = call.need_stack()
     k = min(m, n)
     if mode == "raw":

@@ -61,7 +61,7 @@ def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Resu
 
     See also: linalg.inv, linalg.lstsq, lapack.gesv; docs/guide/linalg.md.
     """
-    call = Call("linalg.solve", device, a=a, b=b)
+    call = Call("linalg.solve", device, "lapack.gesv with info=", a=a, b=b)
     *outer, n, _ = call.need_square("a")
     shape = call.shapes["b"]
     is_vector = len(shape) == 1
@@ -105,7 +105,7 @@ def inv(a: Operand, *, device: Device | str | None = None) -> Result:
 
     See also: linalg.solve, lapack.getrs; docs/guide/linalg.md.
     """
-    call = Call("linalg.inv", device, a=a)
+    call = Call("linalg.inv", device, "lapack.gesv with info=", a=a)
     shape = call.need_square()
 
     def work(a: DevicePtr, x: DevicePtr) -> None:
@@ -142,7 +142,7 @@ def cholesky(a: Operand, /, *, upper: bool = False, device: Device | str | None 
 
     See also: linalg.solve, lapack.potrf; docs/guide/linalg.md.
     """
-    call = Call("linalg.cholesky", device, a=a)
+    call = Call("linalg.cholesky", device, "lapack.potrf with info=", a=a)
     shape = call.need_square()
 
     def work(a: DevicePtr, x: DevicePtr) -> None:
@@ -182,7 +182,7 @@ def det(a: Operand, *, device: Device | str | None = None) -> Result:
 
     See also: linalg.slogdet, linalg.inv; docs/guide/linalg.md.
     """
-    call = Call("linalg.det", device, a=a)
+    call = Call("linalg.det", device, "lapack.getrf with info=", a=a)
     shape = call.need_square()
 
     def work(a: DevicePtr, x: DevicePtr) -> None:
@@ -209,7 +209,7 @@ def slogdet(a: Operand, *, device: Device | str | None = None) -> SlogdetResult:
 
     See also: linalg.det; docs/guide/linalg.md.
     """
-    call = Call("linalg.slogdet", device, a=a)
+    call = Call("linalg.slogdet", device, "lapack.getrf with info=", a=a)
     shape = call.need_square()
 
     def work(a: DevicePtr, sign: DevicePtr, log: DevicePtr) -> None:
@@ -266,7 +266,7 @@ def lstsq(
 
     See also: linalg.solve, linalg.svd, lapack.gels; docs/guide/linalg.md.
     """
-    call = Call("linalg.lstsq", device, a=a, b=b)
+    call = Call("linalg.lstsq", device, "lapack.geqrf, ormqr and blas.trsm", a=a, b=b)
     m, n = call.need_matrix("a")
     shape = call.shapes["b"]
     if len(shape) not in (1, 2):

@@ -90,7 +90,7 @@ def _of_pointers(
     device: Device | str | None,
 ) -> Result:
     operands = {"A": A.data, name: value} | ({} if out is None else {"out": out})
-    call = Call(function, device, **operands)
+    call = Call(function, device, None, **operands)
     kernels = kernels_of(function, A.data._device)
     shape = shape_of(A.shape, call.shapes[name])
     if out is None:

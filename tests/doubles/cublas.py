@@ -287,7 +287,7 @@ def captured(name: str, function: dict) -> tuple[str, str]:
         for label, kind in passed
         if label in SCALARS and kind.endswith("*") and kind.startswith("const") and label != "result"
     ]
-    members = "".join(f"  {kind} {label};\n" for label, kind in passed) + "".join(
+    members = "".join(f"  {kind.replace('[]', '*')} {label};\n" for label, kind in passed) + "".join(
         f"  {kind} of_{label};\n" for label, kind in scalars
     )
     arguments = [
@@ -644,8 +644,10 @@ def own(name: str, function: dict) -> str | None:
     element, conjugate = TYPES[base[0]]
     before, body = LAPACK.get(base[1:], ("", OWN.get(base[1:], "")))
     before, body = before.replace("NAME", base), body.replace("NAME", base)
+    later, inside = captured(name, function) if base[1:] in OWN and "Grouped" not in base else ("", "")
+    body = inside + body
     return (
-        f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n{before}"
+        f"#define T {element}\n#define CONJ(value) {conjugate}(value)\n{before}{later}"
         f"cublasStatus_t {name}({declared(function)}) {{\n"
         f"  if (!({' && '.join(checks(name, function))}) || !uses_memory(handle)) return EXECUTION_FAILED;\n  CHECKED"
         f"{body}  return SUCCESS;\n}}\n#undef T\n#undef CONJ\n"

@@ -670,7 +670,7 @@ TYPES = {
 
 
 #: What an H200 captures of cuSOLVER 12: with a workspace that is there, and nothing of the host.
-CAPTURED = r"int (cusolverDn[SDCZ](?:potrf|potrs|getrf|getrs|geqrf|(?:or|un)[mg]qr))\((handle h, [^)]*)\) \{\n"
+CAPTURED = r"int (cusolverDn[SDCZ](?:potrf|potri|potrs|getrf|getrs|geqrf|(?:or|un)[mg]qr))\((handle h, [^)]*)\) \{\n"
 
 
 def noting(match: re.Match[str]) -> str:

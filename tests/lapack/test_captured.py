@@ -12,7 +12,6 @@ import pytest
 from helpers.arrays import Array
 from offload_args import Device, In, blas, lapack, offload_args, testing
 from offload_args.errors import (
-    ArgumentError,
     CaptureError,
     DTypeError,
     ExtentError,
@@ -46,6 +45,11 @@ def posv_by_two(w: Lent, **info: Any) -> None:
     lapack.potrs(w.A, w.B, uplo="L")
 
 
+def inverse(w: Lent, **info: Any) -> None:
+    lapack.potrf(w.A, **info)
+    lapack.potri(w.A, **info)
+
+
 def least_squares(w: Lent, **_: Any) -> None:
     lapack.geqrf(w.A, w.tau)
     lapack.ormqr(w.A, w.tau, w.B, trans="C")
@@ -61,6 +65,7 @@ CALLS: dict[str, Callable[..., None]] = {
     "potrf": lambda w, **info: lapack.potrf(w.A, **info),
     "potrf, potrs": posv_by_two,
     "posv": lambda w, **info: lapack.posv(w.A, w.B, **info),
+    "inverse": inverse,
     "getrf": lambda w, **info: lapack.getrf(w.A, w.ipiv, **info),
     "gesv": lambda w, **info: lapack.gesv(w.A, w.ipiv, w.B, **info),
     "QR": least_squares,
@@ -157,7 +162,7 @@ def refused(w: Lent) -> dict[str, tuple[Callable[[], object], str]]:
         "gesv": (lambda: lapack.gesv(w.A, w.ipiv, w.B), "pass info="),
         "getrs": (lambda: lapack.getrs(w.A, w.ipiv, w.B), "solve by gesv"),
         "getri": (lambda: lapack.getri(w.A, w.ipiv), "solve by gesv"),
-        "potri": (lambda: lapack.potri(w.A), "solve by potrs"),
+        "potri": (lambda: lapack.potri(w.A), "pass info="),
         "trtrs": (lambda: lapack.trtrs(w.A, w.B), "solve by blas.trsm"),
         "gels": (lambda: lapack.gels(w.A, w.B), "geqrf, ormqr and blas.trsm"),
         "gelsd": (lambda: lapack.gelsd(w.A, w.B, w.tau), "make the call outside of the capture"),
@@ -213,8 +218,10 @@ def test_info_is_one_int32_of_the_same_region(device: str) -> None:
         with offload_args(other, device=elsewhere) as (dother,), pytest.raises(WrongDeviceError):
             lapack.potrf(dA, info=dother)
         with offload_args(np.zeros((2, 3, 3)), device=device) as (stack,):
-            with pytest.raises(ArgumentError, match=r"info is for one matrix, and A has shape \(2, 3, 3\)"):
+            with pytest.raises(ExtentError, match=r"info has shape \(1,\) .* needs shape \(2,\)"):
                 lapack.potrf(stack, info=dtwo[:1])
+            with pytest.raises(DTypeError, match="info needs int32"):
+                lapack.potrf(stack, info=dwide)
     assert (np.eye(3) == A).all()
 
 

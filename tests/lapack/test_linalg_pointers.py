@@ -175,7 +175,7 @@ def test_a_function_is_named_that_a_capture_does_not_take(device: str) -> None:
     region = offload_args(A, device=device)
     with region as (dA,), region.capture():
         for name in ("inv", "det", "qr", "cholesky"):
-            with pytest.raises(CaptureError, match=rf"^linalg\.{name}: the region is being captured .* lend a Scratch"):
+            with pytest.raises(CaptureError, match=rf"^linalg\.{name}: the region is being captured"):
                 getattr(linalg, name)(dA)
 
 
