@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from . import _core
+from ._bodies import fixed_values
 from ._operands import checking
 from .arguments import Scratch
 from .display import plural, shown, size_text
@@ -340,13 +344,59 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
         raise ArgumentError(f"offload_args.loop: at_most needs a number of steps of 0 or more, got {shown(at_most)}")
     if not at_most:
         return 0
-    with Capture(region, {}) as graph:
-        body()
+    graph = _graph_of(region, body)
     with graph._lock:
         try:
             return _core.chain_loop(graph._usable("loop"), until, int(at_most))
         except StalePointerError as error:
             raise _stale("offload_args.loop", error) from None
+
+
+class _Kept(NamedTuple):
+    """The graph of a loop's body, and the values that the body had: while they are held, no other object is they."""
+
+    pointers: object  # of the region, since it was entered
+    code: CodeType
+    values: tuple[Any, ...]
+    graph: Graph
+
+
+_MOST_KEPT: Final = 4  # of a region
+_kept: WeakKeyDictionary[Any, list[_Kept]] = WeakKeyDictionary()  # by region; the last used first
+_keeping = threading.Lock()
+
+
+def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
+    """Capture the calls of a loop's body; or find the graph of an earlier loop, whose calls can't have been others."""
+    values = fixed_values(body)
+    if values is None:
+        with Capture(region, {}) as graph:
+            body()
+        return graph
+    pointers, code = region._pointers(), body.__code__  # type: ignore[attr-defined]
+    with _keeping:
+        kept = [entry for entry in _kept.get(region, ()) if entry.pointers is pointers]
+        for entry in kept:
+            same = entry.code is code and len(entry.values) == len(values)
+            if same and all(map(is_, entry.values, values)) and _is_alive(entry.graph):
+                kept.remove(entry)
+                _kept[region] = [entry, *kept]
+                return entry.graph
+    with Capture(region, {}) as graph:
+        body()
+    graph._region = None  # which would keep itself alive
+    with _keeping:
+        _kept[region] = [_Kept(pointers, code, values, graph), *kept][:_MOST_KEPT]
+    return graph
+
+
+def _is_alive(graph: Graph) -> bool:
+    """Return whether a graph can run: no region of its arrays has ended."""
+    try:
+        _core.chain_check(graph._usable("loop"))
+    except OffloadError:
+        return False
+    return True
 
 
 def _drawing(nodes: tuple[Node, ...]) -> str:

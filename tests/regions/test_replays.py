@@ -7,7 +7,9 @@ import ctypes
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
@@ -26,6 +28,7 @@ from offload_args import (
     Out,
     blas,
     empty,
+    graphs,
     launch,
     offload_args,
     testing,
@@ -761,6 +764,99 @@ def test_what_a_loop_refuses(device: str) -> None:
     assert np.array_equal(x, 2 * numbers(4))
     with pytest.raises(RegionError, match="not open"):
         region.loop(lambda: None, until=first, at_most=5)
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets an element at each capture."""
+    begun: list[int] = []
+
+    class Counting(graphs.Capture):
+        def __enter__(self) -> graphs.Graph:
+            begun.append(1)
+            return super().__enter__()
+
+    monkeypatch.setattr(graphs, "Capture", Counting)
+    return begun
+
+
+def test_a_second_loop_of_the_same_calls_captures_nothing(device: str, captures: list[int]) -> None:
+    x, ones, flag = np.zeros(3), np.ones(3), np.zeros(2)
+    region = offload_args(x, ones, flag, device=device)
+    for entered in (1, 2):
+        with region as (dx, dones, dflag):
+
+            def body() -> None:
+                add(dx, dones)
+                for at in range(1):
+                    dflag[at : at + 1].copy_from(dflag[1:])
+
+            for _ in range(3):
+                assert region.loop(body, until=dflag[:1], at_most=2) == 2
+                assert len(captures) == entered
+            assert region.loop(body, until=dones[:1], at_most=5) == 1  # another element to look at
+            assert len(captures) == entered
+    assert (x == 14).all()
+
+
+def add(dx: Any, dones: Any) -> None:
+    blas.axpy(1.0, dones, dx)
+
+
+def test_a_loop_captures_anew_what_may_have_changed(device: str, captures: list[int]) -> None:
+    x, ones, factors, array = np.zeros(3), np.ones(3), [1.0], np.ones(1)
+    region = offload_args(x, ones, device=device)
+    with region as (dx, dones):
+        factor = 1.0
+        bodies: dict[str, Callable[[], object]] = {
+            "a variable": lambda: blas.axpy(factor, dones, dx),
+            "a list": lambda: blas.axpy(factors[0], dones, dx),
+            "a list's method": partial(lambda: blas.axpy(factors[-1], dones, dx)),
+            "an array": lambda: blas.axpy(array[0], dones, dx),
+        }
+        for name, body in bodies.items():
+            del captures[:]
+            dx.fill(0)
+            factor = factors[0] = array[0] = 1.0
+            region.loop(body, until=dones[:1], at_most=1)
+            factor = factors[0] = array[0] = 5.0
+            region.loop(body, until=dones[:1], at_most=1)
+            assert len(captures) == 2, name
+            assert dx.to_host()[1] == 6.0, name
+
+
+def test_a_loop_knows_that_the_region_of_an_array_has_ended(device: str, captures: list[int]) -> None:
+    x, ones = np.zeros(3), np.ones(3)
+    other, region = offload_args(ones, device=device), offload_args(x, device=device)
+    (dones,) = other.open()
+    with region as (dx,):
+
+        def body() -> None:
+            blas.axpy(1.0, dones, dx)
+
+        region.loop(body, until=dones[:1], at_most=1)
+        other.close()
+        with pytest.raises(StalePointerError, match=r"axpy: x is a pointer whose region has ended"):
+            region.loop(body, until=dx[:1], at_most=1)
+        assert len(captures) == 2
+    assert (x == 1).all()
+
+
+def test_graphs_of_loops_end_with_their_region(device: str) -> None:
+    x, flag = np.zeros(3), np.zeros(2)
+    lent = offload_args(x, np.ones(3), flag, device=device)
+    with lent as (dx, dones, dflag):
+        for factor in range(6):  # more than are kept
+
+            def body(factor: float = factor) -> None:
+                blas.axpy(factor, dones, dx)
+
+            assert lent.loop(body, until=dflag[:1], at_most=1) == 1
+    gone = weakref.ref(graphs._kept[lent][0].graph)
+    assert len(graphs._kept[lent]) == 4
+    del lent
+    assert gone() is None
+    assert (x == 15).all()
 
 
 # -- descriptions --
