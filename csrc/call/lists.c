@@ -247,8 +247,8 @@ static void note_captures(oa_call *call) {
   call->uncaptured =
       "the addresses of its arrays would have to be copied up; use a strided function, or make the "
       "call outside of the capture";
-  if (!library || (!library->uncaptured && !library->state->waits &&
-                   !(call->special & (OA_ON_DEFAULT_STREAM | OA_ON_HOST_MEMORY))))
+  if (!library ||
+      (!library->uncaptured && !library->state->waits && !(call->special & (OA_ON_DEFAULT_STREAM | OA_ON_HOST_MEMORY))))
     call->special |= OA_KEEPS_VALUES;
 }
 

@@ -41,7 +41,7 @@ _BATCHED: Final = 512
 _BATCHED_JACOBI: Final = 32  # likewise: gesvdjBatched takes no larger ones, and syevjBatched is made for such
 _MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
 _LOOPED: Final = 128  # likewise of loops in C on the CPU: larger matrices take longer than their calls
-_TOGETHER: Final = 4096  # matrices of one such loop: Ctrl-C is heard between two
+_TOGETHER: Final = 1 << 22  # elements of one such loop: Ctrl-C is heard between two, and each is waited for
 _SPACE: Final = 1 << 20  # elements of their workspaces, which the next loop has again
 
 
@@ -307,9 +307,10 @@ class _LAPACKE(Vendor):
         self, name: str, A: DevicePtr, *arguments: Any, work: Sequence[tuple[int, Any]] = (), sized: int = 3
     ) -> Infos:
         """Call a function for each matrix of the stacks among its arguments; work, sized: as with_work has them."""
+        most = max(1, min(A._shape[0], _TOGETHER // max(1, *A._shape[1:]) ** 2))
         if not work:
-            return self._loop(name, A._shape[0], _TOGETHER, arguments, ())
-        most = min(A._shape[0], _TOGETHER, max(1, _SPACE // sum(size for size, _ in work)))
+            return self._loop(name, A._shape[0], most, arguments, ())
+        most = min(most, max(1, _SPACE // sum(size for size, _ in work)))
         with offload_args(*(Scratch((most, size), dtype) for size, dtype in work), device=A.device) as spaces:
             return self._loop(name, A._shape[0], most, arguments, _with_sizes(spaces, work, sized))
 
@@ -353,7 +354,8 @@ class _LAPACKE(Vendor):
             return None
         ipiv, C, ldc = rest
         C.copy_from(A)  # which is in the same order
-        return self.looped(f"{t}getri", C, n, C, ldc, ipiv, work=[(n * _BLOCK, A.dtype)])
+        space = n if n <= _BLOCK else n * _BLOCK  # it works on blocks of larger ones only
+        return self.looped(f"{t}getri", C, n, C, ldc, ipiv, work=[(space, A.dtype)])
 
     def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
         if max(m, n) > _LOOPED:

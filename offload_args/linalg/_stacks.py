@@ -17,7 +17,7 @@ from ..blas.extensions import geam
 from ..blas.gemm import gemm
 from ..dtypes import dtype_of
 from ..lapack._checks import is_finite
-from ..lapack._stacks import flat, make_identity
+from ..lapack._stacks import Infos, flat, make_identity
 from ..lapack._vendors import vendor_of
 from ..pointers import DevicePtr
 from ._call import new
@@ -187,10 +187,10 @@ def clear_triangles(pointer: DevicePtr, keep: str) -> None:
             whole._view(i * apart + start * itemsize, (count, stop - start), (step, itemsize)).fill(0)
 
 
-def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Sequence[int], reason: str) -> None:
+def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Infos, reason: str) -> None:
     """Raise LinAlgError, which names the matrices whose info is not 0. reason: may have {info}, the first matrix's
     info."""
-    wrong = [i for i, info in enumerate(infos) if info]
+    wrong = np.flatnonzero(infos).tolist()
     if not wrong:
         return
     if not batch:
@@ -220,7 +220,7 @@ def _repeat_first(whole: DevicePtr) -> None:
         done += more
 
 
-def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Sequence[int]]:
+def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Infos]:
     """Factor each matrix of a square stack with pivots, in place. Return the pivots, and info for each matrix.
 
     For a matrix in C order the factors are its transpose's.
@@ -229,14 +229,14 @@ def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Sequence[int]]:
     n = facts.rows
     pivots = new(A, (*A._shape[:-2], n), dtype_of(INT32))
     if not n:
-        return pivots, [0] * math.prod(A._shape[:-2])
+        return pivots, np.zeros(math.prod(A._shape[:-2]), np.int32)
     ld = facts.ld_f or facts.ld_c
     if len(A._shape) > 2 and (whole := flat(A)) is not None and (of_whole := flat(pivots, 1)) is not None:
         infos = vendor.getrf_batched(t, n, whole, ld, of_whole)
         if infos is not None:
-            return pivots, infos.tolist()
+            return pivots, infos
     pairs = zip(matrices(A), vectors(pivots), strict=True)
-    return pivots, [vendor.getrf(t, n, n, part, ld, of_part) for part, of_part in pairs]
+    return pivots, np.array([vendor.getrf(t, n, n, part, ld, of_part) for part, of_part in pairs], np.int32)
 
 
 def solve_factored(name: str, trans: str, factors: DevicePtr, pivots: DevicePtr, right: DevicePtr) -> None:

@@ -121,7 +121,7 @@ def _eigenvalues(name: str, a: DevicePtr, w: DevicePtr, v: DevicePtr, uplo: str,
         ld, values = facts.ld_f or facts.ld_c, flat(w, 1)
         infos = None if values is None else vendor.syevd_batched(t, jobz, triangle, facts.rows, whole, ld, values)
         if infos is not None:
-            refuse_first(name, "a", a._shape[:-2], infos.tolist(), _UNFOUND)
+            refuse_first(name, "a", a._shape[:-2], infos, _UNFOUND)
             return
     for part, values in zip(matrices(v), vectors(w), strict=True):
         need_finite(name, part, uplo)
@@ -242,7 +242,7 @@ def _decompose_stack(name: str, A: DevicePtr, U: DevicePtr | None, s: DevicePtr,
     infos = vendor.gesvd_batched(letter(A), whole, ld.ld_f or ld.ld_c, values, left, right)
     if infos is None:
         return False
-    refuse_first(name, "a", A._shape[:-2], infos.tolist(), "has {info} singular values that did not converge")
+    refuse_first(name, "a", A._shape[:-2], infos, "has {info} singular values that did not converge")
     return True
 
 

@@ -164,7 +164,9 @@ def _cholesky(a: DevicePtr, x: DevicePtr, uplo: str) -> None:
     order = by_columns(uplo, facts), facts.rows
     ld = facts.ld_f or facts.ld_c
     done = None if whole is None else vendor.potrf_batched(t, *order, whole, ld)
-    infos = [vendor.potrf(t, *order, part, ld) for part in matrices(x)] if done is None else done.tolist()
+    infos = done
+    if infos is None:
+        infos = np.array([vendor.potrf(t, *order, part, ld) for part in matrices(x)], np.int32)
     why = "is not positive definite: its leading minor of order {info} is not"
     refuse_first(name, "a", a._shape[:-2], infos, why)
     clear_triangles(x, uplo)

@@ -10,7 +10,7 @@ from lapack.conftest import Matrices
 from numpy.typing import NDArray
 
 from helpers.devices import here, library_or_skip, open_or_skip
-from offload_args import In, Out, Scratch, lapack, offload_args, trace
+from offload_args import In, Out, Scratch, lapack, linalg, offload_args, trace
 from offload_args.errors import ArgumentError, DirectionError, HostPointerError
 from offload_args.lapack import _vendors
 
@@ -220,8 +220,9 @@ def test_small_matrices_of_a_stack_are_one_call_of_the_cpu(name: str, matrices: 
     assert calls == [f"lapacke.{t}{of}" for of in names]
 
 
-def test_a_stack_of_more_matrices_than_one_loop(device: str) -> None:
+def test_a_stack_of_more_matrices_than_one_loop(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     matrices = Matrices("float64")
+    monkeypatch.setattr(_vendors, "_TOGETHER", 4 * 4096)  # so a loop takes 4096 matrices
     positive = definite(matrices, (5000,), 2)
     positive[[0, 4095, 4096, 4999], 0, 0] = -1
     A = positive.copy()
@@ -233,6 +234,16 @@ def test_a_stack_of_more_matrices_than_one_loop(device: str) -> None:
     assert np.flatnonzero(caught.value.info).tolist() == [0, 4095, 4096, 4999]
     good = caught.value.info == 0
     assert matrices.near(np.tril(A)[good], np.linalg.cholesky(positive[good]))
+
+
+def test_a_stack_of_small_matrices_is_few_loops(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not device.startswith(("host", "sim")):
+        return  # their libraries have calls for stacks
+    loops, repeat = [], _vendors._core.repeat
+    monkeypatch.setattr(_vendors._core, "repeat", lambda *arguments: loops.append(1) or repeat(*arguments))
+    A = np.tile(2 * np.eye(4), (30_000, 1, 1))
+    assert np.array_equal(linalg.inv(A, device=device), A / 4)
+    assert len(loops) == 2  # factors, and inverses of them
 
 
 def test_loops_that_share_workspaces(device: str, matrices: Matrices, monkeypatch: pytest.MonkeyPatch) -> None:
