@@ -36,7 +36,7 @@ def fixed_values(body: object) -> tuple[Any, ...] | None:
 @lru_cache(maxsize=128)
 def _globals_of(code: CodeType) -> tuple[str, ...] | None:
     """Return the global names that a function reads; None if it changes anything but its own variables."""
-    names = {}
+    names: dict[str, None] = {}
     for instruction in dis.get_instructions(code):
         if instruction.opname.startswith(_STORES):
             return None

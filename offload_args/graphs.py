@@ -6,7 +6,6 @@ import contextlib
 import threading
 from operator import is_
 from pathlib import Path
-from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -353,10 +352,9 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
 
 
 class _Kept(NamedTuple):
-    """The graph of a loop's body, and the values that the body had: while they are held, no other object is they."""
+    """The graph of a loop's body, and what the body had: its code, and values. While held, no other object is they."""
 
     pointers: object  # of the region, since it was entered
-    code: CodeType
     values: tuple[Any, ...]
     graph: Graph
 
@@ -373,12 +371,11 @@ def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
         with Capture(region, {}) as graph:
             body()
         return graph
-    pointers, code = region._pointers(), body.__code__  # type: ignore[attr-defined]
+    pointers = region._pointers()
     with _keeping:
         kept = [entry for entry in _kept.get(region, ()) if entry.pointers is pointers]
         for entry in kept:
-            same = entry.code is code and len(entry.values) == len(values)
-            if same and all(map(is_, entry.values, values)) and _is_alive(entry.graph):
+            if len(entry.values) == len(values) and all(map(is_, entry.values, values)) and _is_alive(entry.graph):
                 kept.remove(entry)
                 _kept[region] = [entry, *kept]
                 return entry.graph
@@ -386,7 +383,7 @@ def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
         body()
     graph._region = None  # which would keep itself alive
     with _keeping:
-        _kept[region] = [_Kept(pointers, code, values, graph), *kept][:_MOST_KEPT]
+        _kept[region] = [_Kept(pointers, values, graph), *kept][:_MOST_KEPT]
     return graph
 
 

@@ -85,7 +85,7 @@ class Call:
     """One call of a function. `name`: for messages, such as "linalg.solve"."""
 
     def __init__(
-        self, name: str, device: Device | str | None, /, instead: str | None = "", **operands: Operand
+        self, name: str, device: Device | str | None, instead: str | None = "", /, **operands: Operand
     ) -> None:
         """Read the operands. instead: the calls that a graph can have in place of this one; None: it can have this."""
         self.name = name
