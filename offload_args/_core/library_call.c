@@ -49,7 +49,7 @@ static int make_call(const oa_call *call, PyObject *work) {
   return status == -1 && PyErr_Occurred() ? -1 : (int)status;
 }
 
-static PyObject *library_call(PyObject *Py_UNUSED(module), PyObject *arguments) {
+static PyObject *call_library(PyObject *arguments) {
   const char *function, *name;
   PyObject *facts, *work, *type, *value, *traceback;
   oa_operand operands[MOST_OPERANDS];
@@ -74,6 +74,10 @@ static PyObject *library_call(PyObject *Py_UNUSED(module), PyObject *arguments) 
   }
   if (status != OA_OK) return fail(status);
   Py_RETURN_NONE;
+}
+
+static PyObject *library_call(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  return recorded("unrecorded", arguments, call_library(arguments));
 }
 
 static PyMethodDef methods[] = {

@@ -38,6 +38,7 @@ _SAMPLES, _SAMPLE = 64, 512  # parts, and the bytes of each
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_ON_CPU = ("communicator", "fft", "sparse")  # modules that compute without a vendor's library on host and sim
 _ONLY_CHECKED = ": checked, and not made"  # as csrc/call/call.c says
 _LARGEST = 1 << 1024  # Python refuses to print, and to read, much larger numbers
 _base_of = np.ndarray.base.__get__  # a subclass may have another one
@@ -485,7 +486,26 @@ class Recording:
         self._written("fill", arguments, {"value": self._value(arguments[1][()])}, error)
 
     def _on_assign(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
-        self._written("assign", arguments, {"values": self._value(arguments[1])}, error)
+        if error is None and not self._is_inside():
+            by = self._portable()
+            self._written(
+                "assign", arguments, {"values": self._value(arguments[1]), **({"by": by} if by else {})}, error
+            )
+
+    def _on_unrecorded(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
+        """Name a call that a portable module makes by addresses."""
+        if not self._is_inside():
+            self._put({"unrecorded": arguments[0], "at": self._place(), "thread": self._thread()})
+
+    def _portable(self) -> str:
+        """Return the function of this package, called by the user, that works on the CPU; "" if there is none."""
+        frame: FrameType | None = sys._getframe(1)
+        name = ""
+        while frame is not None and self._is_own(frame.f_code.co_filename):
+            module = frame.f_globals.get("__name__", "").split(".")
+            name = f"{module[1]}.{frame.f_code.co_name}" if len(module) > 1 and module[1] in _ON_CPU else ""
+            frame = frame.f_back
+        return name
 
     def _on_copy(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
         self._written("copy", arguments, {"from": self._value(arguments[1])}, error)

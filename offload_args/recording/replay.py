@@ -50,6 +50,7 @@ class Report:
     compared: int = 0  #: calls, with the same on the host
     compared_recorded: int = 0  #: arrays after a region, with what they were in the recorded program
     skipped: Counter[str] = field(default_factory=Counter)  #: calls without a counterpart, and why
+    taken: Counter[str] = field(default_factory=Counter)  #: functions on the CPU, whose results are not computed again
     failures: list[str] = field(default_factory=list)  #: calls that failed only here, or only in the recording
     failed_again: int = 0
     failed: list[str] = field(default_factory=list)  #: calls that failed here, also those that did in the recording
@@ -76,6 +77,11 @@ class Report:
         if self.failed_again:
             lines.append(f"{self.failed_again} calls failed in the recording, and here")
         lines += [f"not run {count} times: {reason}" for reason, count in sorted(self.skipped.items())]
+        results = "those of the recording" if self.contents == "inputs" else "made ones"
+        lines += [
+            f"not run {count} times: {name} on the CPU; its results are {results}"
+            for name, count in sorted(self.taken.items())
+        ]
         if self.compared:
             lines.append(f"{self.compared} calls compared with the same on the host")
         if self.compared_recorded:
@@ -345,7 +351,12 @@ class Replay:
     def _on_fill(self, event: Event) -> None:
         self._write(event, lambda: self._value(event["fill"]).fill(self._value(event["value"])))
 
+    def _on_unrecorded(self, event: Event) -> None:
+        self.report.skipped[f"{event['unrecorded']}: a recording does not have its calls"] += 1
+
     def _on_assign(self, event: Event) -> None:
+        if "by" in event:
+            self.report.taken[event["by"]] += 1
         self._write(event, lambda: self._value(event["assign"]).assign(self._value(event["values"])))
 
     def _on_copy(self, event: Event) -> None:
@@ -448,9 +459,12 @@ class Replay:
             region.is_bounded = False
 
     def _make(self, event: Event) -> None:
-        arguments = [self._value(value) for value in event["args"]]
         named = in_order(event)
-        names = {name: self._value(value) for name, value in named.items()}
+        try:
+            arguments = [self._value(value) for value in event["args"]]
+            names = {name: self._value(value) for name, value in named.items()}
+        except twins.NoTwinError as error:
+            raise twins.NoTwinError(f"{call_name(event)}: {error}") from error
         values = [*event["args"], *(value for name, value in named.items() if name != "handle")]
         if any(isinstance(value, dict) and "other" in value for value in values):
             raise twins.NoTwinError(f"{call_name(event)}: an argument is of a kind that a recording does not have")

@@ -24,10 +24,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from regions.test_signals import DROPPED
 
 from helpers.processes import output_of, printed, python
 from offload_args import (
+    Communicator,
     Device,
     In,
     InOut,
@@ -36,9 +38,11 @@ from offload_args import (
     blas,
     call,
     cblas,
+    fft,
     lapack,
     offload_args,
     record,
+    sparse,
     testing,
     update,
 )
@@ -735,6 +739,36 @@ def test_numbers_of_other_classes_are_recorded(tmp_path: Path) -> None:
     assert [event["args"][:2] for event in events_of(tmp_path / "r") if "call" in event] == [[4, 0.5]]
     report = replayed(tmp_path / "r", "sim:0")
     assert (report.calls, report.skipped, report.compared) == (2, {}, 2)
+
+
+def test_functions_that_make_no_recorded_calls_are_named(device: str, tmp_path: Path) -> None:
+    z, x, y, w = np.ones(8, np.complex128), np.ones(6), np.zeros(6), np.ones(4)
+    with record(tmp_path / "r", contents="inputs"):
+        with offload_args(z, device=device) as (dz,):
+            fft.fft(dz)
+        if not device.startswith("hip"):  # no library of AMD's is bound for it
+            with (
+                sparse.lend(sp.eye(6, format="csr"), device=device) as dA,
+                offload_args(x, y, device=device) as (dx, dy),
+            ):
+                sparse.matmul(dA, dx, out=dy)
+        if not Device(device).is_gpu:
+            (rank,) = Communicator.all([device])
+            with offload_args(w, device=device) as (dw,):
+                rank.all_reduce(dw)
+    report = replay(tmp_path / "r", device=Device("host"), compare=True)
+    assert report.is_good
+    named = [line for line in report.lines() if "not run" in line]
+    if Device(device).is_gpu:
+        assert any("fft.exec_z2z: an object of kind Plan that was not made here" in line for line in named)
+        assert device.startswith("hip") or any(
+            "sparse.matmul: a recording does not have its calls" in line for line in named
+        )
+    else:
+        functions = "communicator.all_reduce", "fft.fft", "sparse.matmul"
+        assert named == [
+            f"not run 1 times: {name} on the CPU; its results are those of the recording" for name in functions
+        ]
 
 
 def test_an_array_is_hashed_again_if_it_was_written(device: str, tmp_path: Path) -> None:

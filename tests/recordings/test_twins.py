@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recordings.test_recordings import events_of, rewritten
 
 from offload_args import Device, cblas, offload_args, record
 from offload_args import cublas as cublas_names
 from offload_args.recording import twins
-from offload_args.recording.replay import replay
+from offload_args.recording.replay import Replay, replay
 
 RANDOM = np.random.default_rng(7)
 
@@ -158,3 +159,19 @@ def test_forms_of_a_devices_library_replay_on_host(device: str, library: ModuleT
     for on in (device, "host"):
         report = replay(tmp_path / "r", device=Device(on), compare=True)
         assert (report.calls, report.skipped, report.failures, report.differences) == (count, {}, [], [])
+
+
+@pytest.mark.parametrize("library", ["cublas", "rocblas"])
+def test_indices_of_gpus_count_from_one_and_those_of_cblas_from_zero(library: str, tmp_path: Path) -> None:
+    x = np.array([1.0, -5, 2, 3])
+    with record(tmp_path / "r", contents="inputs"), offload_args(x, device="host") as (dx,):
+        assert cblas.idamax(4, dx, 1) == 1
+    events = events_of(tmp_path / "r")
+    for event in events:
+        if "enter" in event:
+            event["device"] = "cuda:7" if library == "cublas" else "hip:7"
+        if "call" in event:
+            event |= {"call": f"{library}.idamax", "result": 2}
+    rewritten(tmp_path / "r", events)
+    again = Replay(Device("host"), True, 1, None)
+    assert again.run(tmp_path / "r").is_good and again.results == [2]
