@@ -1,20 +1,25 @@
-"""Measure kernels in Python beside numba-cuda: to compile, to launch, to run. README.md beside it says more.
+"""Measure kernels in Python beside those of other packages: to compile, to launch, to run. README.md says more.
 
     python benchmarks/kernels_in_python.py [--device cuda:0] [--size N] [--rounds N]
 
-All results are compared with NumPy's. On a device that is no NVIDIA GPU this package is alone in the table.
+The others are numba-cuda (or numba's own module), numba-cuda-mlir and Warp, where they are installed and find the GPU;
+Warp also runs on the CPU, beside host. All results are compared with NumPy's. A few pixels of others' Mandelbrot sets
+may differ: their number is printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ["OFFLOAD_ARGS_CACHE"] = "off"
 
@@ -26,6 +31,8 @@ from offload_args.kernels import Linear1D, Linear2D
 # mypy: disable-error-code="misc, valid-type, no-untyped-def"
 
 OWN, NUMBA = "offload_args", "numba-cuda" if find_spec("numba_cuda") else "numba.cuda"
+MLIR, WARP = "numba-cuda-mlir", "Warp"
+OTHERS = (NUMBA, MLIR, WARP)
 LAUNCHES = 1000
 BLOCK = 256
 SIDE, STEPS = 1024, 200  # of the Mandelbrot set
@@ -63,21 +70,30 @@ def expected_steps() -> np.ndarray:
     return steps
 
 
-def of_numba() -> tuple[Any, Any, Any]:
-    """Return numba's module for CUDA, and the two kernels. Raises ImportError."""
-    from numba import cuda
+class Other(NamedTuple):
+    """Another package: the way to lend an array, to read it, to wait, and to make launchers of the two kernels."""
 
+    lend: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+    wait: Callable[[], object]
+    axpy: Callable[[int], Callable[..., object]]  # for a number of elements
+    mandelbrot: Callable[[int], Callable[..., object]]  # for a side
+
+
+def of_numba(package: str) -> Other:
+    """Return the kernels of numba for CUDA, or of a package like it. Raises ImportError."""
+    cuda = importlib.import_module(package)
     if not cuda.is_available():
-        raise ImportError("numba finds no GPU")
+        raise ImportError("it finds no GPU")
 
     @cuda.jit(fastmath=False)
-    def own_axpy(a, x, y):
+    def other_axpy(a, x, y):
         i = cuda.grid(1)
         if i < y.size:
             y[i] += a * x[i]
 
     @cuda.jit(fastmath=False)
-    def own_mandelbrot(steps, most):
+    def other_mandelbrot(steps, most):
         j, i = cuda.grid(2)
         if i < steps.shape[0] and j < steps.shape[1]:
             step = np.float32(2.5 / SIDE)
@@ -88,7 +104,59 @@ def of_numba() -> tuple[Any, Any, Any]:
                 x, y, n = x * x - y * y + cx, np.float32(2) * x * y + cy, n + 1
             steps[i, j] = n
 
-    return cuda, own_axpy, own_mandelbrot
+    return Other(
+        cuda.to_device, lambda array: array.copy_to_host(), cuda.synchronize,
+        lambda n: other_axpy[-(-n // BLOCK), BLOCK], lambda side: other_mandelbrot[(side // 32, side // 8), (32, 8)],
+    )  # fmt: skip
+
+
+def of_warp(device: str) -> Other:
+    """Return the kernels of Warp. Raises ImportError."""
+    wp: Any = importlib.import_module("warp")
+    wp.config.quiet, wp.config.kernel_cache_dir = True, tempfile.mkdtemp()
+    on = device if device.startswith("cuda") else "cpu"
+    if on != "cpu" and not wp.is_cuda_available():
+        raise ImportError("it finds no GPU")
+    numbers, step = wp.array(dtype=wp.float32), wp.float32(2.5 / SIDE)
+    options = {"module": "unique", "enable_backward": False, "module_options": {"fuse_fp": False}}
+
+    def other_axpy(a, x, y):
+        i = wp.tid()
+        y[i] = y[i] + a * x[i]
+
+    def other_mandelbrot(steps, most):
+        i, j = wp.tid()
+        cx = wp.float32(-2.0) + wp.float32(j) * step
+        cy = wp.float32(-1.25) + wp.float32(i) * step
+        x = wp.float32(0.0)
+        y = wp.float32(0.0)
+        n = wp.int32(0)
+        while n < most and x * x + y * y <= wp.float32(4.0):
+            before = x
+            x = x * x - y * y + cx
+            y = wp.float32(2.0) * before * y + cy
+            n += 1
+        steps[i, j] = n
+
+    other_axpy.__annotations__ = {"a": wp.float32, "x": numbers, "y": numbers}
+    other_mandelbrot.__annotations__ = {"steps": wp.array2d(dtype=wp.int32), "most": wp.int32}
+    first, second = (wp.kernel(function, **options) for function in (other_axpy, other_mandelbrot))
+
+    def launcher(function: Any, size: Any) -> Callable[..., object]:
+        return lambda *arguments: wp.launch(function, size, inputs=arguments, device=on, block_dim=BLOCK)
+
+    return Other(
+        lambda array: wp.array(array, device=on), lambda array: array.numpy(), lambda: wp.synchronize_device(on),
+        lambda n: launcher(first, n), lambda side: launcher(second, (side, side)),
+    )  # fmt: skip
+
+
+def other_of(way: str, device: str) -> Other:
+    if way == WARP:
+        return of_warp(device)
+    if not device.startswith("cuda"):
+        raise ImportError("it is for NVIDIA GPUs")
+    return of_numba("numba.cuda" if way == NUMBA else "numba_cuda_mlir.cuda")
 
 
 def compiled(way: str, device: str) -> None:
@@ -104,13 +172,13 @@ def compiled(way: str, device: str) -> None:
             Device(device).synchronize()
             print(time.perf_counter() - begun)
         return
-    cuda, own_axpy, own_mandelbrot = of_numba()
-    dx, dy, dsteps = map(cuda.to_device, (x, y, steps))
-    own_mandelbrot[(1, 1), (32, 8)](dsteps, 1)
-    cuda.synchronize()
+    other = other_of(way, device)
+    ex, ey, esteps = map(other.lend, (x, y, steps))
+    other.mandelbrot(32)(esteps, 1)
+    other.wait()
     begun = time.perf_counter()
-    own_axpy[1, BLOCK](np.float32(2), dx, dy)
-    cuda.synchronize()
+    other.axpy(BLOCK)(np.float32(2), ex, ey)
+    other.wait()
     print(time.perf_counter() - begun)
 
 
@@ -138,7 +206,7 @@ def main() -> None:
     parser.add_argument("--device", default=str(Device.default()))
     parser.add_argument("--size", type=int, default=1 << 24)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--compile", choices=(OWN, NUMBA), help="print the seconds of a first launch, and no more")
+    parser.add_argument("--compile", choices=(OWN, *OTHERS), help="print the seconds of a first launch, and no more")
     options = parser.parse_args()
     if options.compile:
         compiled(options.compile, options.device)
@@ -146,6 +214,7 @@ def main() -> None:
     device, n = Device(options.device), options.size
     x, y, small = np.arange(n, dtype=np.float32), np.ones(n, np.float32), np.ones(BLOCK, np.float32)
     steps, expected = np.zeros((SIDE, SIDE), np.int32), expected_steps()
+    notes: list[str] = []
     tiles = (SIDE // 32, SIDE // 8)
     print(f"{device.model}; axpy of {n} float32, Mandelbrot set of {SIDE} x {SIDE} in {STEPS} steps\n")
     print("| | compile, s | launch, µs | axpy, µs | Mandelbrot set, µs |\n|---|---:|---:|---:|---:|")
@@ -155,7 +224,11 @@ def main() -> None:
         ways["set"]()
         got_y, got_steps = results()
         np.testing.assert_array_equal(got_y, 1 + 2 * x)
-        np.testing.assert_array_equal(got_steps, expected)
+        differ = int(np.count_nonzero(got_steps != expected))
+        if differ > (0 if way == OWN else SIDE * SIDE // 100):
+            raise SystemExit(f"{way}: {differ} pixels of the Mandelbrot set are not NumPy's")
+        if differ:
+            notes.append(f"{way}: {differ} pixels of the Mandelbrot set are not NumPy's")
         child = [sys.executable, __file__, "--device", options.device, "--compile", way]
         seconds = float(subprocess.run(child, check=True, capture_output=True, text=True).stdout.split()[-1])
         launch, _ = best(ways["small"], wait, LAUNCHES, options.rounds)
@@ -171,22 +244,22 @@ def main() -> None:
         }
         with offload_args(In(np.ones(BLOCK, np.float32)), device=device) as (dsmall_in,):
             row(OWN, device.synchronize, ways, lambda: (dy.to_host(), dsteps.to_host()))
-    try:
-        if not options.device.startswith("cuda"):
-            raise ImportError("the device is no NVIDIA GPU")
-        cuda, own_axpy, own_mandelbrot = of_numba()
-    except ImportError as error:
-        print(f"\n{NUMBA} is left out: {error}")
-        return
-    two = np.float32(2)
-    ex, ey, esmall, other = map(cuda.to_device, (x, np.ones(n, np.float32), small, np.ones(BLOCK, np.float32)))
-    esteps = cuda.to_device(np.zeros((SIDE, SIDE), np.int32))
-    of_all, of_small, of_set = own_axpy[-(-n // BLOCK), BLOCK], own_axpy[1, BLOCK], own_mandelbrot[tiles, (32, 8)]
-    row(NUMBA, cuda.synchronize, {
-        "small": lambda: of_small(two, other, esmall),
-        "axpy": lambda: of_all(two, ex, ey),
-        "set": lambda: of_set(esteps, STEPS),
-    }, lambda: (ey.copy_to_host(), esteps.copy_to_host()))  # fmt: skip
+    for way in OTHERS:
+        try:
+            other = other_of(way, options.device)
+            arrays = x, np.ones(n, np.float32), small, np.ones(BLOCK, np.float32)
+            ex, ey, esmall, eother = map(other.lend, arrays)
+            esteps = other.lend(np.zeros((SIDE, SIDE), np.int32))
+            of_all, of_small, of_set = other.axpy(n), other.axpy(BLOCK), other.mandelbrot(SIDE)
+            two = np.float32(2)
+            row(way, other.wait, {
+                "small": partial(of_small, two, eother, esmall),
+                "axpy": partial(of_all, two, ex, ey),
+                "set": partial(of_set, esteps, STEPS),
+            }, partial(lambda read, *arrays: tuple(map(read, arrays)), other.read, ey, esteps))  # fmt: skip
+        except Exception as error:  # of any kind: the others' versions need not suit what is installed
+            notes.append(f"{way} is left out: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
+    print("\n" + "\n".join(notes))
 
 
 if __name__ == "__main__":
