@@ -209,6 +209,67 @@ oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place) {
   return lines;
 }
 
+bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *high) {
+  bool any = false;
+  for (int r = 0; parts && r < parts->count; r++) {
+    const run *run = parts->runs[r];
+    int64_t first = 0,
+            end = run->count; /* the first interval that ends behind `from` is before `end`, if there is one */
+    while (first < end) {
+      const int64_t middle = first + (end - first) / 2;
+      if (run->at[middle].high > from)
+        end = middle;
+      else
+        first = middle + 1;
+    }
+    if (first == run->count || (any && run->at[first].low >= *low)) continue;
+    *low = run->at[first].low > from ? run->at[first].low : from;
+    *high = run->at[first].high;
+    any = true;
+  }
+  return any;
+}
+
+/* Returns lines with that pitch, or one line if it is 0, that have the set's bytes from `from` on until *end. */
+static oa_lines near(const oa_parts *parts, oa_lines bounds, int64_t from, int64_t pitch, int64_t *end) {
+  oa_lines lines = {.count = 0};
+  interval next;
+  int64_t kept = 0, high = 0; /* high: the end of the first line */
+  for (int64_t count = 1; oa_parts_after(parts, from, &next.low, &next.high); count++, from = next.high) {
+    const int64_t shift = (count - 1) * pitch;
+    const int64_t low = lines.count && lines.start < next.low - shift ? lines.start : next.low - shift;
+    if (count == 1 || next.high - shift > high) high = next.high - shift;
+    const oa_lines grown = {low, high - low, pitch ? pitch : high - low, pitch ? count : 1};
+    kept += next.high - next.low;
+    if (lines.count && (grown.width > grown.pitch || oa_lines_bytes(grown) - kept > kept / 8 || low < bounds.start ||
+                        low + oa_lines_span(grown) > bounds.start + oa_lines_span(bounds)))
+      break;
+    lines = grown;
+    *end = next.high;
+  }
+  if (lines.count == 1) lines.pitch = lines.width;
+  return lines;
+}
+
+oa_lines oa_parts_next_near(const oa_parts *parts, oa_lines bounds, int64_t *from) {
+  interval first, second;
+  if (!oa_parts_after(parts, *from, &first.low, &first.high)) return (oa_lines){.count = 0};
+  const bool two = oa_parts_after(parts, first.high, &second.low, &second.high);
+  const int64_t pitches[] = {0, two ? second.low - first.low : 0, two ? second.high - first.high : 0};
+  oa_lines best = {.count = 0};
+  int64_t furthest = *from;
+  for (int i = 0; i < 3; i++) {
+    int64_t end = *from;
+    if (i && !pitches[i]) continue;
+    const oa_lines lines = near(parts, bounds, *from, pitches[i], &end);
+    if (end <= furthest) continue;
+    best = lines;
+    furthest = end;
+  }
+  *from = furthest;
+  return best;
+}
+
 int64_t oa_parts_pieces(oa_parts *parts) {
   int64_t pieces = 0;
   oa_parts_place place = {.low = 0};

@@ -30,6 +30,11 @@ bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);
 /* Returns the next lines of the set and moves the place on; 0 lines after the last ones. The lines have no byte outside
  * of the set, and each byte of the set is in one of them. */
 oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place);
+/* Sets *low and *high to the first bytes of the set that are not before `from`. Returns false if there are none. */
+bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *high);
+/* Returns lines that have all bytes of the set from *from on until the new *from, and one other byte for at most each
+ * eight of these; 0 lines after the last. bounds: they stay between its first and its last byte. */
+oa_lines oa_parts_next_near(const oa_parts *parts, oa_lines bounds, int64_t *from);
 /* Returns the number of lines that oa_parts_next gives, and makes it fast. */
 int64_t oa_parts_pieces(oa_parts *parts);
 /* Empties the set, and frees its memory. */

@@ -92,7 +92,7 @@ static int moves_down(const oa_mapping *mapping, int outcome, oa_move *moves) {
     if (covered) continue;
     if (group->parts) {
       const int first = count;
-      count += oa_group_moves_of_parts(mapping, group, group->parts, moves + count);
+      count += oa_group_moves_of_parts_down(mapping, group, moves + count);
       for (int m = first; m < count; m++) moves[m].trace.why = "written in part, leaving the region";
       continue;
     }

@@ -231,20 +231,39 @@ int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines line
   return OA_OK;
 }
 
+/* Fills *move with the copy between some lines of a view and the host. */
+static void move_lines(const oa_mapping *mapping, const oa_view *view, oa_lines lines, oa_move *move) {
+  oa_view_move(mapping, view, move);
+  move->host = (char *)view->host + (lines.start - view->lines.start);
+  move->address = mapping->address + (uint64_t)lines.start;
+  move->lines = lines;
+  move->padding = 0;
+}
+
 int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, const oa_parts *parts, oa_move *moves) {
-  const oa_view *view = &mapping->views[group->cover];
   oa_parts_place place = {.low = 0};
   oa_lines lines;
   int count = 0;
-  for (; (lines = oa_parts_next(parts, &place)).count; count++) {
-    oa_move *move = &moves[count];
-    oa_view_move(mapping, view, move);
-    move->host = (char *)view->host + (lines.start - view->lines.start);
-    move->address = mapping->address + (uint64_t)lines.start;
-    move->lines = lines;
-    move->padding = 0;
-  }
+  while ((lines = oa_parts_next(parts, &place)).count)
+    move_lines(mapping, &mapping->views[group->cover], lines, &moves[count++]);
   return count;
+}
+
+int oa_group_moves_of_parts_down(const oa_mapping *mapping, const oa_group *group, oa_move *moves) {
+  enum { FEW = 16 };
+  const oa_view *view = &mapping->views[group->cover];
+  const int64_t pieces = oa_parts_pieces(group->parts);
+  const bool here = mapping->device->backend->flags & OA_SYNCHRONOUS || (mapping->arena && mapping->arena->block);
+  int64_t from = INT64_MIN, low = from, number = 0;
+  while (pieces > FEW && !here && oa_parts_next_near(group->parts, view->lines, &from).count) number++;
+  if (!number || number >= pieces) return oa_group_moves_of_parts(mapping, group, group->parts, moves);
+  for (int i = 0; i < number; i++, low = from) {
+    if (!i) from = INT64_MIN;
+    const oa_lines lines = oa_parts_next_near(group->parts, view->lines, &from);
+    move_lines(mapping, view, lines, &moves[i]);
+    moves[i].kept = (oa_kept){group->parts, lines.start, low, from};
+  }
+  return (int)number;
 }
 
 /* -- groups -- */

@@ -137,6 +137,9 @@ bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_li
 int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines);
 /* Fills moves with the copies between some parts of the group and the host. Returns their number, oa_parts_pieces. */
 int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, const oa_parts *parts, oa_move *moves);
+/* Fills moves with the copies that bring the written parts of a group down, at most oa_parts_pieces: if there are many,
+ * near ones travel together, and the bytes between them do not reach the host. Returns their number. */
+int oa_group_moves_of_parts_down(const oa_mapping *mapping, const oa_group *group, oa_move *moves);
 /* Fills moves with the copies that bring the group up. Returns their number, at most view_count; 0 for a resident
  * mapping. */
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves);

@@ -71,6 +71,24 @@ static void check_missing(oa_parts *parts, const unsigned char *table) {
   }
 }
 
+/* Checks the lines that have near bytes of the set. Returns their number. */
+static int64_t check_near(const oa_parts *parts, const unsigned char *table) {
+  const oa_lines bounds = {0, MOST, MOST, 1};
+  int64_t from = INT64_MIN, before = 0, number = 0, all = 0, met = 0;
+  for (oa_lines lines; (lines = oa_parts_next_near(parts, bounds, &from)).count; number++, before = from) {
+    int64_t kept = 0;
+    CHECK(lines.start >= 0 && lines.start + oa_lines_span(lines) <= MOST && lines.width <= lines.pitch);
+    for (int64_t at = before; at < from; at++) kept += table[at];
+    for (int64_t i = 0; i < lines.count; i++)
+      for (int64_t b = lines.start + i * lines.pitch; b < lines.start + i * lines.pitch + lines.width; b++)
+        met += b >= before && b < from && table[b];
+    CHECK(oa_lines_bytes(lines) - kept <= kept / 8);
+    all += kept;
+  }
+  CHECK(met == all && all == count_set(table, bounds));
+  return number;
+}
+
 /* Adds and asks. In one of two sets some allocations fail: then the lines are added or not, and nothing is lost. */
 static void test_random_sets(void) {
   const oa_lines all = {0, MOST, MOST, 1};
@@ -91,6 +109,7 @@ static void test_random_sets(void) {
       const int64_t pieces = check_lines(parts, table);
       if (random_below(8) == 0) CHECK(oa_parts_pieces(parts) == pieces && check_lines(parts, table) == pieces);
       left = -1;
+      if (random_below(8) == 0) check_near(parts, table);
       if (random_below(8) == 0) check_missing(parts, table);
       if (random_below(4) == 0) CHECK(oa_parts_are_all(parts, all) == (count_set(table, all) == MOST));
     }
@@ -187,6 +206,27 @@ static void test_what_is_missing_of_lines_with_gaps(void) {
   oa_parts_clear(&parts);
 }
 
+/* A triangle is some rectangles, each with a column less than the one before it. */
+static void test_near_columns_of_a_triangle_are_few_lines(void) {
+  enum { N = 2000, ITEM = 4 };
+  const oa_lines all = {0, N * ITEM * (int64_t)N, N * ITEM * (int64_t)N, 1};
+  for (int upper = 0; upper < 2; upper++) {
+    oa_parts *parts = NULL;
+    int64_t number = 0, kept = 0, sent = 0, from = INT64_MIN;
+    for (int64_t j = 0; j < N; j++) {
+      const int64_t width = (upper ? j + 1 : N - j) * ITEM;
+      CHECK(oa_parts_add(&parts, (oa_lines){(j * N + (upper ? 0 : j)) * ITEM, width, width, 1}));
+      kept += width;
+    }
+    for (oa_lines lines; (lines = oa_parts_next_near(parts, all, &from)).count; number++) {
+      CHECK(lines.start >= 0 && lines.start + oa_lines_span(lines) <= all.width);
+      sent += oa_lines_bytes(lines);
+    }
+    CHECK(number < 50 && sent >= kept && sent - kept <= kept / 8);
+    oa_parts_clear(&parts);
+  }
+}
+
 static void test_many_short_lines_are_fine(void) {
   oa_parts *parts = NULL;
   CHECK(!oa_parts_are_fine(NULL, (oa_lines){0, 4, 8, 1024}) && oa_parts_are_fine(NULL, (oa_lines){0, 4, 8, 1025}));
@@ -199,6 +239,9 @@ static void test_many_short_lines_are_fine(void) {
 
 int main(void) {
   test_random_sets();
+  test_what_is_missing_of_lines_with_gaps();
+  test_near_columns_of_a_triangle_are_few_lines();
+  test_many_short_lines_are_fine();
   test_rows_of_a_matrix_by_columns_become_one_line();
   test_many_intervals_are_copied_a_few_times_each();
   test_sets_without_memory_to_merge_grow_until_they_are_full();

@@ -107,8 +107,30 @@ void oa_section_fill_block(const oa_section *p, void *to, bool past) {
     oa_section_fill(p, to);
 }
 
+bool oa_section_kept(const oa_section *p, int64_t line, int64_t *at, int64_t *end) {
+  const oa_kept *kept = &p->move->kept;
+  const int64_t start = kept->start + (p->line + line) * p->move->lines.pitch + p->offset;
+  const int64_t first = start + *at, last = least(start + p->width, kept->high);
+  int64_t low, high;
+  if (!oa_parts_after(kept->parts, first > kept->low ? first : kept->low, &low, &high) || low >= last) return false;
+  *at = low - start;
+  *end = least(high, last) - start;
+  return true;
+}
+
+/* Copies the bytes that reach the host. */
+static void drain_kept(const oa_section *p, const char *from) {
+  for (int64_t line = 0; line < p->lines; line++)
+    for (int64_t at = 0, end; oa_section_kept(p, line, &at, &end); at = end)
+      memcpy(oa_section_host(p) + line * p->move->lines.pitch + at, from + line * p->width + at, (size_t)(end - at));
+}
+
 void oa_section_drain(const oa_section *p, const void *from) {
   const oa_shape *s = p->move->irregular;
+  if (p->move->kept.parts) {
+    drain_kept(p, from);
+    return;
+  }
   if (s)
     oa_scatter(p->move->host, from, s->ndim, s->shape, s->strides, s->itemsize, p->offset / s->itemsize,
                p->width / s->itemsize);
@@ -118,7 +140,7 @@ void oa_section_drain(const oa_section *p, const void *from) {
 }
 
 void oa_section_drain_block(const oa_section *p, const void *from, bool past) {
-  if (past && p->lines == 1 && !p->move->irregular)
+  if (past && p->lines == 1 && !p->move->irregular && !p->move->kept.parts)
     copy_past(oa_section_host(p), from, (size_t)p->width);
   else
     oa_section_drain(p, from);

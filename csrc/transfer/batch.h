@@ -95,6 +95,9 @@ int oa_batch_under_way(int kind, const oa_device *device, const oa_move *moves, 
 int oa_pack_small(oa_batch *batch);
 /* Returns whether a move travels in chunks: it is not staged, direct or in place. */
 static inline bool oa_move_is_large(const oa_move *move) { return !move->staged && !move->direct && !move->in_place; }
+/* Finds the next bytes of a line of a section that reach the host, from *at on in the line: from *at to before *end.
+ * Returns false if there are none. */
+bool oa_section_kept(const oa_section *p, int64_t line, int64_t *at, int64_t *end);
 /* Notes that a section reached its array. */
 static inline void oa_section_drained(const oa_section *p) {
   __atomic_fetch_add(&p->move->drained, oa_section_bytes(p), __ATOMIC_RELAXED);

@@ -74,7 +74,20 @@ static int wait_after(const oa_batch *b, int status) {
   return status ? status : waited;
 }
 
+/* Copies down what reaches the host, and waits for that. */
+static int kept_down(const oa_batch *b, const oa_section *p) {
+  int status = OA_OK;
+  for (int64_t line = 0; line < p->lines && !status; line++)
+    for (int64_t at = 0, end; !status && oa_section_kept(p, line, &at, &end); at = end) {
+      const int64_t from = line * p->move->lines.pitch + at;
+      status = oa_batch_copy(b, oa_section_address(p) + (uint64_t)from, end - at, oa_section_host(p) + from, end - at,
+                             end - at, 1, false);
+    }
+  return wait_after(b, status);
+}
+
 static int plain_down(const oa_batch *b, const oa_section *p) {
+  if (p->move->kept.parts) return kept_down(b, p);
   if (!p->move->irregular) return wait_after(b, copy_regular(b, p));
   _Alignas(16) char little[LITTLE];
   int status = OA_OK;

@@ -2,7 +2,7 @@
 #ifndef OA_MOVE_H
 #define OA_MOVE_H
 
-#include "base/lines.h"
+#include "base/parts.h"
 
 struct oa_block;
 
@@ -20,11 +20,19 @@ typedef struct oa_move_trace {
   bool is_copy; /* the host's bytes are a copy, not the array's own memory */
 } oa_move_trace;
 
+/* The bytes of a copy down that reach the host: those of a set that are in [low, high). All are offsets in the set. */
+typedef struct oa_kept {
+  const oa_parts *parts; /* NULL: all bytes of the lines reach it */
+  int64_t start;         /* of the first line */
+  int64_t low, high;
+} oa_kept;
+
 typedef struct oa_move {
   void *host;                /* regular: the lowest byte; otherwise the element at index 0 */
   uint64_t address;          /* address of the first line */
   oa_lines lines;            /* regular: on both sides (start is not used); otherwise one line on the device */
   const oa_shape *irregular; /* the host's shape, if not lines; otherwise NULL */
+  oa_kept kept;              /* regular moves only */
   const char *name;          /* for messages; NULL: the array has no name */
   const void *allocation;    /* the allocation around address: a driver's copy must not cross into another one */
   int64_t padding;           /* unused bytes after the only line, which may be copied, too */

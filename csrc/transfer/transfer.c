@@ -51,7 +51,7 @@ static void copy_in_place(oa_move *move, bool up) {
 }
 
 static bool is_pinned(oa_device *device, const oa_move *move) {
-  return !move->irregular && !move->in_place && oa_lines_bytes(move->lines) > oa_tuning.small &&
+  return !move->irregular && !move->kept.parts && !move->in_place && oa_lines_bytes(move->lines) > oa_tuning.small &&
          device->backend->pinned(device, move->host, (size_t)oa_lines_span(move->lines));
 }
 
