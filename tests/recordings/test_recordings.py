@@ -49,7 +49,8 @@ from offload_args import (
 from offload_args.command import main
 from offload_args.errors import ArgumentError, BackendError, ExtentError
 from offload_args.recording.recorder import _sample
-from offload_args.recording.replay import Report, replay
+from offload_args.recording.replay import Replay, Report, replay
+from offload_args.recording.stream import VERSION
 from offload_args.selftest import behaviour, routines
 
 HERE = Path(__file__).parent
@@ -169,6 +170,7 @@ def test_a_graph_replays_as_often_as_it_ran(tmp_path: Path) -> None:
             graph.replay()
             graph.replay(x=np.full(50, 3.0), a=4.0)
     assert y[0] == 14
+    assert [event["value"]["value"] for event in events_of(tmp_path / "r") if "stage" in event] == [2.0]
     report = replayed(tmp_path / "r", "host")
     assert (report.calls, report.compared_recorded) == (4, 2)
     replayed(tmp_path / "r", "sim:0")
@@ -435,8 +437,8 @@ def test_a_newer_version_is_refused_with_its_version(tmp_path: Path) -> None:
     with record(tmp_path / "r"):
         pass
     header, *rest = events_of(tmp_path / "r")
-    rewritten(tmp_path / "r", [header | {"version": 7, "offload_args": "9.1"}, *rest])
-    with pytest.raises(ArgumentError, match=r"has version 7 of the format, from offload_args 9\.1; this one reads"):
+    rewritten(tmp_path / "r", [header | {"version": VERSION + 1, "offload_args": "9.1"}, *rest])
+    with pytest.raises(ArgumentError, match=r"has version 2 of the format, from offload_args 9\.1; this one reads"):
         replay(tmp_path / "r")
 
 
@@ -739,6 +741,45 @@ def test_numbers_of_other_classes_are_recorded(tmp_path: Path) -> None:
     assert [event["args"][:2] for event in events_of(tmp_path / "r") if "call" in event] == [[4, 0.5]]
     report = replayed(tmp_path / "r", "sim:0")
     assert (report.calls, report.skipped, report.compared) == (2, {}, 2)
+
+
+def test_a_region_that_was_discarded_is_discarded_again(tmp_path: Path) -> None:
+    x = np.ones(4)
+    with record(tmp_path / "r", contents="inputs"), pytest.raises(ZeroDivisionError):
+        with offload_args(x, device="host") as (dx,):
+            blas.scal(2.0, dx)
+            raise ZeroDivisionError
+    events = events_of(tmp_path / "r")
+    for event in events:
+        if "leave" in event:  # a replay would take them
+            event["arrays"] = {}
+    again = Replay(Device("sim:0"), False, 1, None)
+    assert again.run(tmp_path / "r", events).calls == 1
+    assert again.arrays["x"].tolist() == [1] * 4
+
+
+def test_memory_has_its_alignment_and_ends_with_its_array(tmp_path: Path) -> None:
+    arrays = [np.zeros(200 + 16 * size, np.uint8) for size in range(40)]
+    places, memory = [], next(array for array in arrays if array.__array_interface__["data"][0] % 64)
+    with record(tmp_path / "r"):
+        for start in (8, 24):
+            whole = np.frombuffer(memory, np.float64, 10, start)  # it owns no memory, and is the oldest array
+            places.append(memory.__array_interface__["data"][0] % 64)
+            with offload_args(In(whole), device="host") as (dx,):
+                blas.asum(dx)
+        for _ in range(3):
+            with offload_args(np.ones(10), device="host") as (dx,):
+                blas.asum(dx)
+        with offload_args(In(memory), device="host"):
+            pass
+    events = events_of(tmp_path / "r")
+    numbers = [event["buffer"] for event in events if next(iter(event)) == "buffer"]
+    freed = [event["free"] for event in events if "free" in event]
+    assert len(numbers) == 4 and freed == numbers[1:]
+    again = Replay(Device("host"), False, 1, None)
+    again.run(tmp_path / "r", events)
+    ((number, kept),) = again._buffers.items()
+    assert number == numbers[0] and kept.__array_interface__["data"][0] % 64 == places[0]
 
 
 def test_functions_that_make_no_recorded_calls_are_named(device: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from recordings.test_recordings import events_of, wrong_cublas
+from recordings.test_recordings import events_of, rewritten, wrong_cublas
 
 from helpers.processes import output_of
 from offload_args import Device, In, Scratch, blas, cblas, offload_args, record, update
@@ -171,6 +171,33 @@ def test_a_predicate_of_results_keeps_the_calls_that_return_them(tmp_path: Path)
     assert shrunk.after == 2 and "results.append(blas." in shrunk.script and " (1,)" not in shrunk.script
     with pytest.raises(AssertionError):
         exec(shrunk.script, {})
+
+
+def test_the_contents_that_a_fault_needs_are_kept_when_sizes_shrink(tmp_path: Path) -> None:
+    A = np.arange(48.0).reshape(6, 8)
+    with record(tmp_path / "r", contents="inputs"), offload_args(A, device="host") as (dA,):
+        blas.scal(1.0, dA[1])
+    shrunk = shrink(str(tmp_path / "r"), "arrays['A'][0, 1] == 1 and arrays['A'][1, 0] == 8", Device("host"))
+    assert "np.array([[0.0, 1.0], [8.0, 9.0]], 'float64')" in shrunk.script
+    with pytest.raises(AssertionError):
+        exec(shrunk.script, {})
+
+
+def test_each_turn_of_a_graph_counts_for_a_fault(tmp_path: Path) -> None:
+    x = np.ones(20)
+    with record(tmp_path / "r", contents="inputs"):
+        region = offload_args(x, device="sim:0")
+        with region as (dx,):
+            with region.capture() as graph:
+                blas.scal(2.0, dx)
+            graph.replay()
+    events = events_of(tmp_path / "r")
+    for event in events:
+        if "graph" in event:
+            event["times"] = 3
+    rewritten(tmp_path / "r", events)
+    shrunk = shrink(str(tmp_path / "r"), "arrays['x'][0] > 6", Device("host"))
+    assert (shrunk.before, shrunk.after) == (3, 3) and shrunk.script.count("blas.scal(2.0, ") == 3
 
 
 @pytest.mark.parametrize(
