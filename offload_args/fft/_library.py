@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from .._adapters import Adapter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,3 +43,9 @@ class Transforms(Adapter):
         else:
             result = function(values, lengths[0], axes[0], norm)
         y.assign(result.astype(y.dtype, copy=False))  # NumPy 1 computes in double precision only
+
+    def again(
+        self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
+    ) -> Callable[[DevicePtr], DevicePtr] | None:
+        """Return a shorter way to do, for other x of this layout, what was done; None if there is none."""
+        return None

@@ -15,7 +15,7 @@ from ..linalg._call import new
 from ._library import FROM_REAL, TO_REAL, Transforms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..pointers import DevicePtr
 
@@ -43,6 +43,37 @@ class _Layout(NamedTuple):
     input: tuple[tuple[int, ...], int, int]  # dimensions, stride and distance
     output: tuple[tuple[int, ...], int, int]
     batch: int
+
+
+class _Pass(NamedTuple):
+    """Executions of a plan that together transform along some axes."""
+
+    execute: str  # the function
+    layout: _Layout
+    calls: int
+    steps: tuple[int, int]  # elements of the input and of the output from one call to the next
+
+
+class _One(NamedTuple):
+    """A transform of operands without gaps that one execution does: for the next ones of this kind."""
+
+    execute: Callable[..., None]
+    plan: Any
+    direction: tuple[Any, ...]
+    scale: float
+    code: int  # of the result's dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    input: tuple[tuple[int], tuple[int]]  # the shape and the strides of all elements in a line
+    output: tuple[tuple[int], tuple[int]]
+
+    def __call__(self, x: DevicePtr) -> DevicePtr:
+        y: DevicePtr = _core.scratch((x,), self.code, self.shape, self.strides)
+        line = _core.view(y, 0, *self.output)
+        self.execute(self.plan, _core.view(x, 0, *self.input), line, *self.direction)
+        if self.scale != 1:
+            blas.scal(self.scale, line)
+        return y
 
 
 class OnGPU(Transforms):
@@ -88,10 +119,31 @@ class OnGPU(Transforms):
         else:
             self._on_host(name, x, y, lengths, axes, norm)
             return
-        scale = {"backward": inverse, "forward": not inverse}
-        count = math.prod(lengths)
-        if scale.get(norm, True) and count > 1:
-            blas.scal(1 / math.sqrt(count) if norm == "ortho" else 1 / count, y.reshape(-1))
+        scale = _scale(inverse, math.prod(lengths), norm)
+        if scale != 1:
+            blas.scal(scale, y.reshape(-1))
+
+    def again(
+        self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
+    ) -> Callable[[DevicePtr], DevicePtr] | None:
+        # The input of hipFFT's real transforms is copied, as it is overwritten, and so is that of all from halves.
+        is_complex = x.dtype == y.dtype and x._shape == y._shape and name not in FROM_REAL + TO_REAL
+        halves = name.startswith("rfft") and x.dtype.kind == "f" and not self.is_hipfft
+        longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
+        if not (is_complex or (halves and lengths[-1] > 1)) or not y.size or not longer or not _is_contiguous(x):
+            return None
+        if halves and (not _are_last(x._shape, longer) or [x._shape[axis] for axis in axes] != list(lengths)):
+            return None
+        passes = [tuple(longer)] if halves else _passes(y._shape, longer)
+        made = self._pass_of(x, y, passes[0])
+        if len(passes) > 1 or made.calls > 1:
+            return None
+        inverse = name.startswith("i")
+        direction = (getattr(self._module, self.backward if inverse else "FORWARD"),) if is_complex else ()
+        scale = _scale(inverse, math.prod(lengths), norm)
+        lines = [((pointer.size,), (pointer.dtype.itemsize,)) for pointer in (x, y)]
+        execute = getattr(self._module, made.execute)
+        return _One(execute, self._plan(made.layout), direction, scale, y._dtype_code, y._shape, y._strides, *lines)
 
     def _on_host(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
@@ -159,26 +211,12 @@ class OnGPU(Transforms):
 
         x, y: in C order; x may be y.
         """
-        lengths = tuple(max(x._shape[axis], y._shape[axis]) for axis in axes)  # of real numbers there are more
-        type_, function = _TYPES[x.dtype.char, y.dtype.char]
-        outer = math.prod(x._shape[: axes[0]])
-        inner = math.prod(x._shape[axes[-1] + 1 :])
-        sizes = [math.prod(pointer._shape[axes[0] : axes[-1] + 1]) * inner for pointer in (x, y)]
-        embeds = [tuple(pointer._shape[axis] for axis in axes) for pointer in (x, y)]
-        # Of the axes before and behind, one is the batch. There is a call for each element of the other one.
-        # The blocks of a real result follow each other, so that each can be copied to its place.
-        by_outer = inner <= outer and y.dtype.kind == "c"
-        calls, batch = (inner, outer) if by_outer else (outer, inner)
-        distances = sizes if by_outer else [1, 1]
-        steps = [1, 1] if by_outer else sizes
+        function, layout, calls, steps = self._pass_of(x, y, axes)
         if calls > 1 and x is not y and x.dtype == y.dtype:
             y.copy_from(x)  # which each call would write a part of
             x = y
         elif calls > 1 and x is not y:
             y.fill(0)
-        layout = _Layout(
-            x._device, type_, lengths, (embeds[0], inner, distances[0]), (embeds[1], inner, distances[1]), batch
-        )
         plan = self._plan(layout)
         direction: tuple[Any, ...] = ()
         if x.dtype == y.dtype:
@@ -202,6 +240,25 @@ class OnGPU(Transforms):
                 flat_y[to : to + steps[1]].copy_from(block)
             else:
                 execute(plan, part, part if x is y else flat_y.offset(to) if to else flat_y, *direction)
+
+    def _pass_of(self, x: DevicePtr, y: DevicePtr, axes: tuple[int, ...]) -> _Pass:
+        """Return the executions of a pass."""
+        lengths = tuple(max(x._shape[axis], y._shape[axis]) for axis in axes)  # of real numbers there are more
+        type_, function = _TYPES[x.dtype.char, y.dtype.char]
+        outer = math.prod(x._shape[: axes[0]])
+        inner = math.prod(x._shape[axes[-1] + 1 :])
+        sizes = [math.prod(pointer._shape[axes[0] : axes[-1] + 1]) * inner for pointer in (x, y)]
+        embeds = [tuple(pointer._shape[axis] for axis in axes) for pointer in (x, y)]
+        # Of the axes before and behind, one is the batch. There is a call for each element of the other one.
+        # The blocks of a real result follow each other, so that each can be copied to its place.
+        by_outer = inner <= outer and y.dtype.kind == "c"
+        calls, batch = (inner, outer) if by_outer else (outer, inner)
+        distances = sizes if by_outer else [1, 1]
+        steps = (1, 1) if by_outer else (sizes[0], sizes[1])
+        layout = _Layout(
+            x._device, type_, lengths, (embeds[0], inner, distances[0]), (embeds[1], inner, distances[1]), batch
+        )
+        return _Pass(function, layout, calls, steps)
 
     def _plan(self, layout: _Layout) -> Any:
         """Return the plan of a layout; its work areas are the device's."""
@@ -237,6 +294,13 @@ class HipFFT(OnGPU):
     library = "hipfft"
     backward = "BACKWARD"
     is_hipfft = True
+
+
+def _scale(inverse: bool, count: int, norm: str) -> float:
+    """Return the factor of a result of that many elements."""
+    if norm == "ortho":
+        return 1 / math.sqrt(count)
+    return 1 / count if inverse == (norm == "backward") else 1.0
 
 
 def _is_contiguous(pointer: DevicePtr) -> bool:

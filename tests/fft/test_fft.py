@@ -338,3 +338,45 @@ def test_real_numbers_along_an_axis_in_the_middle(on: str, shape: tuple[int, ...
         back = fft.irfft(half, shape[1], axis=1)
         np.testing.assert_allclose(half.to_host(), np.fft.rfft(x, axis=1), atol=1e-13)
         np.testing.assert_allclose(back.to_host(), x, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("norm", NORMS)
+def test_later_transforms_of_a_kind_have_the_results_of_the_first(on: str, name: str, norm: str | None) -> None:
+    dtype, shape = taken_by(name)[-1], (4, 6, 8)
+    stacked = np.random.default_rng(5).standard_normal((3, *shape)).astype(dtype)
+    with offload_args(In(stacked), device=on) as (dx,):
+        results = [getattr(fft, name)(dx[i], norm=norm) for i in range(3)]  # all are kept: none may be written twice
+        for i, result in enumerate(results):
+            expected = getattr(np.fft, name)(stacked[i], norm=norm)
+            np.testing.assert_allclose(result.to_host(), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+def test_later_transforms_of_a_kind_refuse_the_same(on: str) -> None:
+    array = np.ones(8, np.complex64)
+    with offload_args(array, device=on) as (dx,):
+        for _ in range(2):
+            fft.fft(dx, 8)
+        with pytest.raises(ArgumentTypeError, match=r"^fft\.fft: n needs whole numbers, got 8\.0"):
+            fft.fft(dx, 8.0)
+        with pytest.raises(ArgumentError, match=r"^fft\.fft: norm needs 'backward', 'ortho' or 'forward', got \[\]"):
+            fft.fft(dx, 8, norm=[])
+    with pytest.raises(StalePointerError, match=r"^fft\.fft: x belongs to a region that has ended"):
+        fft.fft(dx, 8)
+    region = offload_args(Out(array), device=on)
+    with region as (dx,):
+        with pytest.raises(DirectionError, match=r"^fft\.fft: x was lent as Out and would be read before it is writt"):
+            fft.fft(dx, 8)
+        dx.fill(1)
+        with pytest.raises(CaptureError, match=r"^fft\.fft: "):
+            with region.capture():
+                fft.fft(dx, 8)
+        fft.fft(dx, 8)
+
+
+def test_a_later_transform_of_real_numbers_may_begin_anywhere(on: str) -> None:
+    x = np.random.default_rng(2).standard_normal(24).astype(np.float32)
+    with offload_args(x, device=on) as (dx,):
+        for start in (0, 2, 1, 3, 0):
+            half = fft.rfft(dx[start : start + 8])
+            np.testing.assert_allclose(half.to_host(), np.fft.rfft(x[start : start + 8]), atol=1e-5)
