@@ -265,7 +265,9 @@ int oa_device_get_info(int number, oa_device_info *info) {
     now.memory_free = now.memory_total = 0;
     status = OA_OK;
   } else {
+    const int64_t limit = device->memory_limit, used = atomic_load(&device->counts.memory_used);
     now.memory_free += device->spare_bytes;
+    if (now.memory_free > limit - used) now.memory_free = limit > used ? limit - used : 0;
   }
   if (!status) oa_sized_write(info, &now);
   return status;

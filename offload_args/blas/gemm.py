@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product as pairs
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from .._operands import misfit
 from ..dtypes import DTYPE_NAMES
@@ -13,10 +13,14 @@ from ..pointers import DevicePtr
 from ._plans import planned
 from ._refusals import inexpressible, note_exchange
 from ._routine import Routine, Scalar, level3
+from .streamed import multiply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from ..devices import Device
     from ._vendors import Enums
 
 __all__ = ["GEMM", "arranged", "gemm", "gemm_strided_batched"]
@@ -70,6 +74,22 @@ def arranged(
     raise inexpressible(name, "a conjugate transposed operand needs the order of C", A=A, B=B, C=C)
 
 
+@overload
+def gemm(
+    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, trans_a: str = "N", trans_b: str = "N"
+) -> None: ...
+@overload
+def gemm(
+    alpha: complex,
+    A: NDArray[Any],
+    B: NDArray[Any],
+    beta: complex,
+    C: NDArray[Any],
+    *,
+    trans_a: str = "N",
+    trans_b: str = "N",
+    devices: Sequence[Device | str],
+) -> None: ...
 @planned(
     GEMM,
     _ARGUMENTS,
@@ -81,7 +101,15 @@ def arranged(
 )
 @level3
 def gemm(
-    alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, *, trans_a: str = "N", trans_b: str = "N"
+    alpha: Scalar,
+    A: DevicePtr | NDArray[Any],
+    B: DevicePtr | NDArray[Any],
+    beta: Scalar,
+    C: DevicePtr | NDArray[Any],
+    *,
+    trans_a: str = "N",
+    trans_b: str = "N",
+    devices: Sequence[Device | str] | None = None,
 ) -> None:
     """Set C to alpha op(A) op(B) + beta C; op(A) is A, A^T or A^H for trans_a "N", "T" or "C", and so for B.
 
@@ -92,6 +120,10 @@ def gemm(
     C: matrix of shape (m, n), written; of three dimensions for gemm_strided_batched.
     trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
+    devices: None: A, B and C are pointers. Otherwise they are NumPy's arrays, and alpha and beta numbers: these devices
+    compute the product by parts of C, while other parts travel. No device needs memory for all of A, B and C. Each part
+    is a product of the library, so that bits may differ from those of one call. If a part fails, a note of the error
+    names those that are done.
 
     Orders may be mixed, except that a complex matrix with "C" needs the order of C.
 
@@ -102,10 +134,15 @@ def gemm(
         with offload_args(A, B, C) as (dA, dB, dC):
             blas.gemm(1.0, dA, dB, 0.0, dC)
         print(C[:, 0])  # [ 6. 15.]
+        blas.gemm(2.0, A, B, 0.0, C, devices=["host"])
+        print(C[:, 0])  # [12. 30.]
 
     See also: blas.gemv, blas.gemm_strided_batched, blas.gemm_batched, blas.syrk, blas.symm; cblas.dgemm, cublas.dgemm,
     rocblas.dgemm; docs/guide/blas.md.
     """
+    if devices is not None:
+        multiply(gemm, alpha, A, B, beta, C, trans_a, trans_b, devices)
+        return
     try:
         _multiply("gemm", alpha, A, B, beta, C, trans_a, trans_b)
     except OffloadError as error:
