@@ -143,10 +143,11 @@ def gemm(
     if devices is not None:
         multiply(gemm, alpha, A, B, beta, C, trans_a, trans_b, devices)
         return
+    pointer: Any = C
     try:
-        _multiply("gemm", alpha, A, B, beta, C, trans_a, trans_b)
+        _multiply("gemm", alpha, A, B, beta, pointer, trans_a, trans_b)
     except OffloadError as error:
-        note_exchange(error, C)
+        note_exchange(error, pointer)
         raise
 
 
@@ -191,10 +192,8 @@ def gemm_strided_batched(
         raise
 
 
-def _multiply(
-    name: str, alpha: Scalar, A: DevicePtr, B: DevicePtr, beta: Scalar, C: DevicePtr, trans_a: str, trans_b: str
-) -> None:
-    """Compute a product of any dtypes; raise an error for wrong operands."""
+def _multiply(name: str, alpha: Scalar, A: Any, B: Any, beta: Scalar, C: Any, trans_a: str, trans_b: str) -> None:
+    """Compute a product of pointers of any dtypes; raise an error for wrong operands."""
     entry, a, b, c = _read(name, A, B, C, trans_a, trans_b)
     enums = entry.enums
     arrangement = arranged(name, enums, trans_a, trans_b, (A, a[:4]), (B, b[:4]), (C, c[:4]))

@@ -44,6 +44,10 @@ _THREADS: Final = 3
 # Elements of C in a part: enough work for all processors of a GPU. Fewer rows than this make a product slower.
 _PART: Final = 1 << 22
 _LEAST: Final = 512
+_UNIT: Final = 128
+# Blocks of the terms, and the fewest bytes of a block.
+_BLOCKS: Final = 4
+_BLOCK: Final = 8 << 20
 _SMALLEST: Final = 16  # the side of a tile
 # Of the free memory, the share that parts may take.
 _SHARE: Final = 0.8
@@ -69,7 +73,8 @@ class _Product(NamedTuple):
     @property
     def depth(self) -> int:
         """The number of terms of each sum."""
-        return self.A.shape[self.trans_a == "N"]
+        depth: int = self.A.shape[self.trans_a == "N"]
+        return depth
 
     def of_a(self, rows: slice, terms: slice = slice(None)) -> NDArray[Any]:
         """Return the part of A for some rows of C."""
@@ -85,20 +90,22 @@ class _Product(NamedTuple):
 
 def multiply(
     gemm: Callable[..., None],
-    alpha: complex,
-    A: NDArray[Any],
-    B: NDArray[Any],
-    beta: complex,
-    C: NDArray[Any],
+    alpha: Any,
+    A: Any,
+    B: Any,
+    beta: Any,
+    C: Any,
     trans_a: str,
     trans_b: str,
     devices: Sequence[Device | str],
 ) -> None:
-    """Do as blas.gemm with devices. gemm: blas.gemm of pointers."""
+    """Do as blas.gemm with devices, of any arguments. gemm: blas.gemm of pointers."""
     used = _devices(devices)
     _check(alpha, A, B, beta, C, trans_a, trans_b)
     if not C.size:
         return
+    if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
+        B = B.copy()  # a part of one would reach beyond what the other lends
     work = _Product(gemm, alpha, A, B, beta, C, trans_a, trans_b)
     spaces = [device.memory.free * _SHARE if device.memory.total else math.inf for device in used]
     if all(space >= _in_panels(work, _LEAST) for space in spaces):
@@ -173,18 +180,43 @@ def _by_rows(work: _Product) -> bool:
     return work.C.strides[0] >= work.C.strides[1]
 
 
-def _panels(work: _Product, part: slice) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return the operands of a part of C, A, B and C; one of A and B is the whole one."""
-    if _by_rows(work):
-        return work.of_a(part), work.B, work.C[part]
-    return work.A, work.of_b(part), work.C[:, part]
+def _panels(work: _Product, part: slice) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the rows of op(A) that some rows of C need, and these; or the columns of op(B), and of C."""
+    return (work.of_a(part), work.C[part]) if _by_rows(work) else (work.of_b(part), work.C[:, part])
+
+
+def _whole(work: _Product, terms: slice) -> NDArray[Any]:
+    """Return some terms of the operand that all parts need."""
+    return work.of_b(slice(None), terms) if _by_rows(work) else work.of_a(slice(None), terms)
+
+
+def _blocks(work: _Product) -> list[slice]:
+    """Return blocks of the terms: the first products run while the others' part of the whole operand goes up.
+
+    There is one block if others had gaps, if the operand is small, or if the other one has its elements.
+    """
+    if (
+        np.may_share_memory(work.A, work.B)
+        or _whole(work, slice(None)).nbytes < _BLOCKS * _BLOCK
+        or work.depth < _BLOCKS
+    ):
+        return [slice(0, work.depth)]
+    step = -(-work.depth // _BLOCKS)
+    blocks = [slice(start, min(start + step, work.depth)) for start in range(0, work.depth, step)]
+    first = _whole(work, blocks[0])
+    return blocks if _span(first) == first.nbytes else [slice(0, work.depth)]
 
 
 def _in_panels(work: _Product, rows: int) -> float:
     """Return the bytes on each device while parts of so many rows or columns are computed."""
-    *factors, c = map(_span, _panels(work, slice(rows)))
-    panel, whole = factors if _by_rows(work) else reversed(factors)
-    return whole + _THREADS * (panel + c)
+    whole, panels = _span(_whole(work, slice(None))), _panels(work, slice(rows))
+    return whole + _THREADS * sum(map(_span, panels))
+
+
+def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:
+    """Return whether two arrays are one without gaps, or its transpose."""
+    flags = [array.flags.c_contiguous or array.flags.f_contiguous for array in (A, B)]
+    return all(flags) and A.ctypes.data == B.ctypes.data and A.nbytes == B.nbytes
 
 
 def _span(array: NDArray[Any]) -> int:
@@ -196,25 +228,31 @@ def _span(array: NDArray[Any]) -> int:
 def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
     """Compute rows of C by rows of op(A) and all of op(B), or columns likewise."""
     along, across = work.C.shape if _by_rows(work) else work.C.shape[::-1]
-    rows = max(_LEAST, -(-_PART // across // 128) * 128)
+    rows = max(_LEAST, -(-_PART // across // _UNIT) * _UNIT)
     while rows > _LEAST and _in_panels(work, rows) > space:
         rows //= 2
+    by_rows = _by_rows(work)
     if [device.backend for device in devices] == ["host"]:
         rows = along
     starts = range(0, along, min(rows, -(-along // len(devices))))
     parts = [slice(start, min(start + starts.step, along)) for start in starts]
     result: type[Out | InOut] = Out if work.beta == 0 and work.depth else InOut
+    blocks = _blocks(work)
 
     def panels(device: Device, following: Callable[[], slice | None]) -> None:
-        with offload_args(In(work.B if _by_rows(work) else work.A), device=device) as (whole,):
+        with offload_args(*(In(_whole(work, terms)) for terms in blocks), device=device) as wholes:
             while (part := following()) is not None:
-                a, b, c = _panels(work, part)
-                with offload_args(In(a if _by_rows(work) else b), result(c), device=device) as (panel, dc):
-                    da, db = (panel, whole) if _by_rows(work) else (whole, panel)
-                    work.compute(da, db, work.beta, dc)
+                panel, c = _panels(work, part)
+                with offload_args(In(panel), result(c), device=device) as (some, dc):
+                    for terms, whole in zip(blocks, wholes, strict=True):
+                        beta = work.beta if terms is blocks[0] else 1
+                        if by_rows:
+                            work.compute(some[:, terms] if work.trans_a == "N" else some[terms], whole, beta, dc)
+                        else:
+                            work.compute(whole, some[terms] if work.trans_b == "N" else some[:, terms], beta, dc)
 
     everything = slice(None)
-    _share_out(work, devices, parts, panels, lambda part: (part, everything) if _by_rows(work) else (everything, part))
+    _share_out(work, devices, parts, panels, lambda part: (part, everything) if by_rows else (everything, part))
 
 
 def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
@@ -230,8 +268,8 @@ def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
             f"blas.gemm: the smallest tiles need {int(of_side * _SMALLEST**2)} bytes on each of "
             f"{', '.join(device.name for device in devices)}, and one has {int(space)}"
         )
-    if side > 128:
-        side = side // 128 * 128
+    if side > _UNIT:
+        side = side // _UNIT * _UNIT
     high, wide = (-(-size // -(-size // side)) for size in (m, n))  # tiles of about one size
     deep = max(side // 4, 1)
     parts = [

@@ -67,7 +67,8 @@ class _One(NamedTuple):
     input: tuple[tuple[int], tuple[int]]  # the shape and the strides of all elements in a line
     output: tuple[tuple[int], tuple[int]]
 
-    def __call__(self, x: DevicePtr) -> DevicePtr:
+    def run(self, x: DevicePtr) -> DevicePtr:
+        """Return the transform of x."""
         y: DevicePtr = _core.scratch((x,), self.code, self.shape, self.strides)
         line = _core.view(y, 0, *self.output)
         self.execute(self.plan, _core.view(x, 0, *self.input), line, *self.direction)
@@ -126,24 +127,27 @@ class OnGPU(Transforms):
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> Callable[[DevicePtr], DevicePtr] | None:
-        # The input of hipFFT's real transforms is copied, as it is overwritten, and so is that of all from halves.
+        # The input of hipFFT's real transforms is copied, as it is overwritten, and so is that of all from halves, and
+        # real numbers that cuFFT does not take from their address.
         is_complex = x.dtype == y.dtype and x._shape == y._shape and name not in FROM_REAL + TO_REAL
         halves = name.startswith("rfft") and x.dtype.kind == "f" and not self.is_hipfft
         longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
         if not (is_complex or (halves and lengths[-1] > 1)) or not y.size or not longer or not _is_contiguous(x):
             return None
-        if halves and (not _are_last(x._shape, longer) or [x._shape[axis] for axis in axes] != list(lengths)):
+        if halves and not (_fits(x, lengths, axes) and _are_last(x._shape, longer)):
             return None
         passes = [tuple(longer)] if halves else _passes(y._shape, longer)
-        made = self._pass_of(x, y, passes[0])
-        if len(passes) > 1 or made.calls > 1:
+        executions = self._pass_of(x, y, passes[0])
+        if len(passes) > 1 or executions.calls > 1:
             return None
         inverse = name.startswith("i")
         direction = (getattr(self._module, self.backward if inverse else "FORWARD"),) if is_complex else ()
         scale = _scale(inverse, math.prod(lengths), norm)
         lines = [((pointer.size,), (pointer.dtype.itemsize,)) for pointer in (x, y)]
-        execute = getattr(self._module, made.execute)
-        return _One(execute, self._plan(made.layout), direction, scale, y._dtype_code, y._shape, y._strides, *lines)
+        execute = getattr(self._module, executions.execute)
+        return _One(
+            execute, self._plan(executions.layout), direction, scale, y._dtype_code, y._shape, y._strides, *lines
+        ).run
 
     def _on_host(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
@@ -330,15 +334,20 @@ def _fit(x: DevicePtr, y: DevicePtr) -> None:
     y[common].copy_from(x[common])
 
 
+def _fits(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int]) -> bool:
+    """Return whether x has these lengths along axes, is in C order, and is where cuFFT takes it from."""
+    # That is no address between two complex numbers.
+    is_odd = x.dtype.kind == "f" and _core.origin(x)[1] % (2 * x.dtype.itemsize) != 0
+    return not is_odd and [x._shape[axis] for axis in axes] == list(lengths) and _is_contiguous(x)
+
+
 def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bool = False) -> DevicePtr:
     """Return x with these lengths along axes, in C order. fresh: it is a copy."""
+    if not fresh and _fits(x, lengths, axes):
+        return x
     shape = list(x._shape)
     for axis, length in zip(axes, lengths, strict=True):
         shape[axis] = length
-    # cuFFT takes no real numbers from an address between two complex ones.
-    is_odd = x.dtype.kind == "f" and _core.origin(x)[1] % (2 * x.dtype.itemsize) != 0
-    if not fresh and not is_odd and tuple(shape) == x._shape and _is_contiguous(x):
-        return x
     fitted = new(x, tuple(shape), x.dtype)
     _fit(x, fitted)
     return fitted

@@ -12,7 +12,7 @@ import numpy as np
 from .. import _core
 from .._operands import LETTERS, need_dtype
 from ..arguments import In, Out
-from ..devices import as_device
+from ..devices import Device, as_device
 from ..display import shown
 from ..dtypes import c_strides, code_of, refuse_masked
 from ..errors import (
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
-
-    from ..devices import Device
 
 __all__ = ["Call", "Operand", "Result", "Spec", "new"]
 
@@ -115,6 +113,11 @@ class Call:
         """The dtype of absolute values."""
         return np.dtype(self.dtype.char.lower() if self.dtype.kind == "c" else self.dtype)
 
+    @property
+    def device(self) -> Device:
+        """The device that computes what arrays need."""
+        return Device.default() if self._device is None else as_device(self._device)
+
     # -- operands --------------------------------------------------------------------------------------------
 
     def _check_pointers(self) -> None:
@@ -175,6 +178,10 @@ class Call:
                     f"first: {operand}.astype(np.float64)"
                 )
         return _TYPES[double + 2 * is_complex]
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """Return the operands, which are arrays, in the dtype of the computation."""
+        return [np.asarray(array, self.dtype) for array in self._arrays]
 
     def need_inexact(self) -> None:
         """Raise DTypeError for integers: no library of BLAS multiplies them."""

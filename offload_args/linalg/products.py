@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..blas import gemm
 from ..display import shown
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError, ArgumentTypeError, OffloadError
 from ._call import Call, Operand, Result, Spec, new
 from ._stacks import arrange, multiply, set_identity, stored
 from .systems import inverse
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..devices import Device
     from ..pointers import DevicePtr
 
 __all__ = ["matmul", "matrix_power"]
+
+# Bytes of the operands and the result from which on parts are faster than one region, and the least extent.
+_LARGE: Final = 64 << 20
+_LEAST: Final = 512
 
 
 def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -> Result:
@@ -50,9 +57,31 @@ def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -
     batch = call.broadcast(left[:-2], right[:-2])
     rows = (left[-2],) if len(first) > 1 else ()
     columns = (right[-1],) if len(second) > 1 else ()
-    (product,), _ = call.run(_product, Spec((*batch, *rows, *columns), call.dtype))
+    if len(first) == len(second) == 2 and _pays_by_parts(call):
+        product = _by_parts(call)
+    else:
+        (product,), _ = call.run(_product, Spec((*batch, *rows, *columns), call.dtype))
     of_class = "x2" if type(x2) is not np.ndarray and isinstance(x2, np.ndarray) else "x1"
     return call.wrapped(of_class, product) if product.shape else call.scalar(product)
+
+
+def _pays_by_parts(call: Call) -> bool:
+    """Return whether a product of two matrices is large, and a device computes it that arrays travel to."""
+    (m, k), (_, n) = call.shapes.values()
+    size = (m * k + k * n + m * n) * call.dtype.itemsize
+    return not call.on_device and size >= _LARGE and min(m, n, k) >= _LEAST and call.device.backend != "host"
+
+
+def _by_parts(call: Call) -> NDArray[Any]:
+    """Return the product of two matrices, whose parts travel while others are computed."""
+    a, b = call.arrays()
+    product = np.empty((a.shape[0], b.shape[1]), call.dtype)
+    try:
+        gemm(1.0, a, b, 0.0, product, devices=[call.device])
+    except OffloadError as error:
+        error.args = (str(error).replace("blas.gemm", call.name, 1),)
+        raise
+    return product
 
 
 def _product(a: DevicePtr, b: DevicePtr, c: DevicePtr) -> None:

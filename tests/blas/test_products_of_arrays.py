@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from helpers.devices import HIP, here, open_or_skip
 from helpers.processes import printed
-from offload_args import Device, In, blas, offload_args, testing
+from offload_args import Device, In, blas, linalg, offload_args, testing
 from offload_args.blas import streamed
 from offload_args.errors import (
     AliasError,
@@ -28,6 +28,7 @@ from offload_args.errors import (
     HostAccessError,
     OffloadError,
 )
+from offload_args.linalg import products as linalg_products
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -42,6 +43,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have many parts of small products."""
     monkeypatch.setattr(streamed, "_LEAST", 8)
     monkeypatch.setattr(streamed, "_PART", 512)
+    monkeypatch.setattr(streamed, "_UNIT", 1)
+    monkeypatch.setattr(streamed, "_BLOCK", 8)
 
 
 @pytest.fixture
@@ -139,6 +142,33 @@ def test_parts_of_larger_arrays_and_strides(on: str, small_parts: None) -> None:
     np.testing.assert_allclose(C, expected, atol=1e-12)
 
 
+def test_operands_may_share_memory(on: str, small_parts: None) -> None:
+    A, C = numbers((60, 60), "float64", "C", 1), np.empty((60, 60))
+    for B in (A, A.T, A[::-1]):
+        blas.gemm(1.0, A, B, 0.0, C, devices=[on])
+        np.testing.assert_allclose(C, A @ B, atol=1e-12)
+    blas.gemm(1.0, A[:50], A[:, 5:], 0.0, C[:50, :55], devices=[on])
+    np.testing.assert_allclose(C[:50, :55], A[:50] @ A[:, 5:], atol=1e-12)
+    blas.gemm(1.0, A[:30, :20], A[10:50, 30:50], 0.0, C[:30, :40], trans_b="T", devices=[on])
+    np.testing.assert_allclose(C[:30, :40], A[:30, :20] @ A[10:50, 30:50].T, atol=1e-12)
+
+
+def test_large_products_of_linalg_go_by_parts(monkeypatch: pytest.MonkeyPatch, small_parts: None) -> None:
+    monkeypatch.setattr(linalg_products, "_LARGE", 1)
+    monkeypatch.setattr(linalg_products, "_LEAST", 30)
+    device = Device(open_or_skip("sim:0"))
+    A, B = numbers((60, 30), "float32", "F", 1), numbers((30, 40), "complex128", "C", 2)
+    for x1, x2, parts in ((A, B, 5), (A, A[:30, :20], 1), (A, B[:, :10], 1)):
+        before = device.counters.copies_down
+        product = linalg.matmul(x1, x2, device=device)
+        assert product.dtype == np.result_type(x1, x2)
+        np.testing.assert_allclose(product, x1 @ x2, atol=1e-4)
+        assert (device.counters.copies_down - before > 1) == (parts > 1)
+    before = device.counters.calls
+    linalg.matmul(A, B, device="host")
+    assert device.counters.calls == before
+
+
 def test_wrong_arguments_are_named(on: str) -> None:
     A, B, C = np.ones((4, 3)), np.ones((3, 5)), np.zeros((4, 5))
     read_only = np.zeros((4, 5))
@@ -168,6 +198,7 @@ def test_wrong_arguments_are_named(on: str) -> None:
     assert not C.any()
 
 
+@pytest.mark.promise("T75")
 # Without an event copies are slower, and nothing fails.
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @pytest.mark.parametrize("capacity", [0, 64 << 10], ids=["in panels", "in tiles"])
@@ -196,6 +227,7 @@ def test_an_error_says_which_parts_are_done(capacity: int, small_parts: None) ->
     assert failed >= 3
 
 
+@pytest.mark.promise("T75")
 def test_ctrl_c_ends_after_the_parts_that_are_under_way(small_parts: None) -> None:
     testing.sim_device(delay_us=50_000)
     A, B, C = np.ones((9000, 30)), np.ones((30, 40)), np.full((9000, 40), np.nan)
