@@ -121,7 +121,7 @@ def test_every_function_has_its_name_signature_and_module(name: str) -> None:
 def test_they_are_functions_of_the_package_with_names_signatures_and_docs(function: Any) -> None:
     parameters = inspect.signature(function).parameters
     assert [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY] == (
-        ["trans"] if function is blas.gemv else ["trans_a", "trans_b"]
+        {blas.gemv: ["trans"], blas.gemm: ["trans_a", "trans_b", "devices"]}.get(function, ["trans_a", "trans_b"])
     )
     assert all(
         parameter.default == "N" for parameter in parameters.values() if parameter.kind is parameter.KEYWORD_ONLY
