@@ -49,7 +49,7 @@ class Joined:
         self.settings = roles.get("library", {})
         older = api.get("older")
         before = roles.get("older", {}).get("before", "")
-        self.older = Older(older["version"], before, only=frozenset(older["only"])) if older else None
+        self.older = Older(older["version"], before, only=tuple(older["only"])) if older else None
         self.enums = Enums(name, api, roles)
         self.all_constants = self.enums.all_constants
         self.faults = schema.disagreements(name, api, roles)

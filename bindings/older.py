@@ -17,7 +17,7 @@ class Older:
     version: str  # of the header that was read
     before: str
     instead: dict[str, str] = field(default_factory=dict)  # symbol: the name of the same function there
-    only: frozenset[str] = frozenset()  # the symbols that later versions lack
+    only: tuple[str, ...] = ()  # the symbols that later versions lack
 
 
 class ApiError(ValueError):

@@ -8,6 +8,9 @@ raw and docs: the Python side. report: the list of bound functions. words: the w
 
 from __future__ import annotations
 
+import hashlib
+import pickle
+import sys
 from pathlib import Path
 
 from ..library import Library, RolesError
@@ -28,6 +31,18 @@ from .wrappers import header, wrappers_file
 __all__ = ["Role", "emit", "faults", "raw_faults", "record", "report", "words", "write_if_changed"]
 
 
+# Of each library, as library_texts writes them; only a library with bodies by hand has the last.
+FILES = (
+    "libraries/{}.c",
+    "libraries/{}_api.c",
+    "include/offload_args_{}.h",
+    "{}.py",
+    "{}.pyi",
+    "_{}_raw.py",
+    "libraries/{}_constants.h",
+)
+
+
 def faults(library: Library) -> list[str]:
     """Return why some of a library's functions can't be written, a line a function."""
     faults = []
@@ -45,8 +60,15 @@ def faults(library: Library) -> list[str]:
 
 
 def emit(libraries: list[Library], out: Path) -> None:
-    """Write everything the build needs under `out`; raises RolesError for a record that can't be written."""
-    wrong = [fault for library in libraries for fault in faults(library)]
+    """Write everything the build needs under `out`; raises RolesError for a record that can't be written.
+
+    The files of a library are left alone if they are those which the same generator wrote from the same library: each
+    file `libraries/<library>.key` has a digest of all three. The libraries are as `load` returns them, not used yet.
+    """
+    generator = generator_digest()
+    origins = {library.name: hashlib.sha256(generator + pickle.dumps(library)).digest() for library in libraries}
+    changed = [library for library in libraries if not is_current(library.name, origins[library.name], out)]
+    wrong = [fault for library in changed for fault in faults(library)]
     if wrong:
         raise RolesError(wrong)
     for folder in ("libraries", "include"):
@@ -57,19 +79,50 @@ def emit(libraries: list[Library], out: Path) -> None:
     texts |= {"libraries/hooks.c": hooks_file(libraries)}
     texts |= {"include/offload_args.f90": fortran_module(libraries)}
     texts |= {"include/offload_args_names.h": names_header(), **pxd_files(libraries)}
-    for library in libraries:
-        texts |= {
-            f"libraries/{library.name}.c": library_file(library),
-            f"libraries/{library.name}_api.c": wrappers_file(library),
-            f"include/offload_args_{library.name}.h": header(library),
-            f"{library.name}.py": python_module(library),
-            f"{library.name}.pyi": python_stub(library),
-        }
-    texts |= {f"_{library.name}_raw.py": raw_file(library) for library in libraries}
-    by_hand = [library for library in libraries if any(function.written for function in library.functions)]
-    texts |= {f"libraries/{library.name}_constants.h": constants_header(library) for library in by_hand}
+    for library in changed:
+        texts |= library_texts(library)
     for name, text in texts.items():
         write_if_changed(out / name, text)
+    for library in changed:
+        key_file(library.name, out).write_text(key_of(library.name, origins[library.name], out))
+
+
+def library_texts(library: Library) -> dict[str, str]:
+    """Return the files that follow from one library alone, by name."""
+    writers = [library_file, wrappers_file, header, python_module, python_stub, raw_file]
+    if any(function.written for function in library.functions):
+        writers.append(constants_header)
+    return {name.format(library.name): write(library) for name, write in zip(FILES, writers, strict=False)}
+
+
+def generator_digest() -> bytes:
+    """Return a digest of what writes the files: this package, the modules it uses and Python."""
+    import cffi  # the build's own dependency
+
+    digest = hashlib.sha256(f"{sys.version} {cffi.__version__}".encode())
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def key_file(library: str, out: Path) -> Path:
+    """Return the file that names the state which the library's files were written from."""
+    return out / "libraries" / f"{library}.key"
+
+
+def key_of(library: str, origin: bytes, out: Path) -> str:
+    """Return the digest of what a library's files were written from, and of the files that there are."""
+    digest = hashlib.sha256(origin)
+    for name in FILES:
+        path = out / name.format(library)
+        digest.update(path.read_bytes() if path.exists() else b"none")
+    return digest.hexdigest()
+
+
+def is_current(library: str, origin: bytes, out: Path) -> bool:
+    """Return whether all files of a library are as they were written from this origin."""
+    path = key_file(library, out)
+    return path.exists() and path.read_text() == key_of(library, origin, out)
 
 
 def write_if_changed(path: Path, text: str) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
+import pickletools
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,17 +51,52 @@ def test_extract_names_the_file_that_it_lacks(arguments: list[str], fault: str) 
 
 
 def test_emit_leaves_files_alone_whose_text_does_not_change(tmp_path: Path) -> None:
-    library = legal.libraries()["curand"]
-    emit.emit([library], tmp_path)
+    emit.emit([legal.library.__wrapped__("curand")], tmp_path)
     paths = [path for path in tmp_path.rglob("*") if path.is_file()]
     for path in paths:
         os.utime(path, ns=(1, 1))
     changed = tmp_path / "libraries" / "curand.c"
     changed.write_text("changed")
-    emit.emit([library], tmp_path)
+    emit.emit([legal.library.__wrapped__("curand")], tmp_path)
     assert len(paths) > 8
     assert [path for path in paths if path.stat().st_mtime_ns != 1] == [changed]
     assert changed.read_text() != "changed"
+
+
+def test_emit_writes_only_a_library_that_changed_or_lacks_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    texts = emit.library_texts
+
+    def noted(library: roles.Library) -> dict[str, str]:
+        written.append(library.name)
+        return texts(library)
+
+    def emitted(title: str) -> list[str]:
+        """Emit two libraries, which are read again: the first one with this title."""
+        written.clear()
+        cufft, curand = (legal.library.__wrapped__(name) for name in ("cufft", "curand"))
+        emit.emit([replace(cufft, title=title), curand], tmp_path)
+        return written
+
+    monkeypatch.setattr(emit, "library_texts", noted)
+    assert emitted("cuFFT") == ["cufft", "curand"]
+    assert emitted("cuFFT") == []
+    (tmp_path / "curand.pyi").unlink()
+    assert emitted("cuFFT") == ["curand"]
+    assert (tmp_path / "curand.pyi").exists()
+    module = (tmp_path / "cufft.py").read_bytes()
+    assert emitted("another title") == ["cufft"]
+    assert (tmp_path / "cufft.py").read_bytes() != module
+    monkeypatch.setattr(emit, "generator_digest", lambda: b"another generator")
+    assert emitted("another title") == ["cufft", "curand"]
+
+
+def test_what_emit_compares_has_no_set_whose_order_each_process_chooses() -> None:
+    for name in ("curand", "rocblas"):
+        codes = {code.name for code, _, _ in pickletools.genops(pickle.dumps(legal.library.__wrapped__(name)))}
+        assert not codes & {"FROZENSET", "EMPTY_SET", "ADDITEMS"}, name
 
 
 @pytest.mark.later("cublas", "rocblas")
