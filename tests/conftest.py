@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import signal
+from collections import Counter
 from collections.abc import Generator, Iterator
 from types import ModuleType
 
@@ -15,13 +16,14 @@ from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
-INSTANCES = 8  # of a test in the default run
+INSTANCES = 4  # of a test in the default run
+SAMPLED = 8  # of a test on each device with --sample
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --later, for a run of all tests that leaves none to the slow run, and --sample, for one that is short."""
     parser.addoption("--later", action="store_true", help="run what the default run leaves to the slow one, too")
-    parser.addoption("--sample", action="store_true", help=f"run {INSTANCES} instances of each test on each device")
+    parser.addoption("--sample", action="store_true", help=f"run {SAMPLED} instances of each test on each device")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -83,7 +85,7 @@ def pytest_collection_modifyitems(
     items[:] = kept
     config.hook.pytest_deselected(items=again)
     if config.option.sample:
-        rest = {*left_out(items, by_device=True)}
+        rest = {*left_out(items, SAMPLED, by_device=True)}
         items[:] = [item for item in items if item not in rest]
         config.hook.pytest_deselected(items=[*rest])
     return None
@@ -96,22 +98,32 @@ def leave_most_to_the_slow_run(items: list[pytest.Function]) -> None:
         for item in items
         if not (item.get_closest_marker("slow") or item.get_closest_marker("exhaustive") or missing_devices(item))
     ]
-    for item in left_out(here):
+    for item in left_out(here, INSTANCES):
         item.add_marker("slow")
 
 
-def left_out(items: list[pytest.Function], by_device: bool = False) -> list[pytest.Function]:
-    """Return all but INSTANCES instances of each test (on each device): always the same ones."""
+def device_of(item: pytest.Function) -> str:
+    """Return the devices that an instance of a test names."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return "".join(str(params.get(name, "")) for name in ("device", "cuda", "hip", "gpu"))
+
+
+def left_out(items: list[pytest.Function], count: int, by_device: bool = False) -> list[pytest.Function]:
+    """Return all but `count` instances of each test (on each device): always the same ones, of each device as many."""
     instances: dict[str, list[pytest.Function]] = {}
     for item in items:
-        params = item.callspec.params if by_device and hasattr(item, "callspec") else {}
-        devices = [str(params.get(name, "")) for name in ("device", "cuda", "hip", "gpu")]
-        instances.setdefault("".join([item.nodeid.partition("[")[0], *devices]), []).append(item)
-    return [
-        item
-        for test, group in instances.items()
-        for item in random.Random(test).sample(group, max(len(group) - INSTANCES, 0))
-    ]
+        test = item.nodeid.partition("[")[0]
+        instances.setdefault(test + device_of(item) if by_device else test, []).append(item)
+    rest = []
+    for test, group in instances.items():
+        if len(group) > count:
+            turns: Counter[str] = Counter()
+            ranked = []
+            for item in random.Random(test).sample(group, len(group)):
+                ranked.append((turns[device_of(item)], len(ranked), item))
+                turns[device_of(item)] += 1
+            rest += [item for _, _, item in sorted(ranked, key=lambda entry: entry[:2])[count:]]
+    return rest
 
 
 @pytest.fixture(params=DEVICES)

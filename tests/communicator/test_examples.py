@@ -15,7 +15,7 @@ WAYS = {"one rank": ["host"], "two threads": ["host", "sim:0"], "four threads": 
 whole_programs = pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 
 
-@pytest.mark.later("four threads")
+@pytest.mark.later("one rank", "four threads")
 @pytest.mark.parametrize("devices", WAYS.values(), ids=WAYS)
 @whole_programs
 def test_threads(program: Path, devices: list[str]) -> None:

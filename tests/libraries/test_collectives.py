@@ -45,6 +45,8 @@ def sent(rank, n, dtype):
     return (np.arange(n) + 3 * rank + 1).astype(dtype)
 """
 
+pytestmark = pytest.mark.later("rccl-sim")  # the same calls under other names
+
 PLACES = [("nccl", "sim"), ("rccl", "sim"), ("nccl", "cuda"), ("rccl", "hip")]
 
 

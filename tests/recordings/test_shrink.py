@@ -86,6 +86,7 @@ SHRUNK_TO = {
 }
 
 
+@pytest.mark.later(but="order")
 @pytest.mark.parametrize("fault", SHRUNK_TO)
 def test_a_fault_of_a_library_is_shrunk_to_a_script_that_shows_it(fault: str, tmp_path: Path) -> None:
     needed, body = SHRUNK_TO[fault]
