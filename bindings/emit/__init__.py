@@ -84,7 +84,7 @@ def emit(libraries: list[Library], out: Path) -> None:
     for name, text in texts.items():
         write_if_changed(out / name, text)
     for library in changed:
-        key_file(library.name, out).write_text(key_of(library.name, origins[library.name], out))
+        write_if_changed(key_file(library.name, out), key_of(library.name, origins[library.name], out))
 
 
 def library_texts(library: Library) -> dict[str, str]:
