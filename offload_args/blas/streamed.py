@@ -45,9 +45,6 @@ _THREADS: Final = 3
 _PART: Final = 1 << 22
 _LEAST: Final = 512
 _UNIT: Final = 128
-# Blocks of the terms, and the fewest bytes of a block.
-_BLOCKS: Final = 4
-_BLOCK: Final = 8 << 20
 _SMALLEST: Final = 16  # the side of a tile
 # Of the free memory, the share that parts may take.
 _SHARE: Final = 0.8
@@ -185,31 +182,14 @@ def _panels(work: _Product, part: slice) -> tuple[NDArray[Any], NDArray[Any]]:
     return (work.of_a(part), work.C[part]) if _by_rows(work) else (work.of_b(part), work.C[:, part])
 
 
-def _whole(work: _Product, terms: slice) -> NDArray[Any]:
-    """Return some terms of the operand that all parts need."""
-    return work.of_b(slice(None), terms) if _by_rows(work) else work.of_a(slice(None), terms)
-
-
-def _blocks(work: _Product) -> list[slice]:
-    """Return blocks of the terms: the first products run while the others' part of the whole operand goes up.
-
-    There is one block if others had gaps, if the operand is small, or if the other one has its elements.
-    """
-    if (
-        np.may_share_memory(work.A, work.B)
-        or _whole(work, slice(None)).nbytes < _BLOCKS * _BLOCK
-        or work.depth < _BLOCKS
-    ):
-        return [slice(0, work.depth)]
-    step = -(-work.depth // _BLOCKS)
-    blocks = [slice(start, min(start + step, work.depth)) for start in range(0, work.depth, step)]
-    first = _whole(work, blocks[0])
-    return blocks if _span(first) == first.nbytes else [slice(0, work.depth)]
+def _whole(work: _Product) -> NDArray[Any]:
+    """Return the operand that all parts need."""
+    return work.B if _by_rows(work) else work.A
 
 
 def _in_panels(work: _Product, rows: int) -> float:
     """Return the bytes on each device while parts of so many rows or columns are computed."""
-    whole, panels = _span(_whole(work, slice(None))), _panels(work, slice(rows))
+    whole, panels = _span(_whole(work)), _panels(work, slice(rows))
     return whole + _THREADS * sum(map(_span, panels))
 
 
@@ -237,19 +217,14 @@ def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
     starts = range(0, along, min(rows, -(-along // len(devices))))
     parts = [slice(start, min(start + starts.step, along)) for start in starts]
     result: type[Out | InOut] = Out if work.beta == 0 and work.depth else InOut
-    blocks = _blocks(work)
 
     def panels(device: Device, following: Callable[[], slice | None]) -> None:
-        with offload_args(*(In(_whole(work, terms)) for terms in blocks), device=device) as wholes:
+        with offload_args(In(_whole(work)), device=device) as (whole,):
             while (part := following()) is not None:
                 panel, c = _panels(work, part)
                 with offload_args(In(panel), result(c), device=device) as (some, dc):
-                    for terms, whole in zip(blocks, wholes, strict=True):
-                        beta = work.beta if terms is blocks[0] else 1
-                        if by_rows:
-                            work.compute(some[:, terms] if work.trans_a == "N" else some[terms], whole, beta, dc)
-                        else:
-                            work.compute(whole, some[terms] if work.trans_b == "N" else some[:, terms], beta, dc)
+                    a, b = (some, whole) if by_rows else (whole, some)
+                    work.compute(a, b, work.beta, dc)
 
     everything = slice(None)
     _share_out(work, devices, parts, panels, lambda part: (part, everything) if by_rows else (everything, part))

@@ -44,7 +44,6 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamed, "_LEAST", 8)
     monkeypatch.setattr(streamed, "_PART", 512)
     monkeypatch.setattr(streamed, "_UNIT", 1)
-    monkeypatch.setattr(streamed, "_BLOCK", 8)
 
 
 @pytest.fixture

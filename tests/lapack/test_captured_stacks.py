@@ -81,6 +81,8 @@ def test_a_captured_stack_is_right_at_each_replay(device: str, name: str) -> Non
             g.replay(A=new[0], B=new[1])
             expected = plainly(name, new, device)
             results = [pointer.to_host() for pointer in pointers]
+            if name in ("potrf", "posv", "inverse"):  # the batched functions of cuSOLVER write the other triangle, too
+                results[0], expected[0] = np.triu(results[0]), np.triu(expected[0])
             assert near(results[:2], expected[:2])
             assert not place or (dinfo.to_host() == 0).all()
 
