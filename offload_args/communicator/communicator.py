@@ -512,6 +512,9 @@ def _joined(function: str, link: Link, device: Device, deadline: float) -> Backe
         kinds = [text.decode() for text in link.share(_kind(device).encode(), deadline)]
         _need_one_kind(function, kinds)
         return NcclBackend.join(link, device, deadline) if NcclBackend.has(device) else HostBackend(link)
+    except LostRanksError as lost:
+        link.give_up(lost.ranks, lost.reason)  # so that all others name the same rank
+        raise
     except BaseException:
         link.close()
         raise

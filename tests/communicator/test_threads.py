@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from helpers.devices import here, open_or_skip
 from helpers.ranks import all_right, on_ranks
 from offload_args import Communicator, Device, In, Out, blas, offload_args
+from offload_args.communicator.communicator import _joined
+from offload_args.communicator.link import LostRanksError
+from offload_args.communicator.memory import MemoryLink
 from offload_args.communicator.operands import REDUCED
 from offload_args.errors import (
     AliasError,
@@ -388,3 +392,12 @@ def test_reading_an_out_before_it_was_written(on: str) -> None:
         dx.fill(0.0)
     with pytest.raises(CommunicatorError, match="rank 0 raised DirectionError in Communicator.all_reduce"):
         communicator.barrier()
+
+
+def test_a_rank_that_is_lost_while_the_others_meet_is_named_by_all_of_them() -> None:
+    links = MemoryLink.make(3)
+    links[1].give_up((1,), "rank 1 raised KeyError")
+    for rank in (0, 2):  # rank 2 looks at rank 0 first, which has left because of rank 1
+        with pytest.raises(LostRanksError, match="^rank 1 raised KeyError$") as lost:
+            _joined("Communicator.join", links[rank], Device("host"), time.monotonic() + 60)
+        assert lost.value.ranks == (1,)
