@@ -262,7 +262,7 @@ def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
                 c = places[2][: height * width].reshape(height, width)
                 if work.beta != 0:
                     c.assign(work.C[part])
-                for start in range(0, k, deep):
+                for start in range(0, max(k, 1), deep):  # with nothing to sum, C is scaled
                     terms = slice(start, min(start + deep, k))
                     tile_a, tile_b = work.of_a(rows, terms), work.of_b(columns, terms)
                     a, b = (p[: t.size].reshape(t.shape) for p, t in zip(places, (tile_a, tile_b), strict=False))

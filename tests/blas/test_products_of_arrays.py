@@ -100,6 +100,8 @@ def test_operands_may_be_larger_than_the_device(small_device: Device, dtype: str
     for trans in map("".join, itertools.product("NTC", repeat=2)):
         check(small_device, dtype, (150, 133, 170), trans, "C", 0.5)
     check(small_device, dtype, (150, 133, 170), "NN", "F", 0.0)
+    for beta in (0.0, 0.5):
+        check(small_device, dtype, (150, 133, 0), "NN", "C", beta)
 
 
 def test_nothing_to_sum_and_no_elements(on: str) -> None:
