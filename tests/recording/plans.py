@@ -168,9 +168,9 @@ def check_layout(bench: DoubleBench, function: roles.Function, random: np.random
         touched = layout.touched(at == 0, in_place=False)
         sizes.append(int(touched.max()) + 1)
         arrays.append(np.ones(sizes[-1], legal.numpy_dtype(array.dtype)))
-    is_whole = len(np.unique(layout.touched(False, False))) == sizes[1]
-    up = arrays[0].nbytes + arrays[1].nbytes * (not is_whole)
-    down = arrays[1].nbytes + arrays[0].nbytes * (not function.arrays[0].is_read_only)
+    written = len(np.unique(layout.touched(False, False))) * arrays[1].itemsize
+    up, down = arrays[0].nbytes, arrays[0].nbytes * (not function.arrays[0].is_read_only)
+    moves = {(up, down + written), (up + arrays[1].nbytes, down + arrays[1].nbytes)}  # the core may see no part
     with offload_args.testing.counting(offload_args.Device(bench.device)) as moved:
         with bench.lent({"x": arrays[0], "y": arrays[1]}) as pointers:
             x, y = pointers["x"], pointers["y"]
@@ -183,8 +183,8 @@ def check_layout(bench: DoubleBench, function: roles.Function, random: np.random
             getattr(bench.module, function.name)(plan, x, y, *direction(function))
     with bench.lent({"x": arrays[0], "y": arrays[1]}) as pointers:
         check_record(bench, function, plan, [pointers["x"], pointers["y"]], in_c=turn % 2 == 1)
-    assert moved.bytes_up <= up and moved.bytes_down == down, (moved, up, down, layout)
-    if layout.output is None or is_regular(layout.output, layout):
+    assert (moved.bytes_up, moved.bytes_down) in moves, (moved, moves, layout)
+    if written == arrays[1].nbytes and (layout.output is None or is_regular(layout.output, layout)):
         assert moved.bytes_up == up, (moved, up, layout)
     bench.module.destroy(plan)
 
