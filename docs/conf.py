@@ -4,6 +4,9 @@ import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+from pygments.lexers.shell import BashLexer
+from sphinx.application import Sphinx
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
@@ -29,3 +32,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_logo = html_favicon = "_static/logo.svg"
 html_copy_source = False
+
+
+def setup(app: Sphinx) -> None:
+    """Read commands without a prompt as the shell does, so that their comments are comments on the page."""
+    app.add_lexer("console", BashLexer)

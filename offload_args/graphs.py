@@ -126,14 +126,15 @@ class Graph:
         """The captured calls in order, each with the arrays that it reads and writes.
 
         An array has the name that it was captured by, or the name of the argument that lends it. A number of a call
-        with other numbers on the device is also there: "a number".
+        with other numbers on the device is also there: "a number". When the region has ended, each is "an array".
         """
         handle = self._usable("nodes")
+        nameless = "a number" if self._region is not None and self._region._pointers() else "an array"
         names = {_core.handle(pointer): name for name, pointer in self._names.items() if pointer.live}
         nodes = []
         for number in range(_core.chain_info(handle)[0]):
             function, uses = _core.chain_call(handle, number)
-            named = [(names.get(root, name or "a number"), reads, writes) for root, name, reads, writes in uses]
+            named = [(names.get(root, name or nameless), reads, writes) for root, name, reads, writes in uses]
             reads = tuple(dict.fromkeys(name for name, reads, _ in named if reads))  # a list may have an array often
             writes = tuple(dict.fromkeys(name for name, _, writes in named if writes))
             nodes.append(Node(caller_name(function), reads, writes))

@@ -58,6 +58,23 @@ QUERIES = {
     "argmax": ("help/what-is-not-here", "help/questions"),
     "determinant": ("guide/linalg",),
     "unmodified script": ("guide/scripts",),
+    "fourier transform": ("guide/fft", "guide/cufft"),
+    "fft convolution": ("guide/fft",),
+    "scipy.sparse": ("guide/sparse",),
+    "spmv": ("guide/sparse",),
+    "sparse solve": ("guide/sparse", "reference/python/sparse"),
+    "conjugate gradients": ("gallery/poisson_cg", "gallery/cg_on_device", "guide/sparse"),
+    "mpi": ("guide/many",),
+    "torchrun": ("guide/many",),
+    "communicator": ("guide/many",),
+    "nccl": ("guide/nccl",),
+    "capture": ("guide/graphs",),
+    "bug report": ("guide/recordings",),
+    "pca": ("gallery/principal_components",),
+    "batched matrices": ("guide/blas", "reference/python/blas-batches"),
+    "larger than memory": ("guide/memory",),
+    "multiprocessing": ("guide/threads",),
+    "command line": ("guide/command", "reference/command-line"),
 }
 
 

@@ -51,6 +51,11 @@ def _extent(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        f"%(prog)s [-h] [-m] [--dtype {{{','.join(DTYPES)}}}] [--device D]\n"
+        "           [--json] M N K\n"
+        "       %(prog)s [-h] [-m] [--json] SCRIPT ..."
+    )
     parser.add_argument("-m", dest="module", action="store_true", help="the script is a module's name")
     parser.add_argument(
         "operands",

@@ -54,11 +54,14 @@ class Communicator:
     """Exchange and reduce device pointers among ranks: threads of this process, or processes.
 
         def main(communicator):
-            with offload_args(Out(y), device=communicator.device) as (dy,):
-                ...
-                communicator.all_reduce(dy)
+            x = np.array([1.0, 2.0]) * (communicator.rank + 1)
+            with offload_args(x, device=communicator.device) as (dx,):
+                communicator.all_reduce(dx)
+            return x
 
-        for communicator in Communicator.all(["host", "host"]): ...    # one thread each
+        for x in Communicator.run(main, devices=["host", "host"]):  # a thread each
+            print(x)  # [3. 6.]
+                      # [3. 6.]
 
     Each rank has one communicator, of one device, and all ranks call the same methods in the same order. Pointers are
     of open regions on that device, with their elements one after the other, in C or Fortran order: a method takes them
@@ -73,6 +76,8 @@ class Communicator:
     anything moves, and a difference raises CommunicatorError on every rank.
 
     As a context manager it is closed at the end of the block, so that others don't wait for a rank that raised.
+
+    See also: nccl.all_reduce, rccl.all_reduce; docs/guide/many.md.
     """
 
     __slots__ = ("__weakref__", "_backend", "_busy", "_debug", "_device", "_failure", "_timeout")

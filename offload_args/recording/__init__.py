@@ -48,6 +48,13 @@ def record(
     kernels, so that `replay --images` launches them again.
 
     Raises ArgumentError for a wrong argument, and OSError if the file can't be written.
+
+        x = np.array([3.0, 4.0])
+        with record("norm.jsonl.gz"), offload_args(x) as (dx,):
+            print(blas.nrm2(dx))  # 5.0
+        print(os.path.exists("norm.jsonl.gz"))  # True
+
+    See also: trace; docs/guide/recordings.md.
     """
     from .recorder import Recording
 

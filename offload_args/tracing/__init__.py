@@ -31,6 +31,13 @@ def trace(*, checksums: bool = True, limit: int = 1_000_000, progress: bool | fl
     checksums: also find the copies up of unchanged bytes; this reads all copied bytes a second time. limit: the most
     events to keep. progress: show copies and waits that take above a second (or this number of seconds) while they are
     under way, in a line on stderr, if that is a terminal.
+
+        x = np.ones(3)
+        with trace() as t, offload_args(x) as (dx,):
+            blas.scal(2.0, dx)
+        print([event.kind for event in t.events if event.kind in ("up", "down")])  # ['up', 'down']
+
+    See also: record; docs/guide/tracing.md.
     """
     from .recording import Trace
 

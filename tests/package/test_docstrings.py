@@ -41,9 +41,10 @@ FUNCTIONS |= {
 }
 LACKING = ("lapack.geev", "lapack.hetrf", "lapack.hetrs", "lapack.sytrf", "lapack.sytrs")  # in part, on AMD
 CLASSES = {f"kernels.{name}": getattr(kernels, name) for name in kernels.__all__ if name[0].isupper()}
-CLASSES |= {name: getattr(offload_args, name) for name in ("In", "InOut", "Out", "Scratch")}
+TOP = ("Communicator", "In", "InOut", "Out", "Scratch", "accelerate", "record", "trace")
+CLASSES |= {name: getattr(offload_args, name) for name in TOP}
 COMPILED = sorted({name for name in FUNCTIONS | CLASSES if name.startswith("kernels.")} - {"kernels.launch"})
-NAMES = ("In", "InOut", "Kernel", "Module", "Out", "Scratch", "Shared", "blas", "kernel", "kernels", "lapack")
+NAMES = (*TOP, "Kernel", "Module", "Shared", "blas", "kernel", "kernels", "lapack")
 
 
 def paragraphs(thing: Callable[..., Any]) -> list[str]:

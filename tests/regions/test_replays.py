@@ -884,6 +884,7 @@ def test_nodes_and_drawings(device: str, tmp_path: Any) -> None:
     root = ElementTree.fromstring(drawing)
     kinds = [element.tag.partition("}")[2] for element in root]
     assert kinds.count("rect") == 4 and kinds.count("path") == sum(len(node.reads) for node in (gemv, fill, axpy))
+    assert g.nodes[2].reads == ("an array",)  # their names ended with the region
     assert str(Graph()) == "<Graph without calls>" and Graph()._repr_svg_() is None
 
 
