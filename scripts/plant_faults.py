@@ -55,8 +55,8 @@ FAULTS: Final = (
     Fault("out-stays-out", "  lend_rest_up(region);\n", ""),
     Fault(
         "failed-copy-counts-as-arrived",
-        "if (!status) { /* the next call reads the host's writable bytes again, unless this call writes the group */",
-        "{",
+        "if (!status) note_arrival(&arrivals[i]);",
+        "note_arrival(&arrivals[i]);",
     ),
     Fault(
         "writers-do-not-wait-for-readers",

@@ -13,7 +13,6 @@ from ..pointers import DevicePtr
 from ._plans import planned
 from ._refusals import inexpressible, note_exchange
 from ._routine import Routine, Scalar, level3
-from .streamed import multiply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,6 +140,8 @@ def gemm(
     rocblas.dgemm; docs/guide/blas.md.
     """
     if devices is not None:
+        from .streamed import multiply  # with threads, which few programs need
+
         multiply(gemm, alpha, A, B, beta, C, trans_a, trans_b, devices)
         return
     pointer: Any = C
