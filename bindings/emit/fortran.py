@@ -32,10 +32,10 @@ _HEAD = """\
 !   gfortran -c $(python -m offload_args config --fortran)
 !   gfortran program.f90 offload_args.o $(python -m offload_args config --libs)
 !
-! Functions, constants and structs have their names and meanings in C, but for OA_VERSION_CONSTANT and
-! OA_KEEP_CONSTANT, as Fortran takes OA_KEEP for oa_keep. A handle is a type(c_ptr). An argument that
-! may be NULL in C may be left out. Structs that know their size have it from the beginning. oa_text returns the text
-! of the thread's last failure; oa_matrix and oa_vector describe arrays to lend.
+! Functions, constants and structs have their names and meanings in C. Fortran takes OA_KEEP for oa_keep: constants
+! with the name of a function end in _CONSTANT, such as OA_KEEP_CONSTANT and OA_SCRATCH_CONSTANT. A handle is a
+! type(c_ptr). An argument that may be NULL in C may be left out. Structs that know their size have it from the
+! beginning. oa_text returns the text of the thread's last failure; oa_matrix and oa_vector describe arrays to lend.
 module offload_args
   use, intrinsic :: iso_c_binding
   implicit none
@@ -64,7 +64,7 @@ contains
   end function
 
   ! A matrix of m rows and n columns, which begin ld elements apart, and a vector. `room` holds the shape and the
-  ! strides until oa_region_enter has returned. address: c_loc of the first element; c_null_ptr of OA_SCRATCH.
+  ! strides until oa_region_enter has returned. address: c_loc of the first element; c_null_ptr of OA_SCRATCH_CONSTANT.
   type(oa_array) function oa_matrix(address, dtype, m, n, ld, room, direction) result(array)
     type(c_ptr), intent(in) :: address
     integer(c_int), intent(in) :: dtype, direction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from recordings.test_recordings import events_of, rewritten
 
 from helpers.devices import here as devices_here
 from helpers.devices import open_or_skip
+from helpers.processes import output_of
 from kernels.images import module_for
 from offload_args import Device, In, InOut, Kernel, Module, Out, blas, kernel, kernels, offload, offload_args, record
-from offload_args.command import main
 from offload_args.errors import CoverageError, ExtentError
 from offload_args.recording.replay import Replay, Report
 
@@ -168,13 +169,14 @@ def test_a_kernel_that_a_replay_can_not_launch_is_named_with_the_reason(tmp_path
     }
 
 
-def test_the_commands_record_and_launch_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_record_and_launch_kernels(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(
         "import numpy as np\nfrom offload_args import InOut, Module, offload\n"
         f"relu = Module.load({module_for('host')!r}).kernel('relu', InOut[np.float32], np.int32)\n"
         "offload(relu, -np.ones(4, np.float32), 4, grid=1, block=4, device='host')\n"
     )
-    assert main(["record", "--images", "-o", str(tmp_path / "r"), str(tmp_path / "user.py")]) == 0
-    assert main(["replay", str(tmp_path / "r"), "--device", "sim:0", "--images"]) == 0
-    said = capsys.readouterr().out
+    # The command ends the executors of its process, as Python does at its end.
+    command = (sys.executable, "-m", "offload_args")
+    output_of(*command, "record", "--images", "-o", "r", "user.py", folder=tmp_path)
+    said = output_of(*command, "replay", "r", "--device", "sim:0", "--images", folder=tmp_path)
     assert "replayed on sim:0: 1 call in 1 region" in said and "not run" not in said

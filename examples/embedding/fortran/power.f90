@@ -25,7 +25,7 @@ program power
 
   arrays(1) = oa_matrix(c_loc(A), OA_F64, n, n, n, room, OA_IN)
   arrays(2) = oa_vector(c_loc(x), OA_F64, n, rooms(:, 1), OA_INOUT)
-  arrays(3) = oa_vector(c_null_ptr, OA_F64, n, rooms(:, 2), OA_SCRATCH)
+  arrays(3) = oa_vector(c_null_ptr, OA_F64, n, rooms(:, 2), OA_SCRATCH_CONSTANT)
   call check(oa_check_version(OA_VERSION_CONSTANT))
   call check(oa_device_open(trim(device_name)//c_null_char, device))
   call check(oa_region_enter(device, arrays=arrays, count=3, region=region))
