@@ -241,8 +241,10 @@ class Graph:
             _core.chain_release(handle)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # nothing is lost but the driver's memory; the module may be gone
+        try:  # noqa: SIM105 - at Python's end the modules that this one imported may be gone
             self._release()
+        except Exception:
+            pass
 
     def __repr__(self) -> str:
         if self._handle is None:
@@ -318,8 +320,10 @@ class Capture:
     def __del__(self) -> None:
         handle: int | None = getattr(self, "_handle", None)
         if handle is not None:  # the block was never left
-            with contextlib.suppress(Exception):  # as for a Graph
+            try:  # noqa: SIM105 - as for a Graph
                 _core.chain_release(handle)
+            except Exception:
+                pass
 
 
 def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 from dataclasses import replace
@@ -106,10 +105,12 @@ class Loaded:
                 _core.module_unload(self._handles.popitem()[1])
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        try:  # at Python's end the modules that this one imported may be gone
             self._close()
             while self._handles:
                 _core.module_unload(self._handles.popitem()[1])
+        except Exception:
+            pass
 
 
 class Source(Loaded):

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from helpers.devices import open_or_skip
-from kernels.images import FORMATS, bundle, compiled, made_cubin, made_hsaco
+from kernels.images import FORMATS, bundle, compiled, made_cubin, made_hsaco, module_for
 from kernels.mutations import mutated
 from kernels.programs import PTX, C, shared_object
 from offload_args import In, InOut, Module, Out, Scratch, errors, offload
+from offload_args.kernels import loaded
 
 # Each other target takes a compiler a third of a second: they are for CI.
 OTHERS = ("sm_75", "sm_100", "gfx942", "gfx1100")
@@ -307,3 +308,11 @@ extern "C" __global__ void doubled(float *y) { y[0] = twice(y[0]); }"""
 def test_a_function_that_a_kernel_calls_is_no_kernel_of_the_cubin(options: tuple[str, ...]) -> None:
     built = compiled("nvcc", CALLED, ".cu", "-cubin", "-arch=sm_90", *options)
     assert list(Module.load(built).kernels) == ["doubled"]
+
+
+def test_a_module_may_end_after_the_modules_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Module.load(module_for("host"))._loaded
+    for name in vars(loaded).copy():  # as Python does at its end
+        if not name.startswith("__"):
+            monkeypatch.setattr(loaded, name, None)
+    kept.__del__()  # raises nothing
