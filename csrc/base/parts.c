@@ -214,7 +214,7 @@ bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *
   for (int r = 0; parts && r < parts->count; r++) {
     const run *run = parts->runs[r];
     int64_t first = 0,
-            end = run->count; /* the first interval that ends behind `from` is before `end`, if there is one */
+            end = run->count; /* the first interval that ends after `from` is before `end`, if there is one */
     while (first < end) {
       const int64_t middle = first + (end - first) / 2;
       if (run->at[middle].high > from)
