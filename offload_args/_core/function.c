@@ -1,7 +1,7 @@
 /* The functions of vendor libraries: one builtin for each routine, made when its name is first used.
  *
- * A builtin reads its arguments by its routine's record, runs the routine, and returns the results. explain.c has
- * offload_args._explain, in Python, explain wrong arguments. */
+ * A builtin reads its arguments by its routine's record, runs the routine, and returns the results (results.c).
+ * explain.c has offload_args._explain, in Python, explain wrong arguments. */
 #include "function.h"
 #include "recorded.h"
 
@@ -431,75 +431,6 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
   Py_RETURN_NONE;
 }
 
-/* -- results ------------------------------------------------------------------------------------------------------- */
-PyObject *function_number(const Parameter *parameter, const void *memory) {
-  const float *single = memory;
-  const double *real = memory;
-  if (parameter->is_index) return PyLong_FromLongLong(*(const int64_t *)memory);
-  switch (parameter->dtype) {
-    case OA_F32:
-      return PyFloat_FromDouble((double)single[0]);
-    case OA_F64:
-      return PyFloat_FromDouble(real[0]);
-    case OA_C64:
-      return PyComplex_FromDoubles((double)single[0], (double)single[1]);
-    case OA_C128:
-      return PyComplex_FromDoubles(real[0], real[1]);
-    case OA_F16:
-      return PyFloat_FromDouble(oa_f16_to(*(const uint16_t *)memory));
-    case OA_BF16:
-      return PyFloat_FromDouble(oa_bf16_to(*(const uint16_t *)memory));
-    case OA_I8:
-      return PyLong_FromLong(*(const int8_t *)memory);
-    case OA_U8:
-      return PyLong_FromLong(*(const uint8_t *)memory);
-    case OA_I16:
-      return PyLong_FromLong(*(const int16_t *)memory);
-    case OA_U16:
-      return PyLong_FromLong(*(const uint16_t *)memory);
-    case OA_I32:
-      return PyLong_FromLong(*(const int32_t *)memory);
-    case OA_U32:
-      return PyLong_FromUnsignedLong(*(const uint32_t *)memory);
-    case OA_I64:
-      return PyLong_FromLongLong(*(const int64_t *)memory);
-    case OA_U64:
-      return PyLong_FromUnsignedLongLong(*(const uint64_t *)memory);
-    default:
-      return PyErr_Format(PyExc_NotImplementedError, "%U: a result of dtype %s can't become a number of Python's",
-                          parameter->name, oa_dtype_name(parameter->dtype));
-  }
-}
-
-static PyObject *numbers_from(const Parameter *parameter, const unsigned char *memory) {
-  const int64_t itemsize = oa_itemsize(parameter->dtype);
-  PyObject *tuple = PyTuple_New(parameter->elements);
-  for (int i = 0; tuple != NULL && i < parameter->elements; i++) {
-    PyObject *number = function_number(parameter, memory + i * itemsize);
-    if (number == NULL)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SetItem(tuple, i, number);
-  }
-  return tuple;
-}
-
-/* Returns the new values of a routine's updates and outputs as a tuple; NULL with an exception. */
-static PyObject *outputs_from(const Function *function, const Parameter *parameters, const oa_value *values) {
-  PyObject *list = PyList_New(0);
-  for (int i = 0; list != NULL && i < function->count; i++) {
-    const Parameter *parameter = &parameters[i];
-    if (parameter->kind != UPDATE && parameter->kind != OUTPUT) continue;
-    PyObject *number = parameter->elements == 1 ? function_number(parameter, values[i].bytes)
-                                                : numbers_from(parameter, values[i].pointer);
-    if (number == NULL || PyList_Append(list, number) < 0) Py_CLEAR(list);
-    Py_XDECREF(number);
-  }
-  PyObject *tuple = list == NULL ? NULL : PyList_AsTuple(list);
-  Py_XDECREF(list);
-  return tuple;
-}
-
 /* -- the call ------------------------------------------------------------------------------------------------------ */
 static inline PyObject *call_known(const Function *function, const Arguments *arguments) {
   oa_value values[MOST_VALUES];
@@ -518,7 +449,7 @@ static inline PyObject *call_known(const Function *function, const Arguments *ar
   if (OA_UNLIKELY(status != OA_OK)) return NULL;
   if (function->has_result)
     return function_number(&arguments->parameters[function->positional], values[function->positional].bytes);
-  if (function->has_outputs) return outputs_from(function, arguments->parameters, values);
+  if (function->has_outputs) return function_outputs(function, arguments->parameters, values);
   Py_RETURN_NONE;
 }
 
@@ -592,6 +523,8 @@ static inline PyObject *call_with(const Function *function, Arguments *arguments
   if (OA_UNLIKELY(function->routine->typed_count)) return call_typed(function, arguments);
   return call_known(function, arguments);
 }
+
+PyObject *function_call_with(const Function *function, Arguments *arguments) { return call_with(function, arguments); }
 
 int function_find_handle(const Function *function, Arguments *arguments) {
   PyObject *address =
@@ -804,88 +737,6 @@ static PyObject *routine_dtypes(PyObject *Py_UNUSED(module), PyObject *arguments
   return status == OA_OK ? PyBytes_FromStringAndSize((const char *)dtypes, routine->count) : fail(status);
 }
 
-/* Reads the handles of a tuple of DevicePtrs into new memory. Returns 0, or -1 with an exception. */
-static int read_handles(PyObject *pointers, int64_t times, const void *const **list) {
-  if (PyTuple_Size(pointers) != times) {
-    PyErr_Format(PyExc_TypeError, "repeat: needs as many pointers as calls");
-    return -1;
-  }
-  const void **handles = PyMem_Calloc((size_t)times + 1, sizeof *handles);
-  if (handles == NULL) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  *list = handles;
-  for (int64_t i = 0; i < times; i++) {
-    const Pointer *pointer = as_pointer(PyTuple_GetItem(pointers, (Py_ssize_t)i));
-    if (pointer == NULL) return -1;
-    handles[i] = pointer->handle;
-  }
-  return 0;
-}
-
-/* Reads the step of one array of a repeated call: a stride, or a list of DevicePtrs, whose handles go into new memory.
- * Returns 0, or -1 with an exception. */
-static int read_step(PyObject *object, int64_t times, int64_t *stride, const void *const **list) {
-  if (!PyList_Check(object) && !PyTuple_Check(object)) return read_integer(object, stride);
-  PyObject *pointers = PySequence_Tuple(object); /* the caller keeps the pointers alive */
-  const int status = pointers == NULL ? -1 : read_handles(pointers, times, list);
-  Py_XDECREF(pointers);
-  return status;
-}
-
-/* Makes the repeated call. Returns None, or a list of what the repetitions returned; NULL with an exception. */
-static PyObject *call_repeated(const Function *function, Arguments *arguments) {
-  const int64_t times = arguments->times;
-  if (!function->has_result || times < 0) return call_with(function, arguments);
-  arguments->results = PyMem_Calloc((size_t)times + 1, sizeof *arguments->results);
-  if (arguments->results == NULL) return PyErr_NoMemory();
-  PyObject *last = call_with(function, arguments), *numbers = last == NULL ? NULL : PyList_New((Py_ssize_t)times);
-  Py_XDECREF(last);
-  for (int64_t i = 0; numbers != NULL && i < times; i++) {
-    PyObject *number = function_number(&function->parameters[function->positional], arguments->results[i].bytes);
-    if (number == NULL)
-      Py_CLEAR(numbers);
-    else
-      PyList_SetItem(numbers, (Py_ssize_t)i, number);
-  }
-  PyMem_Free(arguments->results);
-  return numbers;
-}
-
-/* (function, times, steps, names, *arguments): calls oa_routine_repeat. steps: a tuple with, for each array of the
- * function, a stride, or a list or tuple of its DevicePtrs, which the caller keeps alive. All arguments are
- * positional. Returns None, or a list of what the function returned each time. */
-static PyObject *repeat(PyObject *Py_UNUSED(module), PyObject *const *values, Py_ssize_t count) {
-  const Function *function = count < 4 ? NULL : function_of(values[0]);
-  PyObject *done = NULL;
-  if (function == NULL || !PyTuple_Check(values[2]) || !PyUnicode_Check(values[3]))
-    return PyErr_Format(PyExc_TypeError, "repeat: needs a vendor's function, a count, a tuple of steps and names");
-  int64_t strides[MOST_VALUES] = {0};
-  const void *const *lists[MOST_VALUES] = {NULL};
-  int arrays = 0, wrong = 0;
-  for (int i = 0; i < function->count; i++) arrays += function->parameters[i].kind == ARRAY;
-  if (function->is_helper || PyTuple_Size(values[2]) != arrays || count - 4 != function->positional)
-    return PyErr_Format(PyExc_TypeError, "repeat: %s has %d arrays and %d arguments", function->routine->function,
-                        arrays, function->positional);
-  Arguments arguments = {
-      .parameters = function->parameters, .positional = values + 4, .strides = strides, .lists = lists};
-  arguments.names = PyUnicode_AsUTF8AndSize(values[3], NULL);
-  if (arguments.names == NULL || read_integer(values[1], &arguments.times) < 0) return NULL;
-  for (int i = 0; i < arrays && !wrong; i++)
-    wrong = read_step(PyTuple_GetItem(values[2], i), arguments.times, &strides[i], &lists[i]);
-  if (!wrong) done = call_repeated(function, &arguments);
-  for (int i = 0; i < arrays; i++) PyMem_Free((void *)lists[i]);
-  if (OA_UNLIKELY(atomic_load_explicit(&recording, memory_order_relaxed))) {
-    PyObject *subject =
-        Py_BuildValue("ssOO", function->library, strchr(function->routine->function, '.') + 1, values[1], values[2]);
-    if (subject == NULL) return done;
-    done = tell_recorder_values("repeat", subject, values + 4, count - 4, NULL, done);
-    Py_DECREF(subject);
-  }
-  return done;
-}
-
 /* (1: calls of this thread are only checked) -> the number of calls checked since this was switched on */
 static PyObject *only_check(PyObject *Py_UNUSED(module), PyObject *on) {
   return PyLong_FromLong(oa_only_check(on == Py_True));
@@ -897,7 +748,7 @@ static PyMethodDef functions[] = {
     {"routine_names", routine_names, METH_O, NULL},
     {"record", routine_record, METH_VARARGS, NULL},
     {"routine_dtypes", routine_dtypes, METH_VARARGS, NULL},
-    {"repeat", (PyCFunction)(void (*)(void))repeat, METH_FASTCALL, NULL},
+    {"repeat", (PyCFunction)(void (*)(void))function_repeat, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

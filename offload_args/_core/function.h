@@ -105,9 +105,6 @@ int function_read_array(PyObject *object, const Parameter *parameter, oa_value *
 /* Reads a number into memory of the dtype. Returns 0, or -1 with or without an exception. */
 int function_read_number(PyObject *object, int dtype, void *memory);
 
-/* Returns a number of the parameter's dtype as a Python object. */
-PyObject *function_number(const Parameter *parameter, const void *memory);
-
 /* Finds the address or object of the caller's own handle. Returns 0, or -1 with an exception. */
 int function_find_handle(const Function *function, Arguments *arguments);
 
@@ -117,6 +114,22 @@ int function_find_dtypes(const Function *function, Arguments *arguments, Paramet
 
 /* Runs the routine, with the caller's own handle if there is one. Returns a status. Without the GIL. */
 int function_run(const Function *function, const Arguments *arguments, oa_value *values);
+
+/* Calls a function that is not a helper function, with arguments that were bound. */
+PyObject *function_call_with(const Function *function, Arguments *arguments);
+
+/* -- repeat.c ------------------------------------------------------------------------------------------------------ */
+/* (function, times, steps, names, *arguments): calls oa_routine_repeat. steps: a tuple with, for each array of the
+ * function, a stride, or a list or tuple of its DevicePtrs, which the caller keeps alive. All arguments are
+ * positional. Returns None, or a list of the results of the repetitions. */
+PyObject *function_repeat(PyObject *module, PyObject *const *values, Py_ssize_t count);
+
+/* -- results.c ----------------------------------------------------------------------------------------------------- */
+/* Returns a number of the parameter's dtype as a Python object. */
+PyObject *function_number(const Parameter *parameter, const void *memory);
+
+/* Returns the new values of a routine's updates and outputs as a tuple; NULL with an exception. */
+PyObject *function_outputs(const Function *function, const Parameter *parameters, const oa_value *values);
 
 /* -- explain.c ----------------------------------------------------------------------------------------------------- */
 /* Raises the fault of the arguments, after they could not be read; if none of them is to blame, the current exception

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from helpers.devices import here, library_or_skip, open_or_skip
 from offload_args import In, Out, Scratch, lapack, linalg, offload_args, trace
 from offload_args.errors import ArgumentError, DirectionError, HostPointerError
-from offload_args.lapack import _vendors
+from offload_args.lapack import _lapacke
 
 BATCHES = [(3,), (2, 2), (1,), (0,)]
 
@@ -222,7 +222,7 @@ def test_small_matrices_of_a_stack_are_one_call_of_the_cpu(name: str, matrices: 
 
 def test_a_stack_of_more_matrices_than_one_loop(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     matrices = Matrices("float64")
-    monkeypatch.setattr(_vendors, "_TOGETHER", 4 * 4096)  # so a loop takes 4096 matrices
+    monkeypatch.setattr(_lapacke, "_TOGETHER", 4 * 4096)  # so a loop takes 4096 matrices
     positive = definite(matrices, (5000,), 2)
     positive[[0, 4095, 4096, 4999], 0, 0] = -1
     A = positive.copy()
@@ -239,15 +239,15 @@ def test_a_stack_of_more_matrices_than_one_loop(device: str, monkeypatch: pytest
 def test_a_stack_of_small_matrices_is_few_loops(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not device.startswith(("host", "sim")):
         return  # their libraries have calls for stacks
-    loops, repeat = [], _vendors._core.repeat
-    monkeypatch.setattr(_vendors._core, "repeat", lambda *arguments: loops.append(1) or repeat(*arguments))
+    loops, repeat = [], _lapacke._core.repeat
+    monkeypatch.setattr(_lapacke._core, "repeat", lambda *arguments: loops.append(1) or repeat(*arguments))
     A = np.tile(2 * np.eye(4), (30_000, 1, 1))
     assert np.array_equal(linalg.inv(A, device=device), A / 4)
     assert len(loops) == 2  # factors, and inverses of them
 
 
 def test_loops_that_share_workspaces(device: str, matrices: Matrices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_vendors, "_SPACE", 1000)  # so a loop takes one to three matrices
+    monkeypatch.setattr(_lapacke, "_SPACE", 1000)  # so a loop takes one to three matrices
     positive, general = definite(matrices, (7,)), by_columns(matrices.general(7, 4, 3))
     V, Q, S, I = by_columns(positive), general.copy("K"), general.copy("K"), positive.copy()  # noqa: E741
     w, tau, s = np.zeros((7, 4), matrices.real), np.zeros((7, 3), matrices.dtype), np.zeros((7, 3), matrices.real)
