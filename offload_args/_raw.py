@@ -188,6 +188,12 @@ class Raw:
 
     `ffi` is cffi's own object for them: ffi.new("cublasHandle_t *"). A function whose name ends in _v2 in the library
     also goes by its name without that, as in the manual. The library is opened at the first call.
+
+        x = np.array([3.0, 4.0])
+        raw = cblas.raw
+        print(raw.cblas_dnrm2(2, raw.ffi.from_buffer("double[]", x), 1))  # 5.0
+
+    See also: libraries.load; docs/guide/cffi.md.
     """
 
     def __init__(self, library: str) -> None:

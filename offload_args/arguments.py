@@ -71,6 +71,9 @@ class Parameter(NamedTuple):
         """Return the parameter with the partition that its kernel divides it by: Out[np.float32].by(Tiles(16, 16)).
 
         Each launch then checks that every element has an owner, and `launch` and `offload` take grid and block from it.
+
+            from offload_args.kernels import Linear1D
+            print(Out[np.float32].by(Linear1D()))  # Out[float32].by(Linear1D())
         """
         return self._replace(partition=partition)
 

@@ -59,6 +59,15 @@ class Device:
 
     Raises DeviceUnavailableError if this machine does not have the device, ArgumentError for a name that is not of this
     form, such as "sim:01".
+
+        device, x = Device("host"), np.ones(1000)
+        before = device.counters
+        with offload_args(In(x), device=device) as (dx,):
+            print(blas.asum(dx))  # 1000.0
+        print(device.counters.bytes_up - before.bytes_up)  # 8000
+        print(device.backend, device.index, device.is_gpu)  # host 0 False
+
+    See also: offload_args, empty; docs/guide/devices.md.
     """
 
     __slots__ = ("_info", "name", "number")
@@ -88,18 +97,33 @@ class Device:
 
     @classmethod
     def all(cls) -> tuple[Device, ...]:
-        """List the devices of this machine, GPUs first, the host last. Simulated devices are left out."""
+        """List the devices of this machine, GPUs first, the host last. Simulated devices are left out.
+
+            print(Device.all()[-1])  # host
+
+        See also: Device.default, Device.from_index; docs/guide/devices.md.
+        """
         gpus = [f"{backend}:{i}" for backend in _gpu_backends() for i in range(_core.device_count(backend))]
         return (*map(cls, gpus), cls(_HOST))
 
     @classmethod
     def default(cls) -> Device:
-        """Return the first GPU, or the host if there is none."""
+        """Return the first GPU, or the host if there is none.
+
+            print(Device.default() == Device.all()[0])  # True
+
+        See also: Device.all, Device.host; docs/guide/devices.md.
+        """
         return cls(next((f"{backend}:0" for backend in _gpu_backends() if _core.device_count(backend)), _HOST))
 
     @classmethod
     def host(cls) -> Device:
-        """Return the host as a device. Arrays that are lent to it are also copied."""
+        """Return the host as a device. Arrays that are lent to it are also copied.
+
+            print(Device.host() == Device("host"))  # True
+
+        See also: Device.default; docs/guide/devices.md.
+        """
         return cls(_HOST)
 
     @classmethod
@@ -107,6 +131,12 @@ class Device:
         """Return the GPU of that index.
 
         Raises DeviceUnavailableError if there is no such GPU.
+
+            try:
+                device = Device.from_index(63)
+            except DeviceUnavailableError:
+                device = Device.host()  # there are fewer GPUs
+            print(device)  # host
         """
         return cls(f"{gpu_backend()}:{shown(index)}")
 
@@ -168,6 +198,15 @@ class Device:
         regions as usual.
 
         Raises DTypeError for an array that can't be lent, ArgumentTypeError for an object that is not an array.
+
+            device, A, x, y = Device("host"), np.eye(300), np.ones(300), np.empty(300)
+            device.keep(A)
+            before = device.counters.bytes_up
+            for _ in range(3):
+                with offload_args(A, x, y, device=device) as (dA, dx, dy):
+                    blas.gemv(1.0, dA, dx, 0.0, dy)
+            print(device.counters.bytes_up - before < 2 * A.nbytes)  # True
+            device.release(A)
         """
         _core.keep(_checked("keep", array), self.number)
 
@@ -175,11 +214,26 @@ class Device:
         """Undo keep(), or resident=True: the memory is freed now, or with the last region that uses it.
 
         Does nothing for an array that is not resident. Raises ArgumentTypeError for an object that is not an array.
+
+            device, x = Device("host"), np.ones(100_000)
+            with offload_args(x, device=device, resident=True) as (dx,):
+                blas.scal(2.0, dx)
+            print(device.residency.kept_bytes > 0)  # True
+            device.release(x)
         """
         _core.release(_checked("release", array), self.number)
 
     def synchronize(self) -> None:
-        """Wait for all work on the device, including the work of other code in this process."""
+        """Wait for all work on the device, including the work of other code in this process.
+
+            device, x = Device("host"), np.ones(3)
+            with offload_args(x, device=device) as (dx,):
+                blas.scal(2.0, dx)
+                device.synchronize()  # the call has ended; x changes when the region is left
+            print(x)  # [2. 2. 2.]
+
+        See also: DevicePtr.to_host, update; docs/guide/streams.md.
+        """
         _core.device_synchronize(self.number)
 
     def trim(self) -> None:
@@ -187,6 +241,12 @@ class Device:
 
         It is rarely needed: it also happens under memory pressure. It makes room for other programs on the same
         machine. Resident memory (keep) is not freed.
+
+            device, x = Device("host"), np.ones(1000)
+            with offload_args(x, device=device) as (dx,):
+                blas.scal(2.0, dx)
+            device.trim()
+            print(device.counters.memory_used)  # 0
         """
         _core.device_trim(self.number)
 

@@ -28,7 +28,12 @@ _FOLDER = Path(_core.__file__).resolve().parent
 
 
 def get_include() -> str:
-    """Return the folder of the C headers, for the compiler's option -I."""
+    """Return the folder of the C headers, for the compiler's option -I.
+
+        print(os.path.isdir(embedding.get_include()))  # True
+
+    See also: embedding.get_library; docs/guide/embedding.md.
+    """
     return str(_FOLDER / "include")
 
 
@@ -37,23 +42,42 @@ def get_library() -> str:
 
     A program that is linked with it finds it at run time by an rpath to its folder. In a process that imported
     offload_args it is loaded already.
+
+        print(os.path.isfile(embedding.get_library()))  # True
+
+    See also: embedding.get_include; docs/guide/embedding.md.
     """
     major, minor = _core.VERSION.split(".")[:2]
     return str(_FOLDER / f"liboffload_args.so.{f'0.{minor}' if major == '0' else major}")
 
 
 def get_cmake_dir() -> str:
-    """Return the folder to set offload_args_DIR to, for find_package(offload_args) of CMake."""
+    """Return the folder to set offload_args_DIR to, for find_package(offload_args) of CMake.
+
+        print(os.path.isdir(embedding.get_cmake_dir()))  # True
+
+    See also: embedding.get_library; docs/guide/embedding.md.
+    """
     return str(_FOLDER / "cmake")
 
 
 def get_pkg_config_dir() -> str:
-    """Return the folder of offload_args.pc, for PKG_CONFIG_PATH."""
+    """Return the folder of offload_args.pc, for PKG_CONFIG_PATH.
+
+        print(os.path.isdir(embedding.get_pkg_config_dir()))  # True
+
+    See also: embedding.get_library; docs/guide/embedding.md.
+    """
     return str(_FOLDER / "pkgconfig")
 
 
 def get_fortran_module() -> str:
-    """Return the path of offload_args.f90, the module of the C API for Fortran, to be compiled with a program."""
+    """Return the path of offload_args.f90, the module of the C API for Fortran, to be compiled with a program.
+
+        print(os.path.isfile(embedding.get_fortran_module()))  # True
+
+    See also: embedding.get_library; docs/guide/embedding.md.
+    """
     return str(_FOLDER / "include" / "offload_args.f90")
 
 
@@ -80,6 +104,18 @@ def declare_status(
 
     A function that returns `enum oa_status` needs no declaration. For a function that returns an oa_status
     as an int, error is `errors.raise_status`, which raises the exception of the failed call of the core.
+
+        ffi = cffi.FFI()
+        ffi.cdef("int memcmp(const double *, const double *, size_t);")  # 0 if both are the same
+        libc = ffi.dlopen(None)
+        embedding.declare_status(libc.memcmp)
+        print(call(libc.memcmp, np.ones(2), np.ones(2), 16, device="host"))  # 0
+        try:
+            call(libc.memcmp, np.ones(2), np.zeros(2), 16, device="host")
+        except LibraryError:
+            print("they differ")  # they differ
+
+    See also: call; docs/guide/cffi.md.
     """
     from . import _cffi
 

@@ -56,6 +56,18 @@ class Graph:
     `region.capture()` makes it. A graph knows the arrays that its calls use. So a replay is one call: it runs in order
     with other calls, brings up arrays that the host has newer, and its results come down as a call's results do. A
     graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
+
+        x = np.ones(3)
+        region = offload_args(x)
+        with region as (dx,):
+            with region.capture(factor=2.0) as g:
+                blas.scal(g["factor"], dx)
+            g.replay()
+            g.replay(factor=10.0)
+            print(g.calls, g.arrays, g.replays)  # 1 2 2
+        print(x)  # [20. 20. 20.]
+
+    See also: offload_args; docs/guide/graphs.md.
     """
 
     __slots__ = ("__weakref__", "_handle", "_lock", "_names", "_region")
@@ -76,6 +88,15 @@ class Graph:
 
         Raises StaleGraphError if the region, or the region of one of the arrays, has ended; ArgumentError for an
         unknown name or another shape, DTypeError for another dtype, and the errors of `DevicePtr.assign`.
+
+            x, y = np.ones(2), np.zeros(2)
+            region = offload_args(x, y)
+            with region as (dx, dy):
+                with region.capture(x=dx) as g:
+                    blas.axpy(1.0, dx, dy)
+                for step in range(3):
+                    g.replay(x=np.full(2, float(step)))
+            print(y)  # [3. 3.]
         """
         with self._lock:
             handle = self._usable("replay")
@@ -90,6 +111,17 @@ class Graph:
         """Capture other calls in place of these, such as after a change of shape: `with g.update(x=dx): ...`.
 
         names: as `offload_args.capture` takes them. The old calls and scalars are freed when the block begins.
+
+            x = np.ones(3)
+            region = offload_args(x)
+            with region as (dx,):
+                with region.capture() as g:
+                    blas.scal(2.0, dx)
+                g.replay()
+                with g.update():
+                    blas.scal(5.0, dx[:1])
+                g.replay()
+            print(x)  # [10.  2.  2.]
         """
         if self._region is None:
             raise RegionError("Graph.update: no capture of the graph has begun; make it by region.capture()")
@@ -144,6 +176,14 @@ class Graph:
         """Return a drawing of the captured calls, as SVG: a box for each, an arrow for each array that comes to it.
 
         file: where to also write it; None: nowhere.
+
+            x = np.ones(3)
+            region = offload_args(x)
+            with region as (dx,):
+                with region.capture() as g:
+                    blas.scal(2.0, dx)
+                g.draw("graph.svg")
+            print(os.path.exists("graph.svg"))  # True
         """
         text = _drawing(self.nodes)
         if file is not None:

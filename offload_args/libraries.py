@@ -307,7 +307,13 @@ def driver(backend: str) -> str:
 
 
 def loaded(name: str) -> Library | None:
-    """Return a library if it is loaded."""
+    """Return a library if it is loaded.
+
+        libraries.load("cblas")
+        print(libraries.loaded("cblas").name)  # cblas
+
+    See also: libraries.load; docs/guide/devices.md.
+    """
     if name not in NAMES:  # C reads "cublas\0x" as cublas
         return None
     path, version = _core.library_loaded(name)
@@ -319,6 +325,10 @@ def load(name: str) -> Library:
     """Load a library, such as "cublas", now rather than at its first call.
 
     Raises LibraryError listing every place tried.
+
+        print(libraries.load("cblas").name)  # cblas
+
+    See also: libraries.loaded, testing.library; docs/guide/devices.md.
     """
     if name not in NAMES:
         raise LibraryError(f"load: no library is called {shown(name)}; there are {', '.join(NAMES)}")

@@ -36,6 +36,14 @@ def empty(
 
     Raises DeviceMemoryError if the memory runs out, ArgumentError for a shape or dtype that no such array can have, and
     the errors of numpy.dtype.
+
+        x = empty((1000, 3), np.float32)
+        x[:] = 1
+        with offload_args(x) as (dx,):
+            blas.scal(2.0, dx.reshape(-1))
+        print(x[0])  # [2. 2. 2.]
+
+    See also: Scratch, Device.keep; docs/guide/memory.md.
     """
     extents: tuple[int, ...]
     try:

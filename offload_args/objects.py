@@ -23,6 +23,11 @@ class LibraryObject(_core.Object):
     """An object that a vendor's library made, such as a cublas.Handle.
 
     The library's own function destroys it, or the end of a `with` block, or its last user. Functions refuse it then.
+
+        with cublas.create("cuda:0") as handle:
+            cublas.set_math_mode(handle, cublas.TF32_TENSOR_OP_MATH)
+
+    See also: libraries.load; docs/guide/cublas.md.
     """
 
     __slots__ = ()

@@ -56,6 +56,14 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     operations that need one raise HostAccessError. After their region only `repr`, `live`, `shape`, `dtype` and other
     descriptions work; all else raises StalePointerError. `is`
     tells whether two pointers are the same object.
+
+        A = np.ones((3, 4))
+        with offload_args(A) as (dA,):
+            print(dA.shape, dA.dtype, dA.nbytes, dA.ld)  # (3, 4) float64 96 4
+            print(dA.T.shape, dA[1:, :2].shape)  # (4, 3) (2, 2)
+        print(dA.live)  # False
+
+    See also: offload_args, Scratch; docs/guide/contents.md.
     """
 
     __slots__ = ()
@@ -161,6 +169,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """Point to a part, with bounds of its own: slices, `...`, np.newaxis, and integers that leave a dimension.
 
         Raises HostAccessError for a key that needs an element or a copy, IndexError beyond the end.
+
+            A = np.zeros((3, 4))
+            with offload_args(A) as (dA,):
+                dA[1].fill(1.0)     # a row
+                dA[:, 3].fill(2.0)  # a column
+            print(A[1])  # [1. 1. 1. 2.]
         """
         keys = key if isinstance(key, tuple) else (key,)
         for item in keys:
@@ -217,6 +231,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         Raises ExtentError if that is before the beginning or past the end, ArgumentError if a stride is negative,
         ArgumentTypeError if n is not an integer.
+
+            x = np.arange(5.0)
+            with offload_args(x) as (dx,):
+                print(dx.offset(3).to_host())  # [3. 4.]
         """
         itemsize = self.dtype.itemsize
         try:
@@ -237,6 +255,11 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         Raises ArgumentError if the sizes differ, or if no strides describe the elements in that shape;
         ArgumentTypeError for an extent that is not a whole number.
+
+            x = np.arange(6.0)
+            with offload_args(x) as (dx,):
+                print(dx.reshape(2, -1).to_host())  # [[0. 1. 2.]
+                                                    #  [3. 4. 5.]]
         """
         new = _extents("DevicePtr.reshape", shape, self._shape)
         strides = _strides_without_copy(self._shape, self._strides, new, self.dtype.itemsize)
@@ -257,6 +280,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, ArgumentError, a ValueError, for a
         shape that does not fit, DirectionError if the array may not be written.
+
+            x = np.zeros(3)
+            with offload_args(x) as (dx,):
+                dx.assign(np.array([1.0, 2.0, 3.0]))
+                dx[:1].assign(7)
+            print(x)  # [7. 2. 3.]
         """
         if isinstance(values, DevicePtr):
             raise HostAccessError("DevicePtr.assign: values are on a device already; use copy_from")
@@ -281,6 +310,11 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, DirectionError if the array may not
         be written.
+
+            x = np.empty(3)
+            with offload_args(x) as (dx,):
+                dx.fill(2.5)
+            print(x)  # [2.5 2.5 2.5]
         """
         if isinstance(value, DevicePtr):
             raise HostAccessError("DevicePtr.fill: value is on a device; use copy_from, or value.to_host()[()]")
@@ -298,6 +332,13 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         Raises DTypeError, ArgumentError for another shape, WrongDeviceError, AliasError if the two overlap (slices with
         steps along two axes include all bytes between their elements), DirectionError if the source may not be read or
         this pointer may not be written.
+
+            x = np.ones(3)
+            with offload_args(x, Scratch(3, np.float64)) as (dx, dold):
+                dold.copy_from(dx)
+                blas.scal(5.0, dx)
+                blas.axpy(1.0, dold, dx)
+            print(x)  # [6. 6. 6.]
         """
         if not isinstance(source, DevicePtr):
             raise HostPointerError(
@@ -317,6 +358,11 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         come down when the region is left.
 
         Raises DirectionError for an Out that nothing wrote yet, InvalidDataError if a failed call left it undefined.
+
+            x = np.ones(3)
+            with offload_args(x) as (dx,):
+                blas.scal(2.0, dx)
+                print(dx.to_host())  # [2. 2. 2.]
         """
         values: NDArray[T_co] = np.empty(self._shape, self.dtype)
         _core.read(self, values)
@@ -333,6 +379,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is not an FFI object, and the
         errors of `address`.
+
+            ffi, x = cffi.FFI(), np.ones(3)
+            with offload_args(x) as (dx,):
+                print(ffi.typeof(dx.cdata(ffi)))  # <ctype 'double *'>
         """
         from ._cffi import cdata
 

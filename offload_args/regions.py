@@ -73,6 +73,16 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
     Raises PresentError if no device (or not the named one) has the whole array, or if a device wrote some of it in a
     form that also has other bytes; nothing moves then. Raises InvalidDataError if a failed call left the array
     undefined.
+
+        x = np.ones(3)
+        with offload_args(x) as (dx,):
+            blas.scal(2.0, dx)
+            with update(x):         # x is [2, 2, 2] on the host now
+                x[0] = 10.0         # and goes up again
+            blas.scal(2.0, dx)
+        print(x)  # [20.  4.  4.]
+
+    See also: DevicePtr.to_host, DevicePtr.assign; docs/guide/contents.md.
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(f"update: array needs the NumPy array that was lent, got {type(array).__name__}")
@@ -133,6 +143,14 @@ def open_regions() -> list[offload_args]:
 
     Each shows its device, and the line or cell that entered it: `open_regions()[0].close()` leaves the first one, and
     `discard()` discards its results.
+
+        region = offload_args(np.ones(3))
+        (dx,) = region.open()
+        print(len(open_regions()))  # 1
+        open_regions()[0].discard()
+        print(dx.live)  # False
+
+    See also: offload_args; docs/guide/notebooks.md.
     """
     return _core.open_regions()
 
@@ -140,8 +158,10 @@ def open_regions() -> list[offload_args]:
 class offload_args(_core.Region["_Pointers_co"]):
     """Lend arrays to a device for the duration of a block.
 
-        with offload_args(A, x, Out(y)) as (dA, dx, dy):
+        A, x, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2), np.empty(2)
+        with offload_args(A, x, y) as (dA, dx, dy):
             blas.gemv(1.0, dA, dx, 0.0, dy)
+        print(y)  # [3. 7.]
 
     arrays: NumPy arrays, objects that share host memory through DLPack or GPU memory through
     `__cuda_array_interface__`, or In, Out, InOut, Scratch of them; a plain array goes up when it is first read, and
@@ -162,6 +182,8 @@ class offload_args(_core.Region["_Pointers_co"]):
 
     Entering raises ArgumentTypeError, DTypeError, DirectionError, PresentError, DeviceMemoryError and others of
     `errors`; nothing is lent then.
+
+    See also: In, Out, InOut, Scratch, call; docs/guide/regions.md.
     """
 
     __slots__ = ()
@@ -319,6 +341,16 @@ class offload_args(_core.Region["_Pointers_co"]):
 
         A call raises CaptureError, and the capture goes on, if it would have to wait: for a result on the host, or for
         memory that is there only while a function runs. Raises RegionError if the region is not open.
+
+            A, x, y = 2.0 * np.eye(2), np.ones(2), np.empty(2)
+            region = offload_args(A, x, y)
+            with region as (dA, dx, dy):
+                with region.capture(x=dx, alpha=1.0) as g:
+                    blas.gemv(g["alpha"], dA, dx, 0.0, dy)
+                g.replay(x=np.array([1.0, 3.0]))
+                print(dy.to_host())  # [2. 6.]
+                g.replay(alpha=10.0)
+            print(y)  # [20. 60.]
         """
         from .graphs import Capture
 
@@ -337,6 +369,12 @@ class offload_args(_core.Region["_Pointers_co"]):
 
         Raises CaptureError at a call in the body that can't be captured, ArgumentTypeError if until points to more than
         one element, RegionError if the region is not open, and the errors of `Graph.replay`.
+
+            x, left = np.ones(2), np.array([8.0])
+            region = offload_args(x, left)
+            with region as (dx, dleft):
+                steps = region.loop(lambda: blas.scal(2.0, dx), until=dleft, at_most=10)
+            print(steps, x)  # 1 [2. 2.]
         """
         from .graphs import loop
 
@@ -382,7 +420,15 @@ class offload_args(_core.Region["_Pointers_co"]):
 
 @final
 class Stream:
-    """Give other packages the stream of an open region, by the protocol `__cuda_stream__`."""
+    """Give other packages the stream of an open region, by the protocol `__cuda_stream__`.
+
+        x = np.ones(3, np.float32)
+        region = offload_args(x, device="cuda:0")
+        with region as (dx,), torch.cuda.stream(torch.cuda.ExternalStream(region.stream.handle)):
+            torch.from_dlpack(dx).exp_()  # in order with the region's calls
+
+    See also: offload_args, DevicePtr; docs/guide/streams.md.
+    """
 
     __slots__ = ("_region",)
 

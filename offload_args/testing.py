@@ -23,6 +23,16 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
     capacity: its memory in bytes, 0 for no limit. delay_us: how much longer each of its operations takes, in
     microseconds. Its streams work on threads of their own, and fresh and freed memory is poisoned. The package's idle
     memory on the device is freed, so that the capacity also holds for the next allocation.
+
+        device = testing.sim_device(capacity=2**20)
+        try:
+            with offload_args(np.ones(2**18), device=device):
+                pass
+        except DeviceMemoryError:
+            print("2 MiB do not fit")  # 2 MiB do not fit
+        device = testing.sim_device()  # without a limit
+
+    See also: testing.fail_call, Device; docs/guide/testing.md.
     """
     device = Device(f"sim:{index}")
     for name, value in (("capacity", capacity), ("delay_us", delay_us)):
@@ -36,7 +46,19 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
 
 
 def fail_call(device: Device | str, k: int) -> None:
-    """Make the k-th backend call of a simulated device from now fail, counted from 1; 0: none fails."""
+    """Make the k-th backend call of a simulated device from now fail, counted from 1; 0: none fails.
+
+        device, x = testing.sim_device(), np.ones(3)
+        testing.fail_call(device, 1)
+        try:
+            with offload_args(x, device=device) as (dx,):
+                blas.scal(2.0, dx)
+        except OffloadError:
+            print(x)  # [1. 1. 1.]
+        testing.fail_call(device, 0)
+
+    See also: testing.backend_calls, testing.sim_device; docs/guide/testing.md.
+    """
     number = as_device(device).number
     if not 0 <= k < 2**63:
         raise ArgumentError(f"fail_call: k needs 0 to {2**63 - 1}, got {k!r}")
@@ -45,7 +67,18 @@ def fail_call(device: Device | str, k: int) -> None:
 
 
 def backend_calls(device: Device | str) -> int:
-    """Return how many backend calls a simulated device has received."""
+    """Return how many backend calls a simulated device has received.
+
+        device, x = testing.sim_device(), np.ones(3)
+        before = testing.backend_calls(device)
+        with offload_args(x, device=device) as (dx,):
+            blas.scal(2.0, dx)
+        for k in range(1, testing.backend_calls(device) - before + 1):
+            pass  # testing.fail_call(device, k), and the block again
+        print(k > 2)  # True
+
+    See also: testing.fail_call, testing.sim_device; docs/guide/testing.md.
+    """
     return _core.sim_backend_calls(as_device(device).number)
 
 
@@ -54,6 +87,11 @@ def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
 
     name: "cublas". path: the double's file. Call it once a process, before the library's first call. On devices that
     are not GPUs each of its calls is waited for, so that the double may read and write their memory.
+
+        testing.library("cublas", "build/libmy_double.so")  # sim:0 calls it
+        print(libraries.load("cublas").path)
+
+    See also: testing.sim_device, libraries.load; docs/guide/testing.md.
     """
     _core.library_double(name, os.fsencode(os.path.abspath(path)), backend)
     return libraries.load(name)
@@ -65,6 +103,14 @@ def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: 
 
     mode: None for the environment's. tracking: False for such a kernel. Resident memory of all devices is evicted
     before and after.
+
+        device, x = Device("host"), np.ones(1000)
+        with testing.residency("explicit"):
+            device.keep(x)
+            print(device.residency.mode)  # explicit
+        device.release(x)
+
+    See also: Device.keep, testing.counting; docs/guide/residency.md.
     """
     modes = _core.RESIDENCY_MODES
     if mode is not None and mode not in modes:
@@ -77,7 +123,18 @@ def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: 
 
 
 def no_mappings_left() -> None:
-    """Raise AssertionError if any device still has a live mapping or region."""
+    """Raise AssertionError if any device still has a live mapping or region.
+
+        (dx,) = (region := offload_args(np.ones(3))).open()
+        try:
+            testing.no_mappings_left()
+        except AssertionError:
+            print("a region is open")  # a region is open
+        region.close()
+        testing.no_mappings_left()
+
+    See also: open_regions, testing.counting; docs/guide/testing.md.
+    """
     left = []
     for device in opened():
         now = device.counters
@@ -88,7 +145,15 @@ def no_mappings_left() -> None:
 
 
 class Moved:
-    """Give the rise of each of a device's counters since the block began; it is fixed when the block ends."""
+    """Give the rise of each of a device's counters since the block began; it is fixed when the block ends.
+
+        x = np.ones(1000)
+        with testing.counting("host") as moved, offload_args(In(x), device="host") as (dx,):
+            blas.asum(dx)
+            print(moved.calls, moved.bytes_up, moved.bytes_down)  # 1 8000 0
+
+    See also: testing.counting, Device; docs/guide/testing.md.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -114,6 +179,14 @@ def counting(device: Device | str) -> Iterator[Moved]:
     """Count a device's operations in a block: `with counting(device) as moved: ...; assert moved.copies_up == 2`.
 
     device: a Device or its name.
+
+        x = np.ones(1000)
+        with testing.counting("host") as moved:
+            with offload_args(x, device="host") as (dx,):
+                blas.scal(2.0, dx)
+        print(moved.copies_up, moved.copies_down, moved.bytes_down)  # 1 1 8000
+
+    See also: testing.Moved, trace; docs/guide/testing.md.
     """
     counted = as_device(device)
     moved = Moved(counted)

@@ -180,7 +180,11 @@ static PyMethodDef call_functions[] = {
      "host, small arrays, 64 KiB in all, are used there: faster if the function uses each once, and slower if it uses\n"
      "them again and again; open a region for that. Matrices that a product of level 3 of blas only reads are copied\n"
      "from 16 KiB in all on.\n\n"
-     "Raises the errors of the region and of the function."},
+     "Raises the errors of the region and of the function.\n\n"
+     "    x, y = np.array([1.0, 2.0]), np.ones(2)\n"
+     "    call(blas.axpy, 10.0, In(x), y)\n"
+     "    print(y)  # [11. 21.]\n\n"
+     "See also: offload_args, offload; docs/help/which-of-five.md."},
     {NULL, NULL, 0, NULL},
 };
 

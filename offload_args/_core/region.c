@@ -673,13 +673,30 @@ static PyMethodDef region_methods[] = {
      "region that is garbage-collected is discarded with a DiscardedWarning. A region that lends memory which another "
      "one lends that open() entered in this thread and left open is inside that one, and warns "
      "(NestedRegionWarning).\n\n"
-     "Raises RegionError if the region is open already, and the errors of entering."},
+     "Raises RegionError if the region is open already, and the errors of entering.\n\n"
+     "    x = np.ones(3)\n"
+     "    region = offload_args(x)\n"
+     "    (dx,) = region.open()\n"
+     "    blas.scal(2.0, dx)\n"
+     "    region.close()\n"
+     "    print(x)  # [2. 2. 2.]"},
     {"close", region_close, METH_NOARGS,
      "Leave the region as the end of a `with` block does: results come down, and its pointers die.\n\n"
-     "Does nothing if the region is not open. A closed region may be opened again. Raises and warns as leaving does."},
+     "Does nothing if the region is not open. A closed region may be opened again. Raises and warns as leaving "
+     "does.\n\n"
+     "    region = offload_args(np.ones(3))\n"
+     "    (dx,) = region.open()\n"
+     "    region.close()\n"
+     "    print(dx.live)  # False"},
     {"discard", region_discard, METH_NOARGS,
      "Leave the region as a `with` block does that raises: nothing comes down, and its pointers die.\n\n"
-     "Does nothing if the region is not open. `on_error` does not count. Raises the errors of the device."},
+     "Does nothing if the region is not open. `on_error` does not count. Raises the errors of the device.\n\n"
+     "    x = np.ones(3)\n"
+     "    region = offload_args(x)\n"
+     "    (dx,) = region.open()\n"
+     "    blas.scal(2.0, dx)\n"
+     "    region.discard()\n"
+     "    print(x)  # [1. 1. 1.]"},
     {"_around", open_around, METH_NOARGS, NULL},
     {"_place", open_place, METH_NOARGS, NULL},
     {"_pointers", region_pointers, METH_NOARGS, NULL},

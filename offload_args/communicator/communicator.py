@@ -113,6 +113,19 @@ class Communicator:
         """Return a communicator for each device, for one thread of this process each.
 
         devices: all on the CPU, `host` and `sim`, which may be repeated, or different GPUs of one vendor.
+
+            def main(communicator, x):
+                with communicator, offload_args(x, device=communicator.device) as (dx,):
+                    communicator.all_reduce(dx)
+
+            x, y = np.array([1.0, 2.0]), np.array([10.0, 20.0])
+            ranks = Communicator.all(["host", "host"])
+            threads = [Thread(target=main, args=pair) for pair in zip(ranks, (x, y))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            print(x, y)  # [11. 22.] [11. 22.]
         """
         function = "Communicator.all"
         opened = _opened(function, devices)
@@ -143,6 +156,12 @@ class Communicator:
         exchange: a function that gets this rank's bytes, and returns those of all ranks, in their order, once all have
         called it. address: where other ranks reach this one, by TCP; by default on this machine only. It listens there
         until all have connected, at most 60 s or `timeout`, and takes no connection that does not know its secret.
+
+            def exchange(data):  # the only rank: of several, by a queue, a file or a socket
+                return [data]
+
+            with Communicator.join(0, 1, exchange, device="host") as communicator:
+                print(communicator)  # Communicator(rank 0 of 1 on host)
         """
         function = "Communicator.join"
         chosen, limit = _device(device, 0), _timeout(function, timeout)
@@ -163,6 +182,9 @@ class Communicator:
 
         The variables RANK, WORLD_SIZE, MASTER_ADDR (127.0.0.1 without it), MASTER_PORT and LOCAL_RANK describe it; with
         none of them it is the only rank. Rank 0 listens at MASTER_ADDR until all have come; see `join`.
+
+            with Communicator.from_environment(device="host") as communicator:  # torchrun --nproc-per-node 8 program.py
+                print(communicator.rank < communicator.size)  # True
         """
         function = "Communicator.from_environment"
         ranks = ranks_of_environment()
@@ -184,6 +206,9 @@ class Communicator:
         """Return the communicator of this process, with the ranks of an MPI communicator; all of them call it together.
 
         comm: mpi4py's; None: MPI.COMM_WORLD. It is duplicated. If a process is killed, MPI ends all others.
+
+            with Communicator.from_mpi(device="host") as communicator:  # mpirun -n 8 python program.py
+                print(communicator.rank < communicator.size)  # True
         """
         function = "Communicator.from_mpi"
         if comm is None:
@@ -214,6 +239,11 @@ class Communicator:
         machine, counted round. Otherwise each device has a rank here, on a thread. Communicators are closed at the end.
 
         Raises the exception of the first rank here that failed for a reason of its own.
+
+            def main(communicator, factor):
+                return factor * communicator.rank
+
+            print(Communicator.run(main, 10, devices=["host", "host", "host"]))  # [0, 10, 20]
         """
         opened = _opened("Communicator.run", devices)
         if any(name in os.environ for name in _OF_MPI):
@@ -252,6 +282,14 @@ class Communicator:
         """Combine `send` of all ranks, element by element, into `recv` of all.
 
         recv: of the same shape and dtype; None: in place. op: "sum", "prod", "min" or "max".
+
+            def main(communicator):
+                x = np.array([1.0, 2.0]) * (communicator.rank + 1)
+                with offload_args(x, device=communicator.device) as (dx,):
+                    communicator.all_reduce(dx, op="max")
+                return x
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [2. 4.] [2. 4.]
         """
         function = "Communicator.all_reduce"
         source, target = self._pair(function, send, recv)
@@ -263,6 +301,14 @@ class Communicator:
         """Write `send` of rank i to part i of `recv`, on all ranks.
 
         recv: `size` times the elements of send. In place, send is the rank's own part: recv[rank * n : rank * n + n].
+
+            def main(communicator):
+                x, every = np.array([1.0 + communicator.rank]), np.empty(2)
+                with offload_args(x, every, device=communicator.device) as (dx, devery):
+                    communicator.all_gather(dx, devery)
+                return every
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [1. 2.] [1. 2.]
         """
         function = "Communicator.all_gather"
         source, target = self._operands(function, send, recv)
@@ -275,6 +321,14 @@ class Communicator:
         """Combine part i of `send` of all ranks, element by element, into `recv` of rank i.
 
         send: `size` times the elements of recv. In place, recv is the rank's own part: send[rank * n : rank * n + n].
+
+            def main(communicator):
+                x, part = np.array([1.0, 10.0]), np.empty(1)
+                with offload_args(x, part, device=communicator.device) as (dx, dpart):
+                    communicator.reduce_scatter(dx, dpart)
+                return part
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [2.] [20.]
         """
         function = "Communicator.reduce_scatter"
         source, target = self._operands(function, send, recv)
@@ -289,7 +343,18 @@ class Communicator:
             self._backend.reduce_scatter(source, target, op, deadline)
 
     def broadcast(self, buffer: DevicePtr[Any], root: int = 0) -> None:
-        """Write the buffer of the root to the buffers of all others."""
+        """Write the buffer of the root to the buffers of all others.
+
+            def main(communicator):
+                x = np.full(2, float(communicator.rank))
+                with offload_args(x, device=communicator.device) as (dx,):
+                    communicator.broadcast(dx, root=1)
+                return x
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [1. 1.] [1. 1.]
+
+        See also: Communicator.all_gather, Communicator.reduce; docs/guide/many.md.
+        """
         function = "Communicator.broadcast"
         root = check_rank(function, "root", root, self.size)
         vector = self._flat(function, "buffer", buffer, writes=self.rank != root)
@@ -300,6 +365,14 @@ class Communicator:
         """Combine `send` of all ranks, element by element, into `recv` of the root.
 
         recv: on the root, of the same shape and dtype; None: in place. Others need none.
+
+            def main(communicator):
+                x = np.array([1.0, 2.0]) * (communicator.rank + 1)
+                with offload_args(x, device=communicator.device) as (dx,):
+                    communicator.reduce(dx, root=0)
+                return x
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [3. 6.] [2. 4.]
         """
         function = "Communicator.reduce"
         root = check_rank(function, "root", root, self.size)
@@ -316,6 +389,14 @@ class Communicator:
         """Write part j of `send` of rank i to part i of `recv` of rank j.
 
         Both have `size` parts of the same number of elements, and do not overlap.
+
+            def main(communicator):
+                x, y = np.array([1.0, 2.0]) + 10 * communicator.rank, np.empty(2)
+                with offload_args(x, y, device=communicator.device) as (dx, dy):
+                    communicator.all_to_all(dx, dy)
+                return y
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [ 1. 11.] [ 2. 12.]
         """
         function = "Communicator.all_to_all"
         source, target = self._operands(function, send, recv)
@@ -327,7 +408,21 @@ class Communicator:
             self._backend.all_to_all(source, target, deadline)
 
     def send(self, buffer: DevicePtr[Any], peer: int) -> None:
-        """Send a buffer to another rank, which receives it by `recv`."""
+        """Send a buffer to another rank, which receives it by `recv`.
+
+            def main(communicator):
+                x = np.full(2, float(communicator.rank))
+                with offload_args(x, device=communicator.device) as (dx,):
+                    if communicator.rank == 0:
+                        communicator.send(dx, 1)
+                    else:
+                        communicator.recv(dx, 0)
+                return x
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [0. 0.] [0. 0.]
+
+        See also: Communicator.recv, Communicator.all_to_all; docs/guide/many.md.
+        """
         function = "Communicator.send"
         peer = self._peer(function, peer)
         vector = self._flat(function, "buffer", buffer, writes=False)
@@ -335,7 +430,21 @@ class Communicator:
             self._backend.send(vector, peer, deadline)
 
     def recv(self, buffer: DevicePtr[Any], peer: int) -> None:
-        """Receive a buffer from another rank, which sends it by `send`."""
+        """Receive a buffer from another rank, which sends it by `send`.
+
+            def main(communicator):
+                x = np.full(2, 7.0 + communicator.rank)
+                with offload_args(x, device=communicator.device) as (dx,):
+                    if communicator.rank == 0:
+                        communicator.send(dx, 1)
+                    else:
+                        communicator.recv(dx, 0)
+                return x
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [7. 7.] [7. 7.]
+
+        See also: Communicator.send, Communicator.all_to_all; docs/guide/many.md.
+        """
         function = "Communicator.recv"
         peer = self._peer(function, peer)
         vector = self._flat(function, "buffer", buffer, writes=True)
@@ -343,7 +452,18 @@ class Communicator:
             self._backend.recv(vector, peer, deadline)
 
     def barrier(self) -> None:
-        """Wait until all ranks have called it."""
+        """Wait until all ranks have called it.
+
+            def main(communicator):
+                if communicator.rank == 0:
+                    np.save("x.npy", np.ones(2))
+                communicator.barrier()  # the file is there
+                return np.load("x.npy")
+
+            print(*Communicator.run(main, devices=["host", "host"]))  # [1. 1.] [1. 1.]
+
+        See also: Communicator.all_reduce; docs/guide/many.md.
+        """
         with self._call("Communicator.barrier", ("barrier", 0, "", "")) as deadline:
             self._backend.barrier(deadline)
 
@@ -354,6 +474,12 @@ class Communicator:
 
         color: a number, or None for a rank that takes part in none. key: ranks are ordered by it, and by their numbers
         here where it is the same.
+
+            def main(communicator):
+                with communicator.split(communicator.rank % 2) as part:  # ranks 0 and 2, and rank 1
+                    return part.rank, part.size
+
+            print(*Communicator.run(main, devices=["host"] * 3))  # (0, 2) (0, 1) (1, 2)
         """
         function = "Communicator.split"
         for name, value in (("color", color), ("key", key)):
@@ -364,7 +490,18 @@ class Communicator:
         return None if backend is None else self._of(backend, self._device, self._debug, self._timeout)
 
     def close(self) -> None:
-        """End the communicator: others that wait for this rank raise CommunicatorError. Again: nothing."""
+        """End the communicator: others that wait for this rank raise CommunicatorError. Again: nothing.
+
+            communicator, other = Communicator.all(["host", "host"])
+            communicator.close()
+            try:
+                other.barrier()
+            except CommunicatorError as error:
+                print(error.ranks)  # (0,)
+            other.close()
+
+        See also: Communicator.split; docs/guide/many.md.
+        """
         if self._failure is None:
             self._failure = (self.rank,), "it is closed"
             self._backend.close()

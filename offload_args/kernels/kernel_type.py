@@ -149,6 +149,16 @@ class Kernel(_core.Kernel):
         for graphs.
 
         Raises ModuleError with the compiler's log, LibraryError without a compiler, SignatureError.
+
+            source = '''
+            #include <offload_args/kernel.h>
+            OA_KERNEL(twice, oa::InOut<float> x, int n) {
+              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+            }'''
+            twice = Kernel.compile(source, "twice", [InOut[np.float32], np.int32])
+            x = np.ones(3, np.float32)
+            offload(twice, x, 3)
+            print(x)  # [2. 2. 2.]
         """
         program = program_of(source, name, options)
         if target is None:
@@ -183,6 +193,15 @@ class Kernel(_core.Kernel):
         checks no access.
 
         Raises OSError if the file can't be written.
+
+            source = '''
+            #include <offload_args/kernel.h>
+            OA_KERNEL(twice, oa::InOut<float> x, int n) {
+              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+            }'''
+            twice = Kernel.compile(source, "twice", [InOut[np.float32], np.int32], device="host")
+            twice.save("twice.so")
+            print(list(Module.load("twice.so").kernels))  # ['twice']
         """
         data = self._loaded.image.data
         with open(path, "wb") as file:
@@ -209,7 +228,18 @@ class Kernel(_core.Kernel):
         return tuple(formal.text for formal in self._formals)
 
     def info(self, device: Device | str) -> KernelInfo:
-        """Return the kernel's limits on a device; loads its module there."""
+        """Return the kernel's limits on a device; loads its module there.
+
+            source = '''
+            #include <offload_args/kernel.h>
+            OA_KERNEL(twice, oa::InOut<float> x, int n) {
+              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+            }'''
+            twice = Kernel.compile(source, "twice", [InOut[np.float32], np.int32], device="host")
+            print(twice.info("host").fixed_shared_bytes)  # 0
+
+        See also: Kernel.compile, launch; docs/guide/kernels.md.
+        """
         number = as_device(device).number
         if number not in self._infos:
             self._load(number)

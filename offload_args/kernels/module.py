@@ -94,6 +94,15 @@ class Module(Variables):
         arguments of each launch determine the types, and every pointer counts as read and written.
 
         Raises ModuleError if there is no such kernel, SignatureError if the module contradicts the signature.
+
+            source = '''
+            #include <offload_args/kernel.h>
+            OA_KERNEL(twice, oa::InOut<float> x, int n) {
+              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= 2;
+            }'''
+            Kernel.compile(source, "twice", [InOut[np.float32], np.int32], device="host").save("twice.so")
+            module = Module.load("twice.so")
+            print(module.kernel("twice", InOut[np.float32], np.int32).signature)  # ('InOut[float32]', 'int32')
         """
         if not isinstance(name, str):
             raise ArgumentTypeError(f"Module.kernel: name needs a string, got {type(name).__name__}")

@@ -46,6 +46,19 @@ class Variables:
         uses wait for launches.
 
         Raises ModuleError if there is no such variable, SignatureError if it has another size.
+
+            source = '''
+            #include <offload_args/kernel.h>
+            OA_DEVICE_VARIABLE(float, factor);
+            OA_KERNEL(scale, oa::InOut<float> x, int n) {
+              for (auto one : x.mine(oa::Linear1D(n), here)) *one *= factor;
+            }'''
+            scale = Kernel.compile(source, "scale", [InOut[np.float32], np.int32])
+            scale.module.variable("factor", np.float32).assign(5)
+            x = np.ones(3, np.float32)
+            offload(scale, x, 3)
+            print(x)  # [5. 5. 5.]
+            scale.module.unload()
         """
         if not isinstance(name, str):
             raise ArgumentTypeError(f"Module.variable: name needs a string, got {type(name).__name__}")

@@ -27,21 +27,34 @@ _UNFOUND = "has eigenvalues that did not converge (info {info})"
 
 
 class EighResult(NamedTuple):
-    """Eigenvalues in ascending order, and eigenvectors as columns."""
+    """Eigenvalues in ascending order, and eigenvectors as columns.
+
+    result = linalg.eigh(np.diag([1.0, 3.0]))
+    print(result.eigenvalues)  # [1. 3.]
+    """
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class QRResult(NamedTuple):
-    """The factors of a QR decomposition."""
+    """The factors of a QR decomposition.
+
+    A = np.array([[3.0, 0.0], [4.0, 5.0]])
+    Q, R = linalg.qr(A)
+    print(np.allclose(Q @ R, A))  # True
+    """
 
     Q: Any
     R: Any
 
 
 class SVDResult(NamedTuple):
-    """The factors of a singular value decomposition: U diag(S) Vh."""
+    """The factors of a singular value decomposition: U diag(S) Vh.
+
+    U, S, Vh = linalg.svd(np.diag([1.0, 3.0]))
+    print(S)  # [3. 1.]
+    """
 
     U: Any
     S: Any

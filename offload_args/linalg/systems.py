@@ -39,7 +39,11 @@ _SINGULAR = "is singular: pivot {info} of its factor U is zero"
 
 
 class SlogdetResult(NamedTuple):
-    """The sign of a determinant, and the logarithm of its absolute value."""
+    """The sign of a determinant, and the logarithm of its absolute value.
+
+    result = linalg.slogdet(np.diag([1.0, -1.0]))
+    print(result.sign, result.logabsdet)  # -1.0 0.0
+    """
 
     sign: Any
     logabsdet: Any

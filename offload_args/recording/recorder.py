@@ -113,7 +113,18 @@ class _Lent:
 
 
 class Recording:
-    """Record a block, or a process, in a file; `offload_args.record(file)` makes one."""
+    """Record a block, or a process, in a file; `offload_args.record(file)` makes one.
+
+        recording = record("calls.jsonl.gz")
+        recording.start()
+        with offload_args(np.ones(3)) as (dx,):
+            blas.scal(2.0, dx)
+        recording.flush()  # the file has the call
+        recording.stop()
+        print(os.path.getsize("calls.jsonl.gz") > 100)  # True
+
+    See also: record; docs/guide/recordings.md.
+    """
 
     def __init__(
         self,

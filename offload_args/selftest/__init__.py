@@ -53,6 +53,11 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None, every: i
     """Run the checks on a device, and return the report; say gets a line for each group.
 
     every: run the first check of each group and every `every`-th after it.
+
+        report = selftest.run(Device("host"), every=1000)
+        print(report["failures"])  # []
+
+    See also: selftest.lines, testing.sim_device; docs/guide/devices.md.
     """
     started = time.perf_counter()
     counts: dict[str, dict[str, int]] = {}
@@ -89,7 +94,13 @@ def run(device: Device, say: Callable[[str], None] = lambda text: None, every: i
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of a report."""
+    """Yield the lines of a report.
+
+        report = selftest.run(Device("host"), every=1000)
+        print(next(iter(selftest.lines(report)))[:12])  # offload_args
+
+    See also: selftest.run; docs/guide/devices.md.
+    """
     for key in ("offload_args", "python", "system", "device", "driver", "library"):
         yield f"{key:<13}{report[key]}"
     totals = [sum(count[outcome] for count in report["checks"].values()) for outcome in ("passed", "failed", "not run")]

@@ -23,6 +23,14 @@ class Matrix(LentMatrix):
 
     `lend` makes it. It has no elements on the host. `dA @ dx` is sparse.matmul(dA, dx). A kernel takes it as the three
     pointers to its arrays: the values and both arrays of indices, in the order of `arrays`.
+
+        A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
+        with sparse.lend(A) as dA, offload_args(np.ones(2)) as (dx,):
+            print(dA.format, dA.shape, dA.nnz)  # csr (2, 2) 3
+            blas.scal(10.0, dA.data)  # the values alone
+            print((dA @ dx).to_host())  # [20. 40.]
+
+    See also: sparse.lend, sparse.matmul; docs/guide/sparse.md.
     """
 
     __slots__ = ()

@@ -1,4 +1,7 @@
-"""Public functions of the portable modules and of kernels describe their parameters; all examples run."""
+"""Public functions of the portable modules and of kernels describe their parameters; all examples run.
+
+Every other function, class and method that a page of the reference shows has an example, too.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ import typing
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import cffi
 import numpy as np
 import pytest
 import scipy.sparse
@@ -26,7 +31,8 @@ import scipy.sparse
 import offload_args
 from helpers.devices import has_symbol, library_or_skip
 from helpers.pages import promised
-from offload_args import blas, fft, kernels, lapack, linalg, sparse
+from helpers.shown import shown
+from offload_args import blas, cblas, embedding, fft, kernels, lapack, libraries, linalg, selftest, sparse, testing
 from offload_args.errors import LibraryError, LibraryVersionError
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +51,30 @@ TOP = ("Communicator", "In", "InOut", "Out", "Scratch", "accelerate", "record", 
 CLASSES |= {name: getattr(offload_args, name) for name in TOP}
 COMPILED = sorted({name for name in FUNCTIONS | CLASSES if name.startswith("kernels.")} - {"kernels.launch"})
 NAMES = (*TOP, "Kernel", "Module", "Shared", "blas", "kernel", "kernels", "lapack")
+OTHERS = {name: thing for name, thing in shown() if name.removeprefix("kernels.python.") not in FUNCTIONS | CLASSES}
+# Names without an example of their own: the name whose example has them.
+ELSEWHERE = {
+    "Module.load": "Module",
+    "Module.unload": "kernels.variables.Variables.variable",
+    "graphs.Capture": "offload_args.capture",
+    "kernels.variables.Variables": "kernels.variables.Variables.variable",
+    "kernels.variables.Variables.unload": "kernels.variables.Variables.variable",
+    "objects.LibraryObject": "objects.LibraryObject",
+    "recording.recorder.Recording.flush": "recording.recorder.Recording",
+    "recording.recorder.Recording.start": "recording.recorder.Recording",
+    "recording.recorder.Recording.stop": "recording.recorder.Recording",
+    "regions.Update": "update",
+    "scripts.Accelerated": "accelerate",
+    "scripts.Report": "accelerate",
+    "tracing.picture.Timeline": "tracing.Trace.save",
+    "tracing.summary.Summary": "tracing.Trace",
+}
+NOT_RUN = {
+    "Communicator.from_mpi": "mpi4py starts MPI for the whole process",
+    "objects.LibraryObject": "it takes a GPU",
+    "regions.Stream": "it takes a GPU and PyTorch",
+    "testing.library": "a process takes one double of a library",
+}
 
 
 def paragraphs(thing: Callable[..., Any]) -> list[str]:
@@ -146,6 +176,42 @@ def test_the_example_in_a_docstring_prints_the_text_beside_it(
         place = f"<the example of {name}>"  # kernels in Python read their source there
         linecache.cache[place] = (len(code), None, code.splitlines(keepends=True), place)
         exec(compile(code, place, "exec"), names | {"launch": offload_args.launch})
+    assert printed.getvalue().splitlines() == promised(code)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_each_function_class_and_method_of_the_reference_has_an_example(name: str) -> None:
+    if name.startswith("kernels.python.words.Here."):
+        name = "kernels.python.words.Here"  # its example serves for all
+    place = ELSEWHERE.get(name, name)
+    code = example_of(OTHERS.get(place) or CLASSES[place])
+    assert code and (promised(code) or name in NOT_RUN)
+    is_named = re.search(rf"\b{name.rpartition('.')[2]}\b", code)
+    assert is_named or name in ELSEWHERE or name.endswith("__") or isinstance(OTHERS[name], type)
+
+
+# The functions of these names compile kernels.
+SLOW = [name for name in OTHERS if name.startswith(("kernels.", "Kernel", "Module", "selftest"))]
+
+
+@pytest.mark.later(*SLOW)
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_examples_of_the_reference_print_the_text_beside_them(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = example_of(OTHERS[name])
+    place = f"<the example of {name}>"
+    program = compile(code, place, "exec")
+    if name in NOT_RUN:
+        return
+    monkeypatch.chdir(tmp_path)
+    names = {public: getattr(offload_args, public) for public in offload_args.__all__}
+    modules = (blas, cblas, embedding, kernels, libraries, linalg, selftest, sparse, testing)
+    names |= {module.__name__.rpartition(".")[2]: module for module in modules}
+    names |= {"Thread": Thread, "cffi": cffi, "here": kernels.here, "np": np, "os": os, "scipy": scipy}
+    linecache.cache[place] = (len(code), None, code.splitlines(keepends=True), place)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(program, names)
     assert printed.getvalue().splitlines() == promised(code)
 
 

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 import offload_args
+from helpers.shown import REFERENCE, entries
 from offload_args import libraries
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "docs" / "reference"
-DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (offload_args[\w.]*)((?:\n   .*)*)", re.MULTILINE)
 MODULES = [
     "blas",
     "embedding",
@@ -44,15 +43,6 @@ def extension() -> Iterator[None]:
     del sys.path[:2]
 
 
-def object_named(name: str) -> Any:
-    """Return the object of a full name."""
-    module, rest = offload_args, name.split(".")[1:]
-    thing: Any = module
-    for part in rest:
-        thing = getattr(thing, part, None) or importlib.import_module(f"{thing.__name__}.{part}")
-    return thing
-
-
 def public() -> dict[str, Any]:
     """Return every public name of the package but those of the vendors' modules."""
     names: dict[str, Any] = {}
@@ -67,17 +57,14 @@ def public() -> dict[str, Any]:
 def written() -> list[Any]:
     """Return the objects that the pages on Python describe; fails for a name that does not exist."""
     described = []
-    for page in sorted((REFERENCE / "python").glob("*.md")):
-        for kind, name, options in DIRECTIVE.findall(page.read_text()):
-            thing = object_named(name)
-            members = re.search(r":members:(.*(?:\n {6}.*)*)", options)
-            if kind == "module":
-                described += [getattr(thing, name) for name in thing.__all__] if members else []
-                continue
-            described.append(thing)
-            for member in members[1].replace(",", " ").split() if members else []:
-                annotated = any(member in vars(name).get("__annotations__", ()) for name in thing.__mro__)
-                assert hasattr(thing, member) or annotated, f"{page.name}: {name} has no {member}"
+    for page, kind, name, thing, members in entries():
+        if kind == "module":
+            described += [] if members is None else [getattr(thing, key) for key in thing.__all__]
+            continue
+        described.append(thing)
+        for member in members or ():
+            annotated = any(member in vars(class_).get("__annotations__", ()) for class_ in thing.__mro__)
+            assert hasattr(thing, member) or annotated, f"{page}: {name} has no {member}"
     return described
 
 

@@ -186,6 +186,14 @@ class PythonKernel(Kernel):
         takes, after its own arguments, four int64 for each array: two extents, and the steps along them in elements.
 
         Raises KernelError, LibraryError without numba, OSError if the file can't be written.
+
+            @kernel
+            def fill(y: Out[np.float32].by(kernels.Linear1D())):
+                for i in y.mine():
+                    y[i] = i
+
+            fill.save("fill.ptx", target="sm_90")
+            print(os.path.exists("fill.ptx"))  # True
         """
         on = target_of(Device.default()) if target is None else named_target(target)
         data = self._source.compiled(on).data

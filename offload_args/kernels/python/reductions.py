@@ -236,6 +236,13 @@ class Reduction:
 
         Returns None, or the result as a NumPy array or number if it was left out. Raises ArgumentError, DTypeError, and
         CaptureError if it needs memory in a capture.
+
+            total = kernels.reduce("sum", axis=0, A=np.float64)
+            A, sums = np.ones((3, 2)), np.empty(2)
+            print(total(A))  # [3. 3.]
+            with offload_args(A, sums) as (dA, dsums):
+                total(dA, dsums)
+            print(sums)  # [3. 3.]
         """
         count = len(self.parameters)
         operands, result = arguments[:count], arguments[count:]

@@ -17,7 +17,19 @@ def _refuse(name: str) -> NoReturn:
 
 
 class Here:
-    """The thread that runs, as a kernel in Python sees it: `here`. An axis is 0, 1 or 2: x, y or z."""
+    """The thread that runs, as a kernel in Python sees it: `here`. An axis is 0, 1 or 2: x, y or z.
+
+        @kernel
+        def number(y: Out[np.int64].by(kernels.Linear1D())):
+            for i in y.mine():
+                y[i] = 100 * here.block_index(0) + here.thread_index(0)
+
+        y = np.empty(3, np.int64)
+        offload(number, y, grid=2, block=2)
+        print(y)  # [  0   1 100]
+
+    See also: kernels.here, kernel; docs/guide/python-kernels.md.
+    """
 
     def index(self, axis: int = 0) -> int:
         """Return the thread's number in the grid along an axis."""
