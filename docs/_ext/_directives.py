@@ -12,14 +12,25 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from _headers import INCLUDE, Unit, is_cpp, part_of
-from _records import ROLES, Group, constants, groups, joined, letters, libraries, sections, slug, vendor_names
+from _records import (
+    ROLES,
+    Group,
+    c_lines,
+    constants,
+    groups,
+    joined,
+    letters,
+    libraries,
+    sections,
+    slug,
+    vendor_names,
+)
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 from bindings import roles
 from bindings.emit.docs import signature
-from bindings.emit.wrappers import forms, prototype
 from bindings.roles import Function, Library
 from offload_args import command
 
@@ -159,12 +170,7 @@ class Prototypes(Routines):
         self._depends_on(library)
         results: list[nodes.Node] = []
         for title, functions in ((title, sections(library)[title]) for title in self.content):
-            lines = [
-                f"{prototype(library, function, device)};"
-                for function in functions
-                for device in forms(library, function)
-            ]
-            text = "\n".join(lines)
+            text = "\n".join(c_lines(library, functions))
             block = nodes.literal_block(text, text, language="text", classes=["prototypes"])
             section = nodes.section("", nodes.title(title, title), block, ids=[f"{library.name}-{slug(title)}"])
             results.append(section)

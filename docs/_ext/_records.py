@@ -12,7 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from bindings import roles
+from bindings.emit.c_text import wrapped
 from bindings.emit.docs import HELPER_RAISES, RAISES, Description, describe, signature
+from bindings.emit.wrappers import forms, prototype
 from bindings.parameters import NUMPY
 from bindings.roles import Function, Library
 from offload_args import errors
@@ -239,19 +241,28 @@ last parameter. The forms that end in `_device` take numbers and results as devi
 {titles}
 ```
 """
-# So many functions make a page of prototypes.
-MOST_PROTOTYPES = 400
+# So many lines make a page of prototypes.
+MOST_LINES = 600
+
+
+def c_lines(library: Library, functions: list[Function]) -> list[str]:
+    """Return the prototypes of functions, in lines."""
+    prototypes = (
+        f"{prototype(library, function, form)};" for function in functions for form in forms(library, function)
+    )
+    return [line for text in prototypes for line in wrapped(text)]
 
 
 def c_pages(library: Library) -> dict[str, list[str]]:
     """Return the pages of a library's prototypes: their names, and the titles of the sections on each."""
     c_pages: dict[str, list[str]] = {}
-    count = MOST_PROTOTYPES
+    count = MOST_LINES
     for title, functions in sections(library).items():
-        count += len(functions)
-        if count > MOST_PROTOTYPES:
+        lines = len(c_lines(library, functions))
+        count += lines
+        if count > MOST_LINES:
             c_pages[f"c-{len(c_pages) + 1}" if c_pages else "c"] = []
-            count = len(functions)
+            count = lines
         c_pages[list(c_pages)[-1]].append(title)
     return c_pages
 
