@@ -21,41 +21,55 @@ from offload_args import Device, blas, offload_args, record
 
 Contents = Literal["none", "hash"]
 KINDS: tuple[Contents, ...] = ("none", "hash")
+ROUNDS = 7
 
 
-def iterate(device: Device, n: int, turns: int) -> None:
-    """Make steps of the power iteration in one region."""
-    A, x, y = np.ones((n, n), np.float32), np.ones(n, np.float32), np.empty(n, np.float32)
-    with offload_args(A, x, y, device=device) as (dA, dx, dy):
-        for _ in range(turns):
-            blas.gemv(1.0, dA, dx, 0.0, dy)
-            blas.scal(1.0 / float(blas.nrm2(dy)), dy)
-            blas.swap(dx, dy)
+def iterate(device: Device, n: int) -> Callable[[int], None]:
+    """Return a function that makes steps of the power iteration in one region."""
+    A, x, y = np.ones((n, n), np.float32), np.ones(n, np.float32), np.ones(n, np.float32)
+
+    def work(turns: int) -> None:
+        with offload_args(A, x, y, device=device) as (dA, dx, dy):
+            for _ in range(turns):
+                blas.gemv(1.0, dA, dx, 0.0, dy)
+                blas.scal(1.0 / float(blas.nrm2(dy)), dy)
+                blas.swap(dx, dy)
+
+    return work
 
 
-def small_calls(device: Device, turns: int) -> None:
+def small_calls(device: Device) -> Callable[[int], None]:
     x = np.ones(8)
-    with offload_args(x, device=device) as (dx,):
-        for _ in range(turns):
-            blas.scal(1.0, dx)
+
+    def work(turns: int) -> None:
+        with offload_args(x, device=device) as (dx,):
+            for _ in range(turns):
+                blas.scal(1.0, dx)
+
+    return work
 
 
-def small_regions(device: Device, turns: int) -> None:
+def small_regions(device: Device) -> Callable[[int], None]:
     x = np.ones(8)
-    for _ in range(turns):
-        with offload_args(x, device=device):
-            pass
+
+    def work(turns: int) -> None:
+        for _ in range(turns):
+            with offload_args(x, device=device):
+                pass
+
+    return work
 
 
-def seconds(work: Callable[[int], None], turns: int, file: Path, contents: Contents | None = None) -> float:
-    """Return the shortest of three times; contents: of a recording, None: without one."""
-    times = []
-    for _ in range(3):
-        with record(file, contents=contents) if contents else nullcontext():
-            begun = time.perf_counter()
-            work(turns)
-            times.append(time.perf_counter() - begun)
-    return min(times)
+def seconds(work: Callable[[int], None], turns: int, file: Path) -> dict[str, float]:
+    """Return the shortest time of several without a recording, and with one of each kind, which take turns."""
+    times: dict[str, list[float]] = {kind: [] for kind in ("plain", *KINDS)}
+    for _ in range(ROUNDS):
+        for kind in times:
+            with nullcontext() if kind == "plain" else record(file, contents=kind):
+                begun = time.perf_counter()
+                work(turns)
+                times[kind].append(time.perf_counter() - begun)
+    return {kind: min(several) for kind, several in times.items()}
 
 
 def main() -> None:
@@ -65,20 +79,20 @@ def main() -> None:
     options = parser.parse_args()
     device = Device(options.device) if options.device else Device.default()
     rows: dict[str, tuple[int, Callable[[int], None]]] = {
-        f"a step of the power iteration, n = {options.n}": (100, lambda turns: iterate(device, options.n, turns)),
-        "a call of blas.scal, n = 8": (20_000, lambda turns: small_calls(device, turns)),
-        "a region with one array": (5_000, lambda turns: small_regions(device, turns)),
+        f"a step of the power iteration, n = {options.n}": (100, iterate(device, options.n)),
+        "a call of blas.scal, n = 8": (20_000, small_calls(device)),
+        "a region with one array": (5_000, small_regions(device)),
     }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "r"
         for name, (turns, work) in rows.items():
             work(turns // 10)
-            plain = seconds(work, turns, file)
+            times = seconds(work, turns, file)
+            plain = times["plain"]
             print(f"{name} on {device}: {plain / turns * 1e6:.2f} us", end="")
             for contents in KINDS:
-                with_it = seconds(work, turns, file, contents)
-                more = (with_it - plain) / turns
-                print(f"; {contents}: {more * 1e6:+.2f} us, {more * turns / plain:+.1%}", end="")
+                more = times[contents] - plain
+                print(f"; {contents}: {more / turns * 1e6:+.2f} us, {more / plain:+.1%}", end="")
             print(f"; {file.stat().st_size / turns:.1f} bytes each")
 
 

@@ -556,7 +556,7 @@ static inline PyObject *run(const Plan *plan, const Choice *choice, const Call *
                             int turned) {
   PyObject *done;
   if (OA_UNLIKELY(!choice->is_direct || call->result != NULL ||
-                  atomic_load_explicit(&recording, memory_order_relaxed)) ||
+                  (atomic_load_explicit(&recording, memory_order_relaxed) && !lines_are_known())) ||
       !run_values(choice->function, arranged, &done))
     done = run_objects(plan, choice, arranged, call->result);
   if (OA_UNLIKELY(done == NULL) && plan->note != Py_None) note_failure(plan->note, turned);
@@ -601,12 +601,11 @@ static inline PyObject *call_plan(Plan *plan, PyObject *const *values, Py_ssize_
 /* Calls the routine, and tells the recorder before and after it: the vendor's calls in between are its own. */
 static __attribute__((cold, noinline)) PyObject *call_recorded(Plan *plan, PyObject *const *values, Py_ssize_t count,
                                                                PyObject *names) {
-  const int begun = lines_begin();
+  const Recorded call = {NULL, PyUnicode_AsUTF8AndSize(plan->name, NULL), values, count, names};
+  const int begun = call.name == NULL ? -1 : lines_begin(&call);
   if (begun < 0) return NULL;
   if (begun) {
-    const char *name = PyUnicode_AsUTF8AndSize(plan->name, NULL);
-    PyObject *result = name == NULL ? NULL : call_plan(plan, values, count, names);
-    const Recorded call = {NULL, name, values, count, names};
+    PyObject *result = call_plan(plan, values, count, names);
     const int done = lines_end(&call, result);
     if (done < 0) Py_CLEAR(result);
     if (done != 0) return result;

@@ -1,7 +1,8 @@
 /* Lines of a recording that are written without Python: of calls whose arguments are numbers, short texts and pointers,
  * while one recording alone is under way. Python takes them from here when it writes a line itself, or when they are
  * many. A line is made in memory of its thread, and added under the mutex, which no thread holds while it runs Python.
- */
+ *
+ * A call that the same line of the program made lately with the same values has a line of its number alone: "again". */
 #include "recorded.h"
 
 #include <math.h>
@@ -11,7 +12,27 @@
 #include <string.h>
 #include <time.h>
 
-enum { ALL = 1 << 16, LINE = 1 << 12, INSIDE = 1 << 11, PLACES = 256, LIBRARIES = 16, DEEPEST = 8 };
+enum { ALL = 1 << 16, LINE = 1 << 12, INSIDE = 1 << 11, PLACES = 1024, LIBRARIES = 16, DEEPEST = 8 };
+enum { REACH = 4096, VALUES = 14 }; /* calls between one and the same again; values of such a call, at most */
+
+/* A call: its place, thread, function and values. Equal bytes are equal calls, as long as no line of Python's is in the
+ * file between them. */
+typedef struct {
+  const char *library, *name;
+  long place, thread;
+  uint64_t values[VALUES];
+  unsigned char kinds[VALUES];
+} Key;
+
+/* An outermost call, as it is known before it is made. */
+typedef struct {
+  unsigned recording; /* that has the place; 0: none has */
+  long place;         /* 0: Python has to write the line */
+  size_t slot;        /* among the places */
+  int is_keyed;
+  Key key;
+  long long again; /* the number of the same call before; 0: none */
+} Outermost;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint direct; /* the number of the recording whose lines are written here; 0: none is */
@@ -20,12 +41,17 @@ static struct {
   PyObject *pointers; /* a dict by handle, of tuples whose first item is the pointer's number */
   size_t size;        /* of the lines */
   long long calls;    /* in them */
+  long long total;    /* of the calls in the file with these lines */
+  unsigned batch;     /* how often lines were taken */
   struct timespec taken;
   const char *libraries[LIBRARIES]; /* that the recording has */
   struct {
     PyObject *code;
     long at;
     long number;
+    Key key;        /* of the last call whose line is written in full */
+    long long call; /* its number */
+    unsigned batch; /* in which it was written */
   } places[PLACES]; /* of calls, by code and instruction, which are known faster than lines */
   char text[ALL];
 } lines;
@@ -37,6 +63,7 @@ static _Thread_local struct {
   long thread; /* its number in the recording */
   int depth;
   int told;              /* of calls whose beginning Python was told */
+  Outermost outermost;   /* of them */
   size_t begun[DEEPEST]; /* where the text of each one's calls begins */
   size_t size;
   char text[INSIDE];
@@ -163,7 +190,7 @@ static PyObject *ask(const char *kind, PyObject *subject) {
 }
 
 /* Returns the number of the line that calls, 0 if Python has to write this one, -1 with an exception. */
-static long place_of_caller(unsigned recording_number) {
+static long place_of_caller(unsigned recording_number, size_t *slot) {
   PyFrameObject *frame = PyEval_GetFrame();
   if (frame == NULL) return 0;
   static _Atomic(PyObject *) known_name; /* made once, or by several threads the same */
@@ -174,7 +201,7 @@ static long place_of_caller(unsigned recording_number) {
   const long here = PyLong_AsLong(instruction);
   Py_DECREF(instruction);
   PyObject *code = (PyObject *)PyFrame_GetCode(frame);
-  const size_t at = (((uintptr_t)code >> 5) + (unsigned long)here * 31U) % PLACES;
+  const size_t at = *slot = (((uintptr_t)code >> 5) + (unsigned long)here * 31U) % PLACES;
   pthread_mutex_lock(&mutex);
   long number = lines.places[at].code == code && lines.places[at].at == here ? lines.places[at].number : 0;
   pthread_mutex_unlock(&mutex);
@@ -188,6 +215,7 @@ static long place_of_caller(unsigned recording_number) {
       lines.places[at].code = Py_NewRef(code);
       lines.places[at].at = here;
       lines.places[at].number = number;
+      lines.places[at].call = 0;
     }
     pthread_mutex_unlock(&mutex);
   }
@@ -195,6 +223,80 @@ static long place_of_caller(unsigned recording_number) {
   Py_XDECREF(old);
   return number;
 }
+
+/* -- the same call again ------------------------------------------------------------------------------------------- */
+/* Each returns 0 if a value has no place in a key. */
+static int key_letters(PyObject *letters, uint64_t *word) {
+  Py_ssize_t size;
+  const char *bytes = PyUnicode_AsUTF8AndSize(letters, &size);
+  if (bytes == NULL) PyErr_Clear();
+  if (bytes == NULL || size > (Py_ssize_t)sizeof *word || strlen(bytes) != (size_t)size) return 0;
+  memcpy(word, bytes, (size_t)size);
+  return 1;
+}
+
+static int key_value(PyObject *value, uint64_t *word, unsigned char *kind) {
+  enum { CONSTANT = 1, INTEGER, REAL, LETTERS, POINTER };
+  if (value == Py_None || value == Py_True || value == Py_False) {
+    *kind = CONSTANT;
+    *word = (uintptr_t)value;
+  } else if (PyFloat_CheckExact(value)) {
+    const double number = PyFloat_AsDouble(value);
+    *kind = REAL;
+    memcpy(word, &number, sizeof number);
+  } else if (PyLong_CheckExact(value)) {
+    int overflow;
+    *kind = INTEGER;
+    *word = (uint64_t)PyLong_AsLongLongAndOverflow(value, &overflow);
+    return overflow == 0;
+  } else if (Py_TYPE(value) == (PyTypeObject *)python.pointer) {
+    const Pointer *pointer = (const Pointer *)value;
+    *kind = POINTER;
+    *word = (uintptr_t)pointer->handle;
+    return pointer->root == pointer->handle; /* until its region ends, of which Python writes a line */
+  } else {
+    *kind = LETTERS;
+    return PyUnicode_CheckExact(value) && key_letters(value, word);
+  }
+  return 1;
+}
+
+static int make_key(Key *key, const Recorded *call, long place) {
+  const Py_ssize_t named = call->names == NULL ? 0 : PyTuple_Size(call->names);
+  if (call->count + 2 * named > VALUES) return 0;
+  memset(key, 0, sizeof *key);
+  key->library = call->library;
+  key->name = call->name;
+  key->place = place;
+  key->thread = inside.thread;
+  int at = 0;
+  for (Py_ssize_t i = 0; i < call->count + named; i++, at++)
+    if (!key_value(call->values[i], &key->values[at], &key->kinds[at])) return 0;
+  for (Py_ssize_t i = 0; i < named; i++, at++)
+    if (!key_letters(PyTuple_GetItem(call->names, i), &key->values[at])) return 0;
+  return 1;
+}
+
+/* Returns the number of the same call before, if its line is near enough; else 0. */
+static long long same_before(size_t slot, const Key *key) {
+  pthread_mutex_lock(&mutex);
+  const int is_same = lines.places[slot].call > 0 && lines.places[slot].batch == lines.batch &&
+                      memcmp(&lines.places[slot].key, key, sizeof *key) == 0;
+  const long long call = is_same ? lines.places[slot].call : 0;
+  pthread_mutex_unlock(&mutex);
+  return call;
+}
+
+/* Finds the place and the key of an outermost call. Returns -1 with an exception. */
+static int find_before(Outermost *outermost, unsigned recording_number, const Recorded *call) {
+  outermost->recording = recording_number;
+  outermost->place = place_of_caller(recording_number, &outermost->slot);
+  outermost->is_keyed = outermost->place > 0 && make_key(&outermost->key, call, outermost->place);
+  outermost->again = outermost->is_keyed ? same_before(outermost->slot, &outermost->key) : 0;
+  return outermost->place < 0 ? -1 : 0;
+}
+
+int lines_are_known(void) { return inside.depth > 0 && inside.outermost.again > 0; }
 
 /* Tells Python of a library at its first call. Returns -1 with an exception. */
 static int note_library(const char *library) {
@@ -216,17 +318,25 @@ static int note_library(const char *library) {
 }
 
 /* -- lines --------------------------------------------------------------------------------------------------------- */
-/* Adds a line. Returns 1; 0 if there is no room, or another recording by now. *is_late: lines should be taken now. */
-static int add_line(unsigned recording_number, const Text *text, const char *line, int *is_late) {
+/* Adds a line: of the same call as one before, if there is one. Returns 1; 0 if there is no room, or another recording
+ * by now. *is_late: lines should be taken now. */
+static int add_line(const Outermost *call, const Text *text, const char *line, int *is_late) {
   struct timespec now;
   const size_t size = (size_t)(text->at - line);
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   pthread_mutex_lock(&mutex);
-  const int fits = atomic_load(&direct) == recording_number && lines.size + size <= ALL;
+  const int fits = atomic_load(&direct) == call->recording && lines.size + size <= ALL &&
+                   (call->again == 0 || lines.total - call->again < REACH);
   if (fits) {
     memcpy(lines.text + lines.size, line, size);
     lines.size += size;
     lines.calls++;
+    lines.total++;
+    if (call->is_keyed && call->again == 0) {
+      lines.places[call->slot].key = call->key;
+      lines.places[call->slot].call = lines.total;
+      lines.places[call->slot].batch = lines.batch;
+    }
   }
   *is_late = lines.size > ALL - LINE ||
              (now.tv_sec - lines.taken.tv_sec) * 1000000000LL + now.tv_nsec - lines.taken.tv_nsec > 500000000LL;
@@ -234,7 +344,35 @@ static int add_line(unsigned recording_number, const Text *text, const char *lin
   return fits;
 }
 
-static int write_line(unsigned recording_number, const Recorded *call, const char *calls, size_t size) {
+/* Has Python take the lines if it is time. Returns 1, or -1 with an exception. */
+static int take_in_time(int is_late) {
+  PyObject *none = is_late ? ask("flush", Py_None) : Py_NewRef(Py_None);
+  Py_XDECREF(none);
+  return none == NULL ? -1 : 1;
+}
+
+static int write_again(const Outermost *call) {
+  char line[64];
+  Text text = {line, line + sizeof line, NULL};
+  int is_late = 0;
+  const int done = put(&text, "{\"again\":") && put_integer(&text, call->again) && put(&text, "}\n") &&
+                   add_line(call, &text, line, &is_late);
+  return done ? take_in_time(is_late) : 0;
+}
+
+/* Adds the text of a call to that of the call that made it, if there is room. */
+static void keep_inside(const char *text, size_t size) {
+  if (inside.size + size + 2 > INSIDE) return;
+  inside.text[inside.size] = ',';
+  memcpy(inside.text + inside.size + 1, text, size);
+  inside.text[inside.size + size + 1] = '}';
+  inside.size += size + 2;
+}
+
+/* Writes the line of an outermost call, or (NULL) the text of another one. Returns 1, 0 if Python has to, -1 with an
+ * exception. */
+static int write_line(unsigned recording_number, const Recorded *call, const Outermost *outermost, const char *calls,
+                      size_t size) {
   char line[LINE];
   Text text = {line, line + sizeof line, NULL};
   pthread_mutex_lock(&mutex);
@@ -245,26 +383,15 @@ static int write_line(unsigned recording_number, const Recorded *call, const cha
   Py_DECREF(text.pointers);
   if (PyErr_Occurred()) PyErr_Clear(); /* Python writes it */
   if (!done) return 0;
-  if (inside.depth > 0) { /* a part of the line of the call that made it */
-    const size_t all = (size_t)(text.at - line) + 2;
-    if (inside.size + all <= INSIDE) {
-      inside.text[inside.size] = ',';
-      memcpy(inside.text + inside.size + 1, line, all - 2);
-      inside.text[inside.size + all - 1] = '}';
-      inside.size += all;
-    }
+  if (outermost == NULL) {
+    keep_inside(line, (size_t)(text.at - line));
     return 1;
   }
-  const long place = place_of_caller(recording_number);
-  if (place <= 0) return (int)place;
   int is_late = 0;
   done = (call->library != NULL || (put(&text, ",\"calls\":[") && put_bytes(&text, calls, size) && put(&text, "]"))) &&
-         put(&text, ",\"at\":") && put_integer(&text, place) && put(&text, ",\"thread\":") &&
-         put_integer(&text, inside.thread) && put(&text, "}\n") && add_line(recording_number, &text, line, &is_late);
-  if (!done || !is_late) return done;
-  PyObject *none = ask("flush", Py_None);
-  Py_XDECREF(none);
-  return none == NULL ? -1 : 1;
+         put(&text, ",\"at\":") && put_integer(&text, outermost->place) && put(&text, ",\"thread\":") &&
+         put_integer(&text, inside.thread) && put(&text, "}\n") && add_line(outermost, &text, line, &is_late);
+  return done ? take_in_time(is_late) : 0;
 }
 
 /* Begins the thread's part in a recording. Returns the recording's number; 0 if Python writes it; -1 with an exception.
@@ -282,14 +409,19 @@ static int64_t join(void) {
   return number;
 }
 
-int lines_begin(void) {
+int lines_begin(const Recorded *call) {
   const int64_t number = inside.told > 0 ? 0 : join();
   if (number < 0) return -1;
   if (number == 0 && inside.depth == 0) {
     inside.told++;
     return 0;
   }
-  if (inside.depth == 0) inside.size = 0;
+  if (inside.depth == 0) {
+    Outermost outermost; /* finalizers may make calls meanwhile */
+    if (find_before(&outermost, (unsigned)number, call) < 0) return -1;
+    inside.outermost = outermost;
+    inside.size = 0;
+  }
   if (inside.depth < DEEPEST) inside.begun[inside.depth] = inside.size;
   inside.depth++;
   return 1;
@@ -311,14 +443,21 @@ int lines_end(const Recorded *call, PyObject *result) {
     if (size > 0) calls++, size--; /* the comma before the first one */
   }
   const int is_plain = result != NULL && (result == Py_None || PyNumber_Check(result)); /* no object of a library */
-  const int64_t number = is_plain ? join() : 0; /* with an exception nothing is asked of Python */
-  if (number > 0) {
-    if (call->library != NULL && note_library(call->library) < 0) return -1;
-    const int done = write_line((unsigned)number, call, calls, size);
-    if (done != 0) return done;
+  if (inside.depth > 0) { /* the call around it is recorded */
+    if (!is_plain || inside.outermost.again > 0) return 1;
+    const int64_t number = join();
+    if (number > 0 && call->library != NULL && note_library(call->library) < 0) return -1;
+    return number < 0 || (number > 0 && write_line((unsigned)number, call, NULL, "", 0) < 0) ? -1 : 1;
   }
-  if (number < 0) return -1;
-  return inside.depth > 0; /* the call around it is recorded */
+  Outermost outermost = inside.outermost;
+  const int64_t number = is_plain ? join() : 0; /* with an exception nothing is asked of Python */
+  if (number <= 0) return (int)number;
+  if (call->library != NULL && note_library(call->library) < 0) return -1;
+  if ((call->library != NULL || outermost.recording != (unsigned)number) &&
+      find_before(&outermost, (unsigned)number, call) < 0)
+    return -1;
+  if (outermost.place == 0) return 0;
+  return outermost.again > 0 ? write_again(&outermost) : write_line((unsigned)number, call, &outermost, calls, size);
 }
 
 /* Returns a tuple of lines, which it frees, and of the number of calls in them. */
@@ -328,8 +467,10 @@ static PyObject *taken(char *copy, size_t size, long long calls) {
   return pair;
 }
 
-/* () -> (the lines since the last time, the number of calls in them) */
-PyObject *lines_take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+/* (the number of calls that Python writes now) -> (the lines since the last time, the number of calls in them) */
+PyObject *lines_take(PyObject *Py_UNUSED(module), PyObject *written) {
+  const long count = PyLong_AsLong(written);
+  if (count == -1 && PyErr_Occurred()) return NULL;
   char *copy = malloc(ALL);
   if (copy == NULL) return PyErr_NoMemory();
   pthread_mutex_lock(&mutex);
@@ -338,24 +479,32 @@ PyObject *lines_take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) 
   memcpy(copy, lines.text, size);
   lines.size = 0;
   lines.calls = 0;
+  lines.total += count;
+  lines.batch++;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &lines.taken);
   pthread_mutex_unlock(&mutex);
   return taken(copy, size, calls);
 }
 
-/* (pointers or None): writes lines for another recording, which has these pointers, or none. Returns as lines_take. */
-PyObject *lines_set(PyObject *module, PyObject *pointers) {
-  PyObject *codes[PLACES], *old;
+/* (pointers or None, the number of calls in its file): writes lines for another recording, which has these pointers, or
+ * none. Returns as lines_take. */
+PyObject *lines_set(PyObject *module, PyObject *arguments) {
+  PyObject *codes[PLACES], *old, *pointers;
+  long long calls;
+  if (!PyArg_ParseTuple(arguments, "OL", &pointers, &calls)) return NULL;
   atomic_store(&direct, 0);
-  PyObject *pair = lines_take(module, NULL);
+  PyObject *none = PyLong_FromLong(0), *pair = none == NULL ? NULL : lines_take(module, none);
+  Py_XDECREF(none);
   if (pair == NULL) return NULL;
   pthread_mutex_lock(&mutex);
+  lines.total = calls;
   old = lines.pointers;
   lines.pointers = pointers == Py_None ? NULL : Py_NewRef(pointers);
   lines.last++;
   for (int i = 0; i < PLACES; i++) {
     codes[i] = lines.places[i].code;
     lines.places[i].code = NULL;
+    lines.places[i].call = 0;
   }
   memset(lines.libraries, 0, sizeof lines.libraries);
   if (pointers != Py_None) atomic_store(&direct, lines.last);

@@ -14,14 +14,17 @@ typedef struct {
 
 /* A call of blas begins: the vendor's calls until its end are its own. Returns 1; 0 if Python has to be told; -1 with
  * an exception. */
-int lines_begin(void);
+int lines_begin(const Recorded *call);
+/* Tells whether the call that this thread is in was made before with the same values: nothing needs to be told of the
+ * vendor's. */
+int lines_are_known(void);
 /* After lines_begin returned 0: that call has ended. */
 void lines_told(void);
 /* A call has ended, with the result, or NULL. Returns as lines_begin. */
 int lines_end(const Recorded *call, PyObject *result);
 
-PyObject *lines_take(PyObject *module, PyObject *nothing);
-PyObject *lines_set(PyObject *module, PyObject *pointers);
+PyObject *lines_take(PyObject *module, PyObject *written);
+PyObject *lines_set(PyObject *module, PyObject *arguments);
 PyObject *lines_are_inside(PyObject *module, PyObject *nothing);
 void lines_after_fork(void);
 

@@ -58,8 +58,8 @@ void recording_after_fork(void) {
 }
 
 static PyMethodDef recording_functions[] = {
-    {"recording_lines", lines_take, METH_NOARGS, NULL},
-    {"recording_directly", lines_set, METH_O, NULL},
+    {"recording_lines", lines_take, METH_O, NULL},
+    {"recording_directly", lines_set, METH_VARARGS, NULL},
     {"recording_is_inside", lines_are_inside, METH_NOARGS, NULL},
     {"recording_set", recording_set, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

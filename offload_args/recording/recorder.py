@@ -63,7 +63,8 @@ def _tell() -> None:
     alone = _active[0] if len(_active) == 1 and _active[0]._is_simple else None
     if alone is not _direct:
         ended, _direct = _direct, alone
-        lines = _core.recording_directly(None if alone is None else alone._roots)
+        facts = (None, 0) if alone is None else (alone._roots, alone._calls)
+        lines = _core.recording_directly(*facts)
         if ended is not None:
             ended._add(*lines)
     _core.recording_set(_done, max((1 + recording._is_sync for recording in _active), default=0))
@@ -222,10 +223,10 @@ class Recording:
                 self._drain()
             return self._calls
 
-    def _drain(self) -> None:
-        """Take the lines that the extension wrote for this recording."""
+    def _drain(self, calls: int = 0) -> None:
+        """Take the lines that the extension wrote for this recording. calls: that will be written after them."""
         if _direct is self:
-            self._add(*_core.recording_lines())
+            self._add(*_core.recording_lines(calls))
 
     def _add(self, lines: bytes, calls: int) -> None:
         self._calls += calls
@@ -297,8 +298,8 @@ class Recording:
         with contextlib.suppress(Warning):
             warnings.warn(f"record: {self.file} ends here: {fault}", RuntimeWarning, stacklevel=3)
 
-    def _put(self, event: dict[str, Any]) -> None:
-        self._drain()
+    def _put(self, event: dict[str, Any], calls: int = 0) -> None:
+        self._drain(calls)
         while self._gone:
             owner = self._gone.pop()
             self._writer.write({"free": owner.number})
@@ -638,8 +639,9 @@ class Recording:
             return
         if self._is_inside():
             return
+        event |= {"at": self._place(), "thread": self._thread()}
         self._calls += 1
-        self._put({**event, "at": self._place(), "thread": self._thread()})
+        self._put(event, calls=1)
 
     # -- chains of captured calls ------------------------------------------------------------------------------
 

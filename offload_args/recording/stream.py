@@ -24,6 +24,8 @@ VERSION = 1
 
 _MOST = 1 << 16  # bytes that wait for a flush
 _LONGEST = 0.5  # seconds that an event waits for a flush, if another one follows
+_CALLS = ("blas", "call", "launch")
+_REACH = 4096  # calls between one and the same again, at most
 _GZIP = 16 + zlib.MAX_WBITS  # for zlib
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
@@ -102,6 +104,8 @@ def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         unpacked = zlib.decompressobj(_GZIP)
         parts: list[bytes] = []  # of a line without its end yet
         number = 0  # of the line
+        calls = 0
+        recent: dict[int, dict[str, Any]] = {}  # calls by their numbers
         while block := source.read(1 << 20):
             try:
                 head, *lines = unpacked.decompress(block).split(b"\n")
@@ -116,6 +120,14 @@ def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                 event = _decoded(file, line, number)
                 if number == 1:
                     _check(file, event)
+                kind = next(iter(event))
+                if kind in (*_CALLS, "again"):
+                    calls += 1
+                    if kind == "again":
+                        event = _again(file, number, recent, event)
+                    else:
+                        recent[calls] = event
+                    recent.pop(calls - _REACH, None)
                 yield event
         if number == 0:
             raise _no_recording(file)
@@ -139,6 +151,14 @@ def _decoded(file: str | os.PathLike[str], line: bytes, number: int) -> dict[str
     if not isinstance(event, dict) or not event:
         raise _no_recording(file) if number == 1 else damaged(file, number, "it is no event")
     return event
+
+
+def _again(file: str | os.PathLike[str], number: int, recent: dict[int, dict[str, Any]], event: Any) -> dict[str, Any]:
+    """Return the call that an event repeats."""
+    call = event["again"]
+    if type(call) is not int or call not in recent:
+        raise damaged(file, number, f"it repeats call {call}, which is none of the last {_REACH} before it")
+    return dict(recent[call])
 
 
 def _check(file: str | os.PathLike[str], header: dict[str, Any]) -> None:

@@ -64,9 +64,20 @@ def replayed(file: Path, device: str, **options: Any) -> Report:
     return report
 
 
-def events_of(file: Path) -> list[dict[str, Any]]:
+def lines_of(file: Path) -> list[dict[str, Any]]:
     with gzip.open(file, "rt") as lines:
         return [json.loads(line) for line in lines]
+
+
+def events_of(file: Path) -> list[dict[str, Any]]:
+    """Return a recording's events, with the calls that others stand for."""
+    events, calls = [], [{}]
+    for line in lines_of(file):
+        event = dict(calls[line["again"]]) if "again" in line else line
+        if next(iter(event)) in ("blas", "call", "launch"):
+            calls.append(dict(event))
+        events.append(event)
+    return events
 
 
 def checks_recorded(file: Path, device: str, every: int, **options: Any) -> int:
@@ -504,14 +515,18 @@ def test_only_the_asked_calls_run(tmp_path: Path) -> None:
     assert replayed(tmp_path / "r", "sim:0", last=2).compared == 2
 
 
-def test_a_million_calls_take_less_than_100_mb(tmp_path: Path) -> None:
+@pytest.mark.parametrize("turns", [1000, pytest.param(333_334, marks=pytest.mark.exhaustive)])
+def test_a_million_calls_take_less_than_100_mb(turns: int, tmp_path: Path) -> None:
     A, x, y = np.ones((8, 8)), np.ones(8), np.zeros(8)
     with record(tmp_path / "r") as recording, offload_args(A, x, y, device="host") as (dA, dx, dy):
-        for turn in range(1000):
+        for turn in range(turns):
             blas.gemv(1.0, dA, dx, 0.0, dy)
             blas.scal(1.0 / (turn + 1), dy[turn % 7 :])
             blas.copy(dy, dx)
+    assert recording.calls == 3 * turns
     assert (tmp_path / "r").stat().st_size / recording.calls < 100
+    report = replay(tmp_path / "r", device=Device("host"))
+    assert (report.calls, report.failures) == (3 * turns, [])
 
 
 def test_the_page_that_reads_a_recording_without_the_package_does(tmp_path: Path) -> None:
@@ -521,9 +536,10 @@ def test_the_page_that_reads_a_recording_without_the_package_does(tmp_path: Path
     A, x, y = np.ones((4, 3)), np.ones(3), np.zeros(4)
     with record(tmp_path / "r"), offload_args(A, x, InOut(y), device="host") as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy[:])
-        cblas.dscal(4, 3.0, dy, 1)
+        for _ in range(3):
+            cblas.dscal(4, 3.0, dy, 1)
     text = output_of(sys.executable, "-I", "-S", "read.py", "r", folder=tmp_path)
-    assert "blas.gemv(1.0, A, x, 0.0, y at byte 0)" in text and "cblas.dscal(4, 3.0, y, 1)" in text
+    assert "blas.gemv(1.0, A, x, 0.0, y at byte 0)" in text and text.count("cblas.dscal(4, 3.0, y, 1)") == 3
     assert f"{Path(__file__).name}:" in text
 
 
@@ -693,7 +709,7 @@ def test_a_damaged_line_is_named_by_its_number_or_does_no_harm(every: int, tmp_p
             with region.capture(a=2.0) as graph:
                 blas.axpy(graph["a"], dx, dy)
             graph.replay()
-    events, refused = events_of(tmp_path / "r"), 0
+    events, refused = lines_of(tmp_path / "r"), 0
     assert replay(tmp_path / "r", device=Device("host"), compare=True).is_good
     for line, damaged in islice(damages(events), 0, None, every):
         rewritten(tmp_path / "d", [event for event in damaged if event])
@@ -955,6 +971,89 @@ def test_lines_that_c_writes_are_those_of_python(tmp_path: Path) -> None:
         assert calls[0] in (calls[1], [])  # rare arguments leave the vendor's calls out
         assert json.dumps(written) == json.dumps(expected)
     assert sum("calls" not in event for event in events[0]) > 15
+
+
+def calls_again(device: str) -> None:
+    """Make the same calls at a line, and others: in regions, on views, with numbers that look the same."""
+    A, x, y = np.eye(6), np.ones(6), np.zeros(6)
+    pairs = ((np.ones(3), np.zeros(3)), (np.ones(4), np.zeros(4)), (np.ones(3), np.zeros(3)))
+    for left, right in (*pairs, *pairs[::-1]):
+        with offload_args(left, right, device=device) as (dx, dy):
+            for alpha in (1.0, 1, True, 1.0, -0.0, 0.0, 0, float("inf"), 0.5, 0.5, Fraction(1, 4), 0.5):
+                blas.axpy(alpha, dx, dy)
+            for pair in ((dx, dy), (dx, dy), (dy, dx), (dx, dy)):
+                blas.copy(*pair)
+    with offload_args(A, x, y, device=device) as (dA, dx, dy):
+        for turn in range(8):
+            blas.gemv(1.0, dA, dx, 0.0, dy, trans="TN"[turn // 4])
+            blas.gemv(1.0, dA, dx, 0.0, dy, **({"trans": "T"} if turn % 3 else {}))
+            blas.scal(2.0, dx[turn % 2 :])
+            with pytest.raises(ArgumentError):
+                blas.copy(dx, dy[1:])
+            cblas.dscal(6, 0.5, dx, 1)
+            if turn % 4 == 3:
+                dx.fill(1.0)
+            assert blas.nrm2(dx) is not None
+
+
+def test_the_same_calls_again_are_those_of_python(device: str, tmp_path: Path) -> None:
+    for name, calls in (("c", None), ("python", 100_000)):  # to count calls is Python's
+        with record(tmp_path / name, calls=calls, contents="none") as recording:
+            calls_again(device)
+        assert recording.calls == 6 * 16 + 8 * 6
+    events = [
+        [event for event in events_of(tmp_path / name) if next(iter(event)) in ("blas", "call")]
+        for name in ("c", "python")
+    ]
+    places = [
+        {event["place"]: event["line"] for event in events_of(tmp_path / name) if "place" in event}
+        for name in ("c", "python")
+    ]
+    for written, expected in zip(*events, strict=True):
+        lines = [at[event.pop("at")] for at, event in zip(places, (written, expected), strict=True)]
+        calls = [event.pop("calls", []) for event in (written, expected)]
+        assert lines[0] == lines[1] and calls[0] in (calls[1], [])
+        assert json.dumps(written) == json.dumps(expected)
+    assert sum("again" in line for line in lines_of(tmp_path / "c")) > 5
+    assert not any("again" in line for line in lines_of(tmp_path / "python"))
+    replayed(tmp_path / "c", device)
+
+
+def test_calls_again_of_several_threads_keep_their_order(tmp_path: Path) -> None:
+    alphas = (1.0, 1.0, 1.0, Fraction(1, 2), 1.0, 2.0, 2.0)  # a line of a fraction is Python's
+
+    def work(extent: int) -> None:
+        with offload_args(np.zeros(extent), device="host") as (dx,):
+            for turn in range(700):
+                blas.scal(alphas[turn % len(alphas)], dx)
+
+    with record(tmp_path / "r", contents="none"):
+        threads = [threading.Thread(target=work, args=(extent,)) for extent in (2, 3, 4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    events = events_of(tmp_path / "r")
+    pointers = {event["arrays"][0]["pointer"]: event["arrays"][0]["shape"][0] for event in events if "enter" in event}
+    alphas_of: dict[int, list[Any]] = {}
+    for event in events:
+        if "blas" in event:
+            alpha, operand = event["args"]
+            alphas_of.setdefault(pointers[operand["p"]], []).append(alpha)
+    assert alphas_of == {extent: [float(alpha) for alpha in alphas] * 100 for extent in (2, 3, 4)}
+
+
+@pytest.mark.parametrize("number", [0, 25, -1, 1 << 40, None, "1", 1.0, True])
+def test_a_call_again_that_is_not_before_it_is_named_by_its_line(number: Any, tmp_path: Path) -> None:
+    with record(tmp_path / "r", contents="none"), offload_args(np.ones(3), device="host") as (dx,):
+        for _ in range(20):
+            blas.scal(2.0, dx)
+    rows = lines_of(tmp_path / "r")
+    at = next(position for position, line in enumerate(rows) if "again" in line)
+    rows = [*rows[: at + 1], rows[-1]]
+    rewritten(tmp_path / "d", [*rows[:at], {"again": number}, *rows[at + 1 :]])
+    with pytest.raises(ArgumentError, match=rf"/d: line {at + 1} can't be replayed: it repeats call .*, which is none"):
+        replay(tmp_path / "d")
 
 
 def test_many_calls_of_several_threads_are_all_in_the_file(tmp_path: Path) -> None:
