@@ -21,7 +21,7 @@ from ..pointers import DevicePtr
 from ..regions import offload_args
 from .layout import flat, zeros_of_layout
 
-__all__ = ["Caller", "Difference", "Expected", "distance", "expect", "host_values", "run_on"]
+__all__ = ["Caller", "Difference", "Expected", "distance", "expect", "expect_launch", "host_values", "run_on"]
 
 _PRECISIONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
 _SOLVES = re.compile(r"(tr|tp|tb)sv$|trsm$")
@@ -46,6 +46,7 @@ class Expected:
         self.pointers, self.results, self.returned = pointers, values, returned  #: results: on the host
         self._values = values  # that are compared
         self.most = most
+        self.mosts = [1.0] * len(values)  # of each operand, in parts of most
         self.backwards: Callable[[list[NDArray[Any]]], list[NDArray[Any]]] | None = None
         self._extreme: NDArray[Any] | None = None
 
@@ -54,10 +55,10 @@ class Expected:
         now = [host_values(pointer) for pointer in self.pointers]
         if self.backwards is not None:
             now = self.backwards(now)
-        for name, value, expected in zip(names, now, self._values, strict=False):
+        for name, value, expected, part in zip(names, now, self._values, self.mosts, strict=False):
             off = distance(value, expected)
-            if not off <= self.most:
-                return Difference(name, off, self.most)
+            if not off <= self.most * part:
+                return Difference(name, off, self.most * part)
         return self.distance_of(returned, self.returned, self.most)
 
     def distance_of(self, returned: Any, expected: Any, most: float) -> Difference | None:
@@ -126,6 +127,20 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
         sizes_of = _wide(before[0])
         expected._extreme = np.abs(sizes_of.real) + np.abs(sizes_of.imag)
     expected.most = 64 * max(sizes, 1) * precision * scale
+    return expected
+
+
+def expect_launch(arguments: list[Any], launch: Callable[[list[Any]], None], host: Device) -> Expected:
+    """Launch a kernel on the host before the device does. Integers have to be the same on both."""
+    pointers = [value for value in arguments if isinstance(value, DevicePtr)]
+    before = [host_values(pointer) for pointer in pointers]
+    values = [_twin(array) for array in before]
+    run_on(arguments, values, lambda values, _: launch(values), "", host)
+    precisions = [_precision(array.dtype) for array in values]
+    precision = max(precisions, default=0.0)
+    sizes = sum(sum(pointer._shape) for pointer in pointers)
+    expected = Expected(pointers, values, None, 64 * max(sizes, 1) * precision * _largest([*before, *values]))
+    expected.mosts = [part / precision if precision else 1.0 for part in precisions]
     return expected
 
 

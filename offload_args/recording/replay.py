@@ -27,7 +27,7 @@ from ..pointers import DevicePtr
 from ..regions import offload_args, update
 from ..running import say
 from . import solved, solvers, twins
-from .compare import Caller, Difference, Expected, distance, expect
+from .compare import Caller, Difference, Expected, distance, expect, expect_launch
 from .contents import Use, make, note_use
 from .images import Kernels
 from .layout import dtype_named, flat, span
@@ -450,13 +450,23 @@ class Replay:
             image = f" of image {event['image'][:16]}" if "image" in event else ""
             raise twins.NoTwinError(f"kernel {event['launch']}{image}: {reason}")
         self._kernels.check(event)
-        arguments = [self._value(value) for value in event["args"]]
+        kernels, arguments = self._kernels, [self._value(value) for value in event["args"]]
         device = next(value.device for value in arguments if isinstance(value, DevicePtr))
-        self._kernels.launch(event, arguments, device)
+        expected = None
+        if self._compares and self._is_comparable(event, device):
+            with contextlib.suppress(OffloadError, twins.NoTwinError):  # no code for the host, or the same error there
+                expected = expect_launch(
+                    arguments, lambda values: kernels.launch(event, values, self._host), self._host
+                )
+        kernels.launch(event, arguments, device)
         self.report.calls += 1
-        for region in self._regions_of(event):
+        entered = self._regions_of(event)
+        for region in entered:
             region.calls.append(self._number)
-            region.is_bounded = False
+            region.is_bounded &= expected is not None
+            region.most += expected.most if expected is not None else 0.0
+        if expected is not None:
+            self._compare(event, expected, None, entered, device)
 
     def _make(self, event: Event) -> None:
         named = in_order(event)
@@ -525,7 +535,7 @@ class Replay:
             self._compare(event, expected, result, entered, device)
 
     def _compare(self, event: Event, expected: Expected, result: Any, entered: list[_Region], device: Device) -> None:
-        names = _operand_names(event)
+        names = self._lent_names(event) if "launch" in event else _operand_names(event)
         if device.name != "host":
             self.report.compared += 1
             if (difference := expected.difference(result, names)) is not None:
@@ -535,6 +545,15 @@ class Replay:
             most = sum(region.most for region in entered)
             if (difference := expected.distance_of(result, self._value(recorded), most)) is not None:
                 self._differs(event, difference, " from the recorded result")
+
+    def _lent_names(self, event: Event) -> list[str]:
+        """Return the program's names of the arrays of a launch; its parameters have none."""
+        names = {row["pointer"]: row["name"] for region in self._regions.values() for row in region.rows}
+        return [
+            names.get(value["p"]) or f"argument {position}"
+            for position, value in enumerate(event["args"], 1)
+            if isinstance(value, dict) and "p" in value
+        ]
 
     def _regions_of(self, event: Event) -> list[_Region]:
         """Return the regions whose arrays a call uses."""
@@ -646,6 +665,8 @@ def is_object(recorded: Any) -> TypeGuard[Event]:
 
 def call_name(event: Event) -> str:
     """Return the name of a call's function, with its library."""
+    if "launch" in event:
+        return f"kernel {event['launch']}"
     return f"blas.{event['blas']}" if "blas" in event else str(event.get("call", next(iter(event))))
 
 

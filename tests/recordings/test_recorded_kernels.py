@@ -88,6 +88,7 @@ def test_kernels_from_source_replay_on_the_cpu_too(running_device: str, tmp_path
     for device in {running_device, "host", "sim:0"}:
         report, arrays = launched(tmp_path / "r", device)
         assert (report.calls, report.skipped, report.failures, report.differences) == (4, {}, [], [])
+        assert report.compared == (4 if device != "host" else 0)
         assert np.array_equal(arrays["A"], A) and np.array_equal(arrays["y"], y)
     kinds = [next(iter(event)) for event in events_of(tmp_path / "r")]
     assert kinds.count("kernel") == 2
@@ -167,6 +168,54 @@ def test_a_kernel_that_a_replay_can_not_launch_is_named_with_the_reason(tmp_path
         "kernel line: it takes a struct, whose values a recording does not have",
         "kernel relu: the recording has no machine code for host",
     }
+
+
+HALVES = """\
+#include <offload_args/kernel.h>
+OA_KERNEL(halves, oa::In<float> x, oa::Out<float> y, int n) {
+  for (auto one : y.mine(oa::Linear1D(n), here)) *one = x[one.index()] / 2;
+}
+"""
+
+
+def test_a_launch_whose_results_are_not_those_of_the_host_is_named_with_its_line(tmp_path: Path) -> None:
+    """The kernel leaves a part of its Out as it is: sim has other bytes there than the host."""
+    types = [In[np.float32], Out[np.float32], np.int32]
+    halves = Kernel.compile(HALVES, "halves", types, device="host")
+    x, halved, whole = np.ones(40, np.float32), np.zeros(40, np.float32), np.zeros(40, np.float32)
+    with record(tmp_path / "r", contents="inputs", images=True):
+        with offload_args(x, whole, device="sim:0") as (dx, dwhole):
+            halves[1, 40](dx, dwhole, 40)
+        with offload_args(x, Out(halved), device="sim:0") as (dx, dhalved):
+            halves[1, 40](dx, dhalved, 30)
+    report, _ = launched(tmp_path / "r", "sim:0")
+    (difference,) = report.differences
+    assert (
+        report.compared == 2
+        and f"call 2, kernel halves, {__file__}:" in difference
+        and "halved is off by" in difference
+    )
+
+
+def test_results_of_kernels_are_compared_with_the_recorded_ones(tmp_path: Path) -> None:
+    A = np.ones((5, 20), np.float32)
+    with record(tmp_path / "r", contents="inputs", images=True):
+        offload(scale, 3.0, A, device="sim:0")
+        with offload_args(A, device="sim:0") as (dA,):
+            blas.scal(0.5, dA[0])
+            scale(2.0, dA)
+    for device in ("host", "sim:0"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            report = Replay(Device(device), True, 1, None, images=True).run(tmp_path / "r")
+        assert (report.compared_recorded, report.differences, report.skipped) == (2, [], {})
+    events = events_of(tmp_path / "r")
+    launch = [event for event in events if "launch" in event][1]
+    launch["args"][0] = {"scalar": "float32", "value": 2.25}
+    rewritten(tmp_path / "r", events)
+    report = Replay(Device("host"), True, 1, None, images=True).run(tmp_path / "r")
+    (difference,) = report.differences
+    assert f"calls 2 to 3, in the region of {__file__}:" in difference and "A is off by 0.75" in difference
 
 
 def test_the_commands_record_and_launch_kernels(tmp_path: Path) -> None:
