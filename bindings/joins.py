@@ -34,6 +34,7 @@ HANDLE_FUNCTIONS = {
     "create": (True, 0),
     "destroy": (False, 0),
     **dict.fromkeys(("set_stream", "get_stream", "set_pointer_mode", "get_pointer_mode"), (False, 1)),
+    "set_workspace": (False, 2),
 }
 MOST_TOLD = 2  # OA_MOST_TOLD of csrc/include/offload_args/shim.h
 HANDLE_MODES = ("host_mode", "device_mode")
@@ -135,10 +136,12 @@ class Joined:
                 self.faults.append(f"{self.name}.toml: [handle] {key}: the header has no {value}")
             elif key in HANDLE_FUNCTIONS:
                 self.faults += self.wrong_handle_function(key, value)
-            elif key not in ("type", *HANDLE_MODES):
+            elif key not in ("type", "workspace_bytes", *HANDLE_MODES):
                 self.faults.append(f"{self.name}.toml: [handle] {key}: there is no such setting")
         if "type" not in handle:
             self.faults.append(f"{self.name}.toml: [handle] has no type")
+        if ("set_workspace" in handle) != ("workspace_bytes" in handle):
+            self.faults.append(f"{self.name}.toml: [handle] set_workspace and workspace_bytes need each other")
         if "create" not in handle and not any(object_kind.is_handle for object_kind in self.object_kinds.values()):
             self.faults.append(f"{self.name}.toml: [handle] has no create, and no [object] has its type")
         return handle
@@ -151,7 +154,8 @@ class Joined:
         others = [type_ for type_ in types[1:] if type_.endswith("*") or not key.startswith("get_")]
         if types[:1] == [first] and len(types) - 1 == len(others) == more:
             return []
-        needed = f"{first}{(' and a pointer' if key.startswith('get_') else ' and one more') * more}"
+        also = ("", " and a pointer" if key.startswith("get_") else " and one more", ", a pointer and a size")[more]
+        needed = f"{first}{also}"
         return [f"{self.name}.toml: [handle] {key}: {symbol} takes {', '.join(types)}, and needs to take {needed}"]
 
     def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:

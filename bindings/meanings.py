@@ -9,7 +9,7 @@ MEANINGS = {
     "integers": "C's own names for the header's integers: `rocblas_int = \"int\"`",
     "also": 'the names that families use for parameters of the header, where these differ: `{ A = "AP" '
     "}` by header's name",
-    "handle": "the library's handle, which belongs to a device and has a stream: see below",
+    "handle": "The library's handle, which belongs to a device and has a stream. More of its keys are below.",
     "raw": "C definitions of types that the header only names, for `<library>.raw`: "
     '`cublasHandle_t = "struct cublasContext *"`; `"opaque"`: pointers to it are all that a caller has',
     "types": 'dtypes by C type: `float = "f32"`; `letter`: that of the function\'s letter',
@@ -123,6 +123,7 @@ MEANINGS = {
     "family.<name>.since": "Functions that are wrong, or other ones, in older versions of the library.",
     "family.<name>.since.version": "the first version that is called",
     "family.<name>.since.why": "the reason, for the message",
+    "handle.workspace_bytes": "how much memory `region.capture()` gives a handle by `set_workspace`",
     "[not_bound]": "Functions that are not bound, and why. Each function of the header is bound, or in such a list.",
     "[not_bound].names": "a pattern of their whole names in the header: `cublasXt\\w+`",
     "[not_bound].reason": "why",
@@ -138,6 +139,7 @@ HANDLE = {
     "get_stream": "the function that gets it",
     "set_pointer_mode": "the function that says where numbers are",
     "get_pointer_mode": "the function that tells it",
+    "set_workspace": "the function that gives it device memory for what its calls use inside",
     "host_mode": "the constant for numbers on the host",
     "device_mode": "the constant for numbers on the device",
 }

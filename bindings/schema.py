@@ -148,7 +148,7 @@ FILE = Table(
         "newer": Table({"api": TEXT, "lacks": TEXTS}, ("api",)),
         "integers": _NAMED,
         "also": _NAMED,
-        "handle": _NAMED,
+        "handle": Table({"workspace_bytes": NUMBER}, others=TEXT),
         "object": Table(others=OBJECT),
         "raw": _NAMED,
         "types": _NAMED,

@@ -3,6 +3,7 @@
 #include "call/call.h"
 #include "device/memory.h"
 #include "device/stream.h"
+#include "region/capture.h"
 #include "region/slot.h"
 
 #include <math.h>
@@ -212,18 +213,22 @@ int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *own, const c
   if (status || own) return status;
   *workspace = (oa_workspace){.nbytes = needed};
   if (!needed) return OA_OK;
-  if (call->open == OA_CALL_CAPTURED)
+  oa_capture *capture = OA_UNLIKELY(call->open == OA_CALL_CAPTURED) ? oa_capture_of(call->region, call->stream) : NULL;
+  if (call->open == OA_CALL_CAPTURED && !capture)
     return oa_call_fail(call,
                         oa_fail(OA_ERROR_CAPTURE,
                                 "%s: the stream is capturing a graph, and %s of %lld bytes would have to be allocated; "
                                 "pass it",
                                 call->function, name, (long long)needed));
   uint64_t address;
-  status = oa_device_allocate(call->device, ((const oa_stream *)call->stream)->native, needed, &address);
+  if (OA_UNLIKELY(capture != NULL)) /* the graph's, as long as that lives */
+    status = oa_capture_take(capture, call->region, needed, &address);
+  else
+    status = oa_device_allocate(call->device, ((const oa_stream *)call->stream)->native, needed, &address);
   if (status)
     return oa_call_fail(call, oa_fail_in(status, "%s: %s of %lld bytes", call->function, name, (long long)needed));
   workspace->address = (void *)(uintptr_t)address;
-  workspace->own = true;
+  workspace->own = !capture;
   return OA_OK;
 }
 

@@ -86,8 +86,9 @@ static inline const char *why_uncaptured(const oa_call *call) {
 }
 
 /* After the checks: gets the vendor's handle on the right stream, in the right pointer mode. beside: streams of the
- * device may be captured, and the call is not. Without the lock. */
-static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used, bool beside) {
+ * device may be captured, and the call is not. capture: that captures the call, or NULL. Without the lock. */
+static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used, bool beside,
+                           oa_capture *capture) {
   const oa_library *library = call->library;
   int status = OA_OK;
   if (device->backend->enter && (status = device->backend->enter(device, &call->saved))) return status;
@@ -104,6 +105,8 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
       status = use_mode(call, call->device_scalars ? library->device_mode : library->host_mode);
     } else {
       status = take_handle(call, stream);
+      if (OA_UNLIKELY(capture != NULL) && !status)
+        status = oa_capture_equip(capture, call->region, library, call->handle);
     }
   }
   if (!status && has_no_stream(call)) status = device->backend->stream_synchronize(device, stream->native);
@@ -303,7 +306,8 @@ static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
   call->vendor_status = call->library ? call->library->success : 0;
   const bool beside = region->device->known_streams && !capturing;
   oa_unlock();
-  if (!status && call->library) status = prepare_library(call, call->device, stream, own ? own->handle : NULL, beside);
+  if (!status && call->library)
+    status = prepare_library(call, call->device, stream, own ? own->handle : NULL, beside, capture);
   if (status) {
     oa_lock();
     unhold(call);

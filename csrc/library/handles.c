@@ -153,6 +153,17 @@ int oa_library_handle_stream(const oa_library *library, void *handle, void **nat
   return vendor(library, library->symbols[library->get_stream], get(handle, native));
 }
 
+int oa_library_set_workspace(const oa_library *library, void *handle, const oa_stream *stream, uint64_t address) {
+  int (*set)(void *, void *, size_t) =
+      (int (*)(void *, void *, size_t))oa_library_symbol(library, library->set_workspace);
+  if (!set) return OA_ERROR_LIBRARY;
+  const size_t nbytes = address ? (size_t)library->workspace_bytes : 0;
+  const int status =
+      vendor(library, library->symbols[library->set_workspace], set(handle, (void *)(uintptr_t)address, nbytes));
+  if (status || address) return status;
+  return oa_library_set_stream(library, handle, stream->native); /* with no memory cuBLAS would have none at all */
+}
+
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode) {
   int (*get)(void *, int *) = (int (*)(void *, int *))oa_library_symbol(library, library->get_pointer_mode);
   if (!get) return OA_ERROR_LIBRARY;

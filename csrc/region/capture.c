@@ -1,5 +1,6 @@
 #include "region/capture.h"
 #include "device/memory.h"
+#include "library/handles.h"
 #include "region/slot.h"
 
 #include <stdio.h>
@@ -145,8 +146,68 @@ int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t n
   return status;
 }
 
+/* Sets the memory of a handle; 0: the library's own. It may free memory of its own, which captures would forbid. */
+static int set_workspace(const oa_capture *capture, const oa_captured_handle *h, uint64_t address) {
+  const oa_backend *backend = capture->stream->device->backend;
+  const int mode = backend->capture_mode ? backend->capture_mode(OA_RELAXED) : -1;
+  const int status = oa_library_set_workspace(h->library, h->handle, capture->stream, address);
+  if (mode >= 0) backend->capture_mode(mode);
+  return status;
+}
+
+/* Returns the entry of a handle once it is ready, or a new one, which no other thread has. NULL: there is no host
+ * memory. Under the lock, which it may free meanwhile. */
+static oa_captured_handle *entry_of_handle(oa_capture *capture, const oa_library *library, void *handle) {
+  oa_captured_handle *h = capture->handles;
+  while (h && h->handle != handle) h = h->next;
+  while (h && !h->is_ready) oa_wait_change();
+  if (h) return h;
+  h = malloc(sizeof *h);
+  if (!h) return NULL;
+  *h = (oa_captured_handle){.next = capture->handles, .library = library, .handle = handle};
+  capture->handles = h;
+  return h;
+}
+
+int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const oa_library *library, void *handle) {
+  if (!library->workspace_bytes) return OA_OK;
+  oa_lock();
+  oa_captured_handle *h = entry_of_handle(capture, library, handle);
+  const bool is_new = h && !h->is_ready;
+  oa_unlock();
+  if (!h) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for a handle of a graph", library->name);
+  if (!is_new) return OA_OK;
+  uint64_t address = 0;
+  int status = oa_capture_take(capture, region, (size_t)library->workspace_bytes, &address);
+  if (!status) status = set_workspace(capture, h, address);
+  oa_lock();
+  h->is_set = address && !status;
+  h->is_ready = true;
+  oa_announce_change();
+  oa_unlock();
+  return status == OA_ERROR_MEMORY ? OA_OK : status;
+}
+
+/* Has the handles use the libraries' own memory again. */
+static void free_handles(const oa_capture *capture) {
+  const oa_device *device = capture->stream->device;
+  oa_saved_error saved;
+  void *before = NULL;
+  oa_error_save(&saved);
+  const bool alive = capture->handles && !atomic_load(&device->lost);
+  const bool entered = alive && (!device->backend->enter || !device->backend->enter(capture->stream->device, &before));
+  for (oa_captured_handle *h = capture->handles, *next; h; h = next) {
+    next = h->next;
+    if (entered && h->is_set) set_workspace(capture, h, 0);
+    free(h);
+  }
+  if (entered && device->backend->leave) device->backend->leave(capture->stream->device, before);
+  oa_error_restore(&saved);
+}
+
 void oa_capture_free(oa_capture *capture) {
   oa_device *device = capture->stream->device;
+  free_handles(capture);
   for (oa_captured_workspace *w = capture->workspaces, *next; w; w = next) {
     next = w->next;
     if (!atomic_load(&device->lost)) oa_device_free(device, capture->stream->native, w->address, w->nbytes);

@@ -49,6 +49,15 @@ typedef struct oa_captured_workspace {
   size_t nbytes;
 } oa_captured_workspace;
 
+/* A handle of a library whose captured calls use memory of the graph inside. */
+typedef struct oa_captured_handle {
+  struct oa_captured_handle *next;
+  const oa_library *library;
+  void *handle;
+  bool is_ready; /* a thread has set its memory, or found that there is none */
+  bool is_set;
+} oa_captured_handle;
+
 /* A capture of a region's calls by the core, and its result. */
 typedef struct oa_capture {
   oa_stream *stream; /* the stream that is captured */
@@ -59,6 +68,7 @@ typedef struct oa_capture {
   oa_captured_values *values;
   int64_t nbytes; /* of the values */
   oa_captured_workspace *workspaces;
+  oa_captured_handle *handles;
   oa_captured_call *calls;
   int call_count, call_capacity;
   oa_captured_use *uses;
@@ -80,6 +90,9 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
 /* Allocates memory of the device that lives as long as the graph, which can use it at once. Sets *address. Without the
  * lock. */
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address);
+/* Has the captured calls of the stream's handle use memory of the graph inside, if the library can and the device has
+ * room: otherwise it is the library's own. Without the lock, with the device current. */
+int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const oa_library *library, void *handle);
 /* Frees all that the capture owns but its stream. Without the lock. */
 void oa_capture_free(oa_capture *capture);
 

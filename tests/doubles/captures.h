@@ -27,6 +27,13 @@ struct handle {
   void *other;         /* of a stream: not NULL if it is a blocking one; of an event: the stream it was recorded in */
 };
 enum { MOST_FORKS = 16 };
+/* Memory of the device that a captured call of a library uses for itself. */
+struct inner {
+  struct inner *next;
+  const struct graph *graph;
+  uintptr_t low, high;
+};
+static struct inner *inners; /* of all graphs; under the lock */
 /* Never freed: one that was destroyed, or whose capture is under way, has no nodes to run. */
 struct graph {
   struct node *first, *last;
@@ -35,7 +42,8 @@ struct graph {
   void *forks[MOST_FORKS]; /* streams that took part later, and have work that the origin has not waited for */
   pthread_t thread;
   int device, mode, is_invalid, is_complete, is_destroyed;
-  int is_body; /* of a loop */
+  int is_body;   /* of a loop */
+  int allocates; /* a library's captured call takes memory of its own: no other graph may contain this one */
 };
 /* The condition of a loop in a graph. Never freed. */
 struct condition {
@@ -130,6 +138,28 @@ int gpu_double_captures(const void *stream, operation *run, const void *argument
   add_node(graph, run, arguments, nbytes);
   note_fork(graph, stream);
   return 1;
+}
+
+/* Tells that a call of a library uses that memory for itself, or allocates some (NULL). Returns whether it may: the
+ * memory is alive, and no graph but that of the stream has a call that uses it. */
+int gpu_double_uses(const void *stream, const void *memory, size_t nbytes);
+int gpu_double_uses(const void *stream, const void *memory, size_t nbytes) {
+  struct graph *graph = at_work ? NULL : capture_of(stream);
+  const uintptr_t low = (uintptr_t)memory, high = low + nbytes;
+  if (!memory) return graph ? graph->allocates = 1 : 1;
+  if (owner_of(memory, nbytes) < 0) return 0;
+  if (at_work) return 1;
+  int is_free = 1;
+  pthread_mutex_lock(&lock);
+  for (const struct inner *inner = inners; inner; inner = inner->next)
+    if (inner->graph != graph && !inner->graph->is_destroyed && inner->low < high && low < inner->high) is_free = 0;
+  struct inner *inner = graph && is_free ? calloc(1, sizeof *inner) : NULL;
+  if (inner) {
+    *inner = (struct inner){inners, graph, low, high};
+    inners = inner;
+  }
+  pthread_mutex_unlock(&lock);
+  return is_free;
 }
 
 int cuThreadExchangeStreamCaptureMode(int *mode) {

@@ -40,6 +40,9 @@ typedef struct result {
   int reserved[4];
 } result;
 
+int gpu_double_captures(const void *stream, int (*run)(const void *, void *), const void *arguments, size_t nbytes);
+int gpu_double_uses(const void *stream, const void *memory, size_t nbytes);
+
 static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
 
 /* -- numbers -- */
@@ -278,10 +281,26 @@ static void multiply(const object *desc, number alpha, const void *a, const obje
   sums(desc, ld, batch, a, la, b, lb, gradient);
   free(gradient);
 }
+/* A product: objects and numbers are read when it is asked for. */
+struct product {
+  object desc, la, lb, lc, ld;
+  number alpha, beta;
+  const void *a, *b, *c;
+  void *d, *workspace;
+  size_t nbytes;
+};
+static int multiply_all(const void *arguments, void *stream) {
+  const struct product *p = arguments;
+  (void)stream;
+  if (p->nbytes && kind_of(p->workspace) != 2) return INVALID_VALUE;
+  if (p->nbytes) memset(p->workspace, 0x5a, p->nbytes);
+  for (int64_t batch = 0; batch < p->ld.at[5]; batch++)
+    multiply(&p->desc, p->alpha, p->a, &p->la, p->b, &p->lb, p->beta, p->c, &p->lc, p->d, &p->ld, batch);
+  return SUCCESS;
+}
 int cublasLtMatmul(void *handle, const object *desc, const void *alpha, const void *a, const object *la, const void *b,
                    const object *lb, const void *beta, const void *c, const object *lc, void *d, const object *ld,
                    const uint64_t *algo, void *workspace, size_t nbytes, void *stream) {
-  (void)stream;
   static const int pointers[] = {8, 11, 17, 18, 19, 20, 21, 23, 24, 36};
   if (!handle || desc->at[2] || !fits(desc, la, lb, lc, ld) || !is_array(a) || !is_array(b) || !is_array(d))
     return INVALID_VALUE;
@@ -291,25 +310,33 @@ int cublasLtMatmul(void *handle, const object *desc, const void *alpha, const vo
   }
   if (algo && (nbytes < NEEDED || !is_array(workspace))) return INVALID_VALUE;
   if (algo && ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algo[1]) return INVALID_VALUE;
-  const number first = get(alpha, (int)desc->at[1], 0), second = get(beta, (int)desc->at[1], 0);
-  for (int64_t batch = 0; batch < ld->at[5]; batch++)
-    multiply(desc, first, a, la, b, lb, second, c, lc, d, ld, batch);
+  if (nbytes && !gpu_double_uses(stream, workspace, nbytes)) return INVALID_VALUE;
+  const struct product p = {*desc, *la, *lb, *lc, *ld, get(alpha, (int)desc->at[1], 0), get(beta, (int)desc->at[1], 0),
+                            a, b, c, d, workspace, nbytes};
+  return gpu_double_captures(stream, multiply_all, &p, sizeof p) ? SUCCESS : multiply_all(&p, stream);
+}
+static int transform_all(const void *arguments, void *stream) {
+  const struct product *p = arguments;
+  (void)stream;
+  for (int64_t batch = 0; batch < p->lc.at[5]; batch++)
+    for (int64_t i = 0; i < p->lc.at[2]; i++)
+      for (int64_t j = 0; j < p->lc.at[3]; j++) {
+        number sum = p->a ? p->alpha * element(p->a, &p->la, (int)p->desc.at[2], batch, i, j) : 0;
+        if (p->b) sum += p->beta * element(p->b, &p->lb, (int)p->desc.at[3], batch, i, j);
+        leave(p->d, &p->lc, place(&p->lc, batch, i, j), sum);
+      }
   return SUCCESS;
 }
 int cublasLtMatrixTransform(void *handle, const object *desc, const void *alpha, const void *a, const object *la,
                             const void *beta, const void *b, const object *lb, void *c, const object *lc,
                             void *stream) {
-  (void)stream;
   if (!handle || !is_array(c) || (a && !is_array(a)) || (b && !is_array(b))) return INVALID_VALUE;
-  const number first = get(alpha, (int)desc->at[0], 0), second = get(beta, (int)desc->at[0], 0);
-  for (int64_t batch = 0; batch < lc->at[5]; batch++)
-    for (int64_t i = 0; i < lc->at[2]; i++)
-      for (int64_t j = 0; j < lc->at[3]; j++) {
-        number sum = a ? first * element(a, la, (int)desc->at[2], batch, i, j) : 0;
-        if (b) sum += second * element(b, lb, (int)desc->at[3], batch, i, j);
-        leave(c, lc, place(lc, batch, i, j), sum);
-      }
-  return SUCCESS;
+  struct product p = {.desc = *desc, .lc = *lc, .a = a, .b = b, .d = c};
+  if (la) p.la = *la;
+  if (lb) p.lb = *lb;
+  p.alpha = get(alpha, (int)desc->at[0], 0);
+  p.beta = get(beta, (int)desc->at[0], 0);
+  return gpu_double_captures(stream, transform_all, &p, sizeof p) ? SUCCESS : transform_all(&p, stream);
 }
 """
 

@@ -685,6 +685,7 @@ int cuGraphAddNode_v2(void **added, struct graph *graph, void *const *after, con
     add_node(graph, run_loop, &loop, sizeof loop);
   } else if (p->kind == CHILD_NODE) { /* copied: the child may change or end */
     if (!p->child.graph || p->child.graph->is_destroyed || p->child.ownership) return INVALID_VALUE;
+    if (p->child.graph->allocates) return NOT_SUPPORTED_HERE;
     for (const struct node *node = p->child.graph->first; node; node = node->next)
       add_node(graph, node->run, node->arguments, node->nbytes);
   } else {

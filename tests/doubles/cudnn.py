@@ -50,6 +50,9 @@ static int refuse(const char *reason) {
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
+int gpu_double_captures(const void *stream, int (*run)(const void *, void *), const void *arguments, size_t nbytes);
+int gpu_double_uses(const void *stream, const void *memory, size_t nbytes);
+
 static int is_array(const void *pointer) { return kind_of(pointer) != 0; }
 
 /* -- what every use of the library calls -- */
@@ -192,16 +195,18 @@ static double *at(const tensor *t, int64_t i, int64_t j, int64_t k, int64_t l) {
 /* -- execution -- */
 
 typedef struct run {
-  const object *pack;
+  const object *plan;
+  int64_t count, ids[MOST_VALUES];
+  void *addresses[MOST_VALUES];
+  int32_t numbers[MOST_VALUES]; /* of the host, read when the plan is executed */
+  void *workspace;
   tensor *tensors;
   int status;
 } run;
 
-static void *address_of(const run *r, int64_t uid) {
-  const attribute *ids = find(r->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-  const attribute *pointers = find(r->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  for (int64_t i = 0; i < ids->count; i++)
-    if (((const int64_t *)ids->values)[i] == uid) return ((void *const *)pointers->values)[i];
+static void *address_of(run *r, int64_t uid) {
+  for (int64_t i = 0; i < r->count; i++)
+    if (r->ids[i] == uid) return r->addresses[i] ? r->addresses[i] : &r->numbers[i];
   return NULL;
 }
 
@@ -315,11 +320,13 @@ static void reduce(run *r, const object *one) {
   write_back(r, of_y, y);
 }
 
-int cudnnBackendExecute(void *handle, const object *plan, const object *pack) {
-  const object *graph = other(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->graph;
+static int execute(const void *arguments, void *stream) {
+  run r = *(const run *)arguments;
+  const object *graph = other(r.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->graph;
   const attribute *all = find(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  run r = {.pack = pack};
-  if (!handle || !is_array(other(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE))) r.status = CUDNN_STATUS_BAD_PARAM;
+  (void)stream;
+  if (kind_of(r.workspace) != 2) r.status = CUDNN_STATUS_BAD_PARAM;
+  else memset(r.workspace, 0x5a, WORKSPACE);
   for (int64_t i = 0; i < all->count && !r.status; i++) {
     const object *one = ((object *const *)all->values)[i];
     if (one->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) multiply(&r, one);
@@ -328,6 +335,20 @@ int cudnnBackendExecute(void *handle, const object *plan, const object *pack) {
   }
   for (tensor *t = r.tensors, *next; t; t = next) next = t->next, free(t->values), free(t);
   return r.status;
+}
+int cudnnBackendExecute(void **handle, const object *plan, const object *pack) {
+  const attribute *ids = find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const attribute *pointers = find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  run r = {.plan = plan, .count = ids->count};
+  r.workspace = other(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (!handle || !gpu_double_uses(*handle, r.workspace, WORKSPACE)) return CUDNN_STATUS_BAD_PARAM;
+  memcpy(r.ids, ids->values, (size_t)r.count * sizeof *r.ids);
+  for (int64_t i = 0; i < r.count; i++) {
+    void *address = ((void *const *)pointers->values)[i];
+    if (is_array(address)) r.addresses[i] = address;
+    else memcpy(&r.numbers[i], address, sizeof r.numbers[i]);
+  }
+  return gpu_double_captures(*handle, execute, &r, sizeof r) ? 0 : execute(&r, *handle);
 }
 """
 

@@ -116,6 +116,9 @@ rocblas_status rocblas_set_stream(rocblas_handle h, hipStream_t stream) {
 rocblas_status rocblas_get_stream(rocblas_handle h, hipStream_t *stream) {
   return answer(cublasGetStream_v2(h, stream));
 }
+rocblas_status rocblas_set_workspace(rocblas_handle h, void *memory, size_t nbytes) {
+  return answer(cublasSetWorkspace_v2(h, memory, nbytes));
+}
 rocblas_status rocblas_set_pointer_mode(rocblas_handle h, rocblas_pointer_mode mode) {
   return answer(cublasSetPointerMode_v2(h, mode));
 }
@@ -459,7 +462,7 @@ def main() -> None:
     base = io.StringIO()
     with contextlib.redirect_stdout(base):
         cublas.main()
-    print("static _Thread_local int only_checks;\n#define CHECKED if (only_checks) return 0;\n")
+    print("#define IS_AMD\nstatic _Thread_local int only_checks;\n#define CHECKED if (only_checks) return 0;\n")
     print(
         base.getvalue().replace("struct handle {", "struct handle {\n  void *results;"),
         PRELUDE.replace("VERSION", f"{version}.double"),

@@ -356,3 +356,25 @@ def test_algorithms_say_what_they_need_and_can(gpu: str) -> None:
         assert algo.setting(cublaslt.ALGO_CONFIG_ID) >= 0
         assert algo.capability(cublaslt.ALGO_CAP_STRIDED_BATCH_SUPPORT) in (0, 1)
         assert isinstance(algo.capability(cublaslt.ALGO_CAP_TILE_IDS), tuple)
+
+
+def test_a_graph_owns_the_workspaces_of_its_products(gpu: str) -> None:
+    """They stay while it lives: no other call, no other graph and no trim gets them."""
+    a, b, c = drawn((40, 32), np.float32), drawn((32, 24), np.float32, 2), drawn((40, 24), np.float32, 3)
+    d = np.zeros_like(c)
+    region = offload_args(In(a), In(b), In(c), Out(d), device=gpu)
+    with region as (da, db, dc, dd):
+        product = cublaslt.Matmul(da, db, dd, dc)
+        with region.capture() as first:
+            product(da, db, dd, dc, beta=2.0)
+        with region.capture() as second:
+            product(da, db, dd, dc)
+        del product
+        Device(gpu).trim()
+        for beta, graph in [(2, first), (0, second), (2, first)]:
+            cublaslt.Matmul(da, db, dd, dc)(da, db, dd, dc, beta=3.0)
+            graph.replay()
+            close(dd.to_host(), exact(a) @ exact(b) + beta * exact(c), a, b)
+        del first
+        second.replay()
+    close(d, exact(a) @ exact(b), a, b)

@@ -301,6 +301,10 @@ struct oa_library {
   /* Places beside its sonames, see oa_library_set_loader; NULL-terminated, or NULL: */
   const char *const *beside;  /* patterns of files in other packages of a Python, from the folder of packages */
   const char *const *folders; /* where its vendor installs; a folder may begin with a variable, as in $ROCM_PATH/lib */
+  /* The index of int set_workspace(void *, void *, size_t), which gives the calls of a handle memory to use inside, and
+   * how much a graph gives its handles; 0 bytes: the library has no such function. */
+  int set_workspace;
+  int64_t workspace_bytes;
 };
 /* Every library of this build, NULL-terminated. Generated. */
 extern const oa_library *const oa_libraries[];

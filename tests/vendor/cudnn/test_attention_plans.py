@@ -226,3 +226,28 @@ def test_lengths_that_do_not_fit_are_refused_by_name() -> None:
     ):
         with pytest.raises(error, match=f"cudnn.Graph.attention: {words}"):
             graph.attention(q, k, v, lengths=arguments)
+
+
+def test_a_graph_of_calls_owns_the_workspaces_of_its_plans(gpu: str) -> None:
+    q, k, v = operands()
+    y, other, expected = np.zeros_like(q), np.zeros_like(q), seen(q, k, v)
+    region = offload_args(q, In(k), In(v), Out(y), Out(other), device=gpu)
+    with region as (dq, dk, dv, dy, dother):
+        graph = cudnn.Graph(gpu)
+        inputs = [graph.input(pointer, "BHSD") for pointer in (dq, dk, dv)]
+        graph.output(graph.attention(*inputs), dy, "BHSD")
+        plan = graph.plan()
+        with region.capture(q=dq) as first:
+            plan(dq, dk, dv, dy)
+        with region.capture() as second:
+            plan(dq, dk, dv, dother)
+        Device(gpu).trim()
+        first.replay()
+        close_where_counted(dy.to_host(), expected)
+        second.replay()
+        close_where_counted(dother.to_host(), expected)
+        first.replay(q=-q)
+        close_where_counted(dy.to_host(), seen(-q, k, v))
+        del first
+        second.replay()
+        close_where_counted(dother.to_host(), seen(-q, k, v))
