@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Coroutine, Generator
 from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,6 +18,7 @@ from ._operands import checking
 from .arguments import Scratch
 from .display import plural, shown, size_text
 from .errors import (
+    AliasError,
     ArgumentError,
     ArgumentTypeError,
     DirectionError,
@@ -25,6 +27,7 @@ from .errors import (
     RegionError,
     StaleGraphError,
     StalePointerError,
+    WrongDeviceError,
     caller_name,
 )
 from .pointers import DevicePtr, _values
@@ -78,7 +81,7 @@ class Graph:
         self._names: dict[str, DevicePtr[Any]] = {}
         self._region: _core.Region[Any] | None = None
 
-    def replay(self, **contents: Any) -> None:
+    def replay(self, /, **contents: Any) -> None:
         """Run the captured calls.
 
         contents: new ones by the names that were given to `capture`, as host arrays or as pointers of the same shape
@@ -107,7 +110,7 @@ class Graph:
             except StalePointerError as error:
                 raise _stale("Graph.replay", error) from None
 
-    def update(self, **names: Any) -> Capture:
+    def update(self, /, **names: Any) -> Capture:
         """Capture other calls in place of these, such as after a change of shape: `with g.update(x=dx): ...`.
 
         names: as `offload_args.capture` takes them. The old calls and scalars are freed when the block begins.
@@ -240,16 +243,19 @@ class Graph:
                     defined.add(array)
 
     def _copy(self, sources: list[tuple[DevicePtr[Any], DevicePtr[Any]]]) -> None:
-        if self._region is None or len(sources) < 2:
-            for target, value in sources:
+        if len(sources) == 1:
+            target, value = sources[0]
+            with contextlib.suppress(AliasError):  # which comes before anything is written
                 target.copy_from(value)
+                return
+        if not sources or self._region is None:
             return
-        copies = [Scratch(value.shape, value.dtype) for _, value in sources[1:]]
+        copies = [Scratch(value.shape, value.dtype) for _, value in sources]
         with type(self._region)(*copies, device=sources[0][1].device) as pointers:
-            for pointer, (_, value) in zip(pointers, sources[1:], strict=True):
+            for pointer, (_, value) in zip(pointers, sources, strict=True):
                 pointer.copy_from(value)
-            for (target, _), value in zip(sources, (sources[0][1], *pointers), strict=True):
-                target.copy_from(value)
+            for (target, _), pointer in zip(sources, pointers, strict=True):
+                target.copy_from(pointer)
 
     def _checked(self, name: str, value: Any) -> Any:
         pointer = self._names[name]
@@ -274,6 +280,9 @@ class Graph:
         if value.dtype != pointer.dtype:
             raise DTypeError(f"Graph.replay: {name} needs {pointer.dtype}, got {value.dtype}; convert it first")
         return value
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Graph can't be copied or pickled: its calls belong to a region; capture them again")
 
     def _release(self) -> None:
         handle, self._handle = self._handle, None
@@ -335,6 +344,8 @@ class Capture:
         with graph._lock:
             graph._release()
             graph._names = {}
+            for name, value in self._names.items():
+                _check_place(self._region, name, value)
             scalars = {name: _staged(self._region, name, value) for name, value in self._names.items()}
             self._handle = self._region._capture()
             graph._names, graph._region = scalars, self._region
@@ -364,6 +375,22 @@ class Capture:
                 _core.chain_release(handle)
             except Exception:
                 pass
+
+
+def _check_place(region: _core.Region[Any], name: str, value: Any) -> None:
+    """Refuse a pointer whose region has ended, or that is on another device than the captured calls."""
+    if not isinstance(value, DevicePtr):
+        return
+    if not value.live:
+        raise StalePointerError(
+            f"offload_args.capture: {name} is a pointer whose region has ended; lend the array again"
+        )
+    pointers = region._pointers()
+    if pointers and value.device != pointers[0].device:
+        raise WrongDeviceError(
+            f"offload_args.capture: {name} is on {value.device.name}, and the region is on {pointers[0].device.name}; "
+            "name pointers of one device"
+        )
 
 
 def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:
@@ -409,12 +436,22 @@ _kept: WeakKeyDictionary[Any, list[_Kept]] = WeakKeyDictionary()  # by region; t
 _keeping = threading.Lock()
 
 
+def _make_calls(body: Callable[[], object]) -> None:
+    result = body()
+    if isinstance(result, (Generator, Coroutine)):
+        result.close()
+        raise ArgumentTypeError(
+            f"offload_args.loop: body needs a function that makes the calls, got one that returns a "
+            f"{type(result).__name__}, which made none"
+        )
+
+
 def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
     """Capture the calls of a loop's body; or find the graph of an earlier loop, whose calls can't have been others."""
     values = fixed_values(body)
     if values is None:
         with Capture(region, {}) as graph:
-            body()
+            _make_calls(body)
         return graph
     pointers = region._pointers()
     with _keeping:
@@ -425,7 +462,7 @@ def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
                 _kept[region] = [entry, *kept]
                 return entry.graph
     with Capture(region, {}) as graph:
-        body()
+        _make_calls(body)
     graph._region = None  # which would keep itself alive
     with _keeping:
         _kept[region] = [_Kept(pointers, values, graph), *kept][:_MOST_KEPT]

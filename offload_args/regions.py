@@ -331,7 +331,7 @@ class offload_args(_core.Region["_Pointers_co"]):
             )
         return Stream(self)
 
-    def capture(self, **names: Any) -> Capture:
+    def capture(self, /, **names: Any) -> Capture:
         """Capture the calls of the region within a block, instead of running them: `with region.capture(x=dx) as g:`.
 
         names: pointers whose contents `g.replay(x=new)` may replace, and numbers, such as alpha=1.0, which the graph

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import gc
 import os
+import pickle
 import threading
 import weakref
 from collections.abc import Callable
@@ -47,6 +49,7 @@ from offload_args.errors import (
     StaleGraphError,
     StalePointerError,
     UnwrittenWarning,
+    WrongDeviceError,
 )
 
 
@@ -542,6 +545,51 @@ def test_a_capture_ends_after_the_calls_of_other_threads(device: str) -> None:
     assert np.array_equal(a, numbers(4))
 
 
+def test_a_pointer_may_be_new_contents_of_memory_that_it_shares(device: str) -> None:
+    x = numbers(4, 4)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        with region.capture(x=dx) as g:
+            blas.scal(2.0, dx.reshape(-1))
+        g.replay(x=dx.T)
+        assert np.array_equal(dx.to_host(), 2 * numbers(4, 4).T)
+        g.replay(x=dx[::-1])
+    assert np.array_equal(x, 4 * numbers(4, 4).T[::-1])
+
+
+def test_a_name_is_of_a_live_pointer_of_the_regions_device(device: str) -> None:
+    x, y = numbers(4), numbers(4, seed=1)
+    other = "sim:1" if device != "sim:1" else "sim:0"
+    with offload_args(y, device=device) as (dead,):
+        pass
+    region = offload_args(x, device=device)
+    with region as (dx,), offload_args(y, device=other) as (elsewhere,):
+        for pointer, error in ((dead, StalePointerError), (elsewhere, WrongDeviceError)):
+            with pytest.raises(error, match="^offload_args.capture: y is "), region.capture(y=pointer):
+                pass
+        with region.capture(self=dx, name=2.0) as g:  # any name will do
+            blas.scal(g["name"], dx)
+        g.replay(self=numbers(4, seed=2), name=3.0)
+        with g.update(self=dx):
+            pass
+    assert np.array_equal(x, 3 * numbers(4, seed=2)) and np.array_equal(y, numbers(4, seed=1))
+
+
+def test_a_graph_is_neither_copied_nor_pickled(device: str) -> None:
+    """A copy would end the calls of the first one with itself."""
+    x = numbers(4)
+    region = offload_args(x, device=device)
+    with region as (dx,):
+        with region.capture() as g:
+            blas.scal(2.0, dx)
+        for make in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="a Graph can't be copied or pickled"):
+                make(g)
+        gc.collect()
+        g.replay()
+    assert np.array_equal(x, 2 * numbers(4))
+
+
 # -- kernels --
 
 
@@ -775,6 +823,12 @@ def test_what_a_loop_refuses(device: str) -> None:
             region.loop(lambda: blas.dot(dx, dx), until=dx[:1], at_most=5)
         with pytest.raises(ZeroDivisionError):
             region.loop(lambda: 1 // 0, until=dx[:1], at_most=5)
+
+        def generator() -> Any:
+            yield blas.scal(2.0, dx)
+
+        with pytest.raises(ArgumentTypeError, match="body needs a function .*, got one that returns a generator"):
+            region.loop(generator, until=dx[:1], at_most=5)
         blas.scal(2.0, dx)
         first = dx[:1]
     assert np.array_equal(x, 2 * numbers(4))
