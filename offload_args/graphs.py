@@ -479,33 +479,48 @@ def _is_alive(graph: Graph) -> bool:
 
 
 def _drawing(nodes: tuple[Node, ...]) -> str:
-    """Draw calls from top to bottom as SVG, with the arrays between them."""
+    """Draw calls from top to bottom as SVG, with the arrays between them: those from outside, and results, at the left.
+
+    A result is an array that no later call reads or writes.
+    """
     from xml.sax.saxutils import escape
 
-    high, left, wide = 56, 150, 30 + 8 * max((len(node.function) for node in nodes), default=0)
+    longest = max((len(name) for node in nodes for name in node.reads + node.writes), default=0)
+    high, left, wide = 56, 62 + 8 * longest, 30 + 8 * max((len(node.function) for node in nodes), default=0)
     arrows: list[tuple[int, int, str]] = []  # from a call, -1: from before them, to a call
     written: dict[str, int] = {}
+    last: dict[str, int] = {}  # uses of arrays
     for i, node in enumerate(nodes):
         arrows += [(written.get(name, -1), i, name) for name in node.reads]
         written.update(dict.fromkeys(node.writes, i))
+        last.update(dict.fromkeys(node.reads + node.writes, i))
     shapes: list[str] = []
     reach = 0
+    beside, above = [0] * len(nodes), [0] * len(nodes)  # arrows of a call at its left, and from the call before
     for start, end, name in arrows:
         y, text = 20 + high * end, escape(name)
         if start < 0:
-            order = [each for begin, at, each in arrows if begin < 0 and at == end].index(name)
-            y += 8 + 14 * order
+            y += 8 + 14 * beside[end]
+            beside[end] += 1
             shapes.append(f'<path d="M{left - 40} {y}H{left - 6}"/><text x="{left - 46}" y="{y + 4}">{text}</text>')
         elif start == end - 1:
-            x = left + wide // 2 + 40 * [each for begin, at, each in arrows if (begin, at) == (start, end)].index(name)
+            x = left + wide // 2 + (14 + 8 * longest) * above[end]
+            above[end] += 1
             shapes.append(f'<path d="M{x} {y - 22}V{y - 6}"/><text x="{x + 6}" y="{y - 10}" class="s">{text}</text>')
         else:
-            from_y, bend = 20 + high * start + 24, 24 * (end - start)
+            from_y, bend = 20 + high * start + 24, min(24 * (end - start), 360)
             reach = max(reach, bend + 12 * len(name))
             x = left + wide
             shapes.append(
                 f'<path d="M{x} {from_y}C{x + bend} {from_y} {x + bend} {y + 10} {x + 6} {y + 10}"/>'
                 f'<text x="{x + bend * 3 // 4 + 6}" y="{(from_y + y + 14) // 2}" class="s">{text}</text>'
+            )
+    for name, i in written.items():
+        if last[name] == i:
+            y = 28 + high * i + 14 * beside[i]
+            beside[i] += 1
+            shapes.append(
+                f'<path d="M{left} {y}H{left - 34}"/><text x="{left - 46}" y="{y + 4}" class="r">{escape(name)}</text>'
             )
     for i, node in enumerate(nodes):
         y = 20 + high * i
@@ -517,7 +532,7 @@ def _drawing(nodes: tuple[Node, ...]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
         "<style>text{font:13px monospace;text-anchor:end}.s{text-anchor:start}.m{text-anchor:middle}"
-        "rect{fill:#e8eef7;stroke:#3b5b92}path{fill:none;stroke:#3b5b92;marker-end:url(#a)}</style>"
+        ".r{font-weight:bold}rect{fill:#e8eef7;stroke:#3b5b92}path{fill:none;stroke:#3b5b92;marker-end:url(#a)}</style>"
         '<defs><marker id="a" markerWidth="8" markerHeight="8" refX="5" refY="3" orient="auto">'
         '<polygon points="0 0 6 3 0 6" style="fill:#3b5b92"/></marker></defs>' + "".join(shapes) + "</svg>\n"
     )

@@ -953,7 +953,9 @@ def test_nodes_and_drawings(device: str, tmp_path: Any) -> None:
         assert (tmp_path / "graph.svg").read_text() == drawing == g._repr_svg_()
     root = ElementTree.fromstring(drawing)
     kinds = [element.tag.partition("}")[2] for element in root]
-    assert kinds.count("rect") == 4 and kinds.count("path") == sum(len(node.reads) for node in (gemv, fill, axpy))
+    arrows = sum(len(node.reads) for node in (gemv, fill, axpy)) + 2  # of the results: argument 4 and x
+    assert kinds.count("rect") == 4 and kinds.count("path") == arrows
+    assert [element.text for element in root if element.get("class") == "r"] == ["argument 4", "x"]
     assert g.nodes[2].reads == ("an array",)  # their names ended with the region
     assert str(Graph()) == "<Graph without calls>" and Graph()._repr_svg_() is None
 
