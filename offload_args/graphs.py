@@ -27,7 +27,6 @@ from .errors import (
     RegionError,
     StaleGraphError,
     StalePointerError,
-    WrongDeviceError,
     caller_name,
 )
 from .pointers import DevicePtr, _values
@@ -342,10 +341,10 @@ class Capture:
     def __enter__(self) -> Graph:
         graph = self._graph
         with graph._lock:
+            for name, value in self._names.items():
+                _check_live(name, value)
             graph._release()
             graph._names = {}
-            for name, value in self._names.items():
-                _check_place(self._region, name, value)
             scalars = {name: _staged(self._region, name, value) for name, value in self._names.items()}
             self._handle = self._region._capture()
             graph._names, graph._region = scalars, self._region
@@ -377,19 +376,11 @@ class Capture:
                 pass
 
 
-def _check_place(region: _core.Region[Any], name: str, value: Any) -> None:
-    """Refuse a pointer whose region has ended, or that is on another device than the captured calls."""
-    if not isinstance(value, DevicePtr):
-        return
-    if not value.live:
+def _check_live(name: str, value: Any) -> None:
+    """Refuse a pointer whose region has ended."""
+    if isinstance(value, DevicePtr) and not value.live:
         raise StalePointerError(
             f"offload_args.capture: {name} is a pointer whose region has ended; lend the array again"
-        )
-    pointers = region._pointers()
-    if pointers and value.device != pointers[0].device:
-        raise WrongDeviceError(
-            f"offload_args.capture: {name} is on {value.device.name}, and the region is on {pointers[0].device.name}; "
-            "name pointers of one device"
         )
 
 

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from regions.test_graphs import FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED, Graphs
 
+from bindings.emit.helper_functions import body_of
 from bindings.helper_functions import HostArray
+from offload_args import offload_args
 from offload_args.errors import CaptureError
 from recording import copies, descriptors, helper_functions, legal, plans, products
 from recording.bench import DoubleBench, Form
@@ -68,10 +70,49 @@ def drawn(bench: DoubleBench, function: roles.Function) -> Made:
     )
 
 
+def is_refused(library: roles.Library, function: roles.Function) -> bool:
+    """Return whether no graph of `region.capture` has calls of a function, by the records."""
+    if function.captured:
+        return False
+    body = body_of(library, function)
+    waits = {"OA_ON_DEFAULT_STREAM", "OA_ON_HOST_MEMORY"} & {*body.special} and not function.written
+    return bool(library.uncaptured or waits or body.uncaptured in ("OA_NEEDS_WORKSPACE", "OA_RESULT_ON_HOST"))
+
+
+def check_own(bench: DoubleBench, function: roles.Function) -> None:
+    """Make a call in a graph of the region's own: it is refused before the library is called, or captured whole."""
+    success = bench.library.success.to_bytes(8, "little", signed=True)
+    arrays, call, reaches = drawn(bench, function)
+    listed = [element for array in arrays.values() for element in (array if isinstance(array, list) else [array])]
+    if not listed:
+        return
+    region = offload_args(*listed, device=bench.device)
+    with region as pointers:
+        rest = iter(pointers)
+        named = {
+            name: [next(rest) for _ in array] if isinstance(array, list) else next(rest)
+            for name, array in arrays.items()
+        }
+        bench.recorder.reset({}, success)
+        refused = False
+        with region.capture() as graph:
+            try:
+                call(named)
+            except CaptureError:
+                refused = True
+        times = [record.symbol for record in bench.recorder.records(own=True)].count(function.symbol)
+        assert times == (reaches and not refused), f"{function.symbol}: called {times} times in a graph, {refused=}"
+        assert graph.calls == times, graph
+        on_host = any(not number.is_read_only for number in function.numbers)
+        if reaches:
+            assert refused == (is_refused(bench.library, function) or on_host), f"{function.symbol}: {refused=}"
+
+
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
     """Make a call in a captured stream, and beside one, in each mode. The capture fails if anything has spoilt it."""
     graphs = graphs_of(bench.device)
     success = bench.library.success.to_bytes(8, "little", signed=True)
+    check_own(bench, function)
     for mode in [FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED][:: 1 if turns > 1 else 2]:
         arrays, call, reaches = drawn(bench, function)
         bench.stream = graphs

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 
 from helpers.devices import HIP, open_or_skip
-from recording import legal
+from recording import captures, legal
 from recording.workers import Turns, Workers, pairs
 
 DEVICES = {"cuda": "cuda:0", "hip": HIP}
@@ -35,6 +38,36 @@ def families(helpers: bool) -> set[tuple[str, str]]:
 def test_each_function_is_captured_or_refused(on_gpu: Workers, variant: str, family: str) -> None:
     open_or_skip(DEVICES[legal.libraries()[variant].backend or ""])
     on_gpu[variant].ask("captures", family, Turns(2, every=False))
+
+
+def functions_without_graphs() -> dict[str, tuple[list[str], bool]]:
+    """Return the patterns of the guide's table by library, and whether these are the exceptions."""
+    rows = {}
+    for line in (Path(__file__).parents[2] / "docs" / "guide" / "graphs.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        names = re.findall(r"`([a-z]+)`", cells[0])
+        if line.startswith("| `") and len(cells) == 2 and names[0] in OF_GPUS:
+            words = re.findall("`([^`]+)`", cells[1])
+            patterns = [word if "*" in word else f"[sdcz]{word}" for word in words]
+            rows |= dict.fromkeys(names, (patterns, cells[1].startswith("all")))
+    return rows
+
+
+def test_the_guide_names_the_functions_that_no_graph_has() -> None:
+    rows = functions_without_graphs()
+    for name in OF_GPUS:
+        library = legal.library(name)
+        functions = [function for function in library.functions if not function.is_helper]
+        if not functions:
+            continue
+        patterns, all_but = rows.pop(name)
+        unused = {*patterns}
+        for function in functions:
+            matching = {pattern for pattern in patterns if fnmatchcase(function.name, pattern)}
+            unused -= matching
+            assert captures.is_refused(library, function) == (bool(matching) != all_but), f"{name}.{function.name}"
+        assert not unused, name
+    assert not rows
 
 
 @pairs(sorted(families(helpers=True)))

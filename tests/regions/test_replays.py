@@ -49,7 +49,6 @@ from offload_args.errors import (
     StaleGraphError,
     StalePointerError,
     UnwrittenWarning,
-    WrongDeviceError,
 )
 
 
@@ -557,22 +556,22 @@ def test_a_pointer_may_be_new_contents_of_memory_that_it_shares(device: str) -> 
     assert np.array_equal(x, 4 * numbers(4, 4).T[::-1])
 
 
-def test_a_name_is_of_a_live_pointer_of_the_regions_device(device: str) -> None:
+def test_a_name_is_of_a_live_pointer_and_any_word(device: str) -> None:
     x, y = numbers(4), numbers(4, seed=1)
-    other = "sim:1" if device != "sim:1" else "sim:0"
     with offload_args(y, device=device) as (dead,):
         pass
     region = offload_args(x, device=device)
-    with region as (dx,), offload_args(y, device=other) as (elsewhere,):
-        for pointer, error in ((dead, StalePointerError), (elsewhere, WrongDeviceError)):
-            with pytest.raises(error, match="^offload_args.capture: y is "), region.capture(y=pointer):
-                pass
-        with region.capture(self=dx, name=2.0) as g:  # any name will do
+    with region as (dx,):
+        with pytest.raises(StalePointerError, match="^offload_args.capture: y is "), region.capture(y=dead):
+            pass
+        with region.capture(self=dx, name=2.0) as g:
             blas.scal(g["name"], dx)
-        g.replay(self=numbers(4, seed=2), name=3.0)
+        with pytest.raises(StalePointerError, match="y is a pointer"), g.update(y=dead):
+            pass
+        g.replay(self=numbers(4, seed=2), name=3.0)  # the old calls are there
         with g.update(self=dx):
             pass
-    assert np.array_equal(x, 3 * numbers(4, seed=2)) and np.array_equal(y, numbers(4, seed=1))
+    assert np.array_equal(x, 3 * numbers(4, seed=2))
 
 
 def test_a_graph_is_neither_copied_nor_pickled(device: str) -> None:

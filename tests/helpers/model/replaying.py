@@ -113,10 +113,13 @@ class Replaying(Calling):
         for key, source in contents:
             same = isinstance(source, Operand) and source.is_very(chain.names[key])  # it stays as it is
             sources = [(source, READS)] if isinstance(source, Operand) and not same else []
-            if sources and len(contents) > 1 and source.part.meets(chain.names[key].part):  # type: ignore[union-attr]
+            shares = bool(sources) and source.part.meets(chain.names[key].part)  # type: ignore[union-attr]
+            if shares and len(contents) > 1:
                 raise Unspecified  # a copy of it may come between
             try:
-                world._check([(chain.names[key], access_of_fill(world, chain.names[key])), *sources], CONTENTS)
+                target = (chain.names[key], access_of_fill(world, chain.names[key]))
+                for operands in ([target], sources) if shares else ([target, *sources],):
+                    world._check(operands, CONTENTS)
             except Refused as refused:
                 if same:
                     raise Unspecified from None
@@ -146,12 +149,13 @@ class Replaying(Calling):
         """Return what writes the contents: one after the other, those of pointers first, as they were before."""
         pairs = [(chain.names[key], source) for key, source in contents]
         sources = [(t, s) for t, s in pairs if isinstance(s, Operand) and not t.is_very(s)]
-        if any(s.part.meets(t.part) for t, s in sources):
+        if len(pairs) > 1 and any(s.part.meets(t.part) for t, s in sources):
             raise Unspecified
         read = [self.call([(s, READS)], lambda x: ((), x.copy()), CONTENTS).value for _, s in sources]
 
         def writer(target: Operand, source: Operand | None, value: object) -> Callable[[Self], Any]:
-            operands = ((target, access_of_fill(self, target)), *([(source, READS)] if source else []))
+            apart = source and not source.part.meets(target.part)  # else the values come from a copy
+            operands = ((target, access_of_fill(self, target)), *([(source, READS)] if source and apart else []))
 
             def write(world: Self) -> tuple[tuple[Operand, int], ...]:
                 world.call(operands, lambda *_: ((np.asarray(value),), None), CONTENTS)
