@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ORDER = (
     "hello_gemv vendor_call power_iteration principal_components least_squares poisson_cg cg_on_device "
     "implicit_heat gaussian_process kalman_filter spectral_clustering image_svd wing_wake vector_add relu_chain "
-    "block_sum stencil mandelbrot lenet_digits matmul_cubin"
+    "block_sum stencil mandelbrot lenet_digits matmul_cubin out_of_core"
 ).split()
 
 

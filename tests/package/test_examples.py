@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +57,20 @@ def test_example_finds_its_own_result_right(
 
         pyplot.close("all")
         assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["host", "sim:0"])
+def test_out_of_core_goes_on_where_a_region_is_too_large(device: str) -> None:
+    program = next(path for path in EXAMPLES if path.stem == "out_of_core")
+    variables = os.environ | {"OFFLOAD_ARGS_MEMORY_LIMIT": "24MiB"}
+    command = [sys.executable, str(program), "--device", device]
+    lines = subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line for line in lines if "region" in line] == [
+        *(f"{size:3} MiB in a region: right" for size in (3, 12, 18)),
+        *(f"{size:3} MiB in a region: too large" for size in (27, 48)),
+    ]
+    assert all(line.endswith("by parts: right") for line in lines[1::2])
 
 
 def test_the_code_in_the_readme_runs() -> None:
