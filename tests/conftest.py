@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from helpers.devices import HIP, here, library_or_skip, open_or_skip
+from helpers.vendor import SHORT
 from offload_args import cblas, cublas, rocblas, testing
 
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
@@ -27,7 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Make slow the instances of a test that its marker `later` leaves to the slow run."""
+    """Make slow the instances of a test that its marker `later` leaves to the slow run; no exhaustive one is slow."""
+    if item.get_closest_marker("exhaustive"):
+        item.own_markers[:] = [marker for marker in item.own_markers if marker.name != "slow"]
+        return
     marker = item.get_closest_marker("later")
     if marker is None or item.config.getoption("later"):
         return
@@ -75,6 +79,9 @@ def pytest_collection_modifyitems(
     if not config.option.later:
         leave_most_to_the_slow_run(items)
     yield  # to -m and -k
+    repeats = {item for item in items if is_short_form(item) and item.get_closest_marker("slow")}
+    items[:] = [item for item in items if item not in repeats]
+    config.hook.pytest_deselected(items=[*repeats])
     messages, kept, again = set(), [], []
     for item in items:
         absent = missing_devices(item)
@@ -89,6 +96,11 @@ def pytest_collection_modifyitems(
         items[:] = [item for item in items if item not in rest]
         config.hook.pytest_deselected(items=[*rest])
     return None
+
+
+def is_short_form(item: pytest.Function) -> bool:
+    """Return whether an instance of a test makes a part of the calls that a slow instance makes."""
+    return hasattr(item, "callspec") and item.callspec.params.get("share") == SHORT
 
 
 def leave_most_to_the_slow_run(items: list[pytest.Function]) -> None:

@@ -87,7 +87,7 @@ def test_run_without_a_gpu_says_so_in_a_line_and_runs_the_program(program: Path)
     assert ended.stdout.startswith("sum ")
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 def test_run_takes_a_module(tmp_path: Path, device: str) -> None:
     (tmp_path / "measured.py").write_text("import numpy as np\nA = np.ones((40, 40))\nprint((A @ (A + 1))[0, 0])\n")
     ended = command("run", "--device", device, "--margin", 0, "--report", "-m", "measured", cwd=tmp_path)
@@ -106,6 +106,7 @@ def test_run_prints_an_exception_as_python_does(tmp_path: Path) -> None:
     assert ended.stderr == plain.stderr
 
 
+@pytest.mark.later
 def test_run_names_a_file_that_is_not_there() -> None:
     ended = command("run", "nowhere.py")
     assert (ended.returncode, ended.stderr) == (2, "run: no file nowhere.py\n")

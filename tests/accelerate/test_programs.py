@@ -262,7 +262,7 @@ print(_core.accelerate_query(), before[0] > 0, on.report.gone)
     assert out.split("\n")[0] == "(0, 0) True 1"
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 def test_undone_while_other_threads_call(device: str) -> None:
     A = numbers((24, 24), "f8")
     expected, ending, wrong = A @ (A + 1), threading.Event(), []
@@ -492,7 +492,7 @@ print(on.report.calls)
 """
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 def test_a_second_interpreter_changes_nothing(device: str) -> None:
     """Once there was one, PyGILState_Check says that each thread has Python's lock."""
     words = [sys.executable, "-c", INTERPRETERS, device]

@@ -95,6 +95,7 @@ def test_products_of_usual_parts_are_numpys(on: str) -> None:
             check(on, "float32", sizes, "NN", order, 0.0)
 
 
+@pytest.mark.later(but="float32")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_operands_may_be_larger_than_the_device(small_device: Device, dtype: str) -> None:
     for trans in map("".join, itertools.product("NTC", repeat=2)):
@@ -201,6 +202,7 @@ def test_wrong_arguments_are_named(on: str) -> None:
 
 @pytest.mark.promise("T75")
 # Without an event copies are slower, and nothing fails.
+@pytest.mark.later("in tiles")
 @pytest.mark.filterwarnings("ignore::offload_args.errors.PerformanceWarning")
 @pytest.mark.parametrize("capacity", [0, 64 << 10], ids=["in panels", "in tiles"])
 def test_an_error_says_which_parts_are_done(capacity: int, small_parts: None) -> None:

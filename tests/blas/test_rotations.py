@@ -48,7 +48,7 @@ def count_calls(letter: str) -> int:
     return count
 
 
-@pytest.mark.later(but="d")
+@pytest.mark.later
 @pytest.mark.parametrize("letter", "sdcz")
 def test_rotations_of_any_numbers_end(letter: str) -> None:
     """T62. In a process of its own, which is ended if one does not."""

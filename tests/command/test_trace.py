@@ -12,6 +12,7 @@ import pytest
 from helpers.scripts import LOOP, run, slices, traced
 
 
+@pytest.mark.later
 def test_the_command_waits_for_the_threads_of_the_script(tmp_path: Path) -> None:
     ran = traced(
         tmp_path / "threads.py",
@@ -100,6 +101,7 @@ def test_a_file_that_can_not_be_written_is_named_before_the_script_runs(tmp_path
         assert ran.stderr.startswith("trace: ") and str(place) in ran.stderr
 
 
+@pytest.mark.later
 def test_a_file_that_can_not_be_written_any_more_is_named_after_the_summary(tmp_path: Path) -> None:
     file = str(tmp_path / "t.json")
     (tmp_path / "short.py").write_text(f"import os\nos.mkdir({file!r})\n")
@@ -108,6 +110,7 @@ def test_a_file_that_can_not_be_written_any_more_is_named_after_the_summary(tmp_
     assert ran.stderr.splitlines()[-1].startswith("trace: ") and "t.json" in ran.stderr.splitlines()[-1]
 
 
+@pytest.mark.later
 def test_a_picture_is_written_whatever_the_case_of_its_suffix(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text("pass\n")
     ran = run(tmp_path / "short.py", "-m", "offload_args", "trace", "--save", str(tmp_path / "T.SVG"))

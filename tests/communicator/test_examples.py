@@ -15,7 +15,7 @@ WAYS = {"one rank": ["host"], "two threads": ["host", "sim:0"], "four threads": 
 whole_programs = pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 
 
-@pytest.mark.later("one rank", "four threads")
+@pytest.mark.later(but="product-two threads")
 @pytest.mark.parametrize("devices", WAYS.values(), ids=WAYS)
 @whole_programs
 def test_threads(program: Path, devices: list[str]) -> None:
@@ -24,7 +24,7 @@ def test_threads(program: Path, devices: list[str]) -> None:
     assert len(ran.stdout.splitlines()) == len(devices)
 
 
-@pytest.mark.later(but="conjugate_gradients")
+@pytest.mark.later
 @whole_programs
 def test_mpirun(program: Path) -> None:
     ran = subprocess.run([*mpirun(), "-n", "4", sys.executable, program], capture_output=True, text=True, timeout=LIMIT)
@@ -32,7 +32,7 @@ def test_mpirun(program: Path) -> None:
     assert len(ran.stdout.splitlines()) == 4
 
 
-@pytest.mark.later(but="power_iteration")
+@pytest.mark.later
 @whole_programs
 def test_a_launcher(program: Path, port: int) -> None:
     for status, out, errors in end(launched([str(program)], 2, port)):

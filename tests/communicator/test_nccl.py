@@ -75,6 +75,7 @@ for debug in (False, True):
     assert printed(BEGIN + code, DOUBLE=double) == ""
 
 
+@pytest.mark.later
 def test_a_rank_that_raises_or_comes_too_late(double: str) -> None:
     code = """
 def raises(c):
@@ -110,6 +111,7 @@ second.close()
     ]
 
 
+@pytest.mark.later
 def test_devices_of_two_kinds(double: str) -> None:
     code = """
 try:

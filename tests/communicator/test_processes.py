@@ -61,6 +61,7 @@ def test_ranks_of_a_launcher(port: int, size: int) -> None:
         assert (status, errors) == (0, "")
 
 
+@pytest.mark.later
 def test_run_takes_the_ranks_of_a_launcher(port: int) -> None:
     code = COLLECTIVES + "Communicator.run(main, devices=['host', 'sim:0'], timeout=100)"
     for status, _, errors in end(launched(["-c", code], 3, port)):
@@ -104,6 +105,7 @@ def test_a_killed_rank_is_named(port: int) -> None:
         assert "rank 2 has ended without closing its communicator" in out
 
 
+@pytest.mark.later
 def test_a_rank_that_raises_ends_the_others(port: int) -> None:
     code = """
 from offload_args import Communicator
@@ -136,6 +138,7 @@ except CommunicatorError as error:
     assert out == "Communicator.from_environment: on rank 0: ranks 1, 2 did not come within 0.2 s\n"
 
 
+@pytest.mark.later
 def test_join_by_an_exchange_of_ones_own(tmp_path: Path) -> None:
     """Files carry the bytes: each rank writes its own, and waits for the others'."""
     code = (
@@ -156,7 +159,7 @@ with Communicator.join(rank, 3, exchange, device="sim:0", timeout=100) as c: mai
         assert (status, errors) == (0, "")
 
 
-@pytest.mark.later(but="2-host")
+@pytest.mark.later
 @pytest.mark.parametrize("device", ["host", "sim:0"])
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_ranks_of_mpi(size: int, device: str) -> None:

@@ -178,7 +178,7 @@ print(x.sum(), old.flags.writeable, device.counters.regions, device.counters.mem
     assert used_in_a_cycle(device, code, OFFLOAD_ARGS_MEMORY_LIMIT="1000000") == ["131072.0 True 0 0"]
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 @pytest.mark.promise("T05")
 def test_the_numbers_of_the_error_do_not_count_garbage(device: str) -> None:
     code = """
@@ -192,7 +192,7 @@ except DeviceMemoryError as error:
     assert re.search(r"1.00 MiB requested, .* 0 bytes used .*, limit 1000000 bytes", message)
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 @pytest.mark.promise("T05")
 def test_garbage_makes_room_for_a_scalar_on_its_way_to_the_device(device: str) -> None:
     code = """
@@ -205,7 +205,7 @@ print(*y)
     assert used_in_a_cycle(device, code, OFFLOAD_ARGS_MEMORY_LIMIT="100000") == ["6.5 6.5 6.5"]
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 @pytest.mark.promise("T05")
 def test_garbage_that_is_a_pinned_array_makes_room_for_another(device: str) -> None:
     code = """
@@ -289,7 +289,7 @@ def test_a_limit_that_can_not_be_read_is_refused_not_ignored(device: str, limit:
     assert use.stdout.startswith(f'ArgumentError Device("{device}"): OFFLOAD_ARGS_MEMORY_LIMIT={limit}'), use
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 @pytest.mark.promise("T07")
 def test_all_of_the_memory_is_a_limit(device: str) -> None:
     use = python(USE.format(device=device), OFFLOAD_ARGS_MEMORY_LIMIT="100%")

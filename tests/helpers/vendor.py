@@ -485,9 +485,15 @@ def bound(module: types.ModuleType) -> list[str]:
     return [name for name in module.__all__ if inspect.isroutine(getattr(module, name)) and computes(name)]
 
 
-# A part of a routine's combinations, or all.
+# A part of a routine's combinations, more of them in CI, or all. CI runs no short form that the default run leaves out.
+SHORT = 0.1
 SHARES = pytest.mark.parametrize(
-    "share", [pytest.param(0.1, id="short"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+    "share",
+    [
+        pytest.param(SHORT, id="short"),
+        pytest.param(0.4, id="long", marks=pytest.mark.slow),
+        pytest.param(1, id="all", marks=pytest.mark.exhaustive),
+    ],
 )
 
 

@@ -77,7 +77,7 @@ def compiled(name: str, kind: str, signature: list[Any], device: str) -> Kernel:
     return Kernel.compile(f"using T = {kind};\n{SOURCE}", name, signature, device=device)
 
 
-@pytest.mark.later(but="int")
+@pytest.mark.later
 @types(*TYPES)
 def test_sum_least_and_greatest_of_all_threads(device: str, kind: str) -> None:
     dtype = np.dtype(TYPES[kind])

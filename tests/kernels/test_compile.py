@@ -224,6 +224,7 @@ def no_compiler(*_: object) -> None:
     raise AssertionError("it is compiled again")
 
 
+@pytest.mark.later
 def test_a_source_is_compiled_once(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Kernel.compile(ONE_SOURCE, "vadd", VADD, device="host")
     assert stat.S_IMODE(cached.stat().st_mode) == 0o700

@@ -137,7 +137,7 @@ CASES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.later("another array of the same partition")
+@pytest.mark.later(but="host-an atomic")
 @pytest.mark.parametrize("case", CASES)
 def test_an_access_out_of_bounds_is_an_exception_and_touches_nothing(device: str, case: str) -> None:
     name, arguments, shape, words = CASES[case]
@@ -192,6 +192,7 @@ KINDS: dict[str, tuple[int, Any, Any, str, str]] = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_every_partition_a_thread_is_told_that_goes_beyond_the_array_or_its_slice(device: str, kind: str) -> None:
     number, grid, block, thread, most = KINDS[kind]
@@ -262,6 +263,7 @@ def test_wrong_arguments_are_refused_as_without_checks(device: str) -> None:
         offload(shifted, a, c, 0, device=device)
 
 
+@pytest.mark.later
 def test_a_partition_is_checked_before(device: str) -> None:
     signature = [InOut[F].by(Linear1D()), InOut[np.float64], N]
     kernel = Kernel.compile(HEADER + KERNELS["both"], "both", signature, device=device, debug=True)
@@ -269,6 +271,7 @@ def test_a_partition_is_checked_before(device: str) -> None:
         offload(kernel, ramp(100), np.zeros(100), 100, grid=1, block=64, device=device)
 
 
+@pytest.mark.later
 def test_a_kernel_of_another_form_can_not_be_checked() -> None:
     source = (
         HEADER

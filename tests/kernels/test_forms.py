@@ -268,7 +268,7 @@ except errors.ExtentError as error:
 """
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 @pytest.mark.promise("T66")
 def test_t66_a_size_far_too_large_does_not_end_python(tmp_path: Path, device: str) -> None:
     script = tmp_path / "wrong.py"
@@ -278,6 +278,7 @@ def test_t66_a_size_far_too_large_does_not_end_python(tmp_path: Path, device: st
     assert ran.stdout.startswith("refused: twice: thread"), ran.stderr
 
 
+@pytest.mark.later
 def test_bounds_are_not_checked_with_debug_false_nor_in_the_module_that_save_writes(
     device: str, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ for one in made.summary.advice:
 """
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 def test_a_trace_advises_on_kernels_of_which_most_launches_had_few_blocks(device: str, tmp_path: Path) -> None:
     script = tmp_path / "few.py"
     script.write_text(SCRIPT.format(device=device))

@@ -324,6 +324,7 @@ def compiled_with(declared: object) -> Kernel:
     return Kernel.compile(COPY, "copy", [declared, Out[np.float32], np.int32, np.int32], device="host")
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("case", range(len(WRONG)))
 def test_a_partition_that_can_not_be_is_refused(case: int) -> None:
     make, error, words = WRONG[case]

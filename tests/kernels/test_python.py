@@ -74,6 +74,7 @@ def test_a_kernel_transposes_matrices_of_either_order(device: str, order: str) -
     np.testing.assert_array_equal(b, a.T)
 
 
+@pytest.mark.later
 def test_a_matrix_may_have_gaps_between_its_rows(device: str) -> None:
     whole = ramp(35 * 64).reshape(35, 64)
     b = np.zeros((50, 35), np.float32)
@@ -217,6 +218,7 @@ def aliases(x: In[np.float64], z: In[np.float64], y: Out[np.float64].by(Linear1D
         y[i] = by_another_name(x, z, i)
 
 
+@pytest.mark.later
 def test_a_function_may_give_an_array_another_name(device: str) -> None:
     x, z, y = np.arange(15.0).reshape(3, 5), np.arange(6.0).reshape(2, 3), np.zeros(3)
     offload(aliases, x, z, y, device=device)
@@ -429,6 +431,7 @@ def test_an_assertion_names_its_line(device: str) -> None:
         offload(positive, x, y, device=device)
 
 
+@pytest.mark.later
 def test_a_kernel_without_checks_has_the_same_results(device: str) -> None:
     @kernel(debug=False)
     def scale(x: In[np.float32], y: Out[np.float32].by(Linear1D())):

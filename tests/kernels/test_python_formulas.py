@@ -121,6 +121,7 @@ def test_a_reduction_of_lent_arrays_writes_its_result(running_device) -> None:
     np.testing.assert_array_equal(sums, A.sum(1))
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("operation", ["sum", pytest.param("argmax", marks=pytest.mark.slow)])
 def test_a_captured_reduction_has_its_memory_from_the_region(running_device, operation) -> None:
     rng = np.random.default_rng(8)

@@ -71,6 +71,7 @@ def swap(a: In[PAIR], b: Out[PAIR].by(Tiles(4, 8)), sums: Out[np.float32].by(Til
         sums[i, j] = a[j, i].x + a[j, i]["y"]
 
 
+@pytest.mark.later
 def test_matrices_of_structs_have_rows_and_columns(device: str) -> None:
     a, b, sums = np.zeros((17, 30), PAIR), np.zeros((30, 17), PAIR), np.zeros((30, 17), np.float32)
     a["x"], a["y"] = np.arange(17 * 30).reshape(17, 30), 7

@@ -58,7 +58,7 @@ WRONG: dict[str, tuple[str, int, Any, str]] = {
 }
 
 
-@pytest.mark.later("mixed")
+@pytest.mark.later(but="others-plain")
 @pytest.mark.promise("T65")
 @pytest.mark.parametrize("debug", [False, True], ids=["plain", "checked"])
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -123,7 +123,7 @@ def test_without_a_signature_arrays_that_are_only_read_do_not_come_down(device: 
     np.testing.assert_array_equal(y, x)
 
 
-@pytest.mark.later(but="any")
+@pytest.mark.later
 @pytest.mark.promise("T65")
 @pytest.mark.parametrize("name", ["all", "any", "memcpy"])
 def test_a_kernel_has_the_name_of_an_overloaded_function(device: str, name: str) -> None:

@@ -85,6 +85,7 @@ def test_a_variable_is_an_operand_like_any_other(device: str) -> None:
     weigh.module.unload()
 
 
+@pytest.mark.later
 def test_variables_of_a_saved_module(device: str, tmp_path: Path) -> None:
     Kernel.compile(SOURCE, "weigh", WEIGH, device=device, debug=False).save(tmp_path / "weigh")
     module = Module.load(tmp_path / "weigh")

@@ -137,6 +137,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_other_overlaps_extents_and_dtypes_are_refused_before_anything_moves(place: dict[str, str]) -> None:
     code = """
 def work(comm, rank, device):
@@ -174,6 +175,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_only_bytes_that_a_rank_needs_are_moved(place: dict[str, str]) -> None:
     code = """
 def work(comm, rank, device):
@@ -190,6 +192,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_calls_are_ordered_with_others_on_the_stream_of_their_region(place: dict[str, str]) -> None:
     code = """
 def work(comm, rank, device):
@@ -247,6 +250,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_an_error_in_a_group_ends_it(place: dict[str, str]) -> None:
     code = """
 comm, = c.comm_init_all(DEVICES[:1])
@@ -272,6 +276,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_regions_may_not_end_before_the_group_of_their_calls(place: dict[str, str]) -> None:
     code = """
 comm, = c.comm_init_all(DEVICES[:1])
@@ -288,6 +293,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_a_communicator_that_ends_in_a_group_ends_after_it(place: dict[str, str]) -> None:
     code = """
 comm, = c.comm_init_all(DEVICES[:1])
@@ -333,6 +339,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_aborting_frees_a_rank_that_waits_for_another(place: dict[str, str]) -> None:
     code = """
 import threading
@@ -363,6 +370,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_a_communicator_is_split_by_color(place: dict[str, str]) -> None:
     code = """
 def work(comm, rank, device):
@@ -379,6 +387,7 @@ print("fine")
     assert run(code, place) == "fine"
 
 
+@pytest.mark.later
 def test_operators_multiply_and_then_add_up(place: dict[str, str]) -> None:
     code = """
 def work(comm, rank, device):

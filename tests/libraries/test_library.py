@@ -103,6 +103,7 @@ LACKING = "float cblas_sasum(int n, const float *x, int incx) { return 0; } void
 LINKED = "float cblas_sasum(); float use(void) { return cblas_sasum(); }"
 
 
+@pytest.mark.later
 def test_a_blas_of_numpys_that_lacks_a_function_is_passed_over(tmp_path: Path) -> None:
     blas = build(tmp_path, "libblas.so.3", LACKING)
     core = build(tmp_path, "core.so", LINKED, blas)
@@ -123,6 +124,7 @@ print(libraries.load("cblas").found)
     assert actual == "scipy-openblas32"
 
 
+@pytest.mark.later
 def test_a_numpy_whose_extension_has_no_file_is_passed_over(tmp_path: Path) -> None:
     code = """
 import sys
@@ -133,6 +135,7 @@ print("loaded", libraries.load("{name}").found)
     assert run(tmp_path, code=code, OFFLOAD_ARGS_CBLAS="") == "loaded scipy-openblas32\n"
 
 
+@pytest.mark.later
 def test_only_libraries_that_a_loaded_module_is_linked_with_are_shared(tmp_path: Path) -> None:
     core = build(tmp_path, "core.so", LINKED, build(tmp_path, "libblas.so.3", LACKING))
     code = """
@@ -157,6 +160,7 @@ share(None, None)
     assert lines[4].endswith('needs the name of a library of this build, got "NULL"')
 
 
+@pytest.mark.later
 def test_two_threads_that_need_the_library_first_share_one(tmp_path: Path) -> None:
     code = """
 import numpy as np
@@ -285,6 +289,7 @@ def test_a_corrupt_library_is_not_loaded(tmp_path: Path) -> None:
     assert str(path) in text
 
 
+@pytest.mark.later
 @pytest.mark.promise("T39")
 def test_another_library_or_version_is_not_loaded(tmp_path: Path) -> None:
     path = build(tmp_path, "libopenblas.so.0", "int cblas_of_another_kind(void) { return 0; }")
@@ -353,6 +358,7 @@ except Exception as error: print(type(error).__name__, str(error))
     assert "the system's linker: did not find libcublas.so.13" in text
 
 
+@pytest.mark.later
 def test_a_library_whose_roles_name_no_file_says_so(tmp_path: Path) -> None:
     code = """
 from offload_args import libraries

@@ -23,7 +23,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 IN_PYTHON = [path for path in EXAMPLES if "\n@kernel\n" in path.read_text()]  # their kernels, compiled in seconds
 
 
-@pytest.mark.later(but=("hello_gemv", "vendor_call", "power_iteration", "vector_add"))
+@pytest.mark.later(but=("hello_gemv", "vector_add"))
 @pytest.mark.parametrize(
     "device", ["host", pytest.param("sim:0", marks=pytest.mark.slow), "cuda:0", HIP], indirect=True
 )

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 VARIANTS = {name: (name, False) for name in legal.libraries()}
 VARIANTS |= {f"{name}-ilp64": (name, True) for name, library in legal.libraries().items() if library.probe}
 # The others are for CI: each double takes a compiler some seconds.
-QUICK = ("cblas", "cublaslt", "cufft", "curand", "nccl")
+QUICK = ("cblas", "nccl")
 
 
 class Turns(NamedTuple):
@@ -110,10 +110,14 @@ def pairs(of: Iterable[tuple[str, str]]) -> Any:
     return pytest.mark.parametrize(("variant", "family"), parameters)
 
 
-def turned(short: int, long: int, every: bool = False) -> Any:
-    """Parametrize a test over its turns in the short and the long form; every: the short one has all functions, too."""
+def turned(short: int, long: int, full: int, every: bool = False) -> Any:
+    """Parametrize a test over its turns in the short form, in CI's and in the exhaustive one.
+
+    every: the short form has all functions, too.
+    """
     turns = [
         pytest.param(Turns(short, every, is_short=True), id="short"),
         pytest.param(Turns(long, every=True), id="long", marks=pytest.mark.slow),
+        pytest.param(Turns(full, every=True), id="full", marks=pytest.mark.exhaustive),
     ]
     return pytest.mark.parametrize("turns", turns)

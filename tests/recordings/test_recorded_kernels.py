@@ -74,6 +74,7 @@ OA_KERNEL(add, oa::In<float> x, oa::InOut<float> y, int n) {
 """
 
 
+@pytest.mark.later
 def test_kernels_from_source_replay_on_the_cpu_too(running_device: str, tmp_path: Path) -> None:
     types = [In[np.float32], InOut[np.float32].by(kernels.Linear1D()), np.int32]
     add = Kernel.compile(SOURCE, "add", types, device=running_device)

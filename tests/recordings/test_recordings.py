@@ -325,6 +325,7 @@ print(*replay("r", device=Device("host"), compare=True).differences)
 """
 
 
+@pytest.mark.later
 def test_a_stale_order_of_the_recorded_run_is_found_in_its_region(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(STALE)
     said = output_of(sys.executable, "user.py", wrong_cublas(tmp_path), folder=tmp_path)
@@ -412,6 +413,7 @@ with record("r") as recording:
 """
 
 
+@pytest.mark.later
 def test_a_forked_child_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
     assert output_of(sys.executable, "-c", FORKED, folder=tmp_path) == "ForkedError\n"
     report = replayed(tmp_path / "r", "sim:0")
@@ -593,6 +595,7 @@ def test_an_array_that_hides_its_base_is_recorded(tmp_path: Path) -> None:
     assert replayed(tmp_path / "r", "sim:0").calls == 1
 
 
+@pytest.mark.later
 def test_a_file_that_is_being_recorded_is_not_overwritten(tmp_path: Path) -> None:
     x = np.ones(4)
     with record(tmp_path / "r"), offload_args(x, device="host") as (dx,):
@@ -621,6 +624,7 @@ sys.exit(7)
 """
 
 
+@pytest.mark.later
 def test_a_disk_that_fills_before_the_end_leaves_the_exit_status(tmp_path: Path) -> None:
     (tmp_path / "full.py").write_text(FULL)
     command = [sys.executable, "-m", "offload_args", "record", "-o", "r", "full.py"]
@@ -664,6 +668,7 @@ def test_a_file_may_not_name_elements_that_are_addresses(tmp_path: Path) -> None
         replay(tmp_path / "r", device=Device("host"))
 
 
+@pytest.mark.later
 def test_ctrl_c_in_a_region_that_is_dropped_is_not_lost_while_recorded(tmp_path: Path) -> None:
     ran = python(DROPPED, OFFLOAD_ARGS_RECORD=str(tmp_path / "r"))
     assert ran.stdout == "KeyboardInterrupt\n" and "ignored" not in ran.stderr
@@ -911,6 +916,7 @@ with record("r", sync=True), offload_args(np.ones(13), device="sim:0") as (dx,):
 """
 
 
+@pytest.mark.later
 def test_a_call_that_ends_the_process_is_in_the_file_with_sync(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text(CRASHES)
     command = [sys.executable, "user.py", wrong_cublas(tmp_path)]

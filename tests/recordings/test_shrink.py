@@ -235,6 +235,7 @@ def test_the_end_of_a_script_that_runs_alone_is_told(code: str) -> None:
     assert outcome(Shrunk(code, "", "AssertionError", 1, 1, 1)) == f"run alone, {OUTCOMES[code]}"
 
 
+@pytest.mark.later
 def test_the_command_writes_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with record(tmp_path / "r"), offload_args(np.ones(4), device="host") as (dx,):
         with pytest.raises(ExtentError):

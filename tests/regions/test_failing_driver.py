@@ -110,6 +110,7 @@ def test_a_call_of_the_driver_that_fails_leaves_right_bytes_or_an_error(
         testing.sim_device(index=0)
 
 
+@pytest.mark.later(but="to_host")
 @pytest.mark.promise("T01")
 @pytest.mark.parametrize("read", [DevicePtr.to_host, lambda dx: update(X)], ids=["to_host", "update"])
 def test_a_copy_down_whose_wait_failed_touches_no_memory_that_is_used_again(

@@ -229,6 +229,7 @@ def test_a_touch_by_a_thread_of_c_is_an_exception_of_the_thread_that_lent(device
         assert isinstance(caught[-1], GuardError)
 
 
+@pytest.mark.later
 def test_the_main_thread_may_wait_while_threads_of_c_touch_often(device: str) -> None:
     x, caught = ones(), []
 
@@ -269,7 +270,7 @@ def test_a_touch_after_the_thread_that_lent_has_ended_is_printed(device: str) ->
     assert x.sum() == 2 * N
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 def test_products_whose_threads_read_a_guarded_matrix_end_in_the_exception(device: str) -> None:
     program = f"""
 import threading
@@ -473,7 +474,7 @@ with offload_args(x, device={device!r}, guard=True) as (dx,):
     assert faulthandler.is_enabled()
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 def test_the_environment_asks_for_it_everywhere(device: str) -> None:
     program = f"""
 import time

@@ -160,6 +160,7 @@ def test_memory_never_written_counts_as_what_it_is(device: str) -> None:
     assert sent(x, device) > 0
 
 
+@pytest.mark.later("host")
 def test_of_huge_pages_only_the_written_one_is_sent(device: str, tracked: None) -> None:
     x = np.ones(1 << 22, np.float32)  # 16 MiB: NumPy asks for huge pages
     sent(x, device, resident=True)

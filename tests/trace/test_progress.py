@@ -109,6 +109,7 @@ def test_a_copy_that_takes_long_is_shown_and_the_line_is_gone_afterwards(tmp_pat
     assert screen(shown) == ["done", ""]
 
 
+@pytest.mark.later
 def test_a_wait_that_takes_long_is_shown_with_its_reason(tmp_path: Path) -> None:
     queued = "    for _ in range(12):\n            dBig.fill(0)\n        device.synchronize()"
     script = SLOW.replace("In(Big)", "Big").replace("    blas.asum(dBig)", queued)
@@ -132,12 +133,14 @@ def test_nothing_is_shown_unless_wanted_or_if_nothing_takes_that_long(tmp_path: 
     assert on_terminal(tmp_path, SLOW, OFFLOAD_ARGS_PROGRESS=seconds) == ("", 0)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("stderr", ["open('/dev/null', 'w')", pytest.param("None", marks=pytest.mark.slow)])
 def test_nothing_is_shown_where_stderr_is_not_a_terminal(tmp_path: Path, stderr: str) -> None:
     script = f"import sys\nsys.stderr = {stderr}\n{SLOW}"
     assert on_terminal(tmp_path, script, OFFLOAD_ARGS_PROGRESS="0.1") == ("", 0)
 
 
+@pytest.mark.later
 def test_the_traceback_of_ctrl_c_is_whole(tmp_path: Path) -> None:
     shown, status = on_terminal(tmp_path, SLOW, until="Big", interrupted=True, OFFLOAD_ARGS_PROGRESS="0.1")
     lines = screen(shown)
@@ -189,6 +192,7 @@ for _ in range(100):
     assert screen(shown) == [""]
 
 
+@pytest.mark.later
 def test_a_process_that_ends_within_a_copy_leaves_no_line(tmp_path: Path) -> None:
     script = DEVICE + ELSEWHERE + "        sys.exit(3)\n"
     shown, status = on_terminal(tmp_path, script, until="Big up to sim:0", OFFLOAD_ARGS_PROGRESS="0.1")

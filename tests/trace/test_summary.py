@@ -72,12 +72,14 @@ def test_advice_names_file_line_and_loop(device: str, tmp_path: Path) -> None:
     assert "      x: 10 x 256 bytes" in ran.stderr
 
 
+@pytest.mark.later
 def test_advice_stays_within_the_loop_that_makes_the_array(tmp_path: Path) -> None:
     text = LOOP.format(device="host").replace("for epoch in range(2):\n", "for A in (A, A):\n")
     ran = traced(tmp_path / "anew.py", text)
     assert "open a region around the loop at anew.py:15" in ran.stderr
 
 
+@pytest.mark.later
 def test_advice_is_the_loop_that_repeats_not_the_one_that_runs_through_the_arrays(tmp_path: Path) -> None:
     ran = traced(
         tmp_path / "blocks.py",
@@ -94,6 +96,7 @@ for step in range(10):
     assert "went up 40 times, unchanged 36: open a region around the loop at blocks.py:4 (" in ran.stderr
 
 
+@pytest.mark.later
 def test_a_lambda_on_the_line_does_not_hide_the_loop(tmp_path: Path) -> None:
     ran = traced(
         tmp_path / "lambdas.py",
@@ -126,6 +129,7 @@ def test_resident_arrays_have_their_place_and_cost_in_the_summary(device: str) -
     assert ("writes to watched pages" in str(recording.summary)) == (written > 0)
 
 
+@pytest.mark.later
 def test_advice_finds_the_loop_of_a_caller(tmp_path: Path) -> None:
     text = LOOP.format(device="host").partition("for epoch")[0]
     text += "[step(A) for i in range(4)]\nwhile x[0] < 3:\n    x[0] += 1\n    step(A)\n"
