@@ -1,7 +1,7 @@
 """Conjugate gradients
 ===================
 
-A 5-point Poisson problem in one region: no array moves between its first call and its end.
+A 5-point Poisson problem by a Krylov solver in one region: no array moves between its first call and its end.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Power iteration
 ===============
 
-The first principal component of 1,797 digits, by an iteration that never leaves the device. The digits come with the
-package: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
+The first principal component of 1,797 digits by the power method, whose steps never leave the device. The digits come
+with the package: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49,
+CC BY 4.0.
 """
 
 import argparse

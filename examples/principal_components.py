@@ -1,9 +1,9 @@
 """Principal components (PCA)
 ==========================
 
-Eight principal components of 1,797 digits, and where the first two put each digit: a covariance matrix, its
-eigenvectors and a product with them, in one region. The digits come with the package: E. Alpaydin and C. Kaynak,
-Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
+Principal component analysis of 1,797 digits: eight components, and where the first two put each digit. A covariance
+matrix, its eigenvectors and a product with them are one region. The digits come with the package: E. Alpaydin and
+C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
 """
 
 import argparse
