@@ -89,6 +89,7 @@ def test_products_by_parts_are_numpys(on: str, dtype: str, order: str, small_par
             check(on, dtype, sizes, trans, order, beta)
 
 
+@pytest.mark.later("host")
 def test_products_of_usual_parts_are_numpys(on: str) -> None:
     for sizes in ((1200, 900, 70), (900, 1200, 70), (1, 3000, 2)):
         for order in "CF":

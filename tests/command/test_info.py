@@ -78,7 +78,7 @@ def test_info_is_a_short_line_a_device_library_and_compiler() -> None:
     assert cblas["path"] not in "".join(short)
 
 
-@pytest.mark.later(but="CBLAS")
+@pytest.mark.later
 @pytest.mark.parametrize("name", ["CUBLAS", "CBLAS", "NVRTC", "HIPRTC"])
 def test_info_tells_in_its_line_what_is_wrong_with_a_library_that_was_chosen(name: str, tmp_path: Path) -> None:
     path = tmp_path / "libother.so"

@@ -149,6 +149,7 @@ def test_an_access_out_of_bounds_is_an_exception_and_touches_nothing(device: str
         np.testing.assert_array_equal(argument, then)  # a region that raised brings nothing back
 
 
+@pytest.mark.later
 def test_memory_around_a_slice_is_not_touched(device: str) -> None:
     a, c = ramp(1000), np.zeros(1000, F)
     with offload_args(a, c, device=device) as (da, dc):

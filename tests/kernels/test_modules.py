@@ -149,6 +149,7 @@ def test_a_signature_that_the_module_contradicts_is_refused(image: bytes, case: 
         Module.load(image).kernel(name, *signature)
 
 
+@pytest.mark.later(but="nvcc's fatbin")
 def test_a_signature_that_agrees_is_taken(image: bytes) -> None:
     module = Module.load(image)
     assert module.kernel("vadd", *POINTERS, np.int32).signature[3] == "int32"

@@ -89,6 +89,7 @@ def test_arguments_in_another_order_are_refused(device: str) -> None:
         Kernel.compile(SOURCE, "mixed", [*MIXED[:4], MIXED[7], *MIXED[5:7], MIXED[4]], device=device)
 
 
+@pytest.mark.later
 @pytest.mark.promise("T65")
 def test_the_types_are_in_the_saved_module(device: str, tmp_path: Path) -> None:
     Kernel.compile(SOURCE, "mixed", MIXED, device=device).save(tmp_path / "mixed")

@@ -105,6 +105,7 @@ def test_amds_own_finders_are_asked_first(tmp_path: Path, module: str, text: str
     assert actual == [there, package]
 
 
+@pytest.mark.later
 def test_the_working_directory_is_never_searched(tmp_path: Path) -> None:
     for folder in ("lib", "core-10.2/lib", "_rocm_sdk_libraries/lib", "."):
         put(tmp_path, "here", folder)
@@ -153,7 +154,7 @@ def test_hip_is_found_in_any_site_folder_of_this_python(tmp_path: Path) -> None:
     assert not said or f"libamdhip64.so.7 could not be loaded: {there}: " in said
 
 
-@pytest.mark.later(but="None")
+@pytest.mark.later
 @pytest.mark.parametrize("raised", ["ModuleNotFoundError('none')", "UnboundLocalError('none')", None])
 def test_amds_own_finder_is_asked_for_hip(tmp_path: Path, raised: str | None) -> None:
     there = put_runtime(tmp_path, "elsewhere")
@@ -167,6 +168,7 @@ def test_amds_own_finder_is_asked_for_hip(tmp_path: Path, raised: str | None) ->
     assert not said or not raised or "rocm_sdk.find_libraries: none" in said
 
 
+@pytest.mark.later
 def test_the_error_names_every_place_where_hip_may_be(tmp_path: Path) -> None:
     said = why_no_hip(tmp_path, ROCM_PATH=str(tmp_path / "rocm"))
     places = ["rocm_sdk.find_libraries: ", "rocm-sdk-core: ", f"{tmp_path}/rocm/lib; ", f"{tmp_path}/rocm/core-*/lib; "]

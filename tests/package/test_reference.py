@@ -173,6 +173,7 @@ def test_an_entry_has_each_vendors_name_and_says_what_differs_between_its_functi
     assert records.joined(alpha, letters) == "a number or a DevicePtr of 1 T."
 
 
+@pytest.mark.later
 @pytest.mark.usefixtures("extension")
 def test_every_exported_function_of_the_core_is_on_a_headers_page() -> None:
     headers = importlib.import_module("_headers")

@@ -95,6 +95,7 @@ def test_kernels_from_source_replay_on_the_cpu_too(running_device: str, tmp_path
     assert kinds.count("kernel") == 2
 
 
+@pytest.mark.later
 def test_a_kernel_in_python_has_code_for_nvidia_gpus_wherever_it_was_recorded(tmp_path: Path) -> None:
     A = np.ones((5, 20), np.float32)
     with record(tmp_path / "r", images=True):
@@ -134,6 +135,7 @@ def test_a_recording_has_the_code_of_kernels_only_if_asked_to(tmp_path: Path) ->
     assert reason.endswith("the recording has no machine code (record --images)")
 
 
+@pytest.mark.later
 def test_refused_launches_are_refused_again_and_checks_that_failed_are_not_made(tmp_path: Path) -> None:
     add = Kernel.compile(SOURCE, "add", [In[np.float32], InOut[np.float32], np.int32], device="host")
     by = Kernel.compile(

@@ -88,7 +88,7 @@ def test_random_programs_of_parts_agree_with_the_documents(devices: tuple[str, s
     check(devices, STEPS // 20, program_of_parts)
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 def test_two_to_four_steps_at_once_come_out_as_one_after_the_other(devices: tuple[str, str]) -> None:
     check(devices, STEPS // 20, program_of_steps_at_once)
 

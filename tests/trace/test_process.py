@@ -49,6 +49,7 @@ def test_environment_with_a_fork_a_thread_and_an_open_region_ends_quietly(tmp_pa
     assert sum(event["cat"] == "region" for event in slices(tmp_path / "out.json")) == 11
 
 
+@pytest.mark.later
 def test_environment_says_where_it_can_not_write(tmp_path: Path) -> None:
     script = tmp_path / "cg.py"
     script.write_text(LOOP.format(device="host"))

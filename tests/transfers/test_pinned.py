@@ -49,7 +49,7 @@ def test_trim_gives_back_what_past_copies_had_pinned(device: str) -> None:
     assert (x[0], x[-1]) == (8, 4)
 
 
-@pytest.mark.later("host")
+@pytest.mark.later
 def test_pinned_blocks_of_past_copies_make_room_for_a_pinned_array(device: str) -> None:
     code = f"""
 import numpy as np
