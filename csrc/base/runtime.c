@@ -7,9 +7,9 @@
 atomic_int oa_forked;
 atomic_bool oa_core_runs;
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t oa_mutex = PTHREAD_MUTEX_INITIALIZER;
+int oa_waiting;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int waiting; /* number of waiting threads; under the mutex */
 
 /* Runs in the child. Only the forking thread lives on, and the locks of the others stay taken. */
 static void in_child(void) {
@@ -44,18 +44,13 @@ int oa_core_start_slowly(void) {
   return start_status;
 }
 
-void oa_lock(void) { pthread_mutex_lock(&mutex); }
-void oa_unlock(void) { pthread_mutex_unlock(&mutex); }
-
 void oa_wait_change(void) {
-  waiting++;
-  pthread_cond_wait(&changed, &mutex);
-  waiting--;
+  oa_waiting++;
+  pthread_cond_wait(&changed, &oa_mutex);
+  oa_waiting--;
 }
 
-void oa_announce_change(void) {
-  if (waiting) pthread_cond_broadcast(&changed);
-}
+void oa_wake_waiting(void) { pthread_cond_broadcast(&changed); }
 
 int oa_start_thread(void *(*run)(void *), void *argument) {
   /* Signals such as Ctrl-C go to the program's own threads; a fault goes to the thread that makes it. */

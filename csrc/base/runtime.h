@@ -21,16 +21,23 @@ static inline int oa_core_start(void) {
  * can have opened one. */
 int oa_check_forked(void);
 
+extern pthread_mutex_t oa_mutex; /* for oa_lock */
+extern int oa_waiting;           /* number of threads in oa_wait_change; under the mutex */
+
 /* The one lock of the core guards regions, mappings, slots and pools of streams. It is held for bookkeeping only, never
  * during a wait for a device, a copy or a vendor's code. */
-void oa_lock(void);
-void oa_unlock(void);
+static inline void oa_lock(void) { pthread_mutex_lock(&oa_mutex); }
+static inline void oa_unlock(void) { pthread_mutex_unlock(&oa_mutex); }
 
 /* Waits until another thread announces a change of the guarded state. Called with the lock, which it frees meanwhile:
  * look everything up again. */
 void oa_wait_change(void);
-/* Wakes all threads in oa_wait_change. Called with the lock; costs one load if no thread waits. */
-void oa_announce_change(void);
+/* Wakes all threads in oa_wait_change. Called with the lock. */
+void oa_wake_waiting(void);
+/* Does as oa_wake_waiting; costs one load if no thread waits. */
+static inline void oa_announce_change(void) {
+  if (OA_UNLIKELY(oa_waiting)) oa_wake_waiting();
+}
 
 /* Starts a detached thread, which takes no signals but its own faults. Returns 0, or pthread_create's error. */
 int oa_start_thread(void *(*run)(void *), void *argument);

@@ -54,7 +54,8 @@ int oa_check_host(const oa_routine *routine, const char *name, const oa_value *v
 int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t itemsize, const char *array,
                       const void *pointer);
 
-static inline int oa_is_wide(int64_t value) { return value != (int32_t)value; }
+/* Returns whether a value needs more than 32 bits. The compiler joins several of these into one comparison. */
+static inline int oa_is_wide(int64_t value) { return ((uint64_t)value + UINT64_C(0x80000000)) >> 32 != 0; }
 
 /* Returns the leading dimension for the vendor. It has no meaning for one column, and may be smaller than the number of
  * rows. */

@@ -181,7 +181,7 @@ static inline bool hold(oa_call *call, oa_caller *caller, const oa_stream *strea
     oa_slot_hold(slot, o->touched & OA_FOR_WRITING ? caller : NULL);
     if (!o->touched) continue;
     const oa_uses *uses = &slot->mapping->uses;
-    alone = alone && uses->count == 1 && uses->first.stream == stream;
+    if (OA_UNLIKELY(uses->count != 1 || uses->first.stream != stream)) alone = false;
   }
   return alone;
 }
@@ -321,7 +321,7 @@ static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
 /* Begins a call. own: NULL if the caller has neither. Called with the lock, which is free when it returns. */
 static __attribute__((noinline)) int begin_locked(oa_call *call, const own *own) {
   oa_reach few[OA_FEW_OPERANDS], *reaches = few;
-  if (call->count < 1) {
+  if (OA_UNLIKELY(call->count < 1)) {
     oa_unlock();
     return oa_fail(OA_ERROR_ARGUMENT, "%s: a call needs at least 1 operand, got %d", call->function, call->count);
   }
@@ -437,7 +437,7 @@ static inline int release_library(oa_call *call) {
   if (OA_UNLIKELY(call->capture_mode >= 0)) device->backend->capture_mode(call->capture_mode);
   if (device->backend->leave) {
     const int left = device->backend->leave(call->device, call->saved);
-    if (!status) status = left;
+    if (OA_UNLIKELY(left) && !status) status = left;
   }
   return status;
 }
@@ -519,22 +519,6 @@ static __attribute__((cold, noinline)) oa_capture *begin_noting(const oa_call *c
   return capture;
 }
 
-/* Marks an operand that the call wrote; failed: its bytes are undefined. */
-static inline void mark_written(const oa_operand *o, const oa_slot *slot, bool failed) {
-  oa_group *group = slot->group;
-  oa_slot_root(slot)->wrote = true;
-  group->written = group->dirty = true;
-  if (OA_UNLIKELY(slot->mapping->guard != NULL)) guard(slot);
-  if (OA_UNLIKELY(failed)) {
-    group->invalid = true;
-  } else if (o->touched &
-             OA_OVERWRITTEN) { /* only this makes it valid: another region may have failed since oa_begin */
-    group->valid = true;
-    group->invalid = false;
-    if (OA_UNLIKELY(group->parts != NULL)) oa_parts_clear(&group->parts);
-  }
-}
-
 /* Notes the part of a group that the call wrote. */
 static __attribute__((cold, noinline)) int mark_part(const oa_call *call, const oa_operand *o, const oa_slot *slot) {
   oa_lines lines;
@@ -548,10 +532,57 @@ static __attribute__((cold, noinline)) int mark_part(const oa_call *call, const 
   return status;
 }
 
+/* Marks an operand that the call wrote; failed: its bytes are undefined. */
+static inline int mark_written(const oa_call *call, const oa_operand *o, const oa_slot *slot, bool failed) {
+  oa_group *group = slot->group;
+  oa_slot_root(slot)->wrote = true;
+  group->written = group->dirty = true;
+  if (OA_UNLIKELY(slot->mapping->guard != NULL)) guard(slot);
+  if (OA_UNLIKELY(failed)) {
+    group->invalid = true;
+  } else if (o->touched &
+             OA_OVERWRITTEN) { /* only this makes it valid: another region may have failed since oa_begin */
+    group->valid = true;
+    group->invalid = false;
+    if (OA_UNLIKELY(group->parts != NULL)) oa_parts_clear(&group->parts);
+  } else if (OA_UNLIKELY(o->touched & OA_PART_WRITTEN)) {
+    return mark_part(call, o, slot);
+  }
+  return OA_OK;
+}
+
+/* How a call ends, unless it succeeds and is not captured. */
+enum rare_end {
+  FAILED = 1,
+  ONLY_ASKED = 2, /* the function wrote nothing, and did not fail */
+  CAPTURED = 4    /* or an address was taken, which also escapes */
+};
+
+/* Does for an operand of a call with a rare end what oa_end does for others by mark_written. capture: of the core's own
+ * graph; NULL: the graph is a program's, or there is none. */
+static __attribute__((cold, noinline)) int mark_rare(const oa_call *call, const oa_operand *o, int rare,
+                                                     oa_capture *capture) {
+  oa_slot *slot = o->slot;
+  const bool writes = oa_writes(o->access);
+  if (capture) {
+    oa_capture_note(capture, slot, o->touched & OA_OVERWRITTEN, (o->access & OA_READ_WRITE) != OA_OVERWRITE, writes);
+    return OA_OK;
+  }
+  if (rare & CAPTURED) escape_to_graph(slot, writes);
+  return writes && !(rare & ONLY_ASKED) ? mark_written(call, o, slot, rare & FAILED) : OA_OK;
+}
+
 static __attribute__((cold)) bool is_among(const oa_library *library, const int *statuses, int status) {
   for (; statuses && *statuses != library->success; statuses++)
     if (*statuses == status) return true;
   return false;
+}
+
+/* Returns the rare end of a call whose function returned another status than success. library: NULL if it has none. */
+static __attribute__((cold, noinline)) int rare_end_of(const oa_library *library, int status) {
+  if (!library) return FAILED;
+  if (is_among(library, library->only_asked, status)) return ONLY_ASKED;
+  return is_among(library, library->also_done, status) ? 0 : FAILED;
 }
 
 /* Fails for a call that the library reports as failed. */
@@ -580,16 +611,15 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
   const oa_library *const library = call->library;
-  const bool differs = OA_UNLIKELY(vendor_status != (library ? library->success : 0));
-  const bool only_asked = differs && library && is_among(library, library->only_asked, vendor_status);
-  const bool failed = differs && !only_asked && !(library && is_among(library, library->also_done, vendor_status));
-  const bool released = call->open == OA_CALL_RELEASED;
-  const bool capturing = call->open != OA_CALL_OPEN && !released; /* or an address was taken, which also escapes */
-  const bool captured = call->open == OA_CALL_CAPTURED;
+  const int open = call->open;
+  int rare = 0; /* a sum of rare_end */
+  if (OA_UNLIKELY(vendor_status != (library ? library->success : 0))) rare = rare_end_of(library, vendor_status);
+  if (OA_UNLIKELY(open == OA_CALL_UNNOTED || open == OA_CALL_CAPTURED)) rare |= CAPTURED;
+  const bool failed = rare & FAILED;
   oa_capture *capture = NULL; /* of the core's own graph */
   const uint64_t serial = OA_UNLIKELY(call->begun != 0) ? ((const oa_region_state *)call->region)->serial : 0;
   call->open = 0;
-  int status = OA_UNLIKELY(released) ? wait_for_group(call) : release_library(call);
+  int status = OA_UNLIKELY(open == OA_CALL_RELEASED) ? wait_for_group(call) : release_library(call);
   if (OA_UNLIKELY(call->lists != NULL)) {
     const int freed = free_addresses(call);
     if (!status) status = freed;
@@ -597,29 +627,24 @@ int oa_end(oa_call *call, int vendor_status) {
   oa_lock();
   if (call->library || call->only) /* a library's function or a kernel: its only writers hold the lock */
     atomic_store_explicit(&device->counts.calls, device->counts.calls + 1, memory_order_relaxed);
-  const bool synchronous = device->backend->flags & OA_SYNCHRONOUS;
-  if (OA_UNLIKELY(captured)) capture = begin_noting(call, stream, failed);
-  if (!synchronous && !capturing) {
+  const bool notes = !(device->backend->flags & OA_SYNCHRONOUS) && !(rare & CAPTURED);
+  if (OA_UNLIKELY(open == OA_CALL_CAPTURED)) capture = begin_noting(call, stream, failed);
+  if (notes) {
     const int advanced = oa_stream_advance(stream);
-    if (!status) status = advanced;
+    if (OA_UNLIKELY(advanced) && !status) status = advanced;
   }
   for (const oa_operand *o = call->operands, *end = o + call->count; o < end; o++) {
     oa_slot *slot = o->slot;
-    const bool writes = o->touched && oa_writes(o->access);
-    if (o->touched && !synchronous && !capturing && note_use(slot->mapping, stream, writes)) {
-      status = OA_ERROR_MEMORY;
-      oa_device_quiesce(device); /* then the use is over */
-    }
-    if (o->touched && capture)
-      oa_capture_note(capture, slot, o->touched & OA_OVERWRITTEN, (o->access & OA_READ_WRITE) != OA_OVERWRITE, writes);
-    else if (o->touched && capturing)
-      escape_to_graph(slot, writes);
-    if (writes && !only_asked && !capture) {
-      mark_written(o, slot, failed);
-      if (OA_UNLIKELY(o->touched & OA_PART_WRITTEN) && !failed) {
-        const int noted = mark_part(call, o, slot);
-        if (!status) status = noted;
+    if (o->touched) {
+      const bool writes = oa_writes(o->access);
+      if (notes && note_use(slot->mapping, stream, writes)) {
+        status = OA_ERROR_MEMORY;
+        oa_device_quiesce(device); /* then the use is over */
       }
+      const int marked = OA_UNLIKELY(rare) ? mark_rare(call, o, rare, capture)
+                         : writes          ? mark_written(call, o, slot, false)
+                                           : OA_OK;
+      if (OA_UNLIKELY(marked) && !status) status = marked;
     }
     unhold_one(call, o);
   }

@@ -78,7 +78,8 @@ int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, 
 /* Returns whether every byte of the lines belongs to an element of the batch. */
 bool oa_extent_fills(const oa_extent *extent, oa_lines lines, int64_t itemsize);
 
-static inline int oa_extent_of_one(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
+static inline __attribute__((always_inline)) int oa_extent_of_one(const oa_call *call, const oa_operand *o,
+                                                                  int64_t itemsize, oa_lines *lines) {
   const oa_extent *e = &o->extent;
   int64_t span, stored = e->rows; /* the stored rows */
   if (OA_UNLIKELY(e->rows < 0)) return oa_extent_negative(call, o, e->rows_name, e->rows);
@@ -104,7 +105,8 @@ static inline int oa_extent_of_one(const oa_call *call, const oa_operand *o, int
 }
 
 /* Sets the operand's lines, except for their start; 0 lines if it touches nothing. */
-static inline int oa_extent_lines(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines) {
+static inline __attribute__((always_inline)) int oa_extent_lines(const oa_call *call, const oa_operand *o,
+                                                                 int64_t itemsize, oa_lines *lines) {
   const int status = oa_extent_of_one(call, o, itemsize, lines);
   if (OA_LIKELY(!(o->extent.part & OA_BATCHED)) || status) return status;
   return oa_extent_batch(call, o, itemsize, lines);

@@ -183,6 +183,11 @@ static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_op
   return *up ? OA_OK : fail_unwritten(call, o, slot, oa_writes(o->access), exact);
 }
 
+/* Returns whether a call that overwrites the lines overwrites all lent bytes of an array whose other bytes go up. */
+static bool fills_view(const oa_slot *slot, const oa_lines *lines) {
+  return oa_slot_view(slot)->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
+}
+
 /* Checks the pointer's rights and the state of its group. Sets *up if the group has to be brought up first, and
  * o->touched for oa_end. */
 static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot *slot, const oa_lines *lines,
@@ -197,8 +202,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
         (slot->out && !oa_slot_view(slot)->goes_up && !group->valid && !group->invalid && !group->written ? OA_OVERWRITE
                                                                                                           : OA_READ);
   const bool writes = oa_writes(o->access);
-  /* the call overwrites the whole group; it overwrites all lent bytes, and the rest goes up */
-  bool whole = false, own = false, exact = false;
+  bool whole = false, exact = false; /* the call overwrites the whole group; it overwrites all of its lines */
   if (writes) {
     if (OA_UNLIKELY(!slot->writes))
       return oa_fail(
@@ -210,10 +214,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
     exact = (o->access & OA_READ_WRITE) == OA_OVERWRITE && fills && !slot->irregular &&
             o->extent.kind != OA_EXTENT_TRIANGLE && o->extent.kind != OA_EXTENT_BAND &&
             o->extent.kind != OA_EXTENT_PACKED;
-    if (exact) {
-      own = oa_slot_view(slot)->goes_up && same_lines(lines, &oa_slot_root(slot)->inside);
-      whole = group->cover >= 0 && same_lines(lines, &mapping->views[group->cover].lines);
-    }
+    whole = exact && group->cover >= 0 && same_lines(lines, &mapping->views[group->cover].lines);
     whole |= address_only; /* the caller fills the group with zeros */
   }
   o->touched =
@@ -223,9 +224,9 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
     return oa_fail(OA_ERROR_INVALID,
                    "%s: %s was left undefined by a call or region that failed; overwrite it whole before it is used",
                    call->function, o->name);
-  const bool unwritten = OA_UNLIKELY(slot->out && !whole && !own && !group->written && !group->captured &&
+  const bool unwritten = OA_UNLIKELY(slot->out && !whole && !group->written && !group->captured &&
                                      !(call->special & OA_REPLAYS) && !(group->escaped && group->valid)) &&
-                         !address_only;
+                         !address_only && !(exact && fills_view(slot, lines));
   if (OA_UNLIKELY(unwritten || *up)) {
     const int status = check_part(call, o, slot, lines, exact, unwritten, up);
     if (status) return status;
@@ -326,15 +327,13 @@ static __attribute__((noinline)) int check_alias_of_many(const oa_call *call, co
 }
 
 /* Checks that no written operand overlaps another one. */
-static inline int check_alias(const oa_call *call, const oa_reach *reaches) {
-  for (int i = 1; i < call->count; i++) {
-    const oa_reach *a = &reaches[i];
-    for (int j = 0; j < i; j++) {
-      const oa_reach *b = &reaches[j];
-      if (OA_LIKELY(b->end <= a->start || a->end <= b->start) ||
-          !oa_writes(call->operands[i].access | call->operands[j].access))
-        continue;
-      const int status = check_overlap(call, reaches, i, j);
+static inline int check_alias(const oa_call *call, const oa_reach *reaches, const oa_reach *end) {
+  for (const oa_reach *a = reaches + 1; a < end; a++) {
+    for (const oa_reach *b = reaches; b < a; b++) {
+      if (OA_LIKELY(b->end <= a->start || a->end <= b->start)) continue;
+      const int i = (int)(a - reaches), j = (int)(b - reaches);
+      const int status =
+          oa_writes(call->operands[i].access | call->operands[j].access) ? check_overlap(call, reaches, i, j) : OA_OK;
       if (status) return status;
     }
   }
@@ -384,8 +383,8 @@ static inline int join_region(const oa_call *call, const oa_operand *o, oa_regio
 
 /* Finds the lines that the operand touches, and checks that they belong to the pointer. *span: from their first byte to
  * the last; 0 if there are none. */
-static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_slot *slot, oa_lines *lines,
-                             int64_t *span) {
+static inline __attribute__((always_inline)) int find_lines(const oa_call *call, const oa_operand *o,
+                                                            const oa_slot *slot, oa_lines *lines, int64_t *span) {
   if (o->extent.kind == OA_EXTENT_ALL) {
     *lines = slot->irregular ? (oa_lines){slot->offset, slot->nbytes, slot->nbytes, 1} : slot->inside;
     if (!slot->mapping) lines->count = 0;
@@ -395,14 +394,14 @@ static inline int find_lines(const oa_call *call, const oa_operand *o, const oa_
   const int status = oa_extent_lines(call, o, slot->itemsize, lines);
   if (status) return status;
   lines->start = slot->offset;
-  if (!lines->width) lines->count = 0;
   *span = oa_lines_span(*lines);
+  if (OA_UNLIKELY(!*span)) lines->count = 0;
   if (OA_UNLIKELY(*span > slot->nbytes) || (slot->spaced && !oa_lines_contain(slot->inside, *lines)))
     return check_bounds(call, o, slot, lines);
   return OA_OK;
 }
 
-void oa_operand_lines(const oa_call *call, const oa_operand *operand, oa_lines *lines) {
+__attribute__((cold)) void oa_operand_lines(const oa_call *call, const oa_operand *operand, oa_lines *lines) {
   int64_t span;
   find_lines(call, operand, operand->slot, lines, &span);
 }
@@ -452,7 +451,7 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
   if ((status = join_region(call, o, slot->region, region)) || (status = find_lines(call, o, slot, &r->lines, &span)))
     return status;
   const oa_mapping *mapping = slot->mapping;
-  if (!r->lines.count) {
+  if (OA_UNLIKELY(!span)) {
     o->touched = 0;
     r->start = r->end = mapping ? (uintptr_t)mapping->address + (uintptr_t)slot->offset : 0;
     o->address = (void *)r->start;
@@ -467,13 +466,15 @@ static inline int look_up(const oa_call *call, oa_operand *o, oa_region_state **
 
 int oa_operands_find(const oa_call *call, oa_reach *reaches, oa_region_state **region, int *arriving) {
   oa_region_state *youngest;
+  oa_reach *r;
   int status, up;
   do {
     status = OA_OK;
     youngest = NULL;
     up = 0;
-    oa_reach *r = reaches;
-    for (oa_operand *o = call->operands, *end = o + call->count; o < end && !status; o++, r++) {
+    r = reaches;
+    oa_operand *o = call->operands;
+    for (int left = call->count; left > 0 && !status; left--, o++, r++) {
       status = look_up(call, o, &youngest, r);
       up += r->up;
     }
@@ -481,5 +482,6 @@ int oa_operands_find(const oa_call *call, oa_reach *reaches, oa_region_state **r
   *region = youngest;
   *arriving = up;
   if (status || call->count == 1 || call->special & OA_MAY_OVERLAP) return status;
-  return OA_UNLIKELY(call->count > OA_FEW_OPERANDS) ? check_alias_of_many(call, reaches) : check_alias(call, reaches);
+  return OA_UNLIKELY(call->count > OA_FEW_OPERANDS) ? check_alias_of_many(call, reaches)
+                                                    : check_alias(call, reaches, r);
 }

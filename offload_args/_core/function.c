@@ -206,6 +206,26 @@ static int read_optional(PyObject *object, const Parameter *parameter, oa_value 
   return object == Py_None ? 0 : read_array(object, parameter, value);
 }
 
+/* Reads a parameter that is read alike wherever scalars are: its kind is ARRAY or before. Returns as read_number
+ * does. */
+static inline int read_usual(PyObject *object, const Parameter *parameter, List **lists, oa_value *value) {
+  switch (parameter->kind) {
+    case SIZE:
+      return read_integer(object, &value->integer);
+    case ENUM:
+      return read_enum(object, &value->integer);
+    case TYPE:
+      value->integer = parameter->code;
+      return 0;
+    case ARRAY:
+      return read_array(object, parameter, value);
+    case OPTIONAL:
+      return read_optional(object, parameter, value);
+    default:
+      return read_any_list(object, parameter, lists, value);
+  }
+}
+
 /* Reads the device array of a scalar or result, which has as many elements as the parameter. Returns as read_array
  * does. */
 static int read_device_scalar(PyObject *object, const Parameter *parameter, oa_value *value) {
@@ -247,52 +267,29 @@ static __attribute__((cold, noinline)) enum read asks_for_device(const Function 
 
 /* Reads every argument, scalars as numbers. Returns ON_DEVICE if a scalar or result is on the device; the values are
  * then useless. */
-static inline enum read read_on_host(const Function *function, const Arguments *arguments, oa_value *values,
-                                     Room *room) {
+static inline __attribute__((always_inline)) enum read read_on_host(const Function *function,
+                                                                    const Arguments *arguments, oa_value *values,
+                                                                    Room *room) {
   PyObject *const *objects = arguments->positional;
   const Parameter *parameter = arguments->parameters;
   const int count = function->positional;
   for (int i = 0; i < count; i++, parameter++) {
     PyObject *object = objects[i];
     int wrong = 0;
-    switch (parameter->kind) {
-      case SIZE:
-        wrong = read_integer(object, &values[i].integer);
-        break;
-      case ENUM:
-        wrong = read_enum(object, &values[i].integer);
-        break;
-      case TYPE:
-        values[i].integer = parameter->code;
-        break;
-      case ARRAY:
-        wrong = read_array(object, parameter, &values[i]);
-        break;
-      case OPTIONAL:
-        wrong = read_optional(object, parameter, &values[i]);
-        break;
-      case ENUMS:
-      case SIZES:
-      case SCALARS:
-      case POINTERS:
-        wrong = read_any_list(object, parameter, &room->lists, &values[i]);
-        break;
-      case SCALAR:
-      case UPDATE:
-        if (OA_UNLIKELY(pointer_of(object) != NULL)) return ON_DEVICE;
-        if (parameter->elements == 1) {
-          wrong = read_number(object, parameter->dtype, values[i].bytes);
-        } else {
-          unsigned char *memory = take_room(room, parameter);
-          values[i].pointer = memory;
-          wrong = read_numbers(object, parameter, memory);
-        }
-        break;
-      default: /* an output */
-        if (pointer_of(object) != NULL) return ON_DEVICE;
-        wrong = object != Py_None;
-        memset(&values[i], 0, sizeof values[i]);
-        if (parameter->elements > 1) values[i].pointer = take_room(room, parameter);
+    if (parameter->kind <= ARRAY) {
+      wrong = read_usual(object, parameter, &room->lists, &values[i]);
+    } else if (OA_UNLIKELY(pointer_of(object) != NULL)) {
+      return ON_DEVICE;
+    } else if (parameter->kind != SCALAR && parameter->kind != UPDATE) { /* an output */
+      wrong = object != Py_None;
+      memset(&values[i], 0, sizeof values[i]);
+      if (parameter->elements > 1) values[i].pointer = take_room(room, parameter);
+    } else if (parameter->elements == 1) {
+      wrong = read_number(object, parameter->dtype, values[i].bytes);
+    } else {
+      unsigned char *memory = take_room(room, parameter);
+      values[i].pointer = memory;
+      wrong = read_numbers(object, parameter, memory);
     }
     if (OA_UNLIKELY(wrong)) return asks_for_device(function, arguments, i + 1);
   }
@@ -346,39 +343,17 @@ static int read_on_device(const Function *function, const Arguments *arguments, 
     int wrong = 0;
     hosted[i] = NULL;
     if (object == NULL) return -1;
-    switch (parameter->kind) {
-      case SIZE:
-        wrong = read_integer(object, &values[i].integer);
-        break;
-      case ENUM:
-        wrong = read_enum(object, &values[i].integer);
-        break;
-      case TYPE:
-        values[i].integer = parameter->code;
-        break;
-      case ARRAY:
-        wrong = read_array(object, parameter, &values[i]);
-        break;
-      case OPTIONAL:
-        wrong = read_optional(object, parameter, &values[i]);
-        break;
-      case ENUMS:
-      case SIZES:
-      case SCALARS:
-      case POINTERS:
-        wrong = read_any_list(object, parameter, &room->lists, &values[i]);
-        break;
-      default:
-        if (parameter->kind != SCALAR || pointer_of(object) != NULL) {
-          wrong = read_device_scalar(object, parameter, &values[i]);
-        } else if (parameter->elements == 1) {
-          hosted[i] = numbers[i].bytes;
-          wrong = read_number(object, parameter->dtype, numbers[i].bytes);
-        } else {
-          unsigned char *memory = take_room(room, parameter);
-          hosted[i] = memory;
-          wrong = read_numbers(object, parameter, memory);
-        }
+    if (parameter->kind <= ARRAY) {
+      wrong = read_usual(object, parameter, &room->lists, &values[i]);
+    } else if (parameter->kind != SCALAR || pointer_of(object) != NULL) {
+      wrong = read_device_scalar(object, parameter, &values[i]);
+    } else if (parameter->elements == 1) {
+      hosted[i] = numbers[i].bytes;
+      wrong = read_number(object, parameter->dtype, numbers[i].bytes);
+    } else {
+      unsigned char *memory = take_room(room, parameter);
+      hosted[i] = memory;
+      wrong = read_numbers(object, parameter, memory);
     }
     if (wrong) return -1;
   }
@@ -432,7 +407,7 @@ static __attribute__((noinline)) PyObject *call_on_device(const Function *functi
 }
 
 /* -- the call ------------------------------------------------------------------------------------------------------ */
-static inline PyObject *call_known(const Function *function, const Arguments *arguments) {
+static __attribute__((noinline)) PyObject *call_known(const Function *function, const Arguments *arguments) {
   oa_value values[MOST_VALUES];
   Room room;
   int status;
@@ -605,8 +580,8 @@ static void function_free(void *module) {
   PyMem_Free(function);
 }
 
-/* The type of a builtin's self: a module that has only its Function. So the builtin counts as a function of a module,
- * is shown as one, and is pickled by its name. */
+/* The type of a builtin's self: a module that has only its Function. Python therefore takes the builtin for a function
+ * of a module: it shows it as one, and pickles it by its name. */
 static struct PyModuleDef carrier = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._core.routine",
                                      .m_size = sizeof(Function *), .m_free = function_free};
 

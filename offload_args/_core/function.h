@@ -10,7 +10,8 @@
 
 enum { MOST_VALUES = 36 };
 
-/* Kinds of parameters; only helper functions have kinds from FIRST_OF_HELPERS on. */
+/* Kinds of parameters; only helper functions have kinds from FIRST_OF_HELPERS on. Those up to ARRAY are read alike
+ * wherever the call's scalars are. */
 enum kind {
   ENUM,
   TYPE,
@@ -76,7 +77,7 @@ typedef struct {
   const int64_t *strides;    /* of the arrays of a repeated call; otherwise NULL */
   const void *const **lists; /* the pointers of arrays in lists; otherwise NULL */
   int64_t times;             /* the number of repetitions */
-  oa_value *results;         /* memory for what each of them returns */
+  oa_value *results;         /* memory for the result of each */
   const char *names;         /* of those arrays, one letter each; or "" */
   PyObject *room[MOST_VALUES];
 } Arguments;
