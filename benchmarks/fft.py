@@ -12,7 +12,7 @@ import argparse
 from typing import Any
 
 import numpy as np
-from timing import median
+from timing import cupy_for, median
 
 from offload_args import Device, In, InOut, Out, fft, kernels, offload, offload_args
 
@@ -65,12 +65,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     device = Device(options.device or Device.default().name)
-    cupy: Any = None
-    if device.name.startswith("cuda"):
-        try:
-            import cupy
-        except ImportError:
-            print("CuPy is not installed")
+    cupy = cupy_for(device)
     random = np.random.default_rng(0)
     x = (random.standard_normal(1 << 24) + 1j * random.standard_normal(1 << 24)).astype(np.complex64)
     print(f"{device}: offload_args, CuPy, their ratio")

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 import numpy as np
-from timing import median
+from timing import cupy_for, median
 
 from offload_args import Device, In, Out, blas, offload_args
 
@@ -62,12 +62,7 @@ def main() -> None:
     parser.add_argument("--larger", type=int, default=0)
     options = parser.parse_args()
     device = Device(options.device or Device.default().name)
-    cupy: Any = None
-    if device.name.startswith("cuda"):
-        try:
-            import cupy
-        except ImportError:
-            print("CuPy is not installed")
+    cupy = cupy_for(device)
     print(f"{device}\n| dtype | n | by parts | one region | CuPy | on the device alone | difference |", flush=True)
     speed = 0.0
     for n in options.sizes:

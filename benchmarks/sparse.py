@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from graphs import SOURCE, row
-from timing import median
+from timing import cupy_for, median
 
 from offload_args import Device, In, Kernel, Out, blas, launch, offload_args, sparse
 
@@ -147,12 +147,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     device = Device(options.device or Device.default().name)
-    cupy: Any = None
-    if device.name.startswith("cuda"):
-        try:
-            import cupy
-        except ImportError:
-            print("CuPy is not installed")
+    cupy = cupy_for(device)
     A = poisson(options.side)
     print(f"{device}: {A.shape[0]} rows, {A.nnz} values, indices of {A.indices.dtype}", flush=True)
     products(A, device, cupy, options.rounds)

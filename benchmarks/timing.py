@@ -1,4 +1,4 @@
-"""The time of a run with a wait for it, for the other benchmarks."""
+"""The time of a run with a wait for it, and CuPy to compare with, for the other benchmarks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import gc
 import statistics
 from collections.abc import Callable
 from time import perf_counter
+from typing import Any
+
+from offload_args import Device
 
 Run = Callable[[], object]
 
@@ -23,3 +26,15 @@ def median(run: Run, wait: Run, rounds: int, unit: float = 1e-3) -> float:
         taken.append(perf_counter() - begun)
     gc.enable()
     return statistics.median(taken) / unit
+
+
+def cupy_for(device: Device) -> Any:
+    """Return CuPy, to compare with on a CUDA device; None if the device is another one, or CuPy is not installed."""
+    if not device.name.startswith("cuda"):
+        return None
+    try:
+        import cupy
+    except ImportError:
+        print("CuPy is not installed")
+        return None
+    return cupy

@@ -1,16 +1,16 @@
-"""Names of operands in errors: a vendor's function may have other names for them than the caller."""
+"""Names of operands in errors: vendors' functions, copies and regions name them in other ways than the caller does."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OffloadError
+from .errors import OffloadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["named", "note_names"]
+__all__ = ["named", "note_names", "rename"]
 
 
 def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -> None:
@@ -20,6 +20,11 @@ def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -
     except OffloadError as error:
         note_names(error, callers)
         raise
+
+
+def rename(error: OffloadError, pattern: str | re.Pattern[str], name: str | Callable[[re.Match[str]], str]) -> None:
+    """Replace a name in an error's text by the caller's, such as the number of a region's argument."""
+    error.args = (re.sub(pattern, name, str(error)),)
 
 
 def note_names(error: OffloadError, callers: dict[str, str]) -> None:

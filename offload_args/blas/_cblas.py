@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core import repeat
+from .._names import named
 from ..errors import AliasError
 from ..pointers import DevicePtr
-from ._names import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._names import named
 from .._operands import checking
 from ..arguments import Scratch
 from ..pointers import DevicePtr
 from ..regions import offload_args
-from ._names import named
 from ._routine import Routine, Scalar
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def is_read(beta: Scalar) -> bool:
 def forwards(*vectors: Vector, check: Callable[[], None] | None = None) -> Iterator[list[tuple[DevicePtr, int]]]:
     """Yield a pointer and a positive increment for each vector: its own, or a copy's with the same order.
 
-    check: makes a call that is only checked, before anything is copied. After the block copies that were written
-    go back to their vectors.
+    check: makes a call that is only checked, before anything is copied. After the block, written copies are copied back
+    to their vectors.
     """
     if check is not None and any(vector.inc < 1 for vector in vectors):
         with checking():
@@ -75,7 +75,7 @@ def _copy(vector: Vector, *arguments: Any) -> None:
 def conjugates(*vectors: Vector) -> Iterator[list[tuple[DevicePtr, int]]]:
     """Yield a pointer to the conjugate of each vector, with the same order, and its increment, which is 1.
 
-    After the block the conjugates of written vectors go back to them.
+    After the block, the conjugates of written vectors are copied back to them.
     """
     with forwards(*vectors) as rows, ExitStack() as regions:
         rows_made: list[DevicePtr] = []

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from .._core import planned as builtin_of
 from .._core import reused
+from .._names import note_names
 from ..errors import OffloadError
 from ..pointers import DevicePtr
-from ._names import note_names
 from ._vendors import InNewPlace
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from .._names import note_names
 from .._operands import unordered
 from ..errors import ArgumentError, OffloadError
 from ..pointers import DevicePtr
-from ._names import note_names
 
 __all__ = ["inexpressible", "note_exchange"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from .._core import layout
+from .._names import named
 from .._operands import contiguous, is_complex, misfit
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._forward import COPY
-from ._names import named
 from ._plans import planned
 from ._routine import WRONG, Routine, Scalar
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._names import named, note_names
 from .._operands import need_shape
 from ..errors import OffloadError
 from ..pointers import DevicePtr
 from ._forward import Vector, forwards, is_read
-from ._names import named, note_names
 from ._plans import planned
 from ._refusals import inexpressible
 from ._routine import Routine, Scalar

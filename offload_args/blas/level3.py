@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._names import named
 from .._operands import misfit, need_pointer, need_shape
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
-from ._names import named
 from ._plans import planned
 from ._refusals import inexpressible
 from ._routine import Routine, Scalar, level3

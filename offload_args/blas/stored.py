@@ -5,11 +5,11 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from .._names import named
 from .._operands import checking, contiguous, misfit, need_option, need_shape
 from ..errors import ArgumentError
 from ..pointers import DevicePtr
 from ._forward import Vector, conjugates, is_read, numbers
-from ._names import named
 from ._plans import planned
 from ._routine import Routine, Scalar
 

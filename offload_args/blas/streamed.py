@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from .._names import rename
 from .._operands import LETTERS, need_option
 from ..arguments import In, InOut, Out, Scratch
 from ..devices import as_device
@@ -49,7 +50,7 @@ _SMALLEST: Final = 16  # the side of a tile
 # Of the free memory, the share that parts may take.
 _SHARE: Final = 0.8
 
-# What messages of a region here name.
+# An argument of a region that is opened here, as messages name it.
 _OWN_ARGUMENT: Final = re.compile(r"^offload_args: argument (\d)")
 
 Part = tuple[slice, slice]  # of C
@@ -102,7 +103,7 @@ def multiply(
     if not C.size:
         return
     if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
-        B = B.copy()  # a part of one would reach beyond what the other lends
+        B = B.copy()  # a part of one would reach beyond the part of the other that is lent
     work = _Product(gemm, alpha, A, B, beta, C, trans_a, trans_b)
     spaces = [device.memory.free * _SHARE if device.memory.total else math.inf for device in used]
     if all(space >= _in_panels(work, _LEAST) for space in spaces):
@@ -324,7 +325,7 @@ def _share_out(
                 raise
     except BaseException as error:
         if isinstance(error, OffloadError):
-            error.args = (_OWN_ARGUMENT.sub(_name_of_argument, str(error)),)
+            rename(error, _OWN_ARGUMENT, _name_of_argument)
         error.add_note(_note(work, [of_c(part) for part in done]))
         raise
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .. import _core
+from .._names import rename
 from ..devices import as_device, by_number, default_number
 from ..display import shown
 from ..errors import ArgumentError, ArgumentTypeError, DTypeError, OffloadError
@@ -39,7 +40,7 @@ __all__ = [
     "rfftn",
 ]
 
-# What messages of the calls that read x name it.
+# The names of x in errors of the calls that read it.
 _OF_X: Final = re.compile(r"^(DevicePtr\.to_host: pointer|DevicePtr\.copy_from: source|\w+\.exec_\w+: idata)")
 
 _NORMS: Final = ("backward", "ortho", "forward")
@@ -428,7 +429,7 @@ def irfftn(
     """Return the inverse of rfftn along several axes, as scipy.fft.irfftn does.
 
     x: an array of any dimensions, of which the first s[-1] // 2 + 1 elements along the last axis are read.
-    s: the lengths of the result along the axes; None: those of x, and 2 (m - 1) for m elements of the last one.
+    s: the lengths of the result along the axes; None: x's lengths, and 2 (m - 1) for m elements of the last axis.
     axes: the axes to transform; None: the last ones, as many as s has, or all.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -506,7 +507,7 @@ def _are_plain(values: Any) -> bool:
 
 def _name(function: str, error: OffloadError) -> None:
     """Make an error of a call that reads x name x."""
-    error.args = (_OF_X.sub(f"{function}: x", str(error), count=1),)
+    rename(error, _OF_X, f"{function}: x")
 
 
 def _lengths(

@@ -118,7 +118,7 @@ def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> 
         if _has_finite_sum(A):
             return
         values = A.to_host()
-    except OffloadError:  # the driver itself says what is wrong with A
+    except OffloadError:  # the driver's message names the fault of A
         return
     if uplo:
         values = np.triu(values) if uplo == "U" else np.tril(values)

@@ -7,9 +7,9 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from .._names import note_names
 from .._operands import checking
 from ..arguments import Scratch
-from ..blas._names import note_names
 from ..blas.extensions import geam
 from ..blas.gemm import gemm
 from ..errors import OffloadError, PerformanceWarning

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from .. import _core
+from .._names import note_names
 from ..arguments import Out, Scratch
-from ..blas._names import note_names
 from ..blas.gemm import gemm
 from ..errors import LibraryError, OffloadError
 from ..regions import offload_args

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from .. import _core
+from .._names import note_names
 from .._operands import REAL_OF
 from ..arguments import Scratch
 from ..blas._cblas import step_of
-from ..blas._names import note_names
 from ..dtypes import dtype_of
 from ..errors import OffloadError
 from ..pointers import DevicePtr

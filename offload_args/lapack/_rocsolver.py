@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from .._names import note_names
 from ..arguments import Out, Scratch
 from ..blas._cblas import step_of
-from ..blas._names import note_names
 from ..errors import LibraryError, OffloadError
 from ..regions import offload_args
 from ._vendor import MOST_BATCHED, Vendor, find_subset, wait_for_others

@@ -13,8 +13,8 @@ import numpy as np
 
 from .. import _core
 from .._adapters import Adapter
+from .._names import note_names
 from ..arguments import Scratch
-from ..blas._names import note_names
 from ..dtypes import code_of
 from ..errors import OffloadError
 from ..pointers import DevicePtr

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from .. import _core
+from .._names import rename
 from .._operands import LETTERS, need_dtype
 from ..arguments import In, Out
 from ..devices import Device, as_device
@@ -41,7 +42,8 @@ Result: TypeAlias = Any
 
 _TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
 
-# An argument of a region that a call here has entered, as messages name it.
+# The start of an error of the memory or of a region, with the number of an argument; and such an argument elsewhere.
+_OF_REGION: Final = re.compile(r"^(?:DevicePtr|offload_args): (?:argument (\d+))?")
 _OWN_ARGUMENT: Final = re.compile(r"argument \d+ of the region at [^,]*linalg[/\\]_call\.py:\d+")
 
 
@@ -115,7 +117,7 @@ class Call:
 
     @property
     def device(self) -> Device:
-        """The device that computes what arrays need."""
+        """The device that computes with arrays."""
         return Device.default() if self._device is None else as_device(self._device)
 
     # -- operands --------------------------------------------------------------------------------------------
@@ -243,16 +245,17 @@ class Call:
         try:
             yield
         except OffloadError as error:
-            caller, separator, fault = str(error).partition(": ")
-            if not separator or caller not in ("DevicePtr", "offload_args"):
-                raise
-            if argument := re.match(r"argument (\d+)", fault):
-                operands, position = list(self._given), int(argument[1])
-                name = operands[position - 1] if position <= len(operands) else f"result {position - len(operands)}"
-                fault = name + fault[argument.end() :]
-            fault = _OWN_ARGUMENT.sub(f"an operand or result of {self._module}", fault)
-            error.args = (f"{self.name}: {fault}",)
+            if _OF_REGION.match(str(error)):
+                rename(error, _OF_REGION, self._name_of_argument)
+                rename(error, _OWN_ARGUMENT, f"an operand or result of {self._module}")
             raise
+
+    def _name_of_argument(self, match: re.Match[str]) -> str:
+        if match[1] is None:
+            return f"{self.name}: "
+        operands, position = list(self._given), int(match[1])
+        name = operands[position - 1] if position <= len(operands) else f"result {position - len(operands)}"
+        return f"{self.name}: {name}"
 
     def run(self, work: Callable[..., Any], *specs: Spec, whole: bool = False) -> tuple[list[Any], Any]:
         """Call `work` with pointers to the operands and to the results. Return the results, and its value.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._adapters import Adapter, adapter_of
+from .._names import rename
 from ..devices import by_number
 from ..errors import AliasError, LibraryError, OffloadError
 from ._cusparse import CuSparse
@@ -107,8 +107,8 @@ def _named(function: str, operand: str) -> Iterator[None]:
     try:
         yield
     except OffloadError as error:
-        text = re.sub(r"^DevicePtr\.(to_host|assign): (pointer|values)\b", f"{function}: {operand}", str(error))
-        error.args = (re.sub(r"^DevicePtr\.(to_host|assign): ", f"{function}: ", text),)
+        rename(error, r"^DevicePtr\.(to_host|assign): (pointer|values)\b", f"{function}: {operand}")
+        rename(error, r"^DevicePtr\.(to_host|assign): ", f"{function}: ")
         raise
 
 
