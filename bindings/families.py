@@ -467,7 +467,7 @@ class Families:
         return group
 
     def noted_by(self, family: dict[str, Any], place: str) -> str:
-        """Return the C function that works out what an object notes, likewise."""
+        """Return the C function that computes the notes of an object, likewise."""
         noted_by = str(family.get("noted_by", ""))
         if noted_by and not _declared(noted_by, "oa_helper_call"):
             self.faults.append(f"{place}: noted_by: none of {_names(BODIES)} in csrc/body has {noted_by}")

@@ -159,7 +159,7 @@ class Joined:
         return [f"{self.name}.toml: [handle] {key}: {symbol} takes {', '.join(types)}, and needs to take {needed}"]
 
     def policies(self, handle: dict[str, Any] | None) -> tuple[str, str]:
-        """Return how the stream is passed and where scalars are taken, once they agree with the handle's functions."""
+        """Check the library's stream and scalar modes against the handle's functions, and return both."""
         has = handle or {}
         modes = "pointer mode" if "set_pointer_mode" in has else "host"
         stream = self.setting("library", "stream", STREAMS, "handle" if "set_stream" in has else "none")

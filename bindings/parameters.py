@@ -87,7 +87,7 @@ class Parameter:
 
     @property
     def more(self) -> str:
-        """Return what the record says of it beside that, its name and its dtype: `more` of an oa_role."""
+        """Return the rest of its record, after its role, name and dtype: `more` of an oa_role."""
         return self.of
 
     @property

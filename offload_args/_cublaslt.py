@@ -266,7 +266,7 @@ class Matmul:
 
     The bias has an element for each place along D's line: with D by rows it is added as NumPy adds it, one a column;
     with D by columns, one a row. The gradients of EPILOGUE_BGRADA and EPILOGUE_BGRADB are the sums of A's rows and of
-    B's columns. aux_shape and aux_dtype say what aux needs.
+    B's columns. aux_shape and aux_dtype say which array aux needs.
 
     epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default in A's dtype, in float32 for narrower
     ones; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: of the bias, by default D's. workspace:

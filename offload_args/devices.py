@@ -30,7 +30,7 @@ _HOST: Final = next(
 class Memory(NamedTuple):
     """Give a device's memory in bytes, or zeros where the driver does not say, as HIP on some kernels.
 
-    free: what can be allocated now, within OFFLOAD_ARGS_MEMORY_LIMIT.
+    free: the bytes that can be allocated now, within OFFLOAD_ARGS_MEMORY_LIMIT.
     """
 
     free: int

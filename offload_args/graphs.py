@@ -231,7 +231,7 @@ class Graph:
             target.assign(value)
 
     def _check_targets(self, targets: list[DevicePtr[Any]]) -> None:
-        """Raise what writing the targets in this order would raise, before any of them is written."""
+        """Raise the error that writing the targets in this order would raise, before any of them is written."""
         defined = set()  # arrays that a content before this one defines
         for target in targets if len(targets) > 1 else ():
             array = _core.origin(target)[0]
@@ -415,7 +415,7 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
 
 
 class _Kept(NamedTuple):
-    """The graph of a loop's body, and what the body had: its code, and values. While held, no other object is they."""
+    """The graph of a loop's body, with the body's code and values. While held, no other object is they."""
 
     pointers: object  # of the region, since it was entered
     values: tuple[Any, ...]

@@ -65,7 +65,7 @@ class Library(NamedTuple):
 class _Candidate(NamedTuple):
     path: str
     found: str
-    shared: bool = False  # path is that of a loaded module, and the library is the one it is linked with
+    shared: bool = False  # path: a loaded module's; the library is linked with that module
 
 
 _MAJOR: Final = re.compile(r"\.so\.(\d+)[^/]*$")  # in the name of a library's file
@@ -166,7 +166,7 @@ def _in_rocm_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
         try:
             location = getattr(importlib.import_module(module), finder)(name)
             path = os.fsdecode(location[0] if isinstance(location, list | tuple) else location)
-        except Exception as error:  # AMD's modules raise what they like
+        except Exception as error:  # AMD's modules may raise any exception
             tried.append(f"{module}.{finder}: {' '.join(str(error).split()) or type(error).__name__}")
             continue
         if os.path.isabs(path):

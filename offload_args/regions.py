@@ -103,7 +103,7 @@ class Update:
         self._writings: list[object] = []
 
     def __enter__(self) -> NDArray[Any]:
-        writing = _core.update_begin(self._array, self._device)  # refuses what can't be sent before the host writes it
+        writing = _core.update_begin(self._array, self._device)  # refuses first an array that can't be sent
         chain: list[NDArray[Any]] = []
         array: object = self._array
         while isinstance(array, np.ndarray):

@@ -295,7 +295,7 @@ class Report:
         return header, rows
 
     def _advice(self) -> list[str]:
-        """Return what lending by hand would spare: arrays that are sent again and again from one line."""
+        """Return the copies that a region would save: arrays that one line sends repeatedly."""
         return [
             f"{row.place or row.routine}: {row.gone} calls moved {size_text(row.bytes_up + row.bytes_down)}; "
             "if they have an array in common, lend it around the loop: with offload_args(A) as (dA,)"
@@ -318,7 +318,7 @@ class Report:
 
 
 class Accelerated:
-    """Hold what accelerate() turned on, until stop() or the end of the `with` block."""
+    """Keep accelerate() on until stop() or the end of the `with` block."""
 
     def __init__(
         self,
@@ -455,7 +455,7 @@ class Accelerated:
 
     @property
     def report(self) -> Report:
-        """The fates of the calls so far, on all threads; after the end, of the calls until then."""
+        """The outcomes of all threads' calls so far; after the end, of the calls until then."""
         with _lock:
             return self._ended if self._ended is not None else self._read()
 

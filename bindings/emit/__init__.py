@@ -31,7 +31,7 @@ from .wrappers import header, wrappers_file
 __all__ = ["Role", "emit", "faults", "raw_faults", "record", "report", "words", "write_if_changed"]
 
 
-# Of each library, as library_texts writes them; only a library with bodies by hand has the last.
+# One entry a library, as library_texts writes them; only a library with bodies by hand has the last.
 FILES = (
     "libraries/{}.c",
     "libraries/{}_api.c",
@@ -96,7 +96,7 @@ def library_texts(library: Library) -> dict[str, str]:
 
 
 def generator_digest() -> bytes:
-    """Return a digest of what writes the files: this package, the modules it uses and Python."""
+    """Return a digest of the code that writes the files: this package, the modules that it uses, and Python."""
     import cffi  # the build's own dependency
 
     digest = hashlib.sha256(f"{sys.version} {cffi.__version__}".encode())
@@ -111,7 +111,7 @@ def key_file(library: str, out: Path) -> Path:
 
 
 def key_of(library: str, origin: bytes, out: Path) -> str:
-    """Return the digest of what a library's files were written from, and of the files that there are."""
+    """Return the digest of the inputs of a library's files, and of the files that exist."""
     digest = hashlib.sha256(origin)
     for name in FILES:
         path = out / name.format(library)
@@ -126,6 +126,6 @@ def is_current(library: str, origin: bytes, out: Path) -> bool:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a file unless it has this text: the build compiles again what is newer than its objects."""
+    """Write a file unless it has this text: the build compiles files again that are newer than their objects."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)

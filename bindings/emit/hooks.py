@@ -142,7 +142,7 @@ def _by_columns(hooked: _Hooked) -> list[str]:
 
 
 def _definition(hooked: _Hooked) -> list[str]:
-    """Return what all hooks of a routine share."""
+    """Return the text that all hooks of a routine share."""
     name, number = hooked.name, hooked.number
     _, work, _ = _FAMILIES[hooked.function.family]
     lines = [f"/* {name} */", f"typedef struct {name}_arguments {{"]

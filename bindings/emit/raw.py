@@ -35,7 +35,8 @@ def _definitions(library: Library) -> dict[str, str]:
 
 
 def declarations(library: Library) -> str:
-    """Return what cffi reads: the types, and a type for each function that has types which [raw] or the api defines.
+    """Return the declarations for cffi: the types, and a type for each function that has types which [raw] or the api
+    defines.
 
     A build of the library may spell its functions in its own way, so each is a type, and its address is looked up.
     """

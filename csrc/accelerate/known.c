@@ -148,7 +148,7 @@ static void break_chain(uint64_t maker) {
   c->skip = (int64_t)power(c->strikes);
 }
 
-/* Notes the fate of an array that a call wrote: the next call reads it, or it was written before that. */
+/* Notes what happens to an array that a call wrote: the next call reads it, or another write comes first. */
 static void end_chain(place *p, bool unchanged) {
   if (!p->maker) return;
   if (unchanged)

@@ -95,7 +95,7 @@ static int make_on(oa_lapack_call *problem, oa_any *const *pointers, int device)
   return status ? status : ended;
 }
 
-/* Destroyed operands have their own region around the region of the results, and are never copied down. */
+/* Destroyed operands have a separate region around the region of the results, and are never copied down. */
 static int lend_all(oa_lapack_call *problem, void *const *data, const int *flags, int device) {
   oa_any *pointers[OA_LAPACK_OPERANDS] = {0};
   oa_region *destroyed = NULL, *results = NULL;

@@ -36,7 +36,7 @@ typedef struct oa_program_operand {
   const void *data;
   int64_t rows, columns, ld;
   int direction; /* OA_IN, OA_OUT or OA_INOUT; OA_SCRATCH: goes up, and the call leaves nothing of use in it */
-  int dtype;     /* 0: that of the routine */
+  int dtype;     /* 0: the routine's */
 } oa_program_operand;
 
 /* One call, as a hook stores it. */
@@ -45,8 +45,8 @@ typedef struct oa_program_call {
   int64_t m, n, k;
   double operations, bytes_up, bytes_down; /* multiplications and additions */
   double bytes_spared;                     /* bytes that would go up, but are on the device */
-  double steps;                            /* seconds that the device takes beside: steps that wait for each other */
-  double host_share, device_share;         /* shares of the rate of products that the two reach in this routine */
+  double steps;                    /* seconds that the device takes in addition: steps that wait for each other */
+  double host_share, device_share; /* shares of the rate of products that the two reach in this routine */
   double predicted_host, predicted_device; /* seconds */
   int64_t begun;                           /* ns */
   uint64_t serial;
@@ -60,7 +60,7 @@ typedef struct oa_program_call {
 /* Makes the call on the device, with pointers for the operands. Returns an oa_status. */
 typedef int (*oa_program_make)(const void *arguments, oa_any *const *pointers);
 /* Lends the operands to a device, each with more oa_array_flags, makes the call, and brings its results down. Returns
- * an oa_status, or OA_CALL_ODD: it brought nothing down, as the library has to say what is odd. */
+ * an oa_status, or OA_CALL_ODD: it brought nothing down, because the library has to report the odd argument. */
 typedef int (*oa_program_lend)(void *arguments, const oa_program_operand *operands, const int *flags, int count,
                                int device);
 enum { OA_CALL_ODD = -1 };

@@ -1,4 +1,4 @@
-/* The fates of calls: the rows of the report, the calls under way, and the events for a program's own thread. */
+/* The outcomes of calls: the rows of the report, the calls under way, and the events for a program's own thread. */
 #ifndef OA_RECORD_H
 #define OA_RECORD_H
 
@@ -22,7 +22,7 @@ void oa_record_end(const oa_program_call *call, bool gone, double seconds);
 /* Asks for a device, once; for its LAPACK, once a device. */
 void oa_record_ask_device(void);
 void oa_record_ask_lapack(int device);
-/* Starts and ends what oa_accelerate_wait waits for. */
+/* Begins and ends an interval that oa_accelerate_wait waits for. */
 void oa_record_open(void);
 void oa_record_close(void);
 

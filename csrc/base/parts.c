@@ -14,8 +14,8 @@ typedef struct run {
   interval at[];
 } run;
 
-/* The set is the union of its runs. A run that is added takes in those before it that are not twice as long, so that
- * each interval is copied a few times only: a logarithm of their number. If there is no memory for that, it waits. */
+/* The set is the union of its runs. An added run merges the preceding runs that are less than twice as long, so each
+ * interval is copied only O(log n) times. If there is no memory for that, it waits. */
 struct oa_parts {
   int count;
   run *runs[OA_PARTS_RUNS];

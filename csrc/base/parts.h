@@ -19,8 +19,8 @@ typedef struct oa_parts_place {
 bool oa_parts_add(oa_parts **parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
-/* Returns the same for a set that has no byte outside of the lines: without a look at its intervals, unless there may
- * be enough of them. */
+/* Returns the same for a set that has no byte outside of the lines. It visits the intervals only if there may be enough
+ * of them. */
 bool oa_parts_are_all(oa_parts *parts, oa_lines all);
 /* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of them. Returns false if
  * there is no host memory. */

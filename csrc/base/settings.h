@@ -14,7 +14,7 @@ int oa_settings_check(void);
 bool oa_settings_guard(void);
 /* Returns the number of threads for the copies of one device, the caller's own included: OFFLOAD_ARGS_THREADS, or one
  * less than the CPUs that this process may use (affinity and cgroup), at least 1 and at most 12. *helpers: the most
- * threads beside the callers, for all devices together. */
+ * threads in addition to the callers, for all devices together. */
 int oa_settings_threads(int *helpers);
 /* Set *limit to OFFLOAD_ARGS_MEMORY_LIMIT and OFFLOAD_ARGS_PINNED_LIMIT in bytes; a percentage is of total. INT64_MAX:
  * no limit is set. */

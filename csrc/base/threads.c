@@ -15,7 +15,7 @@ typedef struct task {
   const void *owner;
   void (*run)(void *);
   void *data;
-  int wanted, active; /* threads that it still asks for; threads inside run, besides the caller */
+  int wanted, active; /* threads that it still needs; threads inside run, in addition to the caller */
   pthread_cond_t left;
   struct task *next;
 } task;

@@ -137,7 +137,7 @@ static void sort(axis *axes, int count) {
     }
 }
 
-/* Joins axes that are one after the other, and leaves out those of one element. Returns how many are left. */
+/* Joins adjacent axes, and leaves out axes of one element. Returns how many are left. */
 static int join(axis *axes, int count) {
   int kept = 0;
   sort(axes, count);

@@ -16,7 +16,7 @@ typedef struct arrival {
   oa_mapping *mapping;
   int group;
   bool host_writes; /* an update lets the host write some of it */
-  oa_parts *rest;   /* what calls did not write, if they wrote some of it */
+  oa_parts *rest;   /* bytes that calls did not write, if they wrote some */
 } arrival;
 
 /* Returns the reason why the group goes up: an operand reads it, or writes some of it. */

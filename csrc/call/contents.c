@@ -358,7 +358,7 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
                   .count = 1,
                   .uncaptured = "would have to be waited for; read the values outside of the capture"};
   if ((status = oa_begin(&call))) return status;
-  /* Backwards, each element would be a copy of its own: they are copied in the order of memory and reversed here. */
+  /* Backwards, each element would be a separate copy: they are copied in the order of memory and reversed here. */
   const int64_t nbytes = a.layout.size * a.itemsize;
   int64_t packed[OA_MAX_DIMENSIONS], forwards[OA_MAX_DIMENSIONS];
   oa_pieces pieces;

@@ -33,9 +33,9 @@ void oa_group_open(const oa_library *library);
 oa_grouped *oa_group_add(const oa_call *call);
 /* Ends the thread's group, and returns its calls, the first one first. */
 oa_grouped *oa_group_close(void);
-/* Checks a call of a thread that has a group: it may not work on what a call of the group writes, or write what that
- * reads, since it would come before; and the region of a call of the group may not end before the group. Under the
- * lock. */
+/* Checks a call of a thread that has a group. It may not use bytes that a call of the group writes, or write bytes that
+ * one reads, because it would run before the group. The region of a call of the group may not end before the group.
+ * Under the lock. */
 __attribute__((cold)) int oa_group_check(const oa_call *call, const oa_reach *reaches, const oa_region_state *region);
 
 #endif

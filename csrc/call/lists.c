@@ -1,5 +1,5 @@
-/* Calls with lists of device pointers, for vendors' batched functions. Each pointer becomes an operand of its own,
- * which oa_begin checks and moves like any other. Then the addresses go to the device as arrays. */
+/* Calls with lists of device pointers, for vendors' batched functions. Each pointer becomes a separate operand, which
+ * oa_begin checks and moves like any other. Then the addresses go to the device as arrays. */
 #include "call/call.h"
 #include "call/extent.h"
 #include "device/memory.h"
@@ -197,8 +197,8 @@ static int send(const oa_call *call, oa_lists *lists) {
   return status;
 }
 
-/* Puts the addresses of a captured call where they live as long as its graph: the memory of the arrays does not move
- * while that can be replayed. Sets *address. */
+/* Copies the addresses of a captured call to memory that its graph keeps. The arrays' memory does not move while the
+ * graph can be replayed. Sets *address. */
 static int keep(const oa_call *call, const oa_lists *lists, uint64_t *address) {
   const oa_region_state *region = call->region;
   const oa_device *device = call->device;

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* More bits of oa_call.special, beside oa_call_special. */
+/* More bits of oa_call.special, in addition to oa_call_special. */
 enum {
   OA_BESIDE_CAPTURE = 1 << 8, /* the call goes to the region's stream, though its calls are captured */
   OA_REPLAYS = 1 << 10,       /* the calls of a chain, which were checked: an Out is read after one of them wrote it */

@@ -20,7 +20,7 @@
 
 typedef struct oa_device oa_device;
 
-/* Flags beside the oa_device_flags, which are public. */
+/* Flags in addition to the oa_device_flags, which are public. */
 enum oa_backend_flags {
   OA_DEVICE_FLAGS = 0xff,      /* mask of the oa_device_flags */
   OA_SYNCHRONOUS = 1 << 8,     /* every operation is complete when it returns; streams and events may be NULL */
@@ -113,7 +113,7 @@ typedef struct oa_backend {
   int (*graph_prepare)(oa_device *device, void *graph);
   int (*graph_launch)(oa_device *device, void *stream, void *graph);
   int (*graph_destroy)(oa_device *device, void *graph); /* no launch of it is under way */
-  /* Makes a graph, ready to be launched, that runs another one again and again. *loop: NULL if the driver has no such
+  /* Makes a graph, ready to be launched, that runs another graph in a loop. *loop: NULL if the driver has no such
    * graphs, or refuses this one. NULL: there are none. */
   int (*graph_loop)(oa_device *device, void *graph, const oa_graph_until *until, void **loop);
   int (*event_create)(oa_device *device, void **event);
@@ -176,7 +176,7 @@ struct oa_device {
   int stream_count;
 };
 
-/* -- functions that a backend may call, besides base/ -- */
+/* -- functions that a backend may call, in addition to base/ -- */
 
 /* Marks the device as lost and sets the error text. The first cause is kept; later calls fail at once with it. Returns
  * OA_ERROR_LOST. */

@@ -129,8 +129,8 @@ static void note_release(const oa_device *device, int64_t begun, size_t nbytes, 
 
 /* -- sheets: zeros for many regions, filled in one operation ------------------------------------------------------- */
 
-/* A fill takes as long as a small copy, and prolongs the next wait. So memory that has to be zeros again and again
- * comes from a sheet: each region takes the next piece, and after the last one all are filled again. */
+/* A fill takes as long as a small copy, and prolongs the next wait. So memory that must be zeros for each region comes
+ * from a sheet: each region takes the next piece, and after the last piece the whole sheet is filled again. */
 enum { SHEET_PIECES = 32, SHEET_MOST = 4 << 20, PIECE_MOST = 256 << 10, PIECE_ALIGNMENT = 256, GAP = 64 };
 
 /* Returns the distance between the pieces of a sheet; the gaps stay zeros. */

@@ -5,7 +5,7 @@
 #include "device/device.h"
 
 enum {
-  OA_BLOCK_SMALL, /* for arrays that are packed together; the caller may hold it as long as it likes */
+  OA_BLOCK_SMALL, /* for arrays that are packed together; the caller may hold it for any time */
   OA_BLOCK_LARGE, /* for a chunk; returned soon */
   OA_BLOCK_KINDS
 };

@@ -4,8 +4,8 @@
 
 #include "library/library.h"
 
-/* Returns the index of a handle in a stream's table. Calls with scalars on the device have a handle of their own, so
- * that no handle's pointer mode changes while another thread uses it. */
+/* Returns the index of a handle in a stream's table. Calls with scalars on the device use a second handle, so that no
+ * handle's pointer mode changes while another thread uses it. */
 static inline int oa_library_handle_place(const oa_library *library, int on_device) {
   return 2 * library->state->index + (on_device && library->set_pointer_mode >= 0);
 }

@@ -115,8 +115,8 @@ static long next_number(const char **version) {
   return number;
 }
 
-/* Returns whether a version, such as "4.1.2" or "OpenBLAS 0.3.31 DYNAMIC_ARCH", is older than another one. A version
- * without a number is not. */
+/* Returns whether a version, such as "4.1.2" or "OpenBLAS 0.3.31 DYNAMIC_ARCH", is older than another version. A
+ * version without a number is not. */
 static bool is_before(const char *version, const char *other) {
   version += strcspn(version, "0123456789");
   if (!*version) return false;

@@ -99,10 +99,10 @@ void oa_capture_free(oa_capture *capture);
 /* Returns whether a region that lends some of the mapping is captured by the core. Under the lock. */
 bool oa_capture_concerns(const oa_mapping *mapping);
 
-/* Fails with OA_ERROR_CAPTURE if a program captures a stream that may touch the mapping: that of a region that lends
- * some of it, or one where a call used it. The work would be missing from the graph, and run before it. own: the stream
- * of the work, or NULL, does not count. If *own is not captured, it is made to run after the graphs that such streams
- * may be running. function and name (of the array) are for the message. Under the lock. */
+/* Fails with OA_ERROR_CAPTURE if a program captures a stream that may touch the mapping: the stream of a region that
+ * lends some of it, or a stream on which a call used it. The work would be missing from the graph, and run before it.
+ * own: the stream of the work, or NULL, does not count. If *own is not captured, it is made to run after the graphs
+ * that such streams may be running. function and name (of the array) are for the message. Under the lock. */
 int oa_capture_check(const char *function, const char *name, const oa_mapping *mapping, oa_stream *own);
 
 #endif

@@ -316,7 +316,7 @@ static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count,
   return OA_OK;
 }
 
-/* Gives scratch or borrowed memory a mapping of its own. */
+/* Makes a new mapping for scratch or borrowed memory. */
 static int place_apart(oa_region_state *region, oa_lent_array *lent) {
   const oa_array *a = lent->array;
   const bool borrowed = a->flags & OA_BORROWED;
@@ -644,7 +644,7 @@ static int enter(oa_device *device, const oa_region_options *options, oa_lent_ar
   return status;
 }
 
-/* Refuses options with values that have no meaning, such as those of an uninitialized struct. */
+/* Refuses options with undefined values, such as an uninitialized struct has. */
 static int check_options(const oa_region_options *options) {
   const struct {
     const char *name;

@@ -217,9 +217,9 @@ static void lend_rest_up(const oa_region_state *left) {
   }
 }
 
-/* Decides the fate of the region's results: they pass to the enclosing region, are committed if there is none, or
- * become invalid if they are discarded. Adds to `arrays` the arrays lent as Out that no call wrote, or those whose
- * results are lost, and to `partly` those lent as Out of which calls wrote a part. */
+/* Decides what becomes of the region's results: they pass to the enclosing region, are committed if there is none, or
+ * become invalid if they are discarded. Adds to `arrays` the names of arrays lent as Out that no call wrote, or whose
+ * results are lost, and to `partly` the names of arrays lent as Out that calls wrote in part. */
 static void account_writes(oa_region_state *region, int outcome, names *arrays, names *partly) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;

@@ -92,7 +92,7 @@ bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b) {
 
 /* -- the end of a mapping -- */
 
-/* Returns what the next region will need of the memory, judging by this one. */
+/* Returns the need that the next region is expected to have of the memory, judging by this region. */
 static enum oa_need need_of(bool zeros, bool cleared) {
   return !cleared ? OA_NEEDS_NOTHING : zeros ? OA_NEEDS_ZEROS_AGAIN : OA_NEEDS_ZEROS;
 }

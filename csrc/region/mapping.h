@@ -129,8 +129,8 @@ void oa_mapping_form_groups(oa_mapping *mapping);
 bool oa_view_is(const oa_view *view, const oa_array *array);
 /* Fills *move with the copy between a view and the host's array. */
 void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move);
-/* Returns whether a call may write these lines of the group as a part: what is missing need not be there, and parts of
- * it can come down. */
+/* Returns whether a call may write these lines of the group as a part: missing bytes need not be brought up, and parts
+ * of the group can come down. */
 bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_lines lines);
 /* Notes that a call wrote these bytes of a group that is not valid. The group is valid once all of it is written. If
  * there is no host memory to note it, the group becomes invalid, and returns OA_ERROR_MEMORY with the text set. */

@@ -60,7 +60,7 @@ enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 enum {
   MOST_WATCHES = 8192, /* each may cut a mapping of the process in three; the kernel allows some 65,000 */
   NEAR = 8,            /* pages: sending that many is cheaper than beginning another run */
-  /* The pages of a sample are in a few groups: arming single pages splits their huge pages, which are slow to look at
+  /* The pages of a sample are in a few groups: arming single pages splits their huge pages, which are slow to scan
    * afterwards. */
   GROUPS = 4,
   APART = 8 /* pages from a page of a group to the next, if the array is large enough */
@@ -68,7 +68,7 @@ enum {
 
 struct oa_watch {
   oa_present at;          /* stays first: whole pages */
-  int64_t count;          /* watched pages: all, or those of the sample */
+  int64_t count;          /* watched pages: all, or the sample's */
   int64_t group, between; /* a sample's pages in a group, and from one group to the next */
   int64_t step;           /* pages from one page of a group to the next; 0: all pages are watched */
   bool lost;              /* the kernel no longer watches some of the pages */
@@ -225,7 +225,7 @@ static void add_changed(oa_watch *watch, oa_run *run, uintptr_t low, uintptr_t h
 
 enum { MOST_REGIONS = 256 };
 
-/* Fills `pages` with those of [*next, high) that were changed or are only swapped out, as many as fit.
+/* Fills `pages` with the pages of [*next, high) that were changed or are only swapped out, as many as fit.
  * Sets *next to the end of the scanned range. Returns the number of pages; -1 if the kernel does not tell. */
 static int scan(uint64_t *next, uintptr_t high, struct region *pages) {
   struct scan scan = {.size = sizeof scan,

@@ -2,8 +2,8 @@
  * protection that lifts itself (userfaultfd, WP_ASYNC), and PAGEMAP_SCAN reads the marks.
  *
  * A watch never misses a write: pages that the kernel can't vouch for count as written. Several watches may share
- * pages; written pages are noted in all of them before they are armed again. All functions take a lock of their own (a
- * leaf), may take milliseconds a GiB, and must not be called under the core's lock. */
+ * pages; written pages are noted in all of them before they are armed again. All functions take a separate lock (a
+ * leaf), may take milliseconds per GiB, and must not be called under the core's lock. */
 #ifndef OA_PAGES_H
 #define OA_PAGES_H
 
@@ -27,7 +27,7 @@ void oa_watch_free(oa_watch *watch);
  * *pages: how many were written, without those between two runs that became one. */
 int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
 /* Arms the pages of several watches at once, which takes fewer system calls, and notes the written ones.
- * oa_watch_take_seen later returns what oa_watch_take would have returned now. */
+ * oa_watch_take_seen later returns the result that oa_watch_take would have returned now. */
 void oa_watches_look(oa_watch *const *watches, int count);
 int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
 /* Looks at the pages. Returns whether none was written since the last take or agreement, and the kernel vouches for

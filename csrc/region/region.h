@@ -44,9 +44,9 @@ void oa_region_list(oa_region_state *region);
 oa_region_state *oa_region_youngest(void);
 /* Takes the region out of the list and frees it. It no longer has slots, mappings or streams. */
 void oa_region_free(oa_region_state *region);
-/* Adds a mapping to those of the region. */
+/* Adds a mapping to the region's list. */
 int oa_region_attach(oa_region_state *region, oa_mapping *mapping);
-/* Removes a device scalar's mapping from those of the region. */
+/* Removes a device scalar's mapping from the region's list. */
 void oa_region_detach(oa_region_state *region, const oa_mapping *mapping);
 
 #endif

@@ -46,7 +46,7 @@ void oa_resident_return_peer(oa_resident *entry);
 bool oa_resident_is_unseen(const oa_mapping *mapping);
 /* Looks at the pages of several such mappings at once. Without the lock, while the mappings are moving. */
 void oa_resident_look(oa_mapping *const *mappings, int count);
-/* Makes the last look at the mapping's pages void, because the host may write the array again. */
+/* Discards the last scan of the mapping's pages, because the host may write the array again. */
 void oa_resident_unsee(oa_mapping *mapping);
 /* Fills moves with the copies that bring the mapping's memory up to date. Returns their number, at most
  * OA_RESIDENT_MOVES. Without the lock, while the mapping is moving. */

@@ -41,7 +41,7 @@ struct oa_slot {
   oa_group *group; /* in its mapping; NULL: it has none */
   oa_region_state *region;
   int64_t offset, nbytes; /* the offset is from the mapping's address; nbytes reach to the last byte */
-  oa_lines inside;        /* its own bytes, from the mapping's address; if it is irregular, those of its array */
+  oa_lines inside;        /* its bytes, from the mapping's address; if it is irregular, its array's bytes */
   int32_t view;
   struct oa_slot *next, *previous; /* in the region's list; next: also in the list of free slots */
 };
@@ -78,7 +78,7 @@ static inline oa_slot *oa_slot_of(const void *handle, int kind, int *status) {
   *status = other ? OA_ERROR_NOT_HANDLE : OA_ERROR_STALE; /* for example a region's handle where a pointer is needed */
   return NULL;
 }
-/* Returns the region's own pointer of which the slot is a slice, or the slot itself. */
+/* Returns the slot of the region's pointer that this slot is a slice of, or the slot itself. */
 static inline oa_slot *oa_slot_root(const oa_slot *slot) { return &oa_slots.at[slot->root]; }
 /* Takes the lock and returns the live slot of a pointer, which is the parameter `name` of a public function. If there
  * is none, returns NULL with *status and the text set and the lock free. */

@@ -273,7 +273,8 @@ static int add_common(plan *p, oa_mapping *mapping, const oa_view *view, oa_line
                                          : fail_unnamed(p, mapping, view);
 }
 
-/* Returns whether the group has bytes to move: down, bytes that the device wrote; up, bytes of which it has a copy. */
+/* Returns whether the group has bytes to move: for a copy down, bytes that the device wrote; for a copy up, bytes that
+ * it has a copy of. */
 static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
   if (!p->from) /* otherwise the host's bytes go up when a call needs them */

@@ -133,8 +133,8 @@ static void test_rows_of_a_matrix_by_columns_become_one_line(void) {
   oa_parts_clear(&parts);
 }
 
-/* Returns the number of intervals for which memory is allocated as every second row of a matrix by columns is added,
- * then the others, in the order of their bits read backwards. */
+/* Adds every second row of a matrix by columns, then the others, each in bit-reversed order. Returns the number of
+ * intervals that memory is allocated for. */
 static int64_t add_rows(int64_t rows, int64_t columns) {
   const oa_lines all = {0, rows * columns * 4, rows * columns * 4, 1};
   oa_parts *parts = NULL;

@@ -403,7 +403,7 @@ static void on_device(const char *name) {
     lines_and_parts_of_an_array_are_resident(tracking);
     neighbours_on_one_page_are_told_apart(tracking);
     if (strcmp(name, "sim:0") == 0) {
-      if (!on_doubles()) idle_memory_is_evicted_under_pressure(); /* these have as much memory as they like */
+      if (!on_doubles()) idle_memory_is_evicted_under_pressure(); /* these devices have no limit of memory */
       every_failing_backend_call_leaves_true_bytes();
     }
     threads_have_resident_arrays();

@@ -74,7 +74,7 @@ static int wait_after(const oa_batch *b, int status) {
   return status ? status : waited;
 }
 
-/* Copies down what reaches the host, and waits for that. */
+/* Copies down the bytes that reach the host, and waits for them. */
 static int kept_down(const oa_batch *b, const oa_section *p) {
   int status = OA_OK;
   for (int64_t line = 0; line < p->lines && !status; line++)
@@ -156,7 +156,7 @@ static int copy_chunk(const oa_batch *b, const oa_chunk *c, const oa_section *p)
                        true);
 }
 
-/* Sends chunk n down into a block of its own. */
+/* Sends chunk n down into a separate block. */
 static void issue(oa_batch *b, int64_t n, enum oa_block_wait wait) {
   const oa_section p = chunk_at(b, n);
   oa_chunk *c = entry_of(b, n);

@@ -20,7 +20,7 @@ typedef struct oa_move_trace {
   bool is_copy; /* the host's bytes are a copy, not the array's own memory */
 } oa_move_trace;
 
-/* The bytes of a copy down that reach the host: those of a set that are in [low, high). All are offsets in the set. */
+/* The bytes of a copy down that reach the host: the part of a set in [low, high). All are offsets in the set. */
 typedef struct oa_kept {
   const oa_parts *parts; /* NULL: all bytes of the lines reach it */
   int64_t start;         /* of the first line */

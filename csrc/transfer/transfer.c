@@ -154,7 +154,8 @@ static enum fate fate_of(const oa_move *move) {
   return move->torn || (move->drained && !is_new) ? TORN : is_new ? NEW : OLD;
 }
 
-/* Appends "; a, b: word" to the text, with the names of the moves of that fate. Returns whether there are any. */
+/* Appends "; a, b: word" to the text, with the names of the moves that have this outcome. Returns whether there are
+ * any. */
 static bool name_moves(char *text, size_t size, const oa_move *moves, int count, enum fate fate, const char *word) {
   bool any = false;
   for (int i = 0; i < count; i++) {

@@ -12,7 +12,7 @@
 #include "device/staging.h"
 #include "transfer/move.h"
 
-/* From this size on, copies up take a stream of their own, so that they overlap with the region's calls. */
+/* Copies up of at least this size take a separate stream, so that they overlap with the region's calls. */
 enum { OA_OVERLAP_BYTES = 1 << 20 };
 
 /* Copies the moves up. The host bytes were read when it returns. The order of moves may be changed. */

@@ -598,7 +598,8 @@ static inline PyObject *call_plan(Plan *plan, PyObject *const *values, Py_ssize_
   return call_python(plan->python, values, count, names);
 }
 
-/* Calls the routine, and tells the recorder before and after it: the vendor's calls in between are its own. */
+/* Calls the routine, and tells the recorder before and after it, so that the vendor's calls in between count as parts
+ * of it. */
 static __attribute__((cold, noinline)) PyObject *call_recorded(Plan *plan, PyObject *const *values, Py_ssize_t count,
                                                                PyObject *names) {
   const Recorded call = {NULL, PyUnicode_AsUTF8AndSize(plan->name, NULL), values, count, names};

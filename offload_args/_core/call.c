@@ -1,4 +1,4 @@
-/* offload_args.call: calls one function in a region of its own, with the arrays among its arguments. */
+/* offload_args.call: calls one function in a new region, which lends the arrays among its arguments. */
 #include "call.h"
 
 #include <string.h>

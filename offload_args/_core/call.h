@@ -1,4 +1,4 @@
-/* One call of a function or a kernel in a region of its own. */
+/* One call of a function or a kernel in a new region. */
 #ifndef OFFLOAD_ARGS_CORE_CALL_H
 #define OFFLOAD_ARGS_CORE_CALL_H
 

@@ -53,8 +53,8 @@ static PyObject *chain_replay(PyObject *Py_UNUSED(module), PyObject *number) {
   return recorded_of("graph", number, raise_touch() < 0 ? NULL : answer(status));
 }
 
-/* (handle) -> False if an array is undefined that the calls read; raises what else a replay would raise before it is
- * made. */
+/* (handle) -> False if the calls read an undefined array; raises any other error that a replay would raise before its
+ * first call. */
 static PyObject *chain_check(PyObject *Py_UNUSED(module), PyObject *number) {
   oa_chain *chain = handle_of(number);
   int status, checked;

@@ -1,4 +1,4 @@
-/* Launches of a kernel, in an open region and in a region of their own.
+/* Launches of a kernel, in an open region and in a new region.
  *
  * Arguments of the usual kinds are read here. Other and wrong arguments are passed to the kernel's methods in Python:
  * _value, _pointer, _strided, _uncovered, _unshaped, _misfit, _asked, _as_bytes. */

@@ -180,7 +180,7 @@ typedef struct {
 /* Releases the references and memory of an item. */
 void release_item(Item *item);
 
-/* Fills array from an ndarray; *flags become those of its interface. Returns 1, or 0 if devices can't hold its dtype,
+/* Fills array from an ndarray; *flags becomes its interface's flags. Returns 1, or 0 if devices can't hold its dtype,
  * or -1 with an exception. */
 int read_ndarray(Item *item, oa_array *array, int *flags);
 

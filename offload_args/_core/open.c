@@ -1,8 +1,8 @@
 /* The list of open regions: where each one was entered, and which one is inside which. */
 #include "region.h"
 
-/* All open regions, except those of call(). The mutex of lent arrays guards it: while a region is in the list, so are
- * its arrays. */
+/* All open regions, except the regions of call(). The mutex of lent arrays guards it: while a region is in the list, so
+ * are its arrays. */
 static Region *youngest;
 
 /* Sets the region's code and line to its caller's, or, if an ExitStack enters it, to the stack's caller's. */

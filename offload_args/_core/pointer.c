@@ -153,8 +153,8 @@ int pointer_first(const Pointer *pointer, int64_t *bytes) {
   return 0;
 }
 
-/* (pointer) -> (handle of the pointer of which it is a view, or its own, bytes from the lowest of those to the first
- * element here) */
+/* (pointer) -> (handle of the pointer that it is a view of, or its own handle; the bytes from that pointer's lowest
+ * byte to the first element here) */
 static PyObject *origin(PyObject *Py_UNUSED(module), PyObject *object) {
   int64_t first;
   const Pointer *pointer = as_pointer(object);

@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _lost_output(name: str, error: OSError) -> int:
     """Report that the standard output can't be written, unless it is a pipe that its reader closed; return the
     status."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as Python ends it writes what is left
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest of its output as it ends
     if isinstance(error, BrokenPipeError):
         return 0
     print(f"{PROGRAM} {name}: the standard output can't be written: {error.strerror}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The contract of backends: what a communicator needs of a kind of device, once its arguments are checked."""
+"""The contract of backends: the operations of a communicator on a kind of device, with checked arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Backend"]
 
 
 class Backend(ABC):
-    """Run the collectives of one rank; the link carries what the ranks tell each other on the host.
+    """Run the collectives of one rank; the link carries the messages between the ranks' hosts.
 
     Pointers have one dimension and no gaps, are on the communicator's device, and fit each other. `op` is "sum",
     "prod", "min" or "max". deadline: a time.monotonic(), or None. All raise LostRanksError if a rank is lost.
@@ -88,4 +88,4 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the backend has; the others learn that this rank has left."""
+        """Free the backend's resources, and tell the other ranks that this one has left."""

@@ -65,8 +65,9 @@ class Communicator:
 
     Each rank has one communicator, of one device, and all ranks call the same methods in the same order. Pointers are
     of open regions on that device, with their elements one after the other, in C or Fortran order: a method takes them
-    in the order of their memory. Directions are those of the calls: a result that is lent by use or as Out is not
-    copied up, and what a method reads has to be there. Methods run in order with the calls of the region.
+    in the order of their memory. The methods' reads and writes give the directions: a result that is lent by use or as
+    Out is not copied up, and an operand that a method reads must have a value. Methods run in order with the calls of
+    the region.
 
     `timeout` is the most seconds that a method waits for the other ranks; None: as long as they live. A rank that is
     killed, that closes its communicator, or that comes too late raises CommunicatorError on the others, which names it
@@ -153,9 +154,10 @@ class Communicator:
     ) -> Self:
         """Return the communicator of this process, one of `size`, by whatever carries some bytes between them.
 
-        exchange: a function that gets this rank's bytes, and returns those of all ranks, in their order, once all have
-        called it. address: where other ranks reach this one, by TCP; by default on this machine only. It listens there
-        until all have connected, at most 60 s or `timeout`, and takes no connection that does not know its secret.
+        exchange: a function that takes this rank's bytes, and returns the bytes of all ranks in rank order, once all
+        have called it. address: where other ranks reach this one, by TCP; by default on this machine only. It listens
+        there until all have connected, at most 60 s or `timeout`, and takes no connection that does not know its
+        secret.
 
             def exchange(data):  # the only rank: of several, by a queue, a file or a socket
                 return [data]
@@ -622,7 +624,7 @@ def _opened(function: str, devices: Sequence[Device | str]) -> list[Device]:
 
 
 def _device(device: Device | str | None, local_rank: int) -> Device:
-    """Return the device of a process; None: of the GPUs that of its number, counted round, or else the host."""
+    """Return the device of a process. None: the GPU of the local rank, counted round; the host if there is no GPU."""
     if device is not None:
         return as_device(device)
     default = Device.default()

@@ -23,7 +23,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class Ranks:
-    """What the variables say: rank, size, rank on its machine, and the address and port of rank 0."""
+    """The values of the variables: rank, size, rank on its machine, and the address and port of rank 0."""
 
     def __init__(self, rank: int, size: int, local_rank: int, address: str, port: int) -> None:
         self.rank = rank

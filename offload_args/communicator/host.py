@@ -136,7 +136,7 @@ class HostBackend(Backend):
         )
 
     def _scattered(self, slices: list[NDArray[Any]], op: str, deadline: float | None) -> NDArray[Any]:
-        """Return this rank's slice, combined of those of all ranks."""
+        """Return this rank's slice, reduced over all ranks."""
         own = slices[self.rank]
         parts = [own if rank == self.rank else np.empty_like(own) for rank in range(self.size)]
         self._exchange({rank: slices[rank] for rank in self._peers()}, parts, deadline)

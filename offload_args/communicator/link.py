@@ -1,4 +1,4 @@
-"""The contract of links: what carries bytes between ranks of host devices, apart from how they are combined."""
+"""The contract of links: they carry bytes between ranks of host devices, and do not combine them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Link(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the link has; the others learn that this rank has left."""
+        """Free the link's resources, and tell the other ranks that this one has left."""
 
     def share(self, data: bytes, deadline: float | None) -> list[bytes]:
         """Return the bytes of every rank, in their order."""

@@ -17,7 +17,7 @@ __all__ = ["MemoryLink"]
 
 
 class _Board:
-    """What the ranks of one communicator share; `changed` has its lock."""
+    """The data that the ranks of one communicator share; `changed` has its lock."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -45,7 +45,7 @@ class MemoryLink(Link):
         return [cls(rank, board) for rank in range(size)]
 
     def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
-        """Offer what goes out, copy what others offer, and wait until all is copied."""
+        """Offer the bytes to send, copy the bytes that others offer, and wait until all are copied."""
         board, rank = self._board, self.rank
         with board.changed:
             for peer, data in outgoing.items():

@@ -33,7 +33,8 @@ _GRACE: Final = 1.0  # seconds after which a rank that has left on purpose count
 
 
 class NcclBackend(Backend):
-    """Run the collectives of a rank on a GPU; the link tells which ranks live, and carries what NCCL does not."""
+    """Run the collectives of a rank on a GPU. The link reports the ranks that are left, and carries messages that NCCL
+    does not."""
 
     __slots__ = (
         "_aborted",

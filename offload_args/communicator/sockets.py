@@ -126,7 +126,7 @@ class SocketLink(Link):
         self._closed[peer] = time.monotonic()
 
     def check(self, grace: float) -> None:
-        """Look at what other ranks say of their leaving."""
+        """Read the other ranks' messages that they have left."""
         ready = select.select([*self._signs.values()], [], [], 0)[0]
         for peer in [peer for peer, connection in self._signs.items() if connection in ready]:
             self._read_sign(peer)
@@ -179,7 +179,7 @@ class _Arrival:
         self.nbytes = data.nbytes
 
     def read(self, connection: socket.socket) -> bool:
-        """Read what there is; return whether that was all."""
+        """Read the bytes that have arrived; return whether the message is complete."""
         while self.rest:
             if self.rest[0].nbytes:
                 try:
@@ -201,7 +201,7 @@ class _Arrival:
 
 
 def _sent(connection: socket.socket, rest: list[memoryview]) -> bool:
-    """Write what fits; return whether that was all."""
+    """Write as many bytes as fit; return whether the message is complete."""
     while rest:
         if rest[0].nbytes:
             try:

@@ -7,9 +7,9 @@
         dy = fft.irfft(dX, n=dx.shape[-1])
 
 The functions have the names, arguments and results of scipy.fft, to within rounding, and change none of their
-arguments. Arrays may be of any class and layout that NumPy takes. Of a DevicePtr in an open region they return a
-DevicePtr to new memory of this region, which ends with the last pointer to it. A pointer may have any strides; results
-are in C order.
+arguments. Arrays may be of any class and layout that NumPy takes. For a DevicePtr of an open region, they return a
+DevicePtr to new memory of this region, which is freed with the last pointer to it. A pointer may have any strides;
+results are in C order.
 
 Dtypes are float32, float64, complex64 and complex128, and a result has the precision of its operand. Integers of arrays
 are converted to float64, as SciPy does. `overwrite_x` and `workers` are accepted, and change nothing.

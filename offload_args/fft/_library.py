@@ -47,5 +47,6 @@ class Transforms(Adapter):
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> Callable[[DevicePtr], DevicePtr] | None:
-        """Return a shorter way to do, for other x of this layout, what was done; None if there is none."""
+        """Return a function that repeats this transform faster for another x of the same layout; None if there is
+        none."""
         return None

@@ -127,8 +127,8 @@ class OnGPU(Transforms):
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> Callable[[DevicePtr], DevicePtr] | None:
-        # The input of hipFFT's real transforms is copied, as it is overwritten, and so is that of all from halves, and
-        # real numbers that cuFFT does not take from their address.
+        # The input of hipFFT's real transforms is copied, because they overwrite it. So are the inputs of all
+        # transforms from halves, and real numbers at an address that cuFFT does not take.
         is_complex = x.dtype == y.dtype and x._shape == y._shape and name not in FROM_REAL + TO_REAL
         halves = name.startswith("rfft") and x.dtype.kind == "f" and not self.is_hipfft
         longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
@@ -152,7 +152,7 @@ class OnGPU(Transforms):
     def _on_host(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> None:
-        """Transform on the host, what is rare: complex ones where x has real numbers, and one real number a line."""
+        """Transform on the host in rare cases: complex transforms of a real x, and lines of one real number."""
         if self._host is None:
             self._host = Transforms()
         self._host.run(name, x, y, lengths, axes, norm)
@@ -253,7 +253,7 @@ class OnGPU(Transforms):
         inner = math.prod(x._shape[axes[-1] + 1 :])
         sizes = [math.prod(pointer._shape[axes[0] : axes[-1] + 1]) * inner for pointer in (x, y)]
         embeds = [tuple(pointer._shape[axis] for axis in axes) for pointer in (x, y)]
-        # Of the axes before and behind, one is the batch. There is a call for each element of the other one.
+        # One of the axes before and after is the batch. There is a call for each element of the other one.
         # The blocks of a real result follow each other, so that each can be copied to its place.
         by_outer = inner <= outer and y.dtype.kind == "c"
         calls, batch = (inner, outer) if by_outer else (outer, inner)

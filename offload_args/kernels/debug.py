@@ -85,7 +85,7 @@ def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, argument
         try:
             launch(*arguments, record.ctypes.data)
         except BaseException:
-            _lost.append(record)  # the kernel may run yet: the wait for it may be what failed
+            _lost.append(record)  # the kernel may still run: perhaps only the wait for it failed
             raise
     header = record[: _RECORD.itemsize].view(_RECORD)[0]
     if header["found"] and header["argument"] == _EXCEPTION:

@@ -75,7 +75,7 @@ def turned(pointer: DevicePtr) -> DevicePtr:
 
 
 def diagonal(pointer: DevicePtr) -> DevicePtr:
-    """Return the diagonal of a matrix, or those of a stack, as vectors."""
+    """Return the diagonal of a matrix, or the diagonals of a stack, as vectors."""
     (*outer, m, n), (*steps, down, across) = pointer._shape, pointer._strides
     return pointer._view(0, (*outer, min(m, n)), (*steps, down + across))
 

@@ -139,7 +139,7 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
 
 
 def _solve(A: DevicePtr, B: DevicePtr, uplo: str) -> None:
-    """Solve with the factor of a matrix, or with those of a stack of three dimensions."""
+    """Solve with the factor of a matrix, or with the factors of a stack of three dimensions."""
     is_stack = len(A._shape) == 3
     B = as_columns(B, stack=is_stack)
     if 0 in B._shape:

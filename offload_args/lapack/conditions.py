@@ -77,7 +77,7 @@ def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> floa
     anorm: the norm of the matrix itself, before it was factored: numpy.linalg.norm(A, 1), which reads both triangles.
     uplo: the triangle that potrf had.
 
-    The estimate is that of gecon, and so are stacks.
+    The estimate is gecon's, and stacks are as there.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         size = np.linalg.norm(A, 1)
@@ -94,7 +94,7 @@ def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> floa
     t = letter_of("lapack.pocon", "A", A)
     need_option("lapack.pocon", "uplo", uplo, ("U", "L"))
     a = square("lapack.pocon", "A", A)
-    if not a.ld_f:  # conj(A), whose norms are those of A
+    if not a.ld_f:  # conj(A), which has A's norms
         A, uplo = A.T, OTHER_TRIANGLE[uplo]
     steps: list[_Step] = [(uplo, trans, "N") for trans in ("CN" if uplo == "U" else "NC")]
     return _reciprocal("lapack.pocon", t, A, anorm, steps, steps)
@@ -157,7 +157,7 @@ def _estimate(
     multiply: Callable[[NDArray[Any]], NDArray[Any]],
     multiply_transposed: Callable[[NDArray[Any]], NDArray[Any]],
 ) -> float:
-    """Return an estimate of |M|_1 from products with M and M^H, by Higham's algorithm, that of LAPACK's xLACN2."""
+    """Return an estimate of |M|_1 from products with M and M^H, by Higham's algorithm, as LAPACK's xLACN2 does."""
     x = multiply(np.full(n, 1 / n, dtype))
     estimate = float(np.sum(np.abs(x)))
     if n == 1 or not math.isfinite(estimate):

@@ -279,7 +279,7 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
     VL: matrix of shape (n, n) and w's dtype, in Fortran order, written: VL[:, i]^H A is w[i] VL[:, i]^H; or None.
     VR: matrix of shape (n, n) and w's dtype, in Fortran order, written: A VR[:, i] is w[i] VR[:, i]; or None.
 
-    The vectors of a real A are complex, too, as those of scipy.linalg.eig are. On NVIDIA GPUs cuSOLVER finds right
+    The vectors of a real A are complex, too, as in scipy.linalg.eig. On NVIDIA GPUs cuSOLVER finds right
     vectors, from its version 11.7.1 on, and no left ones: these are the right ones of A^H.
 
         A, w = np.array([[0.0, 1.0], [-1.0, 0.0]]), np.empty(2, complex)

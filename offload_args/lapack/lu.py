@@ -234,7 +234,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
     zero = first_zero(A)
     if zero:
         refuse("lapack.getri", _SINGULAR.format(info=zero), zero)
-    # In C order the library sees A^T, whose inverse is that of A, transposed.
+    # In C order the library sees A^T, whose inverse is the transpose of A's inverse.
     vendor.getri(t, a.rows, A, a.ld_f or a.ld_c, ipiv)
 
 

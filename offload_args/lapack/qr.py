@@ -290,9 +290,9 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     a column's other elements add up to the square of that. If it has fewer, B[:rows] is read, and B is set to the
     solution of least norm.
 
-    A is factored in place if it has m >= n and Fortran order, or m < n and C order: it becomes its QR factors, or those
-    of its transpose. In the other order, or if a complex A needs conj(A), a copy is factored on the device, and A stays
-    as it was. A real B has any order; a complex one in C order is copied, with a PerformanceWarning. Unlike LAPACK's
+    A is factored in place if it has m >= n and Fortran order, or m < n and C order: it becomes its QR factors, or its
+    transpose's. In the other order, or if a complex A needs conj(A), a copy is factored on the device, and A stays as
+    it was. A real B has any order; a complex one in C order is copied, with a PerformanceWarning. Unlike LAPACK's
     xGELS, it does not scale numbers that are close to overflow.
 
         t = np.array([0.0, 1.0, 2.0, 3.0])

@@ -117,7 +117,7 @@ def _eigenvalues_of_stack(name: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo
 
 
 class _Job(NamedTuple):
-    """One decomposition of gesvd: what it makes, and in which orders its matrices all are."""
+    """One decomposition by gesvd: its results, and the order of all its matrices."""
 
     t: str
     a: Matrix

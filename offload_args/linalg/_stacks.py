@@ -171,7 +171,7 @@ def _clear_matrix(pointer: DevicePtr, keep: str) -> None:
 
 
 def clear_triangles(pointer: DevicePtr, keep: str) -> None:
-    """Set all elements of a stack's matrices to zero but those of one triangle, "U" or "L"."""
+    """Set all elements of a stack's matrices to zero outside of one triangle, "U" or "L"."""
     m, n = pointer._shape[-2:]
     whole = flat(pointer) if len(pointer._shape) > 2 else None
     if whole is None or whole._shape[0] < n:
@@ -242,7 +242,7 @@ def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Infos]:
 def solve_factored(name: str, trans: str, factors: DevicePtr, pivots: DevicePtr, right: DevicePtr) -> None:
     """Solve op(F) X = B for each pair of factors and right sides, in place.
 
-    F is what the factors' memory has by columns, and X what that of the right sides has. trans: op(F). The right sides
+    F is the factors' memory read by columns, and X is the right sides'. trans: op(F). The right sides
     are matrices, or as many vectors as the stack has; one F serves for all.
     """
     vendor, t, n = vendor_of(name, factors), letter(factors), factors._shape[-1]

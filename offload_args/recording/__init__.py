@@ -42,7 +42,7 @@ def record(
     `python -m offload_args replay bug.jsonl.gz` runs them again, on any device.
 
     contents: of the arrays; "hash": checksums only, by which a replay knows when they changed; "none": not even those;
-    "inputs": the values themselves, and those of results. Numbers that are passed to calls are always in the file, and
+    "inputs": the values of operands, and of results. Numbers that are passed to calls are always in the file, and
     so are the names of arrays and of source files. calls: the most to record. sync: write each call to the file
     before it is made, too, so that the file has a call that ends the process. images: write the machine code of
     kernels, so that `replay --images` launches them again.

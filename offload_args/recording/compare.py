@@ -101,7 +101,7 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
     expected = Expected(pointers, values, returned, 0.0)
     if solves and not name.endswith("batched"):
         other = "trmm" if solves.group(1) is None else f"{solves.group(1)}mv"
-        # The triangle times the solution is what it was solved for.
+        # The triangle times the solution is the right side.
         scalars = [
             1.0 if not isinstance(value, (DevicePtr, list, tuple, str, int, NoneType)) else value for value in arguments
         ]

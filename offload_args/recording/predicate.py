@@ -1,4 +1,4 @@
-"""A user's own predicate of a fault: an expression or a file of Python that judges what a replay left."""
+"""A user's predicate of a fault: an expression or a file of Python that judges the result of a replay."""
 
 from __future__ import annotations
 

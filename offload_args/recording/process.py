@@ -31,7 +31,8 @@ def start_from_environment() -> None:
 
 
 def _info() -> dict[str, Any]:
-    """Return the facts of `info --json`. A process of its own collects them: the script's loads what it uses."""
+    """Return the facts of `info --json`. A separate process collects them, and the script's process loads only the
+    modules that it uses."""
     environment = {name: value for name, value in os.environ.items() if name not in _FILES}
     command = [sys.executable, "-m", "offload_args", "info", "--json"]
     try:

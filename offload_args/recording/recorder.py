@@ -50,7 +50,7 @@ _lock = threading.RLock()  # a finalizer may leave a region within
 
 
 def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> Any:
-    """Hear of what was done, or answer the extension, which calls this, on any thread."""
+    """Record an operation, or return a value to the extension, which calls this on any thread."""
     answer = None
     for recording in _active:
         answer = recording._take(kind, subject, arguments, names, result, error)
@@ -58,7 +58,8 @@ def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, resul
 
 
 def _tell() -> None:
-    """Have the extension tell what the recordings need, and write the lines of one that is alone."""
+    """Make the extension report the events that recordings need, and write the lines itself if there is one
+    recording."""
     global _direct
     alone = _active[0] if len(_active) == 1 and _active[0]._is_simple else None
     if alone is not _direct:
@@ -592,7 +593,8 @@ class Recording:
         return event if pointer is None else event | self._kernel(kernel, by_number(pointer._device))
 
     def _kernel(self, kernel: Any, device: Device) -> dict[str, Any]:
-        """Return what the launches of a kernel on a device say of it; write its signature and images, if asked to."""
+        """Return the description of a kernel that its launches on a device have; write its signature and images, if
+        asked to."""
         key = id(kernel), device.number
         if key not in self._kernels:
             from .images import described, image_on, images_of

@@ -311,7 +311,7 @@ class Replay:
             if "data" in result:
                 recorded = np.frombuffer(base64.b64decode(result["data"]), array.dtype).reshape(array.shape)
                 self._compare_recorded(entered, row, array, recorded)
-                array[...] = recorded  # so that the rounding of one region is not that of the next
+                array[...] = recorded  # so that one region's rounding is not carried into the next
 
     def _compare_recorded(self, entered: _Region, row: Event, array: NDArray[Any], recorded: NDArray[Any]) -> None:
         """Compare an array after a region with its recorded contents."""
@@ -519,7 +519,7 @@ class Replay:
                 else:
                     expected = expect(routine, [*recorded, *names.values()], host_call, self._host)
             except OffloadError:
-                expected = None  # the call itself says what is wrong, or it has no counterpart on the host
+                expected = None  # the call itself reports the fault, or it has no counterpart on the host
         result = call([*arguments, *names.values()], "")
         if isinstance(result, int) and not isinstance(result, bool):
             result += base
@@ -708,7 +708,7 @@ def _operand_names(event: Event) -> list[str]:
     return names
 
 
-#: What events raise whose values have other types, names or sizes than a recording writes.
+#: The exceptions of events whose values have other types, names or sizes than a recording writes.
 _MEANINGLESS: Final = (
     OffloadError, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError,
 )  # fmt: skip

@@ -84,7 +84,7 @@ class _Search:
         self.trials += 1
         try:
             return self.fault(events) is not None
-        except ArgumentError:  # they have no meaning, or the predicate lacks what it asks for
+        except ArgumentError:  # they have no meaning, or the predicate lacks a value that it uses
             return False
 
     @property

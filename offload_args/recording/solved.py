@@ -1,4 +1,5 @@
-"""Whether another LAPACK solved what it was given: the factors and vectors of two libraries may rightly differ.
+"""Checks of another LAPACK's solutions against the problem: the factors and vectors of two libraries may rightly
+differ.
 
 Residuals are at most 64 times the sizes of the matrices and the precision of their dtype, times the largest element of
 the same products on absolute values.

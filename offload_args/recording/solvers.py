@@ -47,7 +47,7 @@ _ROUTINES: Final = {
     "sytrs": "uplo n nrhs A lda ipiv B ldb",
     "hetrs": "uplo n nrhs A lda ipiv B ldb",
 }
-#: What an enum chooses, by the names that its parameter has in one library or another.
+#: The choice of an enum, by the names that its parameter has in the libraries.
 _KINDS: Final = {
     "trans": "op",
     "uplo": "uplo",

@@ -90,7 +90,7 @@ class Writer:
     def _put(self, mode: int) -> None:
         lines, self._lines, self._size = self._lines, [], 0  # a finalizer may write more of them
         self._rest += self._compressor.compress(b"".join(lines)) + self._compressor.flush(mode)
-        while self._rest:  # also what an interrupt left
+        while self._rest:  # also the rest of an interrupted write
             self._rest = self._rest[os.write(self._file, self._rest) :]
         self._flushed = time.monotonic()
 

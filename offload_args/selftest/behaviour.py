@@ -126,7 +126,7 @@ def transfers(device: Device) -> Named:
 def _resident(device: Device, n: int) -> None:
     x = np.ones(n)
     for turn in range(4):
-        x[turn * 7] = turn + 5.0  # what the host writes between regions counts
+        x[turn * 7] = turn + 5.0  # values that the host writes between regions count
         with offload_args(x, device=device, resident=True) as (dx,):
             total = blas.asum(dx)
         assert total == x.sum(), f"turn {turn}: the device had other values"

@@ -45,8 +45,8 @@ def run(
 ) -> Result:
     """Return the result of a call: a pointer if A is a LentMatrix, else an array.
 
-    operand: its name and value. shape_of: returns the shape of the result from those of A and of the operand, or
-    raises. on_host: arrays are the host's, unless device names another.
+    operand: its name and value. shape_of: returns the shape of the result from A's and the operand's shapes, or raises.
+    on_host: arrays are the host's, unless device names another.
     """
     name, value = operand
     if is_sparse(value) or isinstance(value, LentMatrix):

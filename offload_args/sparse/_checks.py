@@ -17,7 +17,7 @@ __all__ = ["arrays_of", "check_indices", "is_sparse"]
 _FORMATS: Final = ("csr", "csc", "coo", "bsr")
 _VALUES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
 _INDICES: Final = (np.dtype(np.int32), np.dtype(np.int64))
-_CHUNK: Final = 1 << 22  # elements of one look at the indices: what NumPy makes for it stays small
+_CHUNK: Final = 1 << 22  # indices that are checked at once: NumPy's temporary arrays stay small
 
 
 def is_sparse(value: object) -> bool:
@@ -57,7 +57,7 @@ def arrays_of(function: str, A: Any) -> dict[str, NDArray[Any]]:
 
 
 def _check_sizes(function: str, A: Any, arrays: dict[str, NDArray[Any]]) -> None:
-    """Raise ArgumentError for arrays whose dimensions are not those of the format."""
+    """Raise ArgumentError for arrays whose dimensions do not fit the format."""
     ndim = 3 if A.format == "bsr" else 1
     if arrays["data"].ndim != ndim or any(array.ndim != 1 for name, array in arrays.items() if name != "data"):
         shapes = ", ".join(f"A.{name} of shape {array.shape}" for name, array in arrays.items())

@@ -24,7 +24,8 @@ def _wanted(variable: str) -> str:
 
 
 def start_from_environment() -> None:
-    """Begin what OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX ask for. Called once, on import."""
+    """Begin the traces that OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX ask for. Called once, on
+    import."""
     file = _wanted("OFFLOAD_ARGS_TRACE")
     listeners: list[Listener] = []
     if _wanted("OFFLOAD_ARGS_INFO"):

@@ -364,9 +364,9 @@ int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
  * that has a copy of some of them. Both refuse before anything moves (OA_ERROR_PRESENT) if the device lacks some of the
  * array, or if a device wrote some of it in a form that also has bytes outside the array. oa_update_check
  * refuses what oa_update_to would refuse, and moves nothing. oa_update_begin refuses the same. Otherwise the host may
- * write the array until oa_update_end of *writing; from then on the host's bytes are newer than those of any device,
- * and calls bring them up. oa_update_to belongs after the last write and before oa_update_end. device: the device that
- * provides the bytes; it has to have the whole array; -1: any device. */
+ * write the array until oa_update_end of *writing; from then on the host has the newest bytes, and calls bring them up.
+ * oa_update_to belongs after the last write and before oa_update_end. device: the device that provides the bytes; it
+ * has to have the whole array; -1: any device. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
@@ -471,7 +471,7 @@ typedef struct oa_trace_event {
   int32_t device;
   int32_t thread; /* the system's number of the thread */
   int32_t status; /* oa_status; for a vendor's call, the vendor's */
-  /* of a copy: how many copies went together; they share the batch's time in proportion to their bytes. Of a launch:
+  /* of a copy: how many copies went together; they share the batch's time in proportion to their bytes. For a launch:
    * the multiprocessors of its device */
   int32_t batch;
   int32_t packed; /* of a copy: 1 if it was gathered or scattered on the host */

@@ -46,7 +46,7 @@ typedef struct oa_extent {
   int64_t rows, columns, ld;
   const char *rows_name, *columns_name, *ld_name;
   int kind, part;        /* an oa_extent_kind; a sum of oa_extent_part */
-  int64_t below, above;  /* diagonals of a band, beside the main one */
+  int64_t below, above;  /* diagonals of a band, without the main one */
   int64_t batch, stride; /* with OA_BATCHED; `stride` with OA_INSIDE, too */
   const char *batch_name, *stride_name;
 } oa_extent;
@@ -206,8 +206,8 @@ int oa_begin(oa_call *call);
  * OA_ERROR_ARGUMENT, and nothing has moved. Returns the number of calls checked since it was switched on. */
 int oa_only_check(int on);
 /* Begins a call with OA_LISTED operands. The pointer of such an operand is an oa_pointer_list, and each of its arrays
- * is checked and moved as an operand of its own; messages call it "A[17]". Consecutive operands with the same list are
- * its parts, in order. The address of a listed operand becomes the address of an array of addresses on the device. The
+ * is checked and moved as a separate operand; messages call it "A[17]". Consecutive operands with the same list are its
+ * parts, in order. The address of a listed operand becomes the address of an array of addresses on the device. The
  * array is sent in the order of the call's stream, and freed in that order when the call ends. A call whose lists are
  * all empty, and that has no other operand, touches no device: then call->open is 0 after OA_OK, and no oa_end or
  * oa_submit may follow. */
@@ -250,7 +250,7 @@ typedef struct oa_object_kind {
   const char *name; /* "Handle" */
   int destroy;      /* the index of its symbol: int destroy(void *) */
   int is_handle;    /* 1: it is the library's handle, which belongs to a device and has a stream */
-  int is_number;    /* 1: its type is int, of which any is an object, 0 too */
+  int is_number;    /* 1: its type is int, and every int is an object, also 0 */
   /* The indices of the functions that tell numbers of an object which never change: int tell(void *, int *) */
   int told_count, tells[OA_MOST_TOLD];
 } oa_object_kind;
@@ -298,7 +298,7 @@ struct oa_library {
   void **addresses;               /* room for symbol_count addresses: NULL until first use; atomic */
   struct oa_library_state *state; /* owned by the core; zero at first */
   const struct oa_repeat *repeat; /* in the copy that oa_routine_repeat makes; otherwise NULL */
-  /* Places beside its sonames, see oa_library_set_loader; NULL-terminated, or NULL: */
+  /* Places in addition to its sonames, see oa_library_set_loader; NULL-terminated, or NULL: */
   const char *const *beside;  /* patterns of files in other packages of a Python, from the folder of packages */
   const char *const *folders; /* where its vendor installs; a folder may begin with a variable, as in $ROCM_PATH/lib */
   /* The index of int set_workspace(void *, void *, size_t), which gives the calls of a handle memory to use inside, and

@@ -44,7 +44,7 @@ def tree_of(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
 
 
 class Names:
-    """A function that is read: its variables, what it names outside, and its aliases of parameters."""
+    """A function that is read: its variables, its names from outside, and its aliases of parameters."""
 
     def __init__(self, function: FunctionType) -> None:
         tree, file, line = tree_of(function)

@@ -33,7 +33,7 @@ __all__ = ["Reduction", "reduce"]
 
 _EACH: Final = 64  # elements that one thread reduces
 _STEP: Final = 32
-_FORMS: Final = {  # what two values become, and the value before the first
+_FORMS: Final = {  # the function that combines two values, and the initial value
     "sum": ("{0} + {1}", "0"),
     "prod": ("{0} * {1}", "1"),
     "min": ("np.minimum({0}, {1})", ""),
@@ -102,7 +102,7 @@ class Reduction:
         if operation in ("sum", "prod"):
             self._value = _computed(self.dtype)
         places = [np.dtype(np.int64)] if operation in _PLACES else []
-        self._between = [self._value, *places]  # what a launch leaves to the next one
+        self._between = [self._value, *places]  # memory that a launch leaves for the next one
         self._kernels: dict[tuple[bool, bool], PythonKernel] = {}
 
     def __repr__(self) -> str:

@@ -234,7 +234,7 @@ def oa__assert(typing: Any, here: Any, test: Any, line: Any) -> Any:
     return types.none(here, test, line), make
 
 
-WAITS: Final = 77  #: what the function returns, on the CPU, where its thread has come to a barrier
+WAITS: Final = 77  #: the function's return value on the CPU when its thread reaches a barrier
 
 
 @intrinsic(prefer_literal=True)

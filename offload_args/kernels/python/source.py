@@ -144,7 +144,7 @@ def _has_fields(declared: Any) -> bool:
 
 
 def _check_fields(reader: _Reader, name: str, dtype: np.dtype[Any]) -> None:
-    """Refuse structs in an array whose fields are more than numbers. The signature refuses what devices can't hold."""
+    """Refuse structs in an array whose fields are more than numbers. The signature refuses types that devices lack."""
     for field, (kind, *_) in (dtype.fields or {}).items():
         if kind.names is not None or kind.subdtype is not None:
             reader.refuse(
