@@ -95,7 +95,7 @@ class Names:
                 yield f"{ast.unparse(expression)!r} is not an expression that C can be written for"
 
     def told(self, name: str, told: str) -> Iterator[str]:
-        """Yield why an object tells no such number."""
+        """Yield the reason why an object has no such number."""
         kind = self.objects[name].object_kind if name in self.objects else None
         if kind is None or told not in dict(kind.tells):
             yield f"{name}.{told} is no number that an object tells"

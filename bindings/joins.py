@@ -102,7 +102,7 @@ class Joined:
         return object_kinds
 
     def untold(self, table: dict[str, Any], symbol: str) -> str:
-        """Return why a function does not tell a number of an object, or ""."""
+        """Return the reason why a function does not report a number of an object, or ""."""
         types = [c_type for _, c_type in self.api["functions"].get(symbol, {"parameters": []})["parameters"]]
         needed = f"a {table['type']} and an int *"
         return "" if types == [table["type"], "int *"] else f"{symbol} takes {', '.join(types)}, and needs {needed}"
@@ -147,7 +147,7 @@ class Joined:
         return handle
 
     def wrong_handle_function(self, key: str, symbol: str) -> list[str]:
-        """Return the faults of the types of a function of [handle], which the core calls with types of its own."""
+        """Return the faults of the types of a function of [handle], which the core calls with fixed types."""
         makes, more = HANDLE_FUNCTIONS[key]
         first = f"{self.roles['handle'].get('type', '')}{' *' * makes}"
         types = [c_type for _, c_type in self.api["functions"][symbol]["parameters"]]

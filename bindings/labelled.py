@@ -88,7 +88,7 @@ class Extent:
     kind: str
     arguments: tuple[ast.expr, ...]
     batch: tuple[ast.expr, ast.expr] | None = None  # how far they are apart, and how many there are
-    pointers: ast.expr | None = None  # how many there are, each behind a pointer of its own
+    pointers: ast.expr | None = None  # how many there are, each behind a separate pointer
     groups: str = ""  # the number of groups: of each, other values of the names that are lists
 
     @property

@@ -13,7 +13,7 @@ from .parameters import Array, DataType, HostList, Number, Parameter, Result, Si
 
 
 class RolesError(ValueError):
-    """The faults of a roles file, each on a line of its own."""
+    """The faults of a roles file, each on a separate line."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))

@@ -21,7 +21,7 @@ class Older:
 
 
 class ApiError(ValueError):
-    """The faults of an api file, each on a line of its own, with the line of the file."""
+    """The faults of an api file, each on a separate line, with the line of the file."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))

@@ -24,10 +24,10 @@ _DEEPEST: Final = 5  # functions that call each other
 
 
 def fixed_values(body: object) -> tuple[Any, ...] | None:
-    """Return all values from outside that a function without arguments may look at, in a fixed order.
+    """Return all values from outside that a function without arguments may read, in a fixed order.
 
-    If they are the same objects again, the function makes the same calls again. None: nobody can tell, because some of
-    them can change, such as a list, or because the function itself changes something.
+    If they are the same objects again, the function makes the same calls again. None: unknown, because some of them can
+    change, such as a list, or because the function itself changes something.
     """
     values: list[Any] = []
     return tuple(values) if _add_function(body, values, _DEEPEST) else None

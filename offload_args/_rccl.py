@@ -19,7 +19,7 @@ __all__ = ["comm_init_all", "group"]
 def comm_init_all(devices: Iterable[Device | str]) -> list[Comm]:
     """Make a communicator of several devices of this process.
 
-    Returns its ranks, one for each device, in their order. Each is made by comm_init_rank, in a thread of its own.
+    Returns its ranks, one for each device, in their order. Each is made by comm_init_rank, in a separate thread.
     """
     return init_all("rccl", devices, rccl.get_unique_id, rccl.comm_init_rank)
 

@@ -438,7 +438,7 @@ def _make_calls(body: Callable[[], object]) -> None:
 
 
 def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
-    """Capture the calls of a loop's body; or find the graph of an earlier loop, whose calls can't have been others."""
+    """Capture the calls of a loop's body, or find the graph of an earlier loop that made the same calls."""
     values = fixed_values(body)
     if values is None:
         with Capture(region, {}) as graph:

@@ -10,7 +10,7 @@ A library is found in this order, and never in the working directory:
    and the libraries that are already loaded), AMD's (through its own finders), and wheels that carry the library, such
    as scipy-openblas32;
 4. the folders that its vendor installs into, such as $ROCM_PATH/lib and /opt/rocm/core-X.Y/lib, the newest first;
-5. the system: absolute folders of LD_LIBRARY_PATH, then what its linker knows.
+5. the system: absolute folders of LD_LIBRARY_PATH, then the linker's places.
 
 The library's roles file in bindings/roles lists the places that apply, and the names.
 """

@@ -166,7 +166,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return pointer
 
     def __getitem__(self, key: Any) -> DevicePtr[T_co]:
-        """Point to a part, with bounds of its own: slices, `...`, np.newaxis, and integers that leave a dimension.
+        """Point to a part, with separate bounds: slices, `...`, np.newaxis, and integers that leave a dimension.
 
         Raises HostAccessError for a key that needs an element or a copy, IndexError beyond the end.
 

@@ -363,9 +363,9 @@ class offload_args(_core.Region["_Pointers_co"]):
         says. A further loop of the region runs them again without a capture, if the function uses only the same
         pointers, kernels, functions, numbers and texts: what can change, such as a list or an array, is read anew.
         until: a pointer to one element, which the calls write; they have run for the last time when it is not 0. It is
-        looked at after each step, so the calls run at least once, and never after it was set. at_most: the most steps.
-        On CUDA with a driver of 12.3 or later the device looks at it after up to 8 calls, and no step waits for the
-        host.
+        tested after each step, so the calls run at least once, and never after it was set. at_most: the most steps. On
+        CUDA with a driver of 12.3 or later the device tests it after steps of at most 8 calls, and no step waits for
+        the host.
 
         Raises CaptureError at a call in the body that can't be captured, ArgumentTypeError if until points to more than
         one element, RegionError if the region is not open, and the errors of `Graph.replay`.

@@ -21,7 +21,7 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
     """Return the simulated device of that index, 0 to 7.
 
     capacity: its memory in bytes, 0 for no limit. delay_us: how much longer each of its operations takes, in
-    microseconds. Its streams work on threads of their own, and fresh and freed memory is poisoned. The package's idle
+    microseconds. Its streams work on separate threads, and fresh and freed memory is poisoned. The package's idle
     memory on the device is freed, so that the capacity also holds for the next allocation.
 
         device = testing.sim_device(capacity=2**20)

@@ -163,7 +163,7 @@ class Body:
         ]
 
     def told(self, object_: Object) -> None:
-        """Write the locals for the numbers that an object tells."""
+        """Write the locals for the numbers of an object."""
         name = object_.name
         nodes = (node for array in self.function.arrays for x in array.expressions for node in ast.walk(x))
         used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
@@ -188,7 +188,8 @@ class Body:
             facts = f'"{array.noted_by}", &values[{self.at[array.noted_by]}], &dtypes[{self.at[array.name]}]'
             self.add(f"  if (oa_noted_dtype(routine, {facts})) return OA_ERROR_ARGUMENT;")
         self.enum_checks()
-        # A product with what an object tells can't be negative: it would be too large before a bare size is refused.
+        # A product with a size that an object has can't be negative: it would be too large before a plain size is
+        # refused.
         checked_by_core = set() if self.telling else bare_sizes(self.function)
         for size in self.function.sizes:
             if size.is_short:

@@ -201,7 +201,7 @@ def _shape(hooked: _Hooked, array: Array) -> tuple[str, str]:
 
 
 def _sizes(hooked: _Hooked, by_address: bool) -> str:
-    """Return the three sizes that tell a small call."""
+    """Return the three sizes by which small calls are recognized."""
     words = []
     for word in _FAMILIES[hooked.function.family][0].split():
         left, _, right = word.partition("|")

@@ -38,7 +38,7 @@ def declarations(library: Library) -> str:
     """Return the declarations for cffi: the types, and a type for each function that has types which [raw] or the api
     defines.
 
-    A build of the library may spell its functions in its own way, so each is a type, and its address is looked up.
+    Builds of the library may spell the names of functions differently, so each is a type, and its address is looked up.
     """
     defined = _definitions(library)
     used: dict[str, None] = {}

@@ -68,7 +68,7 @@ def _tables(path: str, table: Table) -> Iterator[str]:
 
 
 def _has_words(kind: str | Table | Tables) -> bool:
-    """Return whether a value is a table with words of its own."""
+    """Return whether a value is a table with further words."""
     if isinstance(kind, Tables):
         return True
     return isinstance(kind, Table) and (bool(kind.keys) or isinstance(kind.others, Table))

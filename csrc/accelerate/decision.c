@@ -180,7 +180,7 @@ static bool buys(oa_program_call *call, oa_known *known, bool pays) {
   oa_model_predict(&there);
   const double spared = call->predicted_host - options.margin * there.predicted_device;
   if (!pays && (is_thin(&there) || spared <= 0)) return false;
-  if (device < 0 || options.only_count) { /* the report tells what would have happened */
+  if (device < 0 || options.only_count) { /* the report has the call's predicted times */
     if (!oa_known_pay(known, spared, send + ARMING * steady, -1)) return false;
     *call = there;
     return true;

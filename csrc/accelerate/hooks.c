@@ -8,7 +8,7 @@
 typedef struct spelling {
   char base[16]; /* "dgemm" */
   int interface; /* oa_hook_interface */
-  int wide;      /* 1: its integers have 64 bits, -1: the name does not tell */
+  int wide;      /* 1: its integers have 64 bits, -1: the name does not say */
 } spelling;
 
 /* Returns whether a file implements BLAS or LAPACK, or is a GPU library: calls inside such a file are not hooked. */

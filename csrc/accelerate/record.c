@@ -107,7 +107,7 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
   }
   const bool later = site == OA_SITE_LATER;
   if (!later) call->site = site;
-  /* The thread that tells may never do so: it may wait for a lock that the program holds around this call. */
+  /* The thread that reports may never get to it: it may wait for a lock that the program holds around this call. */
   const bool waits = later && patience > 0 && needs_site(call, planned);
   const struct timespec until = waits ? after(patience) : (struct timespec){0};
   under_way *entry = entry_of(0);

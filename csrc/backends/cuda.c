@@ -98,7 +98,7 @@ enum {                        /* constants of the driver that only this file use
        POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
        ON_HOST = 1,
        ON_DEVICE = 2,
-       ANYWHERE = 4, /* the address tells the kind of memory */
+       ANYWHERE = 4, /* the driver derives the kind of memory from the address */
        NODE_KERNEL = 0,
        NODE_CHILD = 4,
        NODE_CONDITIONAL = 13,

@@ -371,7 +371,7 @@ static int find_relay(oa_device *device, gpu_stream stream, gpu_stream *relay) {
   gpu_stream none = NULL;
   if ((*relay = atomic_load(place))) return SUCCESS;
   const int code = driver.stream_create(relay, STREAM_NON_BLOCKING);
-  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none; /* another thread was faster */
+  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none; /* another thread did it first */
   return code;
 }
 
@@ -467,7 +467,7 @@ static enum memory_kind memory_kind(const void *memory) {
   return attributes.type == PLAIN_6 ? MEMORY_PLAIN : attributes.type == HOST_6 ? MEMORY_PINNED : MEMORY_OTHER;
 }
 
-/* Copies between memory that HIP knows. The default kind, with which HIP looks at the addresses, does harm: HIP copies
+/* Copies between memory that HIP knows. The default kind makes HIP inspect the addresses, which does harm: HIP copies
  * memory that it does not know (such as memory of a device that was reset) on the host, and HIP 5.7 adds the offset of
  * a pinned address twice in 2-D copies. */
 static int copy_any(uint64_t to, uint64_t from, size_t nbytes, gpu_stream stream) {
@@ -538,7 +538,7 @@ static int launch_with_attributes(gpu_function function, const oa_launch *l, gpu
                                    (unsigned)l->shared_bytes, stream, arguments);
 }
 
-/* HIP does not tell; the binary's own metadata does. */
+/* HIP does not report it; the binary's metadata has it. */
 static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
   (void)function;
   (void)number;

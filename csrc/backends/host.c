@@ -1,4 +1,4 @@
-/* The host as a device. It has memory of its own, and bytes are really copied to it; its libraries run on the CPU.
+/* The host as a device. It has separate memory, and bytes are really copied to it; its libraries run on the CPU.
  * Every operation is complete when it returns, so every stream is NULL. While a graph is
  * recorded, the recording stands for its stream. */
 #include "device/backend.h"

@@ -11,7 +11,7 @@ enum { OA_PARTS_RUNS = 64 }; /* the most runs of a set: each is less than half a
 /* A place in a set. All zeros: its start. */
 typedef struct oa_parts_place {
   int64_t at[OA_PARTS_RUNS]; /* the next interval of each run */
-  int64_t low, high;         /* an interval that was looked at, but not returned; none if they are equal */
+  int64_t low, high;         /* an interval that was visited, but not returned; none if they are equal */
 } oa_parts_place;
 
 /* Adds the bytes of the lines. Time in the intervals of the lines, times a logarithm of their number in all. Returns

@@ -7,7 +7,7 @@
 int oa_threads_count(void);
 /* Calls run(data) on this thread and on up to participants - 1 others, as many as are free. Returns when all have
  * returned. The calls divide the work among themselves. All tasks of one owner (a device) share oa_threads_count()
- * threads. Another owner has as many of its own, as far as there are CPUs: a busy bus does not slow another one. */
+ * threads. Each owner has as many threads, if there are enough CPUs, so that a busy bus does not slow another one. */
 void oa_threads_run(const void *owner, void (*run)(void *), void *data, int participants);
 /* Wakes a few idle threads, which then poll for work for 0.1 ms: oa_threads_run finds them awake if it is called within
  * that time. Starts no threads. */

@@ -1,4 +1,4 @@
-/* Serves the bodies of functions that several ranks call together: numbers that a communicator tells, and groups. */
+/* Serves the bodies of functions that several ranks call together: numbers of communicators, and groups. */
 #ifndef OA_COLLECTIVE_H
 #define OA_COLLECTIVE_H
 
@@ -9,8 +9,8 @@ typedef struct oa_bytes_128 {
   unsigned char bytes[128];
 } oa_bytes_128;
 
-/* Returns the numbers that an object among the values tells, in the order of its kind; the library is asked once. NULL
- * with the error set if it does not tell them. */
+/* Returns the numbers that the library reports of an object among the values, in the order of its kind; it is asked
+ * once. NULL with the error set if it does not report them. */
 const int *oa_told(const oa_routine *routine, const char *name, const oa_value *object);
 /* Returns the device of such an object. */
 const void *oa_device_of_object(const oa_value *object);

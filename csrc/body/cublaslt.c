@@ -526,7 +526,7 @@ static bool is_same(const layout *c, const layout *d) {
   return c->type == d->type && c->order == d->order && c->ld == d->ld && c->stride == d->stride && c->plane == d->plane;
 }
 
-/* Returns whether C is an operand of its own, the fourth. */
+/* Returns whether C is a separate operand, the fourth. */
 static bool has_own_c(const oa_value *values) { return values[C].pointer && values[C].pointer != values[D].pointer; }
 
 /* Returns the address of C. Without a C, beta is 0, and D's address serves for C if the layouts are the same. */

@@ -1,7 +1,7 @@
 /* The bodies of cuBLASLt's functions that compute. They ask descriptors for attributes, one at a time.
  *
  * An attribute that is a device array holds a handle of the core in place of an address. During the call, and while the
- * library only looks at the descriptor, an address replaces the handle. */
+ * library only reads the descriptor, an address replaces the handle. */
 #ifndef OA_BODY_CUBLASLT_H
 #define OA_BODY_CUBLASLT_H
 

@@ -441,7 +441,7 @@ int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device) {
   call.uses[call.use_count++] = use;
   int status = oa_core_start();
   if (status || (status = oa_objects_take(routine->function, routine->library, call.uses, 1))) return status;
-  oa_objects_return(call.uses, 1); /* it is an object of the right kind; another thread may still be faster */
+  oa_objects_return(call.uses, 1); /* it is an object of the right kind; another thread may end it first */
   if ((status = check_end_of_handle(use.handle))) return oa_fail_in(status, "%s", routine->function);
   status = oa_object_end(routine->function, use.handle, &state);
   return state ? destroy(routine->function, state) : status;

@@ -41,7 +41,7 @@ static bool arrives(const arrival *arrivals, int count, const oa_mapping *mappin
   return false;
 }
 
-/* Collects the region's mappings whose pages have to be looked at, all of them at the first call that needs one. Marks
+/* Collects the region's mappings whose pages have to be scanned, all of them at the first call that needs one. Marks
  * them as moving, like the arrivals. Returns their number. */
 static int gather_unseen(const oa_region_state *region, const arrival *arrivals, int count, oa_mapping **unseen) {
   int number = 0;
@@ -79,7 +79,7 @@ static bool gather_arrivals(const oa_call *call, const oa_reach *reaches, arriva
 }
 
 /* Fills moves with the copies that bring the groups up, and marks their mappings as moving. Returns the number of
- * moves. Frees the lock meanwhile, to look at the pages of resident mappings. */
+ * moves. Frees the lock meanwhile, to scan the pages of resident mappings. */
 static int gather_moves(const oa_call *call, const oa_region_state *region, const arrival *arrivals, int count,
                         oa_move *moves) {
   int total = 0;
@@ -147,7 +147,7 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
   }
   oa_lock();
   oa_peers_return(&peers);
-  if (status || region->blocks.count) /* another thread's call was faster */
+  if (status || region->blocks.count) /* another thread's call did it first */
     oa_held_blocks_return(device, &blocks, (*stream)->native, false);
   else
     region->blocks = blocks;

@@ -202,7 +202,7 @@ static int send(const oa_call *call, oa_lists *lists) {
 static int keep(const oa_call *call, const oa_lists *lists, uint64_t *address) {
   const oa_region_state *region = call->region;
   const oa_device *device = call->device;
-  void *stream = region->stream->native; /* the one that is captured would copy at each replay */
+  void *stream = region->stream->native; /* the captured stream would copy at each replay */
   int status = oa_capture_take(oa_capture_of(region, call->stream), region, lists->nbytes, address);
   if (!status) status = copy_up(call, lists, stream, *address);
   return status ? status : device->backend->stream_synchronize(call->device, stream);

@@ -53,7 +53,7 @@ typedef struct oa_object_state {
   /* A number that no object had before. The object gets a new one whenever a function may have changed it. */
   uint64_t stamp;
   oa_note note;
-  bool has_told; /* the library told these numbers; they belong to the call that has the object */
+  bool has_told; /* the library reported these numbers; they belong to the call that has the object */
   int told[OA_MOST_TOLD];
   atomic_bool escaped; /* its native part was exposed, so code outside may change it */
 } oa_object_state;
@@ -98,7 +98,7 @@ bool oa_object_drop_seized(const char *function, oa_object_state *state);
 /* Waits for calls that use the object, and makes it stale. *state: the rest to destroy; NULL: nothing, because the
  * object was stale or other objects hold it. */
 int oa_object_end(const char *function, const void *object, oa_object_state **state);
-/* Makes the object hold another one, or none, in place of the one that it held by that name. Returns the object to
+/* Replaces the object that this object holds by that name; NULL: it holds none then. Returns the object to
  * destroy now, or NULL. Under the lock. */
 oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *other);
 

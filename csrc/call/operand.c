@@ -406,7 +406,7 @@ __attribute__((cold)) void oa_operand_lines(const oa_call *call, const oa_operan
   find_lines(call, operand, operand->slot, lines, &span);
 }
 
-/* Returns whether the other thread has seized the mapping of an operand, or is the one that fills its group. */
+/* Returns whether the other thread has seized the mapping of an operand, or fills its group. */
 static bool needs(const oa_wait *wait, const oa_caller *other) {
   int ignored;
   const oa_slot *slot = oa_slot_of(wait->subject, OA_SLOT_POINTER, &ignored);

@@ -82,7 +82,7 @@ typedef struct oa_backend {
   int (*copy)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, uint64_t from, size_t from_pitch,
               size_t width, size_t lines);
   /* Copies from memory of another device of this backend, in the order of `stream`, which is this device's. The caller
-   * has waited for the writers of `from`. NULL: no device of this backend has memory of its own. */
+   * has waited for the writers of `from`. NULL: no device of this backend has separate memory. */
   int (*copy_peer)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, oa_device *source, uint64_t from,
                    size_t from_pitch, size_t width, size_t lines);
   int64_t peer_least; /* smaller copies go up from the host, which takes less time */
@@ -139,7 +139,7 @@ typedef struct oa_backend {
   /* Makes a function and fills info except for its size. function_free frees the function. */
   int (*function_make)(oa_device *device, void *module, const char *name, void **function, oa_kernel_info *info);
   void (*function_free)(oa_device *device, void *function);
-  /* Finds a parameter by its number. *nbytes is 0 after the last one, and SIZE_MAX if the driver can't tell. */
+  /* Finds a parameter by its number. *nbytes is 0 after the last one, and SIZE_MAX if the driver does not report it. */
   int (*function_parameter)(oa_device *device, void *function, int number, size_t *offset, size_t *nbytes);
   /* arguments: the addresses of the arguments' values. */
   int (*launch)(oa_device *device, void *stream, void *function, const oa_launch *launch, void **arguments);

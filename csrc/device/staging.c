@@ -74,7 +74,7 @@ static struct oa_staging *staging_of(oa_device *device) {
   pthread_cond_init(&fresh->returned, NULL);
   for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) fresh->shelves[kind].last = &fresh->shelves[kind].first;
   if (atomic_compare_exchange_strong(&device->staging, &staging, fresh)) return fresh;
-  pthread_cond_destroy(&fresh->returned); /* another thread was faster */
+  pthread_cond_destroy(&fresh->returned); /* another thread did it first */
   pthread_mutex_destroy(&fresh->mutex);
   free(fresh);
   return staging;

@@ -368,7 +368,7 @@ static void set_words(oa_graph_until *until, int dtype) {
   until->bits = UINT64_MAX >> (is_float ? 65 - 8 * until->word_bytes : 0);
 }
 
-/* Returns whether a loop on the device can look at the element: the calls write it. Sets its place. Under the lock. */
+/* Returns whether a loop on the device can test the element: the calls write it. Sets its place. Under the lock. */
 static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
   const oa_mapping *mapping = slot->mapping;
   for (const oa_captured *g = c->capture.groups; g < c->capture.groups + c->capture.count; g++)
@@ -384,7 +384,7 @@ static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
 /* Runs the loop on the device, if it can. */
 static int loop_there(const char *function, const oa_chain *handle, const oa_any *until, int64_t at_most,
                       device_loop *loop) {
-  enum { MOST_CALLS = 8 }; /* a node takes 1 us longer in a loop there, and a look from here takes 14 */
+  enum { MOST_CALLS = 8 }; /* a node takes 1 us longer in a loop there, and a test from the host takes 14 */
   int status;
   chain *c = use(function, handle, &status);
   if (!c) return status;

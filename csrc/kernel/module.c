@@ -211,7 +211,8 @@ int oa_module_unload(oa_module *module) {
   const oa_wait wait = {"oa_module_unload", unloading_needs, module};
   if (status) return status;
   oa_lock();
-  atomic_fetch_add(&unloads, 1); /* before it looks at launches: it sees the end of a launch, or the launch sees this */
+  /* This comes before launches are read: this thread sees the end of a launch, or the launch sees the count. */
+  atomic_fetch_add(&unloads, 1);
   oa_slot *slot = module_slot("oa_module_unload", module, &status);
   while (slot && atomic_load(&((oa_module_state *)slot->state)->launches)) {
     slot = (status = oa_wait_for(&wait)) ? NULL : module_slot("oa_module_unload", module, &status);
@@ -334,7 +335,7 @@ static int find_facts(const oa_kernel_state *kernel, oa_hsaco_kernel *facts) {
                  (unsigned long long)facts->scalar_registers);
 }
 
-/* Finds a parameter, from the driver or the metadata. *nbytes is 0 after the last one, SIZE_MAX if neither can tell. */
+/* Finds a parameter, from the driver or the metadata. *nbytes is 0 after the last one, SIZE_MAX if neither has it. */
 static int find_parameter(const oa_kernel_state *kernel, const oa_hsaco_kernel *facts, int number, size_t *offset,
                           size_t *nbytes) {
   oa_device *device = kernel->module->device;

@@ -130,7 +130,7 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory) {
 
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address) {
   oa_device *device = region->device;
-  void *stream = region->stream->native; /* the one that is captured would allocate at each replay */
+  void *stream = region->stream->native; /* the captured stream would allocate at each replay */
   oa_captured_workspace *workspace = malloc(sizeof *workspace);
   if (!workspace) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for the workspace of a graph", device->name);
   int status = oa_device_allocate(device, stream, nbytes, address);

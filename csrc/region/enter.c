@@ -281,8 +281,8 @@ static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t hig
   return OA_LOOK_AGAIN;
 }
 
-/* Gives every host array its mapping: the one that already has its bytes, otherwise a new one. Arrays that need a new
- * one and whose intervals overlap form a cluster, which shares it. sorted: room for count arrays. */
+/* Gives every host array its mapping: the mapping that already has its bytes, otherwise a new one. Arrays that need a
+ * new one and whose intervals overlap form a cluster, which shares it. sorted: room for count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
   for (bool retry = true; retry;) { /* before any array has a place: no thread that waits here makes another one wait */

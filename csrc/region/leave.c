@@ -539,7 +539,7 @@ int oa_region_wait_for(oa_region *handle, bool *has_arrived) {
   oa_region_state *region = find("oa_region_wait", handle, &status);
   const oa_wait wait = {"oa_region_wait", waiting_needs, handle};
   while (region && region->phase != OA_OPEN && (region->phase != OA_FINISHED || region->completing)) {
-    status = oa_wait_for(&wait); /* another thread may wait for it, too, and be the one that destroys it */
+    status = oa_wait_for(&wait); /* another thread may wait for it, too, and destroy it */
     oa_slot *own = status ? NULL : oa_slot_of(handle, OA_SLOT_REGION, &status);
     region = own ? own->region : NULL;
     if (!region) oa_unlock();

@@ -194,7 +194,7 @@ int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   int count = 0;
   const bool all = mapping->groups[group].written; /* then it came down, even if it was lent as Out */
   if (mapping->kind != OA_MAPS_HOST || mapping->resident)
-    return 0; /* pages of a resident mapping are looked at without the lock */
+    return 0; /* pages of a resident mapping are scanned without the lock */
   const int cover = mapping->groups[group].cover;
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_view *view = &mapping->views[i];
@@ -213,7 +213,8 @@ bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_li
   if (group->written && !group->parts) return false; /* then the host has all of it */
   const oa_view *view = &mapping->views[group->cover];
   if (!view->writes || view->shape) return false;
-  /* What goes up anyway does so if that is faster, or if the device may have most of it from an earlier region. */
+  /* Bytes that will go up are sent now if that is faster, or if the device may have most of them from an earlier
+   * region. */
   return !view->goes_up || !(group->lapsed || mapping->resident || oa_parts_are_fine(group->parts, lines));
 }
 

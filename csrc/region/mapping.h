@@ -14,7 +14,7 @@ typedef struct oa_caller oa_caller;
 /* The state of views whose elements may overlap. */
 typedef struct oa_group {
   bool valid, dirty, written, invalid;
-  bool committed;    /* regions that were left well wrote the dirty bytes, and no open region can still discard them */
+  bool committed;    /* dirty bytes are from regions left without failure; no open region can still discard them */
   bool escaped;      /* a writable address in it was exposed */
   bool arriving;     /* a call is bringing it up */
   bool lapsed;       /* not valid, only because updates let the host write some of its bytes (region/update.c) */
@@ -84,7 +84,7 @@ typedef struct oa_mapping {
   bool cleared; /* a call needed zeros in it */
   int kind;
   int view_count, group_count;
-  oa_arena *arena;        /* the arena that has its memory; NULL: it has memory of its own */
+  oa_arena *arena;        /* the arena that has its memory; NULL: it has separate memory */
   int holders;            /* regions that hold it and are not finished */
   int references;         /* regions that were not waited for yet; the mapping is in the table until there are none */
   int exports;            /* its memory lives until there are no exports either */

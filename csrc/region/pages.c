@@ -226,7 +226,7 @@ static void add_changed(oa_watch *watch, oa_run *run, uintptr_t low, uintptr_t h
 enum { MOST_REGIONS = 256 };
 
 /* Fills `pages` with the pages of [*next, high) that were changed or are only swapped out, as many as fit.
- * Sets *next to the end of the scanned range. Returns the number of pages; -1 if the kernel does not tell. */
+ * Sets *next to the end of the scanned range. Returns the number of pages; -1 if the kernel does not report it. */
 static int scan(uint64_t *next, uintptr_t high, struct region *pages) {
   struct scan scan = {.size = sizeof scan,
                       .flags = CHECK_WPASYNC,
@@ -286,7 +286,7 @@ static void refresh(oa_watch *watch) {
 }
 
 /* Looks at several watches. All pages of a watch for which the kernel can't vouch count as written. The search for
- * pinned memory takes as long as most looks, so it runs only after pages were armed: memory that was not pinned then is
+ * pinned memory takes as long as most scans, so it runs only after pages were armed: memory that was not pinned then is
  * marked when it is pinned later. */
 static void look_at(oa_watch *const *these, int count) {
   const uint64_t before = armings;

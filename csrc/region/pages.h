@@ -34,7 +34,7 @@ int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
  * that. */
 bool oa_watch_is_clean(oa_watch *watch);
 /* Returns how many bytes of the pages of [low, high) may have changed since the last take or agreement of a watch of
- * just these pages; -1 if there is none, or the kernel could not vouch. Arms nothing, and is faster than a look. */
+ * just these pages; -1 if there is none, or the kernel could not vouch. Arms nothing, and is faster than a scan. */
 int64_t oa_pages_unknown(uintptr_t low, uintptr_t high);
 /* Lifts the protection of all pages, before they are rewritten on purpose. They count as written. */
 void oa_watch_lift(oa_watch *watch);

@@ -120,7 +120,8 @@ static int issue(const oa_peer *peer, oa_device *device, void *stream, bool *iss
   oa_saved_error before;
   oa_error_save(&before);
   int status = peer->writers ? backend->stream_synchronize(peer->device, peer->writers->native) : OA_OK;
-  if (status && status != OA_ERROR_LOST) return status; /* work on the peer failed, and only this call's status tells */
+  if (status && status != OA_ERROR_LOST)
+    return status; /* work on the peer failed, and only this call's status reports it */
   if (!status)
     status = backend->copy_peer(device, stream, peer->move.address, (size_t)l.pitch, peer->device, peer->address,
                                 (size_t)l.pitch, (size_t)l.width, (size_t)l.count);

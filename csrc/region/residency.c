@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-  /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages can be looked at */
+  /* bytes: smaller arrays are sent, with others in one copy, as fast as their pages can be scanned */
   LEAST = 128 << 10,
   LEAST_AUTO = 1 << 20, /* bytes: smaller arrays are not worth the risk of slower writes */
   SAMPLES = 16,         /* pages that are armed first, to see whether arming all of them pays */
@@ -44,7 +44,7 @@ struct oa_resident {
   bool promoted;    /* the present moves promote it if they succeed */
   bool coming;      /* its copies down are under way */
   bool peering;     /* another device copies its idle memory */
-  bool seen;        /* its pages were looked at for this mapping, and the written ones were not sent yet */
+  bool seen;        /* its pages were scanned for this mapping, and the written ones were not sent yet */
   uint64_t address; /* 0: it has no memory */
   int64_t nbytes;
   oa_mapping *mapping;
@@ -294,7 +294,7 @@ void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool is_new)
       now == OA_RESIDENCY_AUTO && array->flags & OA_OWNED && mapping->nbytes >= LEAST_AUTO && mapping->views[0].goes_up;
   if (now == OA_RESIDENCY_OFF || mapping->resident || !(is_resident || candidate || entry_count) || !can_stay(mapping))
     return;
-  if (!is_new && (!mapping->address || mapping->arena)) return; /* it has no memory of its own, or has none yet */
+  if (!is_new && (!mapping->address || mapping->arena)) return; /* it has no separate memory, or has none yet */
   const oa_lines lines = mapping->views[0].lines;
   oa_resident *entry = find(mapping->device, mapping->at.low, mapping->at.high, lines);
   if (!entry && !is_resident && !candidate) return;

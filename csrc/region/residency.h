@@ -8,7 +8,7 @@
 
 /* The most moves that bring one resident array up to date. */
 enum { OA_RESIDENT_MOVES = 64 };
-/* The most mappings whose pages are looked at together. */
+/* The most mappings whose pages are scanned together. */
 enum { OA_RESIDENT_LOOKS = 32 };
 
 /* Reads OFFLOAD_ARGS_RESIDENCY the first time; returns OA_ERROR_ARGUMENT if it does not name a mode. Without the
@@ -42,7 +42,7 @@ bool oa_resident_is_current(const oa_resident *entry);
 /* Ends the use by a peer. The caller announces the change. */
 void oa_resident_return_peer(oa_resident *entry);
 
-/* Returns whether the pages of the mapping's array have to be looked at before it is used. */
+/* Returns whether the pages of the mapping's array have to be scanned before it is used. */
 bool oa_resident_is_unseen(const oa_mapping *mapping);
 /* Looks at the pages of several such mappings at once. Without the lock, while the mappings are moving. */
 void oa_resident_look(oa_mapping *const *mappings, int count);
@@ -51,7 +51,7 @@ void oa_resident_unsee(oa_mapping *mapping);
 /* Fills moves with the copies that bring the mapping's memory up to date. Returns their number, at most
  * OA_RESIDENT_MOVES. Without the lock, while the mapping is moving. */
 int oa_resident_moves_up(oa_mapping *mapping, oa_move *moves);
-/* Notes that these moves were issued (well), or failed. */
+/* Notes that these moves were issued (well is true), or failed. */
 void oa_resident_arrived(oa_mapping *mapping, bool well);
 /* Prepares the watched pages of a seized mapping for the copies down. Frees the lock meanwhile. */
 void oa_resident_before_down(oa_mapping *mapping);

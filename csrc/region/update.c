@@ -369,7 +369,7 @@ static int find_view_of_all(const plan *p, const oa_mapping *mapping, int group)
 }
 
 /* Returns whether the moves need the bytes of the view: not if another view has all of them, nor, down, if no call
- * could write them. An invalid group is looked at as a whole, to be refused. */
+ * could write them. An invalid group is checked as a whole, to be refused. */
 static bool is_named(const plan *p, const oa_mapping *mapping, int i) {
   const oa_view *view = &mapping->views[i];
   const oa_group *group = &mapping->groups[view->group];

@@ -85,7 +85,7 @@ static void a_chain_of_device_scalars_alone_runs(void) {
     CHECK(info.arrays == 2);
     CHECK_OK(oa_pointer_read(to, &sum, 0, NULL, NULL));
     CHECK(sum == 3 + 2 * 10 * 2);
-    CHECK_OK(oa_pointer_release(from)); /* the chain has pointers of its own to them */
+    CHECK_OK(oa_pointer_release(from)); /* the chain has separate pointers to them */
     CHECK_OK(oa_pointer_release(to));
     CHECK_OK(oa_chain_replay(chain));
     CHECK_OK(oa_chain_release(chain));

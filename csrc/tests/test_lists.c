@@ -1,4 +1,4 @@
-/* Calls with lists of device pointers: each is checked and moved as an operand of its own. */
+/* Calls with lists of device pointers: each is checked and moved as a separate operand. */
 #include "one_device.h"
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ static float x[MOST][LENGTH], y[MOST][LENGTH];
 static oa_array arrays[2 * MOST];
 static const void *xs[MOST], *ys[MOST];
 static oa_region *region;
-static bool copies_addresses; /* the device uses them in memory of its own */
+static bool copies_addresses; /* the device uses them in separate memory */
 
 /* Lends `count` arrays x and as many y. */
 static void enter(int count) {

@@ -211,7 +211,7 @@ static void lines_and_parts_of_an_array_are_resident(bool tracking) {
     if (round == 2 && tracking) CHECK(sent > 0 && sent <= 3 * WIDTH);
     if (round == 3 && tracking) CHECK(sent == 0);
   }
-  /* A panel of it has memory of its own; both find the written pages. */
+  /* A panel of it has separate memory; both find the written pages. */
   const int64_t n = 1 << 19;
   oa_array part = array_of(memory + 100 * PAGE, &n, OA_INOUT, OA_RESIDENT | OA_OWNED);
   part.owner = memory;

@@ -374,7 +374,7 @@ static void *run_add_in_a_region(void *data) {
 }
 
 static pthread_t beside;
-static struct sharer *sharer_beside; /* enters on a thread of its own while memory is allocated */
+static struct sharer *sharer_beside; /* enters on a separate thread while memory is allocated */
 
 static int fail_beside_a_sharer(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   (void)stream;

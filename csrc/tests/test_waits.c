@@ -69,7 +69,7 @@ static int refused(actor *actors, int count) {
   return matches;
 }
 
-/* Each of so many threads has a call open on an array of its own, and waits for the next one's. */
+/* Each of so many threads has a call open on a separate array, and waits for the next one's. */
 static void of_threads_in_a_circle_one_is_refused(int count, enum action action, bool mixed) {
   float x[MOST][N] = {{0}};
   const int64_t n = N;

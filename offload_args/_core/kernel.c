@@ -119,7 +119,7 @@ static __attribute__((cold, noinline)) const OnDevice *load(Kernel *self, const 
   OnDevice *loaded = tuple == NULL ? NULL : read_loaded(self, tuple), *none = NULL;
   Py_XDECREF(tuple);
   if (loaded == NULL || atomic_compare_exchange_strong(&self->loaded[number], &none, loaded)) return loaded;
-  PyMem_Free(loaded); /* another thread was faster */
+  PyMem_Free(loaded); /* another thread did it first */
   return none;
 }
 

@@ -42,8 +42,8 @@ typedef struct {
   } at[OA_MOST_PARAMETERS];
   int has_structs; /* there is such an array */
   /* The parameters that have a partition. Along x and y: the extent that it divides (BY_SIZE, ...; 0: any grid fits),
-   * the part of it that belongs to one thread or block, 1 for a block, and 1 if each block writes an element of its
-   * own. */
+   * the part of it that belongs to one thread or block, 1 for a block, and 1 if each block writes a separate element.
+   * */
   int divided;
   struct {
     int argument, kind[2], each[2], by_block[2], exact[2];

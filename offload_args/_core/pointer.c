@@ -162,7 +162,7 @@ static PyObject *origin(PyObject *Py_UNUSED(module), PyObject *object) {
   return Py_BuildValue("KL", (unsigned long long)(uintptr_t)pointer->root, (long long)first);
 }
 
-/* (pointer, offset, shape, strides) -> DevicePtr with bounds of its own; offset and strides in bytes. */
+/* (pointer, offset, shape, strides) -> DevicePtr with separate bounds; offset and strides in bytes. */
 static PyObject *view(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *object, *shape, *strides;
   long long offset;

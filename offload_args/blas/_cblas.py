@@ -60,7 +60,7 @@ def step_of(stack: DevicePtr) -> int:
 
 
 class _Columns(NamedTuple):
-    """The columns of a matrix, or one vector again and again, as repeat() takes them."""
+    """The columns of a matrix, or one vector repeatedly, as repeat() takes them."""
 
     name: str
     first: Any  # the pointer of the first one

@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     if children is not None:
         atexit.register(end, children)
     status = run_to_end(run_script, stop)
-    if os.getpid() != process:  # a child that the program forked; the parent tells
+    if os.getpid() != process:  # a child that the program forked; the parent reports
         return status
     for error in unwritten:
         say(f"run: the plan can't be written: {error}", stderr)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Communicator"]
 
 _Result = TypeVar("_Result")
-# Variables that mpirun sets: Open MPI's, and those of MPICH and its kin.
+# Variables that mpirun sets: Open MPI's, MPICH's, and the variables of implementations based on MPICH.
 _OF_MPI: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL_OF_MPI: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _TEXT: Final = 128  # bytes of a text that two ranks compare

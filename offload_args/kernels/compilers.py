@@ -258,7 +258,7 @@ def _with_instances(program: Program) -> Program:
 
 def _from_vendor(program: Program, target: Target, vendor: Vendor) -> _Made:
     # A cubin: drivers that are older than NVRTC take it, and would refuse its PTX. Without a processor, which HIP may
-    # not tell, hiprtc asks it for the current device's.
+    # not report, hiprtc asks HIP for the current device's.
     processor = [f"{vendor.architecture}={target.processor}"] if target.processor else []
     standard = () if any(map(_STANDARD.match, program.options)) else _GPU_OPTIONS
     options = (*processor, *standard, *program.options, f"-I{include()}")

@@ -1,8 +1,8 @@
 """The files that a compilation reads: a cached result is valid while they are unchanged.
 
 The host's compiler lists them itself. NVRTC and hiprtc do not: their sources are searched for the names of headers,
-including branches that are not taken, so that no file is missing and some files count that are not read. A file also
-counts by its absence: one of the same name that is put into a folder searched before would be read instead.
+including branches that are not taken, so that no file is missing and some files count that are not read. A header that
+is absent also counts: if it is added to a folder that is searched earlier, the compiler reads it instead.
 """
 
 from __future__ import annotations

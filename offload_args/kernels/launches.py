@@ -1,4 +1,4 @@
-"""Launches of kernels: in an open region, and with a region of their own. The extension implements them; it calls these
+"""Launches of kernels: in an open region, and with a separate region. The extension implements them; it calls these
 functions for objects that stand for several arguments, and for kernels without a signature."""
 
 from __future__ import annotations

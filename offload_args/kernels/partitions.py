@@ -47,7 +47,7 @@ class Need(NamedTuple):
     extent: int = 0  #: of the array, to be divided: _SIZE, _ROWS or _COLUMNS; 0: any grid will do
     each: int = 1  #: of these belong to one thread, or to one block
     by_block: int = 0  #: 1: to a block
-    exact: int = 0  #: 1: each block writes an element of its own, so that more blocks would write after the array
+    exact: int = 0  #: 1: each block writes a separate element, so that more blocks would write after the array
 
 
 class Geometry(NamedTuple):
@@ -306,7 +306,7 @@ def _extent(subject: str, partition: Partition, kind: int, geometry: Geometry) -
             "columns)"
         )
     size, (down, across) = math.prod(shape), geometry.strides or (1, 0)
-    if 1 in shape and size > 1:  # in both orders: its strides tell nothing of the kernel's rows
+    if 1 in shape and size > 1:  # in both orders: its strides do not show the kernel's rows
         if not all(need.extent for need in partition.along()):
             return size
         if down < across or (down == across and shape[1] != 1):

@@ -117,7 +117,7 @@ class Vendor:
         return f"{self.title} {major.value}.{minor.value}"
 
     def path(self) -> str:
-        """Return the absolute path of the loaded compiler; its name if the system does not tell."""
+        """Return the absolute path of the loaded compiler; its name if the system does not report the path."""
         name = self.load()._name
         if os.path.isabs(name) or not os.path.exists("/proc/self/maps"):
             return name

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BATCHED", "Chosen", "Vendor", "find_subset", "memory_of_graph", "name_on_q", "wait_for_others"]
 
 # The largest order of matrices whose stack is one call of cuSOLVER, cuBLAS or rocSOLVER. Their batched functions take
-# larger matrices, but are made for matrices that are done faster than called: one larger matrix fills the GPU.
+# larger matrices, but one larger matrix already fills the GPU.
 MOST_BATCHED: Final = 512
 
 #: LAPACK's range, "A", "I" or "V", its bounds vl and vu, and its places il and iu.

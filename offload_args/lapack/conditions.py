@@ -85,7 +85,7 @@ def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> floa
             lapack.potrf(dA)
             print(round(lapack.pocon(dA, size), 6))  # 0.326531
 
-    Source: LAPACK, xPOCON; here by solutions with the triangle, which the device does.
+    Source: LAPACK, xPOCON, whose estimate is computed here by triangular solves on the device.
 
     See also: lapack.potrf, lapack.gecon; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """

@@ -12,7 +12,7 @@ from .layout import flat
 
 __all__ = ["Use", "make", "note_use"]
 
-#: How calls use an array: as a matrix to factor or to solve with, or as a triangle or band in a form of its own.
+#: How calls use an array: as a matrix to factor or to solve with, or as a triangle or band in its storage format.
 Use = Literal["", "matrix", "stored"]
 
 _SOLVES = re.compile(

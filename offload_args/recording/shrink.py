@@ -130,7 +130,7 @@ def shrink(file: str, predicate: str, device: Device | None) -> Shrunk:
 
 
 def outcome(shrunk: Shrunk, device: Device | None = None) -> str:
-    """Run the script in a process of its own, and say how it ends. device: in place of the one it names."""
+    """Run the script in a separate process, and say how it ends. device: in place of the one it names."""
     text = shrunk.script
     if device is not None:
         text = re.sub(r"device='[a-z]+(:\d+)?'\) as \(", f"device={device.name!r}) as (", text)
@@ -344,7 +344,7 @@ def _resized(events: list[Event], old: int, new: int) -> list[Event] | None:
 def _restrided(
     shape: list[int], strides: list[int], other: list[int], itemsize: int, size: Callable[[int], int]
 ) -> list[int]:
-    """Return strides for another shape: as dense as they were; gaps stay, if they are not sizes of their own."""
+    """Return strides for another shape: as dense as they were; gaps stay unless they are sizes, too."""
     result, dense_before, dense = list(strides), itemsize, itemsize
     for axis in sorted(range(len(shape)), key=lambda axis: (abs(strides[axis]), shape[axis])):
         if strides[axis] == dense_before or shape[axis] == 1:

@@ -52,7 +52,7 @@ def lend(
 
     A: a csr, csc, coo or bsr array or matrix. Its arrays are lent themselves: the values by use, so they come down if a
     call wrote them, and the indices as In.
-    check: look at every index on the host first. With False a wrong index is not noticed: a call may then read beyond
+    check: check every index on the host first. With False a wrong index is not noticed: a call may then read beyond
     an array.
     device, stream: as offload_args has them.
     resident: keep the arrays on the device when the block ends. When A is lent again, only the pages that the host

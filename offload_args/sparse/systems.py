@@ -81,7 +81,7 @@ def spsolve_triangular(
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         print(sparse.spsolve_triangular(A, np.array([2.0, 4.0])))  # [1. 1.]
 
-    Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored: on GPUs no element is looked at,
+    Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored: on GPUs no element is checked,
     and the solution has infinities. Otherwise raises as sparse.matmul does. Source:
     scipy.sparse.linalg.spsolve_triangular.
 

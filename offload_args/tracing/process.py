@@ -120,7 +120,7 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None,
     trace = Trace(progress=progress)
     trace.start()
     status = run_to_end(run_script, trace.stop)
-    if os.getpid() != process:  # a child that the script forked; the parent tells
+    if os.getpid() != process:  # a child that the script forked; the parent reports
         return status
     say(f"\n-- offload_args trace\n{trace.summary}", stderr)
     written = _write(trace, save, json, stderr)

@@ -20,7 +20,7 @@ typedef struct oa_accelerate_options {
   double margin;
   int64_t least;     /* multiplications m n k: calls with fewer never go, and cost one comparison */
   uint64_t families; /* a sum of 1 << family, numbered as in oa_accelerate_family; 0: all */
-  int only_count;    /* 1: no call goes; the rows tell the time that would have been saved */
+  int only_count;    /* 1: no call goes; the rows have the time that would have been saved */
   int sites;         /* 1: oa_accelerate_wait asks for the program's line of each call */
   double price;      /* the seconds that refused calls must have lost before a device is asked for */
   int planned;       /* an oa_accelerate_planning */

@@ -306,8 +306,8 @@ int oa_region_enter(int device, const oa_region_options *options, oa_array *arra
  * (may be NULL) is the number of arrays lent as Out that no call wrote, or only in part, or with OA_DISCARD of arrays
  * whose results are lost; oa_last_warning() names them. Returns OA_OK for a region that already ended. A nested region
  * passes its writes to its enclosing region: an older region of the same thread that is still open and lends the array.
- * Without one, leaving well commits the writes, and the array's last region brings them down, whatever its own
- * outcome. */
+ * Without one, leaving without failure commits the writes, and the array's last region brings them down, also if that
+ * region fails. */
 int oa_region_finish(oa_region *region, int outcome, int *warnings);
 /* Waits for every user of the region's mappings, completes the copies down, and frees the memory that no other region
  * holds. */
@@ -317,7 +317,7 @@ int oa_region_synchronize(oa_region *region); /* waits for the region's work so 
 int oa_region_stream(oa_region *region, void **stream);
 
 /* -- pointers ------------------------------------------------------------------------------------------------------ */
-/* Makes a pointer to a part of pointer's memory, with bounds of its own; strides and offset are in bytes. It ends with
+/* Makes a pointer to a part of pointer's memory, with separate bounds; strides and offset are in bytes. It ends with
  * oa_pointer_release or with its region. */
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                     oa_any **view);

@@ -237,8 +237,8 @@ constexpr long long no_bound = 0x7fffffffffffffff;
 /* The running thread, in its block and grid. */
 class Here : public Place {
   long long x, y, z; /* in the grid: the variables of the compiler's loop */
-  bool in_row;       /* blocks along x are one loop: x alone tells the block */
-  /* clang does not split a loop at a bound, so the first thread of a row tells the others the bound that it met. */
+  bool in_row;       /* blocks along x are one loop: x alone determines the block */
+  /* clang does not split a loop at a bound, so the first thread of a row stores its bound for the others. */
   long long below; /* x is less than this; no_bound if nothing is known */
   long long *met;  /* becomes the least bound that the thread asks about; may be null */
 

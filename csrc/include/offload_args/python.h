@@ -49,8 +49,8 @@ typedef struct oa_python_api {
    * -1 with an exception if the object is not a DevicePtr, if its dtype or device is another one, or if its region has
    * ended. In the last case *handle is set, and its calls return OA_ERROR_STALE. */
   int (*pointer_get)(PyObject *pointer, int dtype, int device, oa_any **handle);
-  /* Returns a new DevicePtr to a part of the handle's memory that starts at the same element: a slice, with a slot of
-   * its own. strides are in bytes; NULL: C order. Returns NULL with an exception if it would go beyond the memory. */
+  /* Returns a new DevicePtr to a part of the handle's memory that starts at the same element: a slice, with a separate
+   * slot. strides are in bytes; NULL: C order. Returns NULL with an exception if it would go beyond the memory. */
   PyObject *(*pointer_new)(const oa_any *handle, int ndim, const int64_t *shape, const int64_t *strides);
   /* Sets *handle to the handle of an open offload_args(...) region, for oa_region_stream and oa_region_synchronize;
    * Python ends the region. Returns 0, or -1 with an exception. */

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* One argument. Its role in the record tells which member holds it. */
+/* One argument. Its role in the record determines the member that holds it. */
 typedef union oa_value {
   int64_t integer; /* an enum or a size; an index as the result of a call */
   /* a device pointer (oa_f32 *, ...); an oa_pointer_list or oa_number_list; host numbers of a parameter with a count */

@@ -283,7 +283,7 @@ struct oa_library {
   /* 1: its functions take the stream as an argument, oa_call.native_stream. Calls of a GPU library that has neither
    * this nor set_stream are waited for, before and after each call. */
   int takes_stream;
-  /* The core fetches the results of earlier versions for the host, as those don't wait for the stream; or NULL. */
+  /* Earlier versions don't wait for the stream, so the core fetches their results for the host; or NULL. */
   const char *results_since;
   int last_error;             /* 1 + the index of const char *last_error(void *), on the last failure; 0: it has none */
   const char *uncaptured;     /* "reason; remedy" if no call of it can be captured into a graph; NULL: calls can */

@@ -37,7 +37,7 @@ def before(builder: Any, here: Any, end: Any) -> Any:
 
 
 def share(context: Any, builder: Any, is_gpu: bool, first: Any, end: Any, thread: Any, threads: Any) -> Any:
-    """Return the thread's share of first..end - 1: every threads-th number on a GPU, a part of its own on the CPU."""
+    """Return the thread's share of first..end - 1: every threads-th number on a GPU, a separate part on the CPU."""
     if is_gpu:
         return run_of(context, builder, builder.add(first, thread), end, threads)
     size = builder.select(less(builder, first, end), builder.sub(end, first), number(0))
