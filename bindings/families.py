@@ -370,7 +370,7 @@ class Families:
         rooms = [parameter for parameter in parameters if isinstance(parameter, (Workspace, WorkspaceSize))]
         for room in rooms:
             if isinstance(room, Workspace) and not room.on_host:
-                continue  # some functions know how much they need
+                continue  # some functions report how much they need
             if not any(room.on_host == other.on_host and type(other) is not type(room) for other in rooms):
                 missed = "workspace of that size" if isinstance(room, WorkspaceSize) else "size of that workspace"
                 self.faults.append(f"{place}: {room.name}: there is no {'host ' * room.on_host}{missed}")

@@ -185,7 +185,7 @@ static int copy_up(const oa_call *call, const oa_lists *lists, void *stream, uin
   return status;
 }
 
-/* Copies the addresses up before the call, in its stream or, if the library knows no stream, at once. */
+/* Copies the addresses up before the call, in its stream or, if the library takes no stream, at once. */
 static int send(const oa_call *call, oa_lists *lists) {
   oa_device *device = call->device;
   void *stream = ((const oa_stream *)call->stream)->native;

@@ -207,7 +207,7 @@ static void lend_up(const oa_region_state *left, oa_mapping *mapping, int number
       if (s->group == group) s->out = oa_slot_root(s)->owed;
 }
 
-/* Decides so for all groups that the region lent. */
+/* Does so for all groups that the region lent. */
 static void lend_rest_up(const oa_region_state *left) {
   for (int i = 0; i < left->mapping_count; i++) {
     oa_mapping *mapping = left->mappings[i];

@@ -36,7 +36,7 @@ def attend(
     _check_causal(subject, q, k, causal, lengths)
     if (loaded := service("get_version")()) < _SINCE:
         raise LibraryVersionError(f"{subject}: needs cuDNN 9.13 or later, and {loaded} is loaded; install a newer one")
-    # cuDNN knows attention by its steps, all of them, in this order.
+    # cuDNN recognizes attention by all of these steps, in this order.
     factor = graph._number(q.facts.shape[-1] ** -0.5 if scale is None else scale, q)
     counts = tuple(_as_column(vector) for vector in lengths or ())
     turned = replace(k, facts=k.facts.in_order([0, 1, 3, 2]))
@@ -98,7 +98,7 @@ def _softmax(graph: Operations, scores: Tensor, dtype: str) -> Tensor:
     most = graph._reduced(cudnn.REDUCE_TENSOR_MAX, scores)
     powers = graph._pointwise(cudnn.POINTWISE_EXP, graph._pointwise(cudnn.POINTWISE_SUB, scores, most))
     sums = graph._reduced(cudnn.REDUCE_TENSOR_ADD, powers)
-    # Nothing reads this logarithm of the sum, but cuDNN does not know the steps without it.
+    # Nothing reads this logarithm of the sum, but cuDNN does not recognize the steps without it.
     graph._pointwise(cudnn.POINTWISE_ADD, most, graph._pointwise(cudnn.POINTWISE_LOG, sums))
     return graph._pointwise(cudnn.POINTWISE_DIV, powers, sums, dtype)
 

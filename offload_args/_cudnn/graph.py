@@ -17,7 +17,7 @@ from .plan import Plan, plan_of
 
 __all__ = ["Graph"]
 
-# Versions of cuDNN before 9.25 do not know the data type of bool, and end the process for it.
+# Versions of cuDNN before 9.25 lack the data type of bool, and end the process for it.
 _DTYPES: Final = tuple(name for name in CODES if name != "bool")
 _PRODUCTS: Final = ("CONVOLUTION_FORWARD", "MATMUL")
 _HAS_TF32: Final = (8, 0)  # compute capability

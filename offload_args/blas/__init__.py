@@ -92,5 +92,5 @@ __all__ = [
     "trsv",
 ]
 
-if not TYPE_CHECKING:  # static checkers know all there is
+if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)

@@ -19,5 +19,5 @@ from .communicator import Communicator
 
 __all__ = ["Communicator"]
 
-if not TYPE_CHECKING:  # static checkers know all there is
+if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)

@@ -52,7 +52,8 @@ class Files:
     absent: tuple[str, ...]
 
     def key(self, first: str) -> str | None:
-        """Return the name of a result that depends on the files' present contents; None if a file came or went."""
+        """Return the name of a result that depends on the files' present contents; None if a file was added or
+        removed."""
         if any(map(os.path.lexists, self.absent)):
             return None
         try:

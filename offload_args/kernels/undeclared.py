@@ -26,7 +26,7 @@ class UndeclaredKernel:
     block](...)`.
 
     Every pointer counts as read and written, unless the module says that it is only read. Values need a NumPy
-    type, as np.int32(5): the module knows their sizes only. `launch` and `offload` also take it. Made by Module.kernel
+    type, as np.int32(5): the module has their sizes only. `launch` and `offload` also take it. Made by Module.kernel
     without a signature.
 
     A call raises SignatureError if the module contradicts the arguments.

@@ -75,5 +75,5 @@ __all__ = [
     "ungqr",
 ]
 
-if not TYPE_CHECKING:  # static checkers know all there is
+if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)

@@ -51,5 +51,5 @@ __all__ = [
     "svd",
 ]
 
-if not TYPE_CHECKING:  # static checkers know all there is
+if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)

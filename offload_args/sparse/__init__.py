@@ -31,5 +31,5 @@ from .systems import spsolve, spsolve_triangular
 
 __all__ = ["Matrix", "lend", "matmul", "spsolve", "spsolve_triangular"]
 
-if not TYPE_CHECKING:  # static checkers know all there is
+if not TYPE_CHECKING:  # static checkers read all names
     __getattr__ = missing(__name__, __all__)

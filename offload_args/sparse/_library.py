@@ -25,7 +25,7 @@ __all__ = ["Kernels", "kernels_of"]
 
 
 class Kernels(Adapter):
-    """The kernels of scipy.sparse, on the CPU. They know no pointers: each call copies values, operands and results."""
+    """The kernels of scipy.sparse, on the CPU. They take no pointers: each call copies values, operands and results."""
 
     backend: ClassVar[str | None] = None
 

@@ -180,7 +180,7 @@ def _lower(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, Any, str]:
         done = compiler.compile_extra(typing, target, _python(written, {}), kinds, types.void, _flags(), {})
     except errors.NumbaError as error:
         raise _said(error, written) from None
-    except KeyError as error:  # in a function, which knows no types
+    except KeyError as error:  # in a function, where types are not known yet
         location = f"{written.file}:{written.line}: {written.name}"
         raise KernelError(f"{location}: a function reads a field {error}, which its struct does not have") from None
     library = done.library
