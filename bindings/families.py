@@ -83,7 +83,7 @@ class Families:
         }  # of cudnnRNNForward_v8
         self.folded |= {
             symbol.casefold(): symbol for symbol in api["functions"]
-        }  # of cublasHSHgemvBatched and its like
+        }  # of the functions named like cublasHSHgemvBatched
         self.faults: list[str] = []
 
     def functions(self) -> list[Function]:

@@ -16,7 +16,7 @@ __all__ = ["Adapter", "adapter_of"]
 class Adapter:
     """How a portable module calls one library."""
 
-    backend: ClassVar[str | None]  # of the devices it works on; None: those whose libraries run on the CPU
+    backend: ClassVar[str | None]  # of the devices it works on; None: devices whose libraries run on the CPU
 
 
 A = TypeVar("A", bound=Adapter)

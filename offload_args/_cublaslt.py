@@ -182,12 +182,12 @@ class Algo:
     status: int  #: STATUS_SUCCESS, or why it does not take the product
 
     def capability(self, attribute: int) -> int | tuple[int, ...]:
-        """Return its capabilities: cublaslt.ALGO_CAP_TILE_IDS and its like; lists as tuples."""
+        """Return one of its capabilities, a constant cublaslt.ALGO_CAP_*; a list as a tuple."""
         is_list = attribute in (cublaslt.ALGO_CAP_TILE_IDS, cublaslt.ALGO_CAP_STAGES_IDS)
         return self._asked("matmul_algo_cap_get_attribute", attribute, is_list)
 
     def setting(self, attribute: int) -> int | tuple[int, ...]:
-        """Return one of its settings: cublaslt.ALGO_CONFIG_TILE_ID and its like."""
+        """Return one of its settings, a constant cublaslt.ALGO_CONFIG_*."""
         return self._asked("matmul_algo_config_get_attribute", attribute, is_list=False)
 
     def _asked(self, function: str, attribute: int, is_list: bool) -> int | tuple[int, ...]:
@@ -334,7 +334,7 @@ class Matmul:
         self.desc = _service("matmul_desc_create")(sums if compute is None else compute, _CODES[scale])
 
     def _make_layouts(self, a: _Facts, b: _Facts, d: _Facts, c: _Facts | None) -> None:
-        """Make column-major layouts; for a row-major D, those of D^T = B^T A^T."""
+        """Make column-major layouts; for a row-major D, layouts of D^T = B^T A^T."""
         c = c if c is not None else _Facts(_c_dtype(d.dtype), d.shape, d.strides)
         if self._swapped:
             a, b, c, d = b.transposed, a.transposed, c.transposed, d.transposed

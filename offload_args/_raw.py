@@ -1,4 +1,5 @@
-"""`cublas.raw` and its like: each function of a vendor's library with the signature of its manual, through cffi.
+"""The modules `cublas.raw`, `cblas.raw` and so on: each function of a vendor's library with the signature of its
+manual, through cffi.
 
 If every pointer is a plain cffi pointer, the vendor's function is called directly. If an argument is a DevicePtr, the
 call is checked and brings up missing bytes, as the function of the library's module does; for a function that the

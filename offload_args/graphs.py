@@ -470,7 +470,8 @@ def _is_alive(graph: Graph) -> bool:
 
 
 def _drawing(nodes: tuple[Node, ...]) -> str:
-    """Draw calls from top to bottom as SVG, with the arrays between them: those from outside, and results, at the left.
+    """Draw calls from top to bottom as SVG, with the arrays between them: arrays from outside, and results, at the
+    left.
 
     A result is an array that no later call reads or writes.
     """

@@ -549,7 +549,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 _SUM: Final = "to_host().{} works on a NumPy array of the present values; blas has asum, nrm2, iamax and dot"
 _TRANSPOSED: Final = 'for the matrices of a stack, blas.gemm takes trans_a="T" and trans_b="T"'
 _FETCHED: Final = "use to_host(), a NumPy array of the present values, or the array that was lent, after its region"
-# The remedies for names that arrays have, except for those where to_host() has the name.
+# The remedies for names of ndarray's attributes, except names for which to_host() is the remedy.
 _INSTEAD: Final = {
     **{name: _SUM.format(f"{name}()") for name in "sum mean max min std var prod any all argmax argmin".split()},
     "copy": "copy_from(dx) of a Scratch copies on the device, to_host() makes a NumPy array",

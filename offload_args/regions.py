@@ -361,7 +361,8 @@ class offload_args(_core.Region["_Pointers_co"]):
 
         body: a function without arguments that makes the calls; it runs once, and the calls are captured, as `capture`
         says. A further loop of the region runs them again without a capture, if the function uses only the same
-        pointers, kernels, functions, numbers and texts: what can change, such as a list or an array, is read anew.
+        pointers, kernels, functions, numbers and texts: values that can change, such as a list or an array, are read
+        anew.
         until: a pointer to one element, which the calls write; they have run for the last time when it is not 0. It is
         tested after each step, so the calls run at least once, and never after it was set. at_most: the most steps. On
         CUDA with a driver of 12.3 or later the device tests it after steps of at most 8 calls, and no step waits for

@@ -62,7 +62,7 @@ def faults(library: Library) -> list[str]:
 def emit(libraries: list[Library], out: Path) -> None:
     """Write everything the build needs under `out`; raises RolesError for a record that can't be written.
 
-    The files of a library are left alone if they are those which the same generator wrote from the same library: each
+    The files of a library are kept if the same generator wrote them from the same library: each
     file `libraries/<library>.key` has a digest of all three. The libraries are as `load` returns them, not used yet.
     """
     generator = generator_digest()

@@ -275,7 +275,8 @@ int64_t oa_known_steady(const oa_known *known) {
   return bytes;
 }
 
-/* Makes room for an array: those unused longest go. Returns false if the device is too small for it. */
+/* Makes room for an array: drops the arrays unused for the longest time. Returns false if the device is too small for
+ * it. */
 static bool make_room(int64_t nbytes, int64_t room) {
   if (!room) return true;
   if (nbytes > room) return false;

@@ -51,7 +51,7 @@ static int check(oa_lapack *l, const oa_lapack_call *problem, oa_any *const *poi
 
 /* -- lending -- */
 
-/* Enters a region with some of the operands: those that come down, or those that the call destroys. */
+/* Enters a region with some of the operands: the operands that come down, or that the call destroys. */
 static int enter(const oa_lapack_call *problem, void *const *data, const int *flags, bool destroyed, int device,
                  oa_any **pointers, oa_region **region) {
   oa_array arrays[OA_LAPACK_OPERANDS];

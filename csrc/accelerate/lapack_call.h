@@ -5,7 +5,7 @@
 #include "accelerate/lapack_library.h"
 #include "accelerate/program_call.h"
 
-/* The arguments of any routine, by LAPACK's names; those that it lacks are 0. Matrices are stored by columns. */
+/* The arguments of any routine, by LAPACK's names; arguments that it lacks are 0. Matrices are stored by columns. */
 typedef struct oa_lapack_arguments {
   char uplo, trans, diag, side, jobz, range; /* capital letters */
   bool wide;                                 /* integers in memory have 64 bits, otherwise 32 */

@@ -313,7 +313,7 @@ static void mark_wait(struct mark *mark) {
 
 /* -- the end of the process ---------------------------------------------------------------------------------------- */
 
-/* The vendors' libraries end before the workers do: functions of theirs that have not begun by then do not run. */
+/* The vendors' libraries end before the workers do. Library functions that have not begun by then do not run. */
 static atomic_bool stopping;
 static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for reading while a function runs */
 

@@ -138,8 +138,8 @@ typedef struct layout {
   int64_t rows, columns, ld, stride, plane; /* plane: elements to the imaginary parts, if these are apart */
 } layout;
 
-/* Attributes of the descriptor of a product or transformation that were read so far: those whose bits are set, by their
- * numbers in the library's header. */
+/* Attributes of the descriptor of a product or transformation that were read so far: a bit each, by their numbers in
+ * the library's header. */
 typedef struct answers {
   uint64_t attributes;
   int64_t values[D_OUT_SCALE_MODE + 1];
@@ -483,7 +483,7 @@ static int fail_no_pointer(const product *p, const char *name) {
                  p->routine->function, name);
 }
 
-/* Declares the attributes that are arrays, but not those that the epilogue does not use. */
+/* Declares the attributes that are arrays, except arrays that the epilogue does not use. */
 static int add_attributes(product *p) {
   const bool has_bias = p->epilogue & (BIAS | BGRAD | BGRADA | BGRADB), has_aux = p->epilogue & AUX;
   int status = OA_OK;

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* The constants of cufftType and hipfftType. Those of double precision are 0x40 more. */
+/* The constants of cufftType and hipfftType. Constants of double precision are greater by 0x40. */
 enum transform_type { C2C = 0x29, R2C = 0x2a, C2R = 0x2c, IN_DOUBLE = 0x40 };
 
 /* The places of a note. Lines are `width` elements, `count` of them, `pitch` apart. The first two are how many elements

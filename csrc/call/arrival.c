@@ -120,8 +120,8 @@ static int64_t bytes_to_send(const oa_device *device, const oa_move *moves, int 
   return bytes;
 }
 
-/* Copies the moves up on *stream. Large ones, and those that other devices make, go to a stream of the region for
- * copies, which *stream then is. bytes: from bytes_to_send. Frees the lock meanwhile. */
+/* Copies the moves up on *stream. Large copies, and copies made by other devices, go to the region's stream for copies,
+ * which *stream becomes. bytes: from bytes_to_send. Frees the lock meanwhile. */
 static int send(const oa_call *call, oa_region_state *region, oa_stream **stream, const arrival *arrivals, int count,
                 oa_move *moves, int move_count, int64_t bytes) {
   oa_device *device = region->device;

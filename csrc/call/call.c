@@ -558,7 +558,7 @@ enum rare_end {
   CAPTURED = 4    /* or an address was taken, which also escapes */
 };
 
-/* Does for an operand of a call with a rare end what oa_end does for others by mark_written. capture: of the core's own
+/* Marks an operand of a call with a rare end, in place of mark_written. capture: of the core's own
  * graph; NULL: the graph is a program's, or there is none. */
 static __attribute__((cold, noinline)) int mark_rare(const oa_call *call, const oa_operand *o, int rare,
                                                      oa_capture *capture) {

@@ -159,7 +159,7 @@ static bool is_written(const oa_operand *o, const oa_slot *slot, const oa_lines 
 }
 
 /* Checks an operand that is a part of its group, or reads it, while not all of the group is there. The call may
- * overwrite a part, and use those that calls wrote; otherwise the missing bytes go up, or it is refused. exact: it
+ * overwrite a part, and use parts that calls wrote; otherwise the missing bytes go up, or it is refused. exact: it
  * overwrites all of its lines. unwritten: it may not see the host's bytes. Sets *up. */
 static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
                                                       const oa_lines *lines, bool exact, bool unwritten, bool *up) {
@@ -301,8 +301,8 @@ static int check_open(const oa_call *call, const oa_reach *reaches, int i, int *
   return status;
 }
 
-/* Does as check_alias for many operands: goes through them in the order of memory, so that it compares only those whose
- * intervals overlap. */
+/* Does as check_alias for many operands: goes through them in the order of memory, so that it compares only operands
+ * whose intervals overlap. */
 static __attribute__((noinline)) int check_alias_of_many(const oa_call *call, const oa_reach *reaches) {
   int places_count = 0, written_count = 0, read_count = 0, status = OA_OK;
   place *places = malloc((size_t)call->count * (sizeof *places + 2 * sizeof(int)));

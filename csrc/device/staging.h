@@ -59,8 +59,8 @@ void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream
 /* Marks the copies on stream that use the block, so that oa_block_await waits for them. */
 int oa_block_mark(oa_device *device, oa_block *block, void *stream);
 int oa_block_await(oa_device *device, oa_block *block);
-/* Records the events of the pool's blocks again whose last copies went to stream. A block that another thread has taken
- * at that moment keeps its event. */
+/* Records the events again of the pool's blocks whose last copies went to the stream. A block that another thread has
+ * taken at that moment keeps its event. */
 int oa_blocks_mark_again(oa_device *device, void *stream);
 
 #endif

@@ -99,7 +99,7 @@ static int declare(const oa_kernel_state *kernel, const void *const *arguments, 
   return OA_OK;
 }
 
-/* Adds the module's variables to the operands, except those that are arguments. Returns the operands. Under the
+/* Adds the module's variables to the operands, except variables that are arguments. Returns the operands. Under the
  * lock. */
 static int declare_variables(const oa_kernel_state *kernel, oa_operand *operands) {
   const oa_module_state *module = kernel->module;

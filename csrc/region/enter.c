@@ -356,7 +356,7 @@ static int take_memory(oa_region_state *region, size_t nbytes, uint64_t *address
   return status;
 }
 
-/* The small mappings that go into an arena: all, those that calls read many times, or the others. */
+/* The small mappings that go into an arena: all, the mappings that calls read many times, or the others. */
 enum choice { ALL, REUSED, OTHERS };
 
 static bool is_chosen(const oa_region_state *region, const oa_lent_array *lent, enum choice choice) {

@@ -293,8 +293,8 @@ static void note_down(oa_region_state *region) {
       remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
 }
 
-/* Ends the region's hold of every mapping, and collects the copies down of those that no other region holds: seizes all
- * of them at once, and frees the lock only then. */
+/* Ends the region's hold of every mapping, and collects the copies down of mappings that no other region holds: seizes
+ * all of them at once, and frees the lock only then. */
 static void collect_moves(oa_region_state *region, int outcome) {
   names invalid = {.count = 0};
   int views = 0;

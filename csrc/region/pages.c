@@ -245,7 +245,7 @@ static int scan(uint64_t *next, uintptr_t high, struct region *pages) {
   return count;
 }
 
-/* Notes and arms the pages of [low, high) that may have changed: all but those that exist (in memory or swapped out)
+/* Notes and arms the pages of [low, high) that may have changed: all except pages that exist (in memory or swapped out)
  * and were not written. Holes count as changed, as do pages that can't be scanned. A mapping that was replaced or moved
  * is not scanned any more, so its kind need not be asked again.
  *

@@ -22,9 +22,9 @@ typedef struct oa_run { /* a range of pages, as addresses */
 oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples);
 /* Frees the watch; NULL is fine. */
 void oa_watch_free(oa_watch *watch);
-/* Arms the pages, and fills runs, in order, with those written since the last time; runs a few pages apart become one.
- * Returns their number, at most `most`. A later read of the memory gets the bytes that count as known from now on.
- * *pages: how many were written, without those between two runs that became one. */
+/* Arms the pages, and fills runs, in order, with the pages written since the last time; runs a few pages apart become
+ * one. Returns their number, at most `most`. A later read of the memory gets the bytes that count as known from now on.
+ * *pages: the number of written pages, without pages between two runs that became one. */
 int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
 /* Arms the pages of several watches at once, which takes fewer system calls, and notes the written ones.
  * oa_watch_take_seen later returns the result that oa_watch_take would have returned now. */

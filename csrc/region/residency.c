@@ -632,8 +632,8 @@ void oa_resident_after_down(oa_mapping *mapping, bool well) {
 
 /* -- memory pressure -- */
 
-/* Evicts idle memory of the device until at least nbytes are free: first entries that can't save a copy, then those
- * unused for longest. Idle memory is never newer than the host's, so nothing has to be saved. Returns the number of
+/* Evicts idle memory of the device until at least nbytes are free: first entries that can't save a copy, then the least
+ * recently used ones. Idle memory is never newer than the host's, so nothing has to be saved. Returns the number of
  * freed bytes. */
 static int64_t evict_idle(oa_device *device, size_t nbytes) {
   enum { AT_ONCE = 64 };

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* A library whose handles are counted; each knows its pointer mode. */
+/* A library whose handles are counted; each has its pointer mode. */
 enum { MOST_HANDLES = 8 };
 static int handles_made, modes[MOST_HANDLES];
 static int is_handle(const void *handle) {

@@ -110,8 +110,8 @@ static void release_kept(PyObject *capsule) {
   PyMem_Free(kept);
 }
 
-/* Sets the array's direction: the extension's, or the direction of In(x) and its like if the extension passes none.
- * Returns 0, or -1 with an exception. */
+/* Sets the array's direction: the extension's, or if the extension passes none, the direction of In(x), Out(x) or
+ * InOut(x). Returns 0, or -1 with an exception. */
 static int choose_direction(int direction, oa_array *array) {
   static const char *const names[] = {"", "In", "Out", "InOut", "Scratch"};
   const int own = array->direction;

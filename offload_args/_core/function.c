@@ -206,8 +206,8 @@ static int read_optional(PyObject *object, const Parameter *parameter, oa_value 
   return object == Py_None ? 0 : read_array(object, parameter, value);
 }
 
-/* Reads a parameter that is read alike wherever scalars are: its kind is ARRAY or before. Returns as read_number
- * does. */
+/* Reads a parameter of a kind up to ARRAY, which is read alike for scalars on the host and on the device. Returns as
+ * read_number does. */
 static inline int read_usual(PyObject *object, const Parameter *parameter, List **lists, oa_value *value) {
   switch (parameter->kind) {
     case SIZE:

@@ -10,8 +10,8 @@
 
 enum { MOST_VALUES = 36 };
 
-/* Kinds of parameters; only helper functions have kinds from FIRST_OF_HELPERS on. Those up to ARRAY are read alike
- * wherever the call's scalars are. */
+/* Kinds of parameters; only helper functions have kinds from FIRST_OF_HELPERS on. Kinds up to ARRAY are read alike for
+ * scalars on the host and on the device. */
 enum kind {
   ENUM,
   TYPE,

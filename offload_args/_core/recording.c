@@ -1,5 +1,5 @@
-/* The recorder's hook: while a recording is under way, each call is reported to a function of Python's, but for those
- * whose lines lines.c writes. */
+/* The recorder's hook: while a recording is under way, each call is reported to a Python function, except calls whose
+ * lines lines.c writes. */
 #include "recorded.h"
 
 atomic_int recording;

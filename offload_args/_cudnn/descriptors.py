@@ -285,7 +285,7 @@ def pooling(
 ) -> PoolingDescriptor:
     """Make the descriptor of a pooling.
 
-    mode: cudnn.POOLING_MAX and its like. window, padding, stride: a number for all axes, or one for each; without a
+    mode: a constant cudnn.POOLING_*. window, padding, stride: a number for all axes, or one for each; without a
     stride windows do not overlap.
     """
     steps = window if stride is None else stride
@@ -299,7 +299,7 @@ def pooling(
 
 
 def activation(mode: int, coef: float = 0.0) -> ActivationDescriptor:
-    """Make the descriptor of an activation: cudnn.ACTIVATION_RELU and its like. coef: the limit or slope of some."""
+    """Make the descriptor of an activation, a constant cudnn.ACTIVATION_*. coef: the limit or slope of some."""
     descriptor: ActivationDescriptor = service("create_activation_descriptor")()
     service("set_activation_descriptor")(descriptor, mode, cudnn.PROPAGATE_NAN, coef)
     return descriptor

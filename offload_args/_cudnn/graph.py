@@ -136,7 +136,7 @@ class Graph(Operations):
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
         dimensions of a head. If q has n times the heads of k and v, each head of k and v serves n consecutive heads of
         q.
-        scale: above 0; 1 over the root of those dimensions if it is None. It needs cuDNN 9.13.
+        scale: above 0; None: 1 over the root of the number of dimensions. It needs cuDNN 9.13.
 
         causal: with True the query at position i sees the keys at positions 0 to i: the mask's diagonal begins in the
         top left corner, as with PyTorch's is_causal. With "bottom-right" it ends in the other corner: the last query

@@ -92,7 +92,7 @@ def conjugates(*vectors: Vector) -> Iterator[list[tuple[DevicePtr, int]]]:
 
 @contextmanager
 def numbers(*scalars: Scalar) -> Iterator[list[Scalar]]:
-    """Yield the conjugates of scalars, those on the device in new memory there."""
+    """Yield the conjugates of scalars; conjugates of scalars on the device are in new memory there."""
     with ExitStack() as vectors:
         yield [
             vectors.enter_context(conjugates(Vector("a scalar", scalar.reshape(1), 1)))[0][0]

@@ -122,7 +122,7 @@ def gemm(
     devices: None: A, B and C are pointers. Otherwise they are NumPy's arrays, and alpha and beta numbers: these devices
     compute the product by parts of C, while other parts travel. No device needs memory for all of A, B and C. Each part
     is a product of the library, so the last bits may differ from the result of one call. If a part fails, a note of the
-    error names those that are done.
+    error names the finished parts.
 
     Orders may be mixed, except that a complex matrix with "C" needs the order of C.
 

@@ -180,7 +180,7 @@ class Communicator:
     def from_environment(
         cls, *, device: Device | str | None = None, debug: bool = False, timeout: float | None = None
     ) -> Self:
-        """Return the communicator of this process, one of those that a launcher such as torchrun started.
+        """Return the communicator of this process, which a launcher such as torchrun started.
 
         The variables RANK, WORLD_SIZE, MASTER_ADDR (127.0.0.1 without it), MASTER_PORT and LOCAL_RANK describe it; with
         none of them it is the only rank. Rank 0 listens at MASTER_ADDR until all have come; see `join`.

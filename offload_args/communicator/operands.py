@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 OPERATIONS: Final = ("sum", "prod", "min", "max")
-#: The dtypes that reductions take: those that NumPy and NCCL both have.
+#: The dtypes that reductions take: NumPy and NCCL both have them.
 REDUCED: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
 _REDUCED_CODES: Final = {DTYPE_NAMES.index(name) for name in REDUCED}
 

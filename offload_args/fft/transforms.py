@@ -501,7 +501,7 @@ def _transform(
 
 
 def _are_plain(values: Any) -> bool:
-    """Return whether lengths or axes can be a part of a key: those that other types are equal to can't."""
+    """Return whether lengths or axes can be a part of a key: values that equal values of other types can't."""
     return values is None or (type(values) is tuple and all(type(value) is int or value is None for value in values))
 
 

@@ -61,7 +61,7 @@ def record_kernel(source: str, name: str, count: int) -> str:
 
 
 def _span(pointer: DevicePtr[Any]) -> int:
-    """Return the number of elements from a pointer's first to its last, with those between its rows."""
+    """Return the number of elements from a pointer's first to its last, including gaps between its rows."""
     if not pointer.size:
         return 0
     steps = zip(pointer.shape, pointer.strides, strict=True)

@@ -41,7 +41,8 @@ def image_on(kernel: Kernel, device: Device) -> Image:
 
 
 def images_of(kernel: Kernel, device: Device) -> Iterator[Image]:
-    """Yield the modules of a kernel without checks: for a device, then those for others that can be made here."""
+    """Yield the modules of a kernel without checks: for a device, then for other devices that can be compiled for
+    here."""
     for on in (device, Device.host()):
         with contextlib.suppress(OffloadError):
             yield kernel._loaded.image_for(on)

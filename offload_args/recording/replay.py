@@ -53,7 +53,8 @@ class Report:
     taken: Counter[str] = field(default_factory=Counter)  #: functions on the CPU, whose results are not computed again
     failures: list[str] = field(default_factory=list)  #: calls that failed only here, or only in the recording
     failed_again: int = 0
-    failed: list[str] = field(default_factory=list)  #: calls that failed here, also those that did in the recording
+    #: calls that failed here, whether or not they failed in the recording
+    failed: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     is_cut: bool = False  #: the recorded program ended without an end of the recording
     ended_in: str = ""  #: the call in which it ended, if the file has that

@@ -103,8 +103,8 @@ class _Search:
 def shrink(file: str, predicate: str, device: Device | None) -> Shrunk:
     """Find a smaller recording with the first fault of a file.
 
-    predicate: "differs": a call's results are not those of the host; "fails": a call raises an error; or the text of a
-    Check, which is true of what the recording leaves.
+    predicate: "differs": a call's results differ from the host's; "fails": a call raises an error; or the text of a
+    Check, which is true of the replay's result.
 
     Raises ArgumentError if the file can't be replayed, if no call of it has such a fault, or if a Check raises.
     """

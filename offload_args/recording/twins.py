@@ -36,7 +36,8 @@ _CONSTANTS: Final = {
 _KINDS: Final = ("trans", "uplo", "side", "diag")
 #: Names of parameters that mean the same.
 _SAME: Final = {"transa": "trans", "P": "param", "batchCount": "batch_count", "batchSize": "batch_count"}
-#: A row-major call as a column-major one of the transposes, by family: the arguments to exchange, and those to turn.
+#: A row-major call as a column-major one of the transposes, by family: the arguments to exchange, and the arguments to
+#: transpose.
 _TURNED: Final = {
     "gemm": ("m n, trans transb, A B, lda ldb", ""),
     "gemv": ("m n", "trans"),

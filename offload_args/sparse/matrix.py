@@ -49,7 +49,7 @@ class LentMatrix:
 
     @property
     def arrays(self) -> tuple[DevicePtr[Any], DevicePtr[Any], DevicePtr[Any]]:
-        """The pointers to data, indices and indptr; of "coo" to data, row and col. Those of indices are read only."""
+        """The pointers to data, indices and indptr; of "coo" to data, row and col. Arrays of indices are read only."""
         data, first, second = self._pointers
         return data, first, second
 

@@ -482,7 +482,7 @@ typedef struct oa_trace_event {
 /* A batch of copies, or a wait, that is not over yet. */
 typedef struct oa_under_way {
   int64_t begun;        /* ns of CLOCK_MONOTONIC */
-  int64_t nbytes, done; /* of the copies: all, and those copied so far; small and pinned arrays count late */
+  int64_t nbytes, done; /* bytes of the copies: all, and the bytes copied so far; small and pinned arrays count late */
   int32_t kind;         /* OA_TRACE_UP, OA_TRACE_DOWN, OA_TRACE_PEER or OA_TRACE_WAIT */
   int32_t device;
   char name[64]; /* "A", or "A and 2 more"; for a wait, its reason */

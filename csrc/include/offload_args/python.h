@@ -108,7 +108,7 @@ static inline PyObject *oa_raise_text(int status, const char *text) {
 /* Fills *array for oa_region_enter from a NumPy array. The array may be lent by a Python region at the moment, and so
  * be read-only for the host: a function that enters a region of its own may be called inside such a region, and the two
  * share the array's bytes on the device. Like offload_args(...), it also takes an object that is lent as an ndarray.
- * direction: an oa_direction other than OA_SCRATCH; with OA_BY_USE, In(x) and its like have their own.
+ * direction: an oa_direction other than OA_SCRATCH; with OA_BY_USE, In(x), Out(x) and InOut(x) keep their directions.
  * Returns a new reference, which owns the shape and the strides and keeps the array alive and read-only for the host:
  * release it after oa_region_wait. Returns NULL with an exception if it fails.
  *   oa_array x;
@@ -117,8 +117,8 @@ static inline PyObject *oa_array_from_python(PyObject *object, int direction, oa
   return oa_import() < 0 ? NULL : oa_python->array_get(object, direction, array);
 }
 
-/* `oa_f32 *oa_f32_of(PyObject *)` and its like return the handle of a live DevicePtr of that dtype, or NULL with an
- * exception. oa_any_of takes any dtype. */
+/* `oa_f32 *oa_f32_of(PyObject *)` and the functions of other dtypes return the handle of a live DevicePtr of that
+ * dtype, or NULL with an exception. oa_any_of takes any dtype. */
 #define OA_DTYPE(name, type, nbytes, kind, text)                                                             \
   static inline oa_##type *oa_##type##_of(PyObject *pointer) {                                               \
     oa_any *handle = NULL;                                                                                   \
