@@ -47,7 +47,8 @@ def entries() -> Iterator[Entry]:
 def shown() -> Iterator[tuple[str, Any]]:
     """Yield the functions, classes and methods that the pages show, by their names within the package.
 
-    A class of fields, a protocol or an exception is not among them, nor is a method of Python's own protocols.
+    A class of fields, a protocol or an exception is not among them. Of methods for Python's operators, calls and
+    subscripts are, if a page names them.
     """
     for entry in entries():
         name = entry.name.removeprefix("offload_args.")
@@ -58,10 +59,11 @@ def shown() -> Iterator[tuple[str, Any]]:
         elif entry.kind in ("class", "function"):
             yield from _of_class_or_function({name: entry.thing})
             keys = entry.members if entry.members else vars(entry.thing) if entry.members == [] else ()
-            methods = {key: inspect.getattr_static(entry.thing, key, None) for key in keys if not key.startswith("__")}
-            for key, method in methods.items():
+            operators = {"__call__", "__getitem__"} & {*(entry.members or ())}
+            for key in keys:
+                method = inspect.getattr_static(entry.thing, key, None)
                 function = method.__func__ if isinstance(method, (classmethod, staticmethod)) else method
-                if not key.startswith("_") and callable(function):
+                if callable(function) and (not key.startswith("_") or key in operators):
                     yield f"{name}.{key}", function
 
 
