@@ -15,14 +15,19 @@
 enum { ALL = 1 << 16, LINE = 1 << 12, INSIDE = 1 << 11, PLACES = 1024, LIBRARIES = 16, DEEPEST = 8 };
 enum { REACH = 4096, VALUES = 14 }; /* calls between one and the same again; values of such a call, at most */
 
-/* A call: its place, thread, function and values. Equal bytes are equal calls, as long as no line of Python's is in the
- * file between them. */
+/* A call: its place, thread, function and values, but for the real numbers. Equal bytes are such calls, as long as no
+ * line of Python's is in the file between them. */
 typedef struct {
   const char *library, *name;
   long place, thread;
   uint64_t values[VALUES];
   unsigned char kinds[VALUES];
 } Key;
+
+typedef struct {
+  int count;
+  double at[VALUES];
+} Numbers;
 
 /* An outermost call, as it is known before it is made. */
 typedef struct {
@@ -31,7 +36,9 @@ typedef struct {
   size_t slot;        /* among the places */
   int is_keyed;
   Key key;
+  Numbers numbers;
   long long again; /* the number of the same call before; 0: none */
+  int is_same;     /* also its numbers are the same */
 } Outermost;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -49,7 +56,8 @@ static struct {
     PyObject *code;
     long at;
     long number;
-    Key key;        /* of the last call whose line is written in full */
+    Key key; /* of the last call whose line is written in full */
+    Numbers numbers;
     long long call; /* its number */
     unsigned batch; /* in which it was written */
   } places[PLACES]; /* of calls, by code and instruction, which are known faster than lines */
@@ -235,15 +243,14 @@ static int key_letters(PyObject *letters, uint64_t *word) {
   return 1;
 }
 
-static int key_value(PyObject *value, uint64_t *word, unsigned char *kind) {
+static int key_value(PyObject *value, uint64_t *word, unsigned char *kind, Numbers *numbers) {
   enum { CONSTANT = 1, INTEGER, REAL, LETTERS, POINTER };
   if (value == Py_None || value == Py_True || value == Py_False) {
     *kind = CONSTANT;
     *word = (uintptr_t)value;
   } else if (PyFloat_CheckExact(value)) {
-    const double number = PyFloat_AsDouble(value);
     *kind = REAL;
-    memcpy(word, &number, sizeof number);
+    numbers->at[numbers->count++] = PyFloat_AsDouble(value);
   } else if (PyLong_CheckExact(value)) {
     int overflow;
     *kind = INTEGER;
@@ -261,38 +268,41 @@ static int key_value(PyObject *value, uint64_t *word, unsigned char *kind) {
   return 1;
 }
 
-static int make_key(Key *key, const Recorded *call, long place) {
+static int make_key(Key *key, Numbers *numbers, const Recorded *call, long place) {
   const Py_ssize_t named = call->names == NULL ? 0 : PyTuple_Size(call->names);
   if (call->count + 2 * named > VALUES) return 0;
   memset(key, 0, sizeof *key);
+  numbers->count = 0;
   key->library = call->library;
   key->name = call->name;
   key->place = place;
   key->thread = inside.thread;
   int at = 0;
   for (Py_ssize_t i = 0; i < call->count + named; i++, at++)
-    if (!key_value(call->values[i], &key->values[at], &key->kinds[at])) return 0;
+    if (!key_value(call->values[i], &key->values[at], &key->kinds[at], numbers)) return 0;
   for (Py_ssize_t i = 0; i < named; i++, at++)
     if (!key_letters(PyTuple_GetItem(call->names, i), &key->values[at])) return 0;
   return 1;
 }
 
-/* Returns the number of the same call before, if its line is near enough; else 0. */
-static long long same_before(size_t slot, const Key *key) {
+/* Finds the number of the same call before, if its line is near enough. */
+static void find_same(Outermost *call) {
   pthread_mutex_lock(&mutex);
-  const int is_same = lines.places[slot].call > 0 && lines.places[slot].batch == lines.batch &&
-                      memcmp(&lines.places[slot].key, key, sizeof *key) == 0;
-  const long long call = is_same ? lines.places[slot].call : 0;
+  const int is_known = lines.places[call->slot].call > 0 && lines.places[call->slot].batch == lines.batch &&
+                       memcmp(&lines.places[call->slot].key, &call->key, sizeof call->key) == 0;
+  call->again = is_known ? lines.places[call->slot].call : 0;
+  call->is_same = is_known && memcmp(lines.places[call->slot].numbers.at, call->numbers.at,
+                                     (size_t)call->numbers.count * sizeof *call->numbers.at) == 0;
   pthread_mutex_unlock(&mutex);
-  return call;
 }
 
 /* Finds the place and the key of an outermost call. Returns -1 with an exception. */
 static int find_before(Outermost *outermost, unsigned recording_number, const Recorded *call) {
   outermost->recording = recording_number;
   outermost->place = place_of_caller(recording_number, &outermost->slot);
-  outermost->is_keyed = outermost->place > 0 && make_key(&outermost->key, call, outermost->place);
-  outermost->again = outermost->is_keyed ? same_before(outermost->slot, &outermost->key) : 0;
+  outermost->is_keyed = outermost->place > 0 && make_key(&outermost->key, &outermost->numbers, call, outermost->place);
+  outermost->again = 0;
+  if (outermost->is_keyed) find_same(outermost);
   return outermost->place < 0 ? -1 : 0;
 }
 
@@ -334,6 +344,7 @@ static int add_line(const Outermost *call, const Text *text, const char *line, i
     lines.total++;
     if (call->is_keyed && call->again == 0) {
       lines.places[call->slot].key = call->key;
+      lines.places[call->slot].numbers = call->numbers;
       lines.places[call->slot].call = lines.total;
       lines.places[call->slot].batch = lines.batch;
     }
@@ -351,12 +362,27 @@ static int take_in_time(int is_late) {
   return none == NULL ? -1 : 1;
 }
 
+/* Puts a number as float.fromhex reads it: all its bits, at little cost. Returns 0 if it is not finite. */
+static int put_hexadecimal(Text *text, double number) {
+  char letters[] = "\"-0x1.0123456789abcp";
+  uint64_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  const int exponent = (int)(bits >> 52) & 0x7ff;
+  if (exponent == 0x7ff) return 0;
+  letters[1] = bits >> 63 ? '-' : '+';
+  letters[4] = exponent == 0 ? '0' : '1';
+  for (int i = 0; i < 13; i++) letters[6 + i] = "0123456789abcdef"[bits >> (48 - 4 * i) & 15];
+  return put(text, letters) && put_integer(text, exponent == 0 ? -1022 : exponent - 1023) && put(text, "\"");
+}
+
 static int write_again(const Outermost *call) {
-  char line[64];
+  char line[1 << 9];
   Text text = {line, line + sizeof line, NULL};
   int is_late = 0;
-  const int done = put(&text, "{\"again\":") && put_integer(&text, call->again) && put(&text, "}\n") &&
-                   add_line(call, &text, line, &is_late);
+  int done = put(&text, "{\"again\":") && put_integer(&text, call->again);
+  for (int i = 0; done && !call->is_same && i < call->numbers.count; i++)
+    done = put(&text, i == 0 ? ",\"numbers\":[" : ",") && put_hexadecimal(&text, call->numbers.at[i]);
+  done = done && put(&text, call->is_same ? "}\n" : "]}\n") && add_line(call, &text, line, &is_late);
   return done ? take_in_time(is_late) : 0;
 }
 

@@ -741,8 +741,8 @@ def _sample(array: NDArray[Any]) -> bytes:
         return array.tobytes()
     if array.flags.c_contiguous or array.flags.f_contiguous:
         flat = array.reshape(-1, order="A").view(np.uint8)
-        parts = np.lib.stride_tricks.as_strided(flat, (_SAMPLES, _SAMPLE), (len(flat) // _SAMPLES, 1))
-        return parts.tobytes() + flat[-_SAMPLE:].tobytes()
+        step = len(flat) // _SAMPLES
+        return flat[: step * _SAMPLES].reshape(_SAMPLES, step)[:, :_SAMPLE].tobytes() + flat[-_SAMPLE:].tobytes()
     most = round((_SAMPLES * _SAMPLE / array.itemsize) ** (1 / array.ndim))  # in each dimension
     return array[tuple(slice(None, None, -(-extent // most)) for extent in array.shape)].tobytes()
 

@@ -154,11 +154,26 @@ def _decoded(file: str | os.PathLike[str], line: bytes, number: int) -> dict[str
 
 
 def _again(file: str | os.PathLike[str], number: int, recent: dict[int, dict[str, Any]], event: Any) -> dict[str, Any]:
-    """Return the call that an event repeats."""
+    """Return the call that an event repeats, with its own numbers."""
     call = event["again"]
     if type(call) is not int or call not in recent:
         raise damaged(file, number, f"it repeats call {call}, which is none of the last {_REACH} before it")
-    return dict(recent[call])
+    if "numbers" not in event:
+        return dict(recent[call])
+    repeated = {key: value for key, value in recent[call].items() if key != "calls"}
+    try:
+        numbers = iter([float.fromhex(text) for text in event["numbers"]])
+        repeated["args"] = [_other(value, numbers) for value in repeated["args"]]
+        if "names" in repeated:
+            repeated["names"] = {name: _other(value, numbers) for name, value in repeated["names"].items()}
+    except (LookupError, OverflowError, StopIteration, TypeError, ValueError) as error:
+        raise damaged(file, number, error) from error
+    return repeated
+
+
+def _other(value: Any, numbers: Iterator[float]) -> Any:
+    """Return the next number in place of one."""
+    return next(numbers) if isinstance(value, float) else value
 
 
 def _check(file: str | os.PathLike[str], header: dict[str, Any]) -> None:

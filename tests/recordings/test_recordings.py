@@ -73,11 +73,24 @@ def events_of(file: Path) -> list[dict[str, Any]]:
     """Return a recording's events, with the calls that others stand for."""
     events, calls = [], [{}]
     for line in lines_of(file):
-        event = dict(calls[line["again"]]) if "again" in line else line
+        event = again(calls[line["again"]], line) if "again" in line else line
         if next(iter(event)) in ("blas", "call", "launch"):
             calls.append(dict(event))
         events.append(event)
     return events
+
+
+def again(call: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
+    """Return a call with the numbers of the line that repeats it."""
+    call = dict(call)
+    if "numbers" in line:
+        call.pop("calls", None)
+        numbers = [float.fromhex(text) for text in line["numbers"]][::-1]
+        call["args"] = [numbers.pop() if isinstance(value, float) else value for value in call["args"]]
+        for name, value in call.get("names", {}).items():
+            call["names"] = call["names"] | {name: numbers.pop() if isinstance(value, float) else value}
+        assert not numbers
+    return call
 
 
 def checks_recorded(file: Path, device: str, every: int, **options: Any) -> int:
@@ -985,7 +998,7 @@ def calls_again(device: str) -> None:
     pairs = ((np.ones(3), np.zeros(3)), (np.ones(4), np.zeros(4)), (np.ones(3), np.zeros(3)))
     for left, right in (*pairs, *pairs[::-1]):
         with offload_args(left, right, device=device) as (dx, dy):
-            for alpha in (1.0, 1, True, 1.0, -0.0, 0.0, 0, float("inf"), 0.5, 0.5, Fraction(1, 4), 0.5):
+            for alpha in (1.0, 1, True, 1.0, -0.0, 0.0, 1 / 3, float("inf"), -5e-324, 1.7e308, Fraction(1, 4), 0.5):
                 blas.axpy(alpha, dx, dy)
             for pair in ((dx, dy), (dx, dy), (dy, dx), (dx, dy)):
                 blas.copy(*pair)
@@ -993,6 +1006,7 @@ def calls_again(device: str) -> None:
         for turn in range(8):
             blas.gemv(1.0, dA, dx, 0.0, dy, trans="TN"[turn // 4])
             blas.gemv(1.0, dA, dx, 0.0, dy, **({"trans": "T"} if turn % 3 else {}))
+            blas.gemv(turn / 3, dA, dx, y=dy, beta=-0.25 * turn)
             blas.scal(2.0, dx[turn % 2 :])
             with pytest.raises(ArgumentError):
                 blas.copy(dx, dy[1:])
@@ -1006,7 +1020,7 @@ def test_the_same_calls_again_are_those_of_python(device: str, tmp_path: Path) -
     for name, calls in (("c", None), ("python", 100_000)):  # to count calls is Python's
         with record(tmp_path / name, calls=calls, contents="none") as recording:
             calls_again(device)
-        assert recording.calls == 6 * 16 + 8 * 6
+        assert recording.calls == 6 * 16 + 8 * 7
     events = [
         [event for event in events_of(tmp_path / name) if next(iter(event)) in ("blas", "call")]
         for name in ("c", "python")
@@ -1020,7 +1034,8 @@ def test_the_same_calls_again_are_those_of_python(device: str, tmp_path: Path) -
         calls = [event.pop("calls", []) for event in (written, expected)]
         assert lines[0] == lines[1] and calls[0] in (calls[1], [])
         assert json.dumps(written) == json.dumps(expected)
-    assert sum("again" in line for line in lines_of(tmp_path / "c")) > 5
+    assert sum("again" in line for line in lines_of(tmp_path / "c")) > 20
+    assert sum("numbers" in line for line in lines_of(tmp_path / "c")) > 10
     assert not any("again" in line for line in lines_of(tmp_path / "python"))
     replayed(tmp_path / "c", device)
 
@@ -1059,6 +1074,19 @@ def test_a_call_again_that_is_not_before_it_is_named_by_its_line(number: Any, tm
     rows = [*rows[: at + 1], rows[-1]]
     rewritten(tmp_path / "d", [*rows[:at], {"again": number}, *rows[at + 1 :]])
     with pytest.raises(ArgumentError, match=rf"/d: line {at + 1} can't be replayed: it repeats call .*, which is none"):
+        replay(tmp_path / "d")
+
+
+@pytest.mark.parametrize("numbers", [None, [], ["0x1p+0"], ["x", "0x1p+0"], [1.0, 2.0], 1, ["0x1p+2000", "0x1p+0"]])
+def test_a_call_again_with_wrong_numbers_is_named_by_its_line(numbers: Any, tmp_path: Path) -> None:
+    with record(tmp_path / "r", contents="none"), offload_args(np.ones((3, 3)), np.ones(3), device="host") as (dA, dx):
+        for turn in range(20):
+            blas.gemv(0.5 * turn, dA, dA[0], 2.0, dx)
+    rows = lines_of(tmp_path / "r")
+    calls = [line for line in rows if next(iter(line)) in ("blas", "again")]
+    rows = [*rows[: rows.index(calls[0]) + 1], {"again": 1, "numbers": numbers}, rows[-1]]
+    rewritten(tmp_path / "d", rows)
+    with pytest.raises(ArgumentError, match=rf"/d: line {len(rows) - 1} can't be replayed: "):
         replay(tmp_path / "d")
 
 
