@@ -18,7 +18,7 @@ from offload_args import cblas, cublas, rocblas, testing
 DEVICES = here("host", "sim:0", "cuda:0", HIP)
 ABSENT = {"cuda:0", HIP} - {*DEVICES}
 INSTANCES = 4  # of a test in the default run
-SAMPLED = 8  # of a test on each device with --sample
+SAMPLED = 5  # of a test on each device with --sample
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
