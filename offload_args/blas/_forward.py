@@ -103,7 +103,7 @@ def numbers(*scalars: Scalar) -> Iterator[list[Scalar]]:
 
 
 def _conjugate(vector: Vector, x: DevicePtr, incx: int, y: DevicePtr, incy: int) -> None:
-    """Set y to conj(x): as the sum of a matrix of one row, conjugated and transposed twice, and of nothing."""
+    """Set y to conj(x), by geam: x as a matrix of one row is transposed with conjugation, and nothing is added."""
     call, _, enums = GEAM.of(x)
     n, conj, plain = x._shape[0], enums.op[0]["C"], enums.op[0]["N"]
     if not n:

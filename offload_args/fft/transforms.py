@@ -63,7 +63,7 @@ def fft(
     """Return the discrete Fourier transform along one axis, as scipy.fft.fft does.
 
     x: an array of any dimensions, real or complex.
-    n: the length along the axis: x is cut, or filled with zeros; None: that of x.
+    n: the length along the axis: x is cut, or filled with zeros; None: x's length.
     axis: the axis to transform.
     norm: "backward", or None, divides the inverse by the number of elements, "forward" the other, "ortho" both by its
     root.
@@ -92,7 +92,7 @@ def ifft(
     """Return the inverse of fft along one axis, as scipy.fft.ifft does.
 
     x: an array of any dimensions, real or complex.
-    n: the length along the axis: x is cut, or filled with zeros; None: that of x.
+    n: the length along the axis: x is cut, or filled with zeros; None: x's length.
     axis: the axis to transform.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -232,7 +232,7 @@ def fft2(
     """Return the discrete Fourier transform along two axes, as scipy.fft.fft2 does.
 
     x: an array of any dimensions, real or complex.
-    s: the lengths along the axes, -1 for that of x; x is cut, or filled with zeros. None: those of x.
+    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: those of x.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -260,7 +260,7 @@ def ifft2(
     """Return the inverse of fft2 along two axes, as scipy.fft.ifft2 does.
 
     x: an array of any dimensions, real or complex.
-    s: the lengths along the axes, -1 for that of x; x is cut, or filled with zeros. None: those of x.
+    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: those of x.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -344,7 +344,7 @@ def fftn(
     """Return the discrete Fourier transform along several axes, as scipy.fft.fftn does.
 
     x: an array of any dimensions, real or complex.
-    s: the lengths along the axes, -1 for that of x; x is cut, or filled with zeros. None: those of x.
+    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: those of x.
     axes: the axes to transform; None: the last ones, as many as s has, or all.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -373,7 +373,7 @@ def ifftn(
     """Return the inverse of fftn along several axes, as scipy.fft.ifftn does.
 
     x: an array of any dimensions, real or complex.
-    s: the lengths along the axes, -1 for that of x; x is cut, or filled with zeros. None: those of x.
+    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: those of x.
     axes: the axes to transform; None: the last ones, as many as s has, or all.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.

@@ -102,7 +102,7 @@ def sytrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> No
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle that sytrf had.
 
-    B is in Fortran order, or a vector without gaps; of another one a copy is solved, with a PerformanceWarning.
+    B is in Fortran order, or a vector without gaps; any other B is copied for the call, with a PerformanceWarning.
     ArgumentError is raised for pivots that sytrf can't have left.
 
         A, ipiv, b = np.array([[0.0, 2.0], [2.0, 1.0]]), np.empty(2, np.int32), np.array([4.0, 4.0])

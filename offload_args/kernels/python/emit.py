@@ -227,7 +227,7 @@ class _Entry:
 
     @property
     def steps(self) -> list[str]:
-        """The kinds of knowledge about the steps of matrices."""
+        """The facts that may be known of the steps of matrices."""
         if not any(array.rank == 2 for array in self.arrays):
             return ["any"]
         return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]
