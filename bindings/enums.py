@@ -9,7 +9,7 @@ from .labelled import Enum
 
 
 def is_count(name: str, constants: dict[str, int]) -> bool:
-    """Return whether a constant is the last of its enum and only says how many others that has."""
+    """Return whether a constant is the last of its enum, and its value is the number of the others."""
     return re.search("_COUNTS?$", name) is not None and constants[name] == len(constants) - 1 == max(constants.values())
 
 

@@ -166,9 +166,9 @@ static bool is_thin(const oa_program_call *call) {
   return call->operations * (double)oa_itemsize(call->routine->dtype) <= 8 * (call->bytes_up + call->bytes_down);
 }
 
-/* Returns whether arrays that the program leaves unchanged should be kept on the device. The calls so far would have
- * saved more time with them there than the copies take. So a program that ends at the worst moment takes at most twice
- * as long as necessary. pays: the call goes anyway. */
+/* Returns whether arrays that the program leaves unchanged should be kept on the device. They should be if, with the
+ * arrays there, the calls so far would have saved more time than the copies take. So a program that ends at the worst
+ * moment takes at most twice as long as necessary. pays: the call goes anyway. */
 static bool buys(oa_program_call *call, oa_known *known, bool pays) {
   static const double ARMING = 1.0 / 40e9; /* seconds per byte, for watching pages of 4 KiB */
   const double steady = (double)oa_known_steady(known), send = steady / oa_model_up();

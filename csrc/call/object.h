@@ -29,7 +29,7 @@ typedef struct oa_note {
   int64_t shape[OA_NOTED_NUMBERS];
 } oa_note;
 
-/* An object that another object's library part uses, because a parameter "holds" it. NULL: none. */
+/* An object that another object uses in the library, because a parameter "holds" it. NULL: none. */
 typedef struct oa_object_held {
   const char *name; /* of the parameter */
   struct oa_object_state *object;

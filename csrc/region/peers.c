@@ -59,7 +59,7 @@ static int note_peer(oa_present *element, void *data) {
   return 0;
 }
 
-/* Takes a stream of the peer that runs after the writers of its bytes, unless these are over. */
+/* Takes a stream of the peer that runs after the unfinished writers of its bytes. */
 static int follow_writers(oa_peer *peer) {
   const oa_uses *uses = &peer->mapping->uses;
   peer->writers = NULL;

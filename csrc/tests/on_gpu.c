@@ -1,7 +1,7 @@
 /* Linked with every test: with OFFLOAD_ARGS_TEST_GPU=hip, the devices sim:0 and sim:1 of the test are hip:0 and hip:1,
  * and their driver is the double that scripts/doubles builds. The test's calls run on the CPU, in the order of the
  * double's streams, and have it make its devices' memory reachable meanwhile. Delays of operations are left out: the
- * double works as late as it may. The linker puts these functions in place of the core's (--wrap). */
+ * double does all work as late as it may. The linker puts these functions in place of the core's (--wrap). */
 #include "check.h"
 #include "device/device.h"
 #include "device/stream.h"

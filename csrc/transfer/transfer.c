@@ -200,7 +200,7 @@ static bool receive_small(const oa_batch *b) {
   return direct;
 }
 
-/* Waits for the copies to pinned arrays; failed ones are retried in the plain way. */
+/* Waits for the copies to pinned arrays; failed copies are retried synchronously. */
 static void settle_direct(oa_batch *b) {
   const int status = b->device->backend->stream_synchronize(b->device, b->stream);
   for (int i = 0; i < b->count; i++) {

@@ -87,7 +87,7 @@ class Call:
     def __init__(
         self, name: str, device: Device | str | None, instead: str | None = "", /, **operands: Operand
     ) -> None:
-        """Read the operands. instead: the calls that a graph can have in place of this one; None: it can have this."""
+        """Read the operands. instead: calls that a graph can have in place of this one. None: it can have this one."""
         self.name = name
         self._module = name.partition(".")[0]
         self.on_device = any(isinstance(value, DevicePtr) for value in operands.values())
