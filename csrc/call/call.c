@@ -95,8 +95,9 @@ static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, 
   call->saved_mode = call->capture_mode = -1;
   call->native_stream = stream->native;
   /* Within a call, a library may load kernels, allocate and wait, independently of captures of other streams. A
-   * captured call is not relaxed: work that the graph would lack has to fail. */
-  if (OA_UNLIKELY(beside || why_uncaptured(call) != NULL) && device->backend->capture_mode)
+   * call that a program captures is not relaxed: work that its graph would lack has to fail. The core's own captures
+   * forbid nothing. */
+  if (OA_UNLIKELY(beside || capture || why_uncaptured(call) != NULL) && device->backend->capture_mode)
     call->capture_mode = device->backend->capture_mode(OA_RELAXED);
   call->handle = NULL;
   if ((library->create >= 0 || library->needs_handle) && !(call->special & OA_WITHOUT_HANDLE)) {

@@ -6,6 +6,7 @@
 #include "device/stream.h"
 #include "kernel/module.h"
 #include "kernel/shared_object.h"
+#include "region/capture.h"
 #include "region/region.h"
 #include "region/slot.h"
 
@@ -153,7 +154,7 @@ static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, co
 }
 
 /* Passes the kernel to the driver, and ends the call. beside: streams of the device may be captured, and the call is
- * not. A driver may then load the kernel, or wait to make room for it. */
+ * not, or by the core's own graph. A driver may then load the kernel, or wait to make room for it. */
 static int run_on_device(const oa_kernel_state *kernel, const oa_launch *shape, const void *const *arguments,
                          oa_call *call, unsigned char *bytes, bool beside) {
   void *places[OA_MOST_PARAMETERS];
@@ -203,12 +204,13 @@ static int launch_in(const oa_kernel_state *kernel, const oa_launch *launch, con
   int status = oa_begin_locked(&call);
   if (status) return status;
   *captured = call.open == OA_CALL_CAPTURED;
+  const bool is_own = *captured && oa_capture_of(call.region, call.stream);
   const int64_t begun = call.begun;
   const uint64_t region = OA_UNLIKELY(begun != 0) ? ((const oa_region_state *)call.region)->serial : 0;
   call.begun = 0; /* oa_end notes calls of other kinds */
   status = device->backend->flags & OA_DEVICE_HOST_CALLS
                ? run_on_host(kernel, launch, arguments, &call, room)
-               : run_on_device(kernel, launch, arguments, &call, room, any_known && !*captured);
+               : run_on_device(kernel, launch, arguments, &call, room, any_known && (!*captured || is_own));
   if (OA_UNLIKELY(begun != 0)) note(kernel, launch, begun, region, status);
   return status;
 }

@@ -64,15 +64,15 @@ static struct graph *capture_of(const void *stream) {
 }
 
 /* Makes captures invalid: those of this device, of any mode (device >= 0), or those that forbid this thread what may be
- * unsafe (-1). Returns whether there were any. */
-static int spoil(int device) {
+ * unsafe (-1), but not `own`. Returns whether there were any. */
+static int spoil(int device, const struct graph *own) {
   int any = 0;
   if (device < 0 && interaction == RELAXED) return 0;
   pthread_mutex_lock(&lock);
   for (struct graph *graph = under_way; graph; graph = graph->next) {
-    const int own = pthread_equal(graph->thread, pthread_self());
-    const int forbids = own ? graph->mode != RELAXED : graph->mode == OF_ALL_THREADS && interaction == OF_ALL_THREADS;
-    if (device >= 0 ? graph->device != device : !forbids) continue;
+    const int here = pthread_equal(graph->thread, pthread_self());
+    const int forbids = here ? graph->mode != RELAXED : graph->mode == OF_ALL_THREADS && interaction == OF_ALL_THREADS;
+    if (graph == own || (device >= 0 ? graph->device != device : !forbids)) continue;
     graph->is_invalid = any = 1;
   }
   pthread_mutex_unlock(&lock);
@@ -81,7 +81,13 @@ static int spoil(int device) {
 
 /* Returns the code of a call that is neither captured nor ordered with what is, such as an allocation or a wait. */
 int gpu_double_unsafe(void);
-int gpu_double_unsafe(void) { return SPOILS_CAPTURES && spoil(-1) ? UNSUPPORTED : SUCCESS; }
+int gpu_double_unsafe(void) { return SPOILS_CAPTURES && spoil(-1, NULL) ? UNSUPPORTED : SUCCESS; }
+
+/* Loads the kernels of a library for a call in a stream: other captures may forbid it, and are lost. */
+void gpu_double_loads(const void *stream);
+void gpu_double_loads(const void *stream) {
+  if (SPOILS_CAPTURES) spoil(-1, capture_of(stream));
+}
 
 /* Returns the code of a wait for a stream. */
 int gpu_double_waits(const void *stream);

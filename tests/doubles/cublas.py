@@ -54,17 +54,23 @@ int gpu_double_captures(const void *stream, int (*run)(const void *, void *), co
 int gpu_double_uses(const void *stream, const void *memory, size_t nbytes);
 int gpu_double_waits(const void *stream);
 int gpu_double_unsafe(void);
+void gpu_double_loads(const void *stream);
 int cuStreamIsCapturing(void *stream, int *status);
 
 enum { MAGIC = 0xb1a5, SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13 };
 
+/* The memory that a captured call had when it was captured, while it runs. */
+struct inner {
+  void *workspace;
+  size_t nbytes;
+};
+static _Thread_local const struct inner *replayed;
 /* A handle's first call of a routine loads its kernels and allocates, which captures of other streams may forbid. The
  * call succeeds then, and they are lost. */
 static void load(struct handle *handle, int routine) {
-  int capturing = 0;
-  if (handle->has_loaded[routine] || cuStreamIsCapturing(handle->stream, &capturing) || capturing) return;
+  if (replayed || handle->has_loaded[routine]) return;
   handle->has_loaded[routine] = 1;
-  (void)gpu_double_unsafe();
+  gpu_double_loads(handle->stream);
 }
 
 static int is_scalar(const struct handle *handle, const void *pointer) {
@@ -162,12 +168,6 @@ cublasStatus_t cublasSetFixedPointEmulationMantissaBitCountPointer(cublasHandle_
 cublasStatus_t cublasGetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle, int **count) {
   return *count = handle->bit_count, SUCCESS;
 }
-/* The memory that a captured call had when it was captured, while it runs. */
-struct inner {
-  void *workspace;
-  size_t nbytes;
-};
-static _Thread_local const struct inner *replayed;
 /* Uses the memory that the handle has, as any routine may: it has to be alive. */
 static int uses_memory(const struct handle *handle) {
   if (!handle) return 0;

@@ -304,7 +304,7 @@ int cuCtxSetCurrent(gpu_context context) { /* in place of the innermost one; NUL
 /* Refused in every mode, and of every thread, while any stream of the context is captured: it ends the capture. */
 int cuCtxSynchronize(void) {
   if (!current()) return INVALID_CONTEXT;
-  return SPOILS_CAPTURES && spoil(current()->number) ? UNSUPPORTED : SUCCESS;
+  return SPOILS_CAPTURES && spoil(current()->number, NULL) ? UNSUPPORTED : SUCCESS;
 }
 
 /* -- memory -------------------------------------------------------------------------------------------------------- */

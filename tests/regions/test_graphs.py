@@ -293,6 +293,22 @@ def test_other_regions_compute_while_a_stream_is_captured(gpu: str) -> None:
     graphs.destroy()
 
 
+@pytest.mark.parametrize("mode", [FOR_ALL_THREADS, FOR_THIS_THREAD, RELAXED])
+def test_a_graph_beside_the_capture_of_a_program_leaves_that_alone(gpu: str, mode: int) -> None:
+    """The first captured call of a routine may load kernels, which the other capture would forbid."""
+    x, graphs = np.arange(1.0, 9.0), Graphs(gpu)
+    region = offload_args(x, device=gpu)
+    with region as (dx,):
+        with graphs.captured(mode):
+            with region.capture() as g:
+                blas.scal(2.0, dx)
+                blas.swap(dx[:4], dx[4:])
+            g.replay()
+        g.replay()
+    graphs.destroy()
+    assert np.array_equal(x, 4 * np.arange(1.0, 9.0))
+
+
 def test_rows_go_up_without_pinned_memory_while_a_stream_is_captured_for_all_threads(hip: str) -> None:
     tests = Path(__file__).parents[1]
     code = f"import sys; sys.path[:0] = [{str(tests)!r}]; from regions import test_graphs as t; t.double_rows({hip!r})"
