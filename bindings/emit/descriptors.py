@@ -285,12 +285,14 @@ class DescriptorBody(Body):
             else:
                 operand = self.operand(array, access, self.extent_text(array))
             self.add(f"{guard}operands[{self.place(array)}] = {operand};")
-        special = self.special
-        if any(isinstance(parameter, Integers) for parameter in self.function.parameters):
-            special = [*special, "OA_ON_HOST_MEMORY"]
-        self.start("count", **({"special": " | ".join(special)} if special else {}))
+        self.start("count", **({"special": " | ".join(self.special)} if self.special else {}))
         self.add("  const int failed = count ? oa_begin(&call) : oa_fail_no_array(routine);")
         self.add("  if (failed) return oa_fail_operands(routine, &call, failed);")
+
+    @property
+    def special(self) -> list[str]:
+        lists = any(isinstance(parameter, Integers) for parameter in self.function.parameters)
+        return [*super().special, *["OA_ON_HOST_MEMORY"] * lists]
 
     def query(self, query: Query) -> None:
         """Write the call of a function that says how many bytes are needed: into `needed`, and its status."""

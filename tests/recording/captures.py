@@ -94,18 +94,18 @@ def check_own(bench: DoubleBench, function: roles.Function) -> None:
             for name, array in arrays.items()
         }
         bench.recorder.reset({}, success)
-        refused = False
+        refused = ""
         with region.capture() as graph:
             try:
                 call(named)
-            except CaptureError:
-                refused = True
+            except CaptureError as error:
+                refused = str(error)
         times = [record.symbol for record in bench.recorder.records(own=True)].count(function.symbol)
         assert times == (reaches and not refused), f"{function.symbol}: called {times} times in a graph, {refused=}"
         assert graph.calls == times, graph
         on_host = any(not number.is_read_only for number in function.numbers)
         if reaches:
-            assert refused == (is_refused(bench.library, function) or on_host), f"{function.symbol}: {refused=}"
+            assert bool(refused) == (is_refused(bench.library, function) or on_host), f"{function.symbol}: {refused=}"
 
 
 def check(bench: DoubleBench, function: roles.Function, turns: int) -> None:
