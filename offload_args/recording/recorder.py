@@ -34,7 +34,7 @@ __all__ = ["Recording"]
 _CONTENTS = ("none", "hash", "inputs")
 _KNOWN = 64  # arrays of a buffer whose contents need not be written again
 _SAMPLED = 1 << 16  # arrays of more bytes are known by a sample of them
-_SAMPLES, _SAMPLE = 64, 512  # parts, and the bytes of each
+_SAMPLES, _SAMPLE = 64, 128  # parts, and the bytes of each
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -149,7 +149,7 @@ class Recording:
         self._is_simple = contents != "inputs" and calls is None and not sync  # the extension can write lines
         self._is_over = False
         self._writer: Writer
-        self._salt = os.urandom(16)  # never written: nobody can find contents by trying hashes
+        self._keyed = hashlib.sha256(os.urandom(64))  # never written: nobody can find contents by trying hashes
         self._places: dict[tuple[CodeType, int], int] = {}
         self._files: dict[str, bool] = {}  # whether code of that file is this package's
         self._buffers: dict[int, _Buffer] = {}  # by the owner's id
@@ -445,7 +445,9 @@ class Recording:
         return {"hash": digest} if is_same else {"hash": digest, "data": base64.b64encode(values).decode()}
 
     def _digest(self, contents: bytes) -> str:
-        return hashlib.blake2b(contents, key=self._salt, digest_size=8).hexdigest()
+        digest = self._keyed.copy()
+        digest.update(contents)
+        return digest.hexdigest()[:16]
 
     def _on_leaving(self, region: Any, *_: Any) -> None:
         for lent in self._regions.get(id(region), (0, (), ()))[1] if self.contents == "hash" else ():

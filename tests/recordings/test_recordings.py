@@ -38,10 +38,12 @@ from offload_args import (
     blas,
     call,
     cblas,
+    cublas,
     fft,
     lapack,
     offload_args,
     record,
+    rocblas,
     sparse,
     testing,
     update,
@@ -54,6 +56,7 @@ from offload_args.recording.stream import VERSION
 from offload_args.selftest import behaviour, routines
 
 HERE = Path(__file__).parent
+VENDORS = {"cuda": cublas, "hip:": rocblas}
 ROOT = HERE.parents[1]
 
 
@@ -1010,7 +1013,7 @@ def calls_again(device: str) -> None:
             blas.scal(2.0, dx[turn % 2 :])
             with pytest.raises(ArgumentError):
                 blas.copy(dx, dy[1:])
-            cblas.dscal(6, 0.5, dx, 1)
+            VENDORS.get(device[:4], cblas).dscal(6, 0.5, dx, 1)
             if turn % 4 == 3:
                 dx.fill(1.0)
             assert blas.nrm2(dx) is not None
