@@ -170,21 +170,34 @@ static int place_of(const uint64_t *key, int stamps, int count) {
   return count == 1 ? (int)(key[0] % MOST_ANSWERS) : MOST_ANSWERS + (int)((hash ^ hash >> 32) % MOST_ANSWERS);
 }
 
+/* Returns the index of an answer, which is that of its key or the one beside it; -1: there is none. Under the lock. */
+static int find_answer(int place, const uint64_t *key, int count, size_t size) {
+  for (int turn = 0; turn < 2; turn++, place ^= 1)
+    if (answers[place].count == count && answers[place].size == size &&
+        memcmp(answers[place].key, key, (size_t)count * sizeof *key) == 0)
+      return place;
+  return -1;
+}
+
 int oa_answer_find(const uint64_t *key, int stamps, int count, void *answer, size_t size) {
   const int place = place_of(key, stamps, count);
   if (place < 0) return 0;
   oa_lock();
-  const int same = answers[place].count == count && answers[place].size == size &&
-                   memcmp(answers[place].key, key, (size_t)count * sizeof *key) == 0;
-  if (same) memcpy(answer, answers[place].answer, size);
+  const int known = find_answer(place, key, count, size);
+  if (known >= 0) memcpy(answer, answers[known].answer, size);
   oa_unlock();
-  return same;
+  return known >= 0;
 }
 
 void oa_answer_keep(const uint64_t *key, int stamps, int count, const void *answer, size_t size) {
-  const int place = place_of(key, stamps, count);
+  int place = place_of(key, stamps, count);
   if (place < 0 || size > OA_MOST_ANSWER) return;
   oa_lock();
+  const int known = find_answer(place, key, count, size);
+  if (known >= 0)
+    place = known;
+  else if (answers[place].count > 0)
+    answers[place ^ 1] = answers[place]; /* the answer of another key, which is used with this one */
   memcpy(answers[place].key, key, (size_t)count * sizeof *key);
   memcpy(answers[place].answer, answer, size);
   answers[place].count = count;
