@@ -13,8 +13,8 @@ static struct {
   int waits;            /* 1: another thread touched the array, and the exception has yet to be sent to this one */
   char text[512];
 } touched[MOST];
-static atomic_int waiting; /* the number of entries that wait */
-static atomic_int asked;   /* 1: Python has raise_all in its list, which has 32 places */
+static atomic_int used;  /* the number of entries that are not free */
+static atomic_int asked; /* 1: Python has raise_all in its list, which has 32 places */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* Notes the text of a thread's exception. Returns 1, or 0 if there is no room. */
@@ -26,7 +26,7 @@ static int note(unsigned long thread, int waits, const oa_guard_touch *touch) {
   if (place >= 0 && touched[place].thread == 0) { /* otherwise the first touch is the reported one */
     touched[place].thread = thread;
     touched[place].waits = waits;
-    atomic_fetch_add(&waiting, waits);
+    atomic_fetch_add(&used, 1);
     snprintf(touched[place].text, sizeof touched[place].text,
              "the host read or wrote %s, which is lent at %s to %s and may be newer there: its bytes on the host are "
              "old. Read it after the region, by `update(x)`, or by `to_host()` of its pointer; write it within `with "
@@ -40,14 +40,13 @@ static int note(unsigned long thread, int waits, const oa_guard_touch *touch) {
 /* Raises the exception in a thread that has a text. Needs the GIL. */
 static int raise_in(unsigned long thread) { return PyThreadState_SetAsyncExc(thread, python.guard_error) == 1; }
 
-/* Ends the waiting of thread i of the list, if that is `thread`, or `thread` is 0. Returns the thread, or 0. */
-static unsigned long take_waiting(int i, unsigned long thread) {
+/* Ends the waiting of thread i of the list. Returns the thread; 0: it does not wait. */
+static unsigned long take_waiting(int i) {
   unsigned long taken = 0;
   pthread_mutex_lock(&mutex);
-  if (touched[i].waits && (thread == 0 || touched[i].thread == thread)) {
+  if (touched[i].waits) {
     taken = touched[i].thread;
     touched[i].waits = 0;
-    atomic_fetch_sub(&waiting, 1);
   }
   pthread_mutex_unlock(&mutex);
   return taken;
@@ -60,7 +59,7 @@ static int take_text(unsigned long thread, char text[sizeof touched->text]) {
   for (int i = 0; i < MOST; i++) {
     if (touched[i].thread != thread) continue;
     memcpy(text, touched[i].text, sizeof touched->text);
-    atomic_fetch_sub(&waiting, touched[i].waits);
+    atomic_fetch_sub(&used, 1);
     touched[i].waits = 0;
     touched[i].thread = 0;
     taken = 1;
@@ -74,7 +73,7 @@ static int raise_all(void *Py_UNUSED(nothing)) {
   char text[sizeof touched->text];
   atomic_store(&asked, 0);
   for (int i = 0; i < MOST; i++) {
-    const unsigned long thread = take_waiting(i, 0);
+    const unsigned long thread = take_waiting(i);
     if (thread == 0 || raise_in(thread) || !take_text(thread, text)) continue;
     PyErr_SetString(python.guard_error, text);
     PyErr_WriteUnraisable(NULL);
@@ -84,13 +83,11 @@ static int raise_all(void *Py_UNUSED(nothing)) {
 
 int raise_touch(void) {
   const unsigned long thread = PyThread_get_thread_ident();
-  for (int i = 0; atomic_load_explicit(&waiting, memory_order_relaxed) > 0 && i < MOST; i++) {
-    char text[sizeof touched->text];
-    if (take_waiting(i, thread) == 0 || !take_text(thread, text)) continue;
-    PyErr_SetString(python.guard_error, text);
-    return -1;
-  }
-  return 0;
+  char text[sizeof touched->text];
+  if (atomic_load_explicit(&used, memory_order_relaxed) == 0 || !take_text(thread, text)) return 0;
+  PyThreadState_SetAsyncExc(thread, NULL); /* if it was sent, it would come after the region */
+  PyErr_SetString(python.guard_error, text);
+  return -1;
 }
 
 /* The core's oa_guard_report, in a signal handler. The fault came from a load or a store of other code, which holds no
