@@ -166,9 +166,9 @@ static bool is_thin(const oa_program_call *call) {
   return call->operations * (double)oa_itemsize(call->routine->dtype) <= 8 * (call->bytes_up + call->bytes_down);
 }
 
-/* Returns whether arrays that the program leaves unchanged should be kept on the device. They should be if, with the
- * arrays there, the calls so far would have saved more time than the copies take. So a program that ends at the worst
- * moment takes at most twice as long as necessary. pays: the call goes anyway. */
+/* Returns whether arrays that the program leaves unchanged should be kept on the device. They should be if the calls so
+ * far would have saved more time than the copies take, had the arrays been on the device. So a program that ends at the
+ * worst moment takes at most twice as long as necessary. pays: the call goes anyway. */
 static bool buys(oa_program_call *call, oa_known *known, bool pays) {
   static const double ARMING = 1.0 / 40e9; /* seconds per byte, for watching pages of 4 KiB */
   const double steady = (double)oa_known_steady(known), send = steady / oa_model_up();
@@ -250,14 +250,14 @@ static int go(const void *arguments, oa_program_make make, oa_array *arrays, con
   return oa_program_leave(region, status);
 }
 
-/* The device was lost while the result arrived: it is part old, part new, and the CPU's input is gone. Only NaN is an
- * honest result. */
+/* Fills a result with NaN. The device was lost while the result arrived: the result is part old, part new, and the
+ * CPU's input is gone. */
 static void spoil(const oa_program_operand *out, int64_t itemsize) {
   for (int64_t j = 0; j < out->columns; j++)
     memset((char *)(uintptr_t)out->data + j * out->ld * itemsize, 0xff, (size_t)(out->rows * itemsize));
 }
 
-/* The call of BLAS or LAPACK: by make, or by lend. refused: why it can't go, or -1. */
+/* A call of BLAS (with make) or LAPACK (with lend). refused: the reason why the call can't go, or -1. */
 typedef struct wanted {
   const void *arguments;
   oa_program_make make;
@@ -397,7 +397,7 @@ void oa_program_by_host(oa_program_call *call) {
 
 /* -- hooks in and out -- */
 
-/* If another thread scans already, it also sees the modules that this one wants to be seen. */
+/* Scans the modules. If another thread scans already, that thread also finds the modules that this call is for. */
 static void scan(void) {
   atomic_store(&behind, true);
   while (atomic_load(&behind) && !pthread_mutex_trylock(&patching)) {

@@ -27,7 +27,7 @@ typedef struct written {
   void *original, *hook;
 } written;
 
-/* A module that was seen. Modules without slots are in the list, too, so that they are not read again. */
+/* A module that a scan found. Modules without slots are in the list, too, so that they are not read again. */
 typedef struct module {
   uintptr_t base, dynamic;
   uintptr_t low, high;             /* the addresses that it occupies */

@@ -8,7 +8,7 @@
 typedef struct spelling {
   char base[16]; /* "dgemm" */
   int interface; /* oa_hook_interface */
-  int wide;      /* 1: its integers have 64 bits, -1: the name does not say */
+  int wide;      /* 1: its integers have 64 bits, -1: the name does not show it */
 } spelling;
 
 /* Returns whether a file implements BLAS or LAPACK, or is a GPU library: calls inside such a file are not hooked. */
@@ -90,7 +90,7 @@ static void (*_Atomic when_loaded)(void);
 
 void oa_hooks_set_loaded(void (*loaded)(void)) { atomic_store(&when_loaded, loaded); }
 
-/* Python asks for a module's PyInit function after dlopen, and before any of its code runs. */
+/* Python looks up a module's PyInit function after dlopen, and before any code of the module runs. */
 static void *hook_dlsym(void *handle, const char *name) {
   void (*loaded)(void) = atomic_load(&when_loaded);
   if (loaded) loaded();

@@ -107,7 +107,7 @@ static void end_stay(place *p) {
   if (device) oa_resident_drop(device, p->low, p->high, p->lines);
 }
 
-/* Leaves the array alone, each time for more reads. */
+/* Ends the array's sample and stay. Its next reads are ignored, more of them after each strike. */
 static void strike(place *p, int strikes) {
   end_sample(p);
   end_stay(p);
@@ -208,8 +208,8 @@ static bool begin_sample(place *p) {
   return p->sample != NULL;
 }
 
-/* Looks whether the program leaves an array unchanged, once it would pay to keep it: a sample splits its huge pages,
- * which makes the program's own accesses slower. Returns whether enough samples showed that. */
+/* Finds out whether the program leaves an array unchanged, once it would pay to keep it: a sample splits its huge
+ * pages, which makes the program's own accesses slower. Returns whether enough samples showed that. */
 static bool is_steady(place *p) {
   if (!p->sample) {
     if (!begin_sample(p)) strike(p, UNWATCHED_STRIKES);
@@ -236,7 +236,7 @@ static void see_read(place *p, oa_known_array *array) {
     end_chain(p, p->sample && is_unchanged(p));
     end_sample(p);
   }
-  if (!array->missing || array->is_written) return; /* the program lends it, or it will be another array */
+  if (!array->missing || array->is_written) return; /* the program lends the array, or this call changes it */
   if (p->skip > 0)
     p->skip--;
   else

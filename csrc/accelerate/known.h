@@ -49,7 +49,7 @@ int64_t oa_known_steady(const oa_known *known);
 bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room);
 /* Keeps the call's result on the device, if similar calls wrote results that the next call read unchanged, twice. */
 void oa_known_chain(oa_known *known, int64_t room);
-/* Notes that the call does not go after all. */
+/* Notes that the call does not go. */
 void oa_known_cancel(oa_known *known);
 /* Notes the end of a call that went, or tried to. */
 void oa_known_end(oa_known *known, bool well);

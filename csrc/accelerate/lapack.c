@@ -172,7 +172,7 @@ bool oa_lapack_try(const oa_lapack_family *family, const oa_hooked *routine, con
 }
 
 void oa_lapack_by_host(oa_program_call *call, const oa_lapack_arguments *arguments) {
-  /* The time of a factorisation that breaks off says nothing about others. */
+  /* The time of a factorisation that breaks off does not predict the time of other calls. */
   if (oa_lapack_integer(arguments, arguments->info, 0)) call->is_odd = true;
   oa_program_by_host(call);
 }

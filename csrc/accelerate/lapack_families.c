@@ -54,7 +54,7 @@ static double elimination(int64_t m, int64_t n) {
 
 /* -- checks of the program's memory -- */
 
-/* A triangular matrix with a zero on its diagonal is singular: LAPACK reports its place. */
+/* A triangular matrix with a zero on its diagonal is singular: LAPACK reports the place of the zero. */
 static bool has_inverse(const oa_lapack_call *problem) {
   const arguments *a = &problem->a;
   for (int64_t i = 0; i < a->n; i++) {
@@ -76,7 +76,7 @@ static bool has_inverse(const oa_lapack_call *problem) {
 
 static bool has_triangle(const oa_lapack_call *problem) { return problem->a.diag == 'U' || has_inverse(problem); }
 
-/* Libraries do not check for wrong pivots, and write there. */
+/* Libraries do not check pivots: a wrong pivot makes them write outside of the matrix. */
 static bool has_pivots(const oa_lapack_call *problem) {
   for (int64_t i = 0; i < problem->a.n; i++) {
     const int64_t pivot = oa_lapack_integer(&problem->a, problem->a.ipiv, i);
@@ -372,7 +372,7 @@ static int plan_gesdd(oa_lapack_call *problem, oa_program_call *call) {
   const int64_t k = less(a->m, a->n);
   if (a->jobz == 'O') return OA_REFUSED_VARIANT; /* vectors in A */
   const bool all = a->jobz == 'A', vectors = all || a->jobz == 'S';
-  /* LAPACK's own least sizes depend on the shape: its possible refusals of a workspace are not counted here. */
+  /* LAPACK's own least sizes depend on the shape. This check accepts some workspaces that LAPACK may refuse. */
   if ((!vectors && a->jobz != 'N') || k < 1 || a->lwork < k) return OA_REFUSED_INVALID;
   matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
   vector(problem, "s", a->s, k, OA_OUT, problem->real);
@@ -431,7 +431,8 @@ static void divide(oa_lapack_call *problem, const void *s, void *C, int64_t n, i
   }
 }
 
-/* Solves R x = c for the least norm, R = U s VT: x = V c' with c' = U^H c over s. B has c, and then x, on top. */
+/* Solves R x = c for the least norm, R = U s VT: x = V c' with c' = U^H c over s. The first n rows of B have c, and
+ * then x. */
 static int solve_by_values(oa_lapack *l, oa_lapack_call *problem, oa_any *U, oa_any *VT, oa_any *s, oa_any *B) {
   const int64_t n = problem->a.n, nrhs = problem->a.nrhs, itemsize = oa_itemsize(l->dtype), real = oa_itemsize(l->real);
   const char conjugate = problem->is_complex ? 'C' : 'T';

@@ -244,7 +244,7 @@ int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int
   }
   const int64_t less = m < n ? m : n;
   if (l->gpu && m >= n) return cusolver(l, "gesvd", form, N(job), N(job), m, n, A, lda, s, U, ldu, VT, ldvt, l->info);
-  if (l->gpu) { /* it takes only tall matrices: A^H = V S U^H */
+  if (l->gpu) { /* gesvd takes only tall matrices: A^H = V S U^H */
     const int64_t columns = job == 'A' ? n : less;
     oa_any *tall, *V = NULL, *UH = NULL;
     OA_TRY(oa_lapack_scratch(l, l->dtype, n, m, &tall));

@@ -12,7 +12,7 @@ typedef struct cell {
   int host_calls, device_calls;
 } cell;
 
-/* Calls whose operands were on the device already have separate cells. */
+/* Calls whose operands were already on the device have separate cells. */
 static cell cells[ROUTINES][CLASSES][2];
 static oa_accelerate_rates now;
 
@@ -86,8 +86,8 @@ void oa_model_learn(const oa_program_call *call, bool on_device, double seconds)
     cells->device_calls++;
     return;
   }
-  /* BLAS starts its threads in the first call. The fastest of the others counts most: a busy machine is not a slow
-   * one. */
+  /* BLAS starts its threads in the first call. The fastest later call counts most: others may be slow only because the
+   * machine was busy. */
   const double each = seconds / greater(call->operations, 1);
   if (cells->host_calls < 2 || each < cells->host)
     cells->host = each;

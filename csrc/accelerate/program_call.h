@@ -54,7 +54,7 @@ typedef struct oa_program_call {
   int site;   /* its place, if it is known when the call begins; otherwise -1 */
   bool noted; /* its end has to be noted */
   bool is_lapack;
-  bool is_odd; /* its time says nothing of others */
+  bool is_odd; /* its time does not predict the time of other calls */
 } oa_program_call;
 
 /* Makes the call on the device, with pointers for the operands. Returns an oa_status. */
@@ -66,11 +66,11 @@ typedef int (*oa_program_lend)(void *arguments, const oa_program_operand *operan
 enum { OA_CALL_ODD = -1 };
 
 #pragma GCC visibility push(hidden)      /* every call reads both: directly, not through this library's own table */
-extern _Atomic int64_t oa_program_least; /* calls with fewer multiplications go to the original at once */
+extern _Atomic int64_t oa_program_least; /* the original makes calls with fewer multiplications */
 extern _Atomic int64_t oa_program_small; /* the number of such calls */
 #pragma GCC visibility pop
 
-/* Returns whether a call is too small to be considered. Sizes may be anything. */
+/* Returns whether a call is too small to be considered. Sizes may have any value. */
 static inline bool oa_program_is_small(int64_t a, int64_t b, int64_t c) {
   int64_t ab, abc;
   if (__builtin_mul_overflow(a, b, &ab) || __builtin_mul_overflow(ab, c, &abc)) return false;
@@ -99,15 +99,16 @@ static inline int oa_letter_side(const char *at) {
   return letter == 'L' ? 141 : letter == 'R' ? 142 : 0;
 }
 
-/* Leaves the region of a call that has this status: results come down if it is OA_OK. Returns OA_OK once they are in
- * the program's arrays, whatever fails after that, as the CPU can't make the call again then. */
+/* Leaves the region of a call that has this status: results come down if it is OA_OK. Returns OA_OK once the results
+ * are in the program's arrays, even if something fails after that: the CPU can't make the call again then. */
 int oa_program_leave(oa_region *region, int status);
 
 /* Makes the call on the device and returns true; or returns false and changes nothing: then the original makes it, and
  * oa_program_by_host follows. valid: its enums are right. Floating-point flags and errno are preserved. */
 bool oa_program_try(oa_program_call *call, const void *arguments, oa_program_make make, bool valid,
                     const oa_program_operand *operands, int count);
-/* The same for a routine of LAPACK, whose call has its steps and shares. refused: why it can't go, or -1. */
+/* Does the same for a routine of LAPACK, whose call has its steps and shares. refused: the reason why the call can't
+ * go, or -1. */
 bool oa_program_try_lapack(oa_program_call *call, void *arguments, oa_program_lend lend, int refused,
                            const oa_program_operand *operands, int count);
 /* Notes that the original has made the call. */

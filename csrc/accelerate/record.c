@@ -29,7 +29,7 @@ static uint64_t serials;
 static int open_waits;
 static bool device_asked, device_told, lapack_told;
 static int lapack_asked = -1;
-static uint64_t planned_kinds[KINDS / 64]; /* kinds of calls that the plan has go */
+static uint64_t planned_kinds[KINDS / 64]; /* kinds of calls that go by the plan */
 static _Atomic(int (*)(void)) finder;
 
 void oa_record_lock(void) { pthread_mutex_lock(&mutex); }
@@ -89,7 +89,8 @@ static struct timespec after(double seconds) {
   return t;
 }
 
-/* Waits for other threads' calls to end, or for their places; for none that is later than `until`. */
+/* Waits until another thread's call ends or gets its place. Returns false after the time `until`, or if no interval is
+ * open (oa_record_open). */
 static bool may_wait(const struct timespec *until) {
   return open_waits && !pthread_cond_timedwait(&progress, &mutex, until);
 }
@@ -100,14 +101,15 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
   if (!wants_site) return;
   int (*find)(void) = atomic_load(&finder);
   int site = OA_SITE_LATER;
-  if (find) { /* it may run the program's signal handlers */
+  if (find) { /* the finder may run the program's signal handlers */
     oa_record_unlock();
     site = find();
     oa_record_lock();
   }
   const bool later = site == OA_SITE_LATER;
   if (!later) call->site = site;
-  /* The thread that reports may never get to it: it may wait for a lock that the program holds around this call. */
+  /* The thread that reports places may never report this one: it may wait for a lock that the program holds around this
+   * call. */
   const bool waits = later && patience > 0 && needs_site(call, planned);
   const struct timespec until = waits ? after(patience) : (struct timespec){0};
   under_way *entry = entry_of(0);

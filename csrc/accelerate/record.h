@@ -19,7 +19,7 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
 int oa_record_decision(const oa_program_call *call);
 /* Adds a call that ended to its row. */
 void oa_record_end(const oa_program_call *call, bool gone, double seconds);
-/* Asks for a device, once; for its LAPACK, once a device. */
+/* Asks for a device once, and for its LAPACK once for each device. */
 void oa_record_ask_device(void);
 void oa_record_ask_lapack(int device);
 /* Begins and ends an interval that oa_accelerate_wait waits for. */

@@ -162,7 +162,7 @@ static int describe(oa_device *device, int number) {
 /* -- contexts ----------------------------------------------------------------------------------------------------- */
 
 /* Pushes the context; *saved is the device if it has to be popped. Refuses a context that other code reset, because a
- * library's function would end the process. Asking for its version takes 9 ns. */
+ * library's function would end the process. The check, a query of the context's version, takes 9 ns. */
 static int gpu_enter(oa_device *device, void **saved) {
   struct gpu *gpu = device->state;
   gpu_context current = NULL;
@@ -318,7 +318,7 @@ static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_
 
 static int good_block(gpu_function function, int most_threads, int *threads) {
   int grid = 0;
-  (void)most_threads; /* the driver knows it */
+  (void)most_threads; /* the driver has this number itself */
   return driver.occupancy(&grid, threads, function, NULL, 0, 0);
 }
 
@@ -327,7 +327,7 @@ static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
   const int code = driver.device_attribute(&optin_bytes, ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, number);
   if (optin_bytes > *shared_bytes) *shared_bytes = optin_bytes;
   if (!driver.launch_ex || driver.device_attribute(&info->clusters, ATTRIBUTE_CLUSTERS, number))
-    info->clusters = 0; /* the driver is older */
+    info->clusters = 0; /* the driver is too old for clusters */
   if (!driver.launch_ex) info->cooperative = 0;
   return code;
 }
@@ -362,7 +362,7 @@ static __attribute__((noinline)) int launch_with_attributes(gpu_function functio
 
 /* -- loops of graphs ---------------------------------------------------------------------------------------------- */
 
-/* The last kernel of each step. The driver has the function that it calls. */
+/* The last kernel of each step. The driver provides the function that this kernel calls. */
 static const char until_ptx[] =
     ".version 6.0\n"
     ".target sm_60\n"
@@ -434,8 +434,8 @@ static gpu_function until_kernel(struct extra *extra) {
   return until;
 }
 
-/* Fills the empty graph `outer` with a node that repeats the body, and then the kernel, while that says so. With the
- * context current. Returns the driver's code. */
+/* Fills the empty graph `outer` with a loop. Each step runs the body and then the kernel, which decides whether another
+ * step follows. With the context current. Returns the driver's code. */
 static int fill_loop(gpu_graph outer, gpu_graph body, gpu_context context, gpu_function kernel,
                      const oa_graph_until *until) {
   unsigned long long handle;

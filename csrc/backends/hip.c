@@ -151,8 +151,8 @@ static const char *package_folder(char *folder) {
   return folder;
 }
 
-/* Takes a library that the process has loaded. Otherwise it looks in the finder's places, beside this Python package,
- * in ROCM_PATH, in /opt and in the system's folders. A minimal install of ROCm 7.14 and later has its libraries only in
+/* Takes a library that the process has loaded. Otherwise searches the finder's places, a folder beside this Python
+ * package, ROCM_PATH, /opt and the system's folders. A minimal install of ROCm 7.14 and later has its libraries only in
  * core-X.Y. */
 static void *find_driver(void) {
   char packages[PATH_MAX];
@@ -220,7 +220,7 @@ struct own_stream {
 };
 enum { RELAYS = 8 };
 struct extra {
-  gpu_address token; /* memory of ours that is never freed: a reset of the device ends it */
+  gpu_address token; /* memory of this backend that is never freed: a reset of the device ends it */
   size_t token_bytes;
   _Atomic(struct own_stream *) streams; /* streams of this backend, never destroyed and only ever added to */
   _Atomic(gpu_stream) relays[RELAYS];   /* they follow callers' streams, see record_event */
@@ -228,9 +228,9 @@ struct extra {
 
 enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_RELAXED = 2, CONTEXT_IS_DESTROYED = 709, FIRST_WITHOUT_CHECKS = 7 };
 
-/* Asks for the token's attributes: CONTEXT_IS_DESTROYED if it is gone, otherwise SUCCESS. HIP knows each allocation,
- * and does not use unknown ones; but HIP 7 uses the freed memory of a stream, an event or a pool that is gone. Other
- * memory at the same address would have to have the same odd size. */
+/* Queries the token: CONTEXT_IS_DESTROYED if it is gone, otherwise SUCCESS. HIP has a record of each allocation, so
+ * that it reads no freed memory in this query; HIP 7 does read the freed memory of a stream, an event or a pool that is
+ * gone. Other memory at the token's address would pass only with the same odd size. */
 static int find_token(const struct extra *extra) {
   enum { INVALID_VALUE = 1, INVALID_POINTER = 17 };
   gpu_address start = NULL;
@@ -262,8 +262,8 @@ static struct extra *extra_of(const oa_device *device) {
   return gpu ? gpu->extra : NULL;
 }
 
-/* The program may look for failures of its own calls: it finds none from the calls here. A failure here has replaced an
- * earlier one of the program, as each failure does. */
+/* The program may query the failures of its own calls: this function hides failures of the calls here. A failure here
+ * has replaced an earlier failure of the program, as each failure does. */
 static void forget_error(void) { driver.last_error(); }
 
 /* HIP 7 does not record this status, and keeps the program's own failure. */
@@ -293,7 +293,7 @@ static __attribute__((cold, noinline)) int fail_to_enter(oa_device *device, int 
 }
 
 /* Makes the device current, and permits this thread operations that are independent of other threads' captures. While a
- * program captures any stream for all threads, HIP refuses to wait, to ask and to allocate, and HIP 7 also ends the
+ * program captures any stream for all threads, HIP refuses waits, queries and allocations, and HIP 7 also ends the
  * capture. Vendors' functions do such things, too, so the permission lasts until gpu_leave. A device that was reset is
  * refused. *saved: 4 * (1 + the former device) + 1 + the thread's former mode; each part is 0 if it stays. */
 static int gpu_enter(oa_device *device, void **saved) {
@@ -321,7 +321,7 @@ static int gpu_leave(oa_device *device, void *saved) {
 }
 
 /* HIP has no other sign of a reset than objects that are gone. Before HIP 7 it reports a destroyed context for any
- * stream that it does not know, such as one that the program has destroyed. */
+ * unknown stream, such as a stream that the program has destroyed. */
 static bool was_reset(oa_device *device, int code) {
   enum { INVALID_CONTEXT = 201 };
   const struct extra *extra = extra_of(device);
@@ -350,7 +350,7 @@ static void hip_stream_expose(oa_device *device, void *stream) {
   if (own) atomic_store(&own->is_exposed, true);
 }
 
-/* Returns whether the stream is of this backend, and of no program. */
+/* Returns whether this backend made the stream, and no program may capture it. */
 static bool is_own(const oa_device *device, gpu_stream stream) {
   const struct own_stream *own = find_own(device, stream);
   return own && !atomic_load(&own->is_exposed);
@@ -364,7 +364,8 @@ static int check_stream(gpu_stream stream, const char **function) {
   return driver.stream_number(stream, &number);
 }
 
-/* Sets *relay to the stream of ours that follows a caller's stream; several may share one. */
+/* Sets *relay to the stream of this backend that follows a caller's stream. Several callers' streams may share a
+ * relay. */
 static int find_relay(oa_device *device, gpu_stream stream, gpu_stream *relay) {
   struct extra *extra = extra_of(device);
   _Atomic(gpu_stream) *place = &extra->relays[((uintptr_t)stream >> 6) % RELAYS];
@@ -379,9 +380,9 @@ static int instantiate(gpu_graph *instance, gpu_graph graph) {
   return driver.graph_instantiate(instance, graph, NULL, NULL, 0);
 }
 
-/* When an event is asked or waited for, HIP 7 uses the stream in which it was recorded. The caller may have destroyed
- * that stream, or may capture it, and asking would end the capture. So the event is recorded again, in a stream of ours
- * that waits for the first record. */
+/* When an event is queried or waited for, HIP 7 uses the stream in which it was recorded. The caller may have destroyed
+ * that stream, or may capture it, and a query would end the capture. So the event is recorded again, in a stream of
+ * this backend that waits for the first record. */
 static int record_event(oa_device *device, gpu_event event, gpu_stream stream) {
   int capturing = 0, code = driver.event_record(event, stream);
   if (major_version() < FIRST_WITHOUT_CHECKS || code || !stream || is_own(device, stream)) return code;
@@ -402,7 +403,8 @@ static int poll_event(gpu_event event) {
   return code;
 }
 
-/* Before HIP 7, no mode lets a thread wait while a stream is captured for all threads, but the thread may ask. */
+/* Before HIP 7, no mode lets a thread wait while a stream is captured for all threads, but the thread may query an
+ * event. */
 static bool must_ask(int code) { return OA_UNLIKELY(code == CAPTURE_UNSUPPORTED) && major_version() < 7; }
 
 static int wait_for_event(gpu_event event) {
@@ -467,9 +469,9 @@ static enum memory_kind memory_kind(const void *memory) {
   return attributes.type == PLAIN_6 ? MEMORY_PLAIN : attributes.type == HOST_6 ? MEMORY_PINNED : MEMORY_OTHER;
 }
 
-/* Copies between memory that HIP knows. The default kind makes HIP inspect the addresses, which does harm: HIP copies
- * memory that it does not know (such as memory of a device that was reset) on the host, and HIP 5.7 adds the offset of
- * a pinned address twice in 2-D copies. */
+/* Copies between memory that HIP has allocated or pinned. The default kind makes HIP inspect the addresses, which does
+ * harm: HIP copies unknown memory (such as memory of a device that was reset) on the host, and HIP 5.7 adds the offset
+ * of a pinned address twice in 2-D copies. */
 static int copy_any(uint64_t to, uint64_t from, size_t nbytes, gpu_stream stream) {
   return driver.copy((gpu_address)to, (gpu_address)from, nbytes, KIND_DEVICE, stream);
 }
@@ -486,7 +488,7 @@ static int copy_peer_1d(const oa_device *device, uint64_t to, const oa_device *s
 }
 
 /* HIP's copy of rectangles needs access to the other device's memory, and may fault without it. Many short copies take
- * longer than the host's single one. */
+ * longer than a single copy through the host. */
 static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, const oa_device *source, uint64_t from,
                         size_t from_pitch, size_t width, size_t lines, gpu_stream stream) {
   enum { SHORT = 64 << 10, NOT_SUPPORTED = 801 };
@@ -538,7 +540,7 @@ static int launch_with_attributes(gpu_function function, const oa_launch *l, gpu
                                    (unsigned)l->shared_bytes, stream, arguments);
 }
 
-/* HIP does not report it; the binary's metadata has it. */
+/* HIP does not report parameters; the binary's metadata has them. */
 static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
   (void)function;
   (void)number;

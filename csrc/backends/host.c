@@ -44,7 +44,7 @@ static int host_memory(oa_device *device, int64_t *free_bytes, int64_t *total_by
 }
 
 /* A pool of large memory. The kernel zeroes new memory page by page, which takes longer than filling it, so some freed
- * memory waits here for the next allocation of the same size. Large memory has large pages, as NumPy's does. */
+ * memory is kept for the next allocation of the same size. Large memory has large pages, as NumPy's does. */
 enum { LARGE = 1 << 20, LARGE_PAGE = 2 << 20, MOST_IDLE = 8 };
 static const size_t most_idle_bytes = (size_t)256 << 20;
 static struct {

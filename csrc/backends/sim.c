@@ -2,14 +2,14 @@
  * orders run in any order, and results are missing until they are waited for. Every call checks its addresses against
  * the allocations, and can be made to fail.
  *
- * Memory is this process's. Each allocation has a red zone around it. Fresh memory is filled, in stream order, with
- * bytes that are NaN in each floating type, and freed memory with other bytes; so is memory in the core's pool. Freed
- * memory stays in quarantine for a while, and is checked for late writes when it leaves. The workers report such faults
- * through the next synchronization.
+ * The device's memory is memory of this process. Each allocation has a red zone around it. Fresh memory is filled, in
+ * stream order, with bytes that are NaN in each floating type. Freed memory, and memory in the core's pool, is filled
+ * with other bytes. Freed memory stays in quarantine for a while, and is checked for late writes when it leaves. The
+ * workers report such faults through the next synchronization.
  *
  * Locks: the mutexes of the device (memory, errors), of a stream (its queue), of an event and of a mark are all leaves:
- * none is held while another one is taken. A worker that runs a library's function also holds `running`. They are many
- * so that a missing event shows as a race under ThreadSanitizer. */
+ * none is held while another one is taken. A worker that runs a library's function also holds `running`. There are many
+ * locks so that a missing event shows as a race under ThreadSanitizer. */
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -88,13 +88,13 @@ struct stream {
 
 struct sim {
   oa_device *device;
-  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls; fail_at negative: all from then on, as lost */
+  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls; fail_at < 0: all from -fail_at on fail, as lost */
   _Atomic int64_t delay_us;
   pthread_mutex_t mutex;
   int64_t capacity, used;
   void *live;             /* a tsearch tree of blocks */
   void *pins;             /* likewise, of pinned host memory */
-  void *variables;        /* likewise, of modules' variables; an old one stays until another one has its place */
+  void *variables;        /* likewise, of modules' variables; an old variable stays until another one has its address */
   struct stream *streams; /* only ever added to, at the front */
   struct block *oldest, **newest;
   size_t quarantined_bytes;
@@ -102,7 +102,7 @@ struct sim {
   char error[512];
 };
 
-/* Counts a backend call, and fails if it is the one that oa_sim_configure chose; the format describes the call. */
+/* Counts a backend call, and fails if it is the call that oa_sim_configure chose. The format describes the call. */
 __attribute__((format(printf, 2, 3))) static int count_call(oa_device *device, const char *format, ...) {
   struct sim *sim = device->state;
   int64_t number = atomic_fetch_add_explicit(&sim->calls, 1, memory_order_relaxed) + 1;
@@ -544,7 +544,7 @@ static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_
   return OA_OK;
 }
 
-/* If it is made to fail, it fails after the free was issued: the address is invalid even then. */
+/* A free that is made to fail fails after it was issued: the address is invalid even then. */
 static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   struct stream *stream = NULL;
@@ -604,7 +604,7 @@ static int not_recorded(oa_device *device, const char *operation) {
                  operation);
 }
 
-/* How a copy treats its two sides. */
+/* Flags of a copy: the checks of its two sides, and whether it reads its source when it is issued. */
 enum { CHECK_TO = 1, CHECK_FROM = 2, READ_NOW = 4 };
 
 static int issue_copy(oa_device *device, const char *operation, void *pointer, int how, uint64_t to, size_t to_pitch,
@@ -691,7 +691,7 @@ static int sim_pin(oa_device *device, size_t nbytes, void **memory) {
   return OA_OK;
 }
 
-/* If it is made to fail, it fails after the memory was unpinned. */
+/* An unpin that is made to fail fails after the memory was unpinned. */
 static int sim_unpin(oa_device *device, void *memory, size_t nbytes) {
   struct sim *sim = device->state;
   int failure = count_call(device, "unpin of %zu bytes", nbytes);
@@ -772,8 +772,8 @@ static int sim_stream_create(oa_device *device, void **created) {
   return OA_OK;
 }
 
-/* A wait that is made to fail does not wait, as a driver's need not: its work is still under way. A lost device does
- * nothing any more, so all of its work is waited for. */
+/* A wait that is made to fail does not wait, and a driver's failed wait may not have waited either: the stream's work
+ * is still under way. A lost device runs no more work, so a wait with this failure waits for all of its work. */
 static bool may_wait(int failure) { return !failure || failure == OA_ERROR_LOST; }
 
 static int sim_stream_synchronize(oa_device *device, void *pointer) {

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { FINE_COUNT = 1024, FINE_BYTES = 64 }; /* a fine set has more intervals, which are shorter on average */
+enum { FINE_COUNT = 1024, FINE_BYTES = 64 }; /* a fine set has more intervals than this, and shorter ones on average */
 
 typedef struct interval {
   int64_t low, high; /* from low to before high */
@@ -15,7 +15,7 @@ typedef struct run {
 } run;
 
 /* The set is the union of its runs. An added run merges the preceding runs that are less than twice as long, so each
- * interval is copied only O(log n) times. If there is no memory for that, it waits. */
+ * interval is copied only O(log n) times. Without host memory for a merge, the runs stay apart until a later one. */
 struct oa_parts {
   int count;
   run *runs[OA_PARTS_RUNS];

@@ -14,8 +14,8 @@ typedef struct oa_parts_place {
   int64_t low, high;         /* an interval that was visited, but not returned; none if they are equal */
 } oa_parts_place;
 
-/* Adds the bytes of the lines. Time in the intervals of the lines, times a logarithm of their number in all. Returns
- * false, and changes nothing, if there is no host memory. */
+/* Adds the bytes of the lines. It takes time in the number of the lines' intervals, times a logarithm of the number of
+ * all intervals. Returns false, and changes nothing, if there is no host memory. */
 bool oa_parts_add(oa_parts **parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
@@ -25,17 +25,17 @@ bool oa_parts_are_all(oa_parts *parts, oa_lines all);
 /* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of them. Returns false if
  * there is no host memory. */
 bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest);
-/* Returns whether the set would have many intervals, and short ones, with these lines. */
+/* Returns whether the set would have many short intervals if these lines were added. */
 bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);
 /* Returns the next lines of the set and moves the place on; 0 lines after the last ones. The lines have no byte outside
  * of the set, and each byte of the set is in one of them. */
 oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place);
 /* Sets *low and *high to the first bytes of the set that are not before `from`. Returns false if there are none. */
 bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *high);
-/* Returns lines that have all bytes of the set from *from on until the new *from, and one other byte for at most each
- * eight of these; 0 lines after the last. bounds: they stay between its first and its last byte. */
+/* Returns lines that have all bytes of the set from *from on until the new *from, and at most one other byte for every
+ * eight bytes of the set; 0 lines after the last. bounds: the lines stay between its first and its last byte. */
 oa_lines oa_parts_next_near(const oa_parts *parts, oa_lines bounds, int64_t *from);
-/* Returns the number of lines that oa_parts_next gives, and makes it fast. */
+/* Returns the number of lines that oa_parts_next returns, and makes that function fast. */
 int64_t oa_parts_pieces(oa_parts *parts);
 /* Empties the set, and frees its memory. */
 void oa_parts_clear(oa_parts **parts);

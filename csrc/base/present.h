@@ -1,8 +1,8 @@
 /* The present table: an interval tree over host addresses. Pure data: no device, no lock, no allocation of its own.
  *
  * An element is embedded in the object it stands for. Intervals are half open and not empty; equal and overlapping ones
- * may be present together (on different devices). A treap ordered by low, augmented with the highest end of each
- * subtree. */
+ * may be present together (on different devices). The tree is a treap ordered by low, augmented with the highest end of
+ * each subtree. */
 #ifndef OA_PRESENT_H
 #define OA_PRESENT_H
 

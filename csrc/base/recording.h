@@ -20,8 +20,8 @@ int oa_recording_add_copy(oa_recording *recording, void *to, size_t to_pitch, co
                           size_t width, size_t lines);
 int oa_recording_add_fill(oa_recording *recording, void *to, size_t pitch, uint32_t value, size_t unit, size_t width,
                           size_t lines);
-/* Runs all work in the order of its addition. Each function gets a copy of its arguments, which it may change.
- * Several threads may run one recording at once. Returns 0, or -1 if there was no host memory for the copies: nothing
+/* Runs all work in the order of its addition. Each function gets a copy of its arguments, which it may change. Several
+ * threads may run one recording at the same time. Returns 0, or -1 if there was no host memory for the copies: nothing
  * was run then. */
 int oa_recording_run(const oa_recording *recording);
 

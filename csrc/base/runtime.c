@@ -11,7 +11,7 @@ pthread_mutex_t oa_mutex = PTHREAD_MUTEX_INITIALIZER;
 int oa_waiting;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* Runs in the child. Only the forking thread lives on, and the locks of the others stay taken. */
+/* Runs in the child. Only the forking thread exists in the child, and locks that other threads held stay taken. */
 static void in_child(void) {
   atomic_store(&oa_forked, 1);
   atomic_store(&oa_core_runs, false);

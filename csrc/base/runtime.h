@@ -1,4 +1,4 @@
-/* The core's runtime: its one lock and condition, the effect of a fork, and how it starts threads. */
+/* The core's runtime: its one lock and condition, the effect of a fork, and the start of threads. */
 #ifndef OA_RUNTIME_H
 #define OA_RUNTIME_H
 

@@ -1,4 +1,4 @@
-/* Public structs that may grow. Each begins with its size as the user's compiler saw it.
+/* Public structs that may grow. Each begins with its size as the user's compiler computed it.
  *
  * A new field goes to the end of its struct. When a struct grows for the first time, its former size is written down
  * here as the size of the first version. No version ends in padding: a field in it would not change the size. */

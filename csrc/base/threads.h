@@ -1,5 +1,5 @@
 /* The core's threads. They are started when first needed, wait on a condition, and are detached and never joined: no
- * thread keeps a process from ending. A forked child has none and asks for none. */
+ * thread keeps a process from ending. A forked child has none and starts none. */
 #ifndef OA_THREADS_H
 #define OA_THREADS_H
 

@@ -1,5 +1,5 @@
-/* The library's version, and other copies of the library in the process: two copies would lend the same array without
- * knowing of each other, and results would be lost. */
+/* The library's version, and other copies of the library in the process: two copies would lend the same array
+ * independently of each other, and results would be lost. */
 #define _GNU_SOURCE /* dladdr, dl_iterate_phdr */
 #include "base/version.h"
 
@@ -34,8 +34,8 @@ static int note_file(struct dl_phdr_info *info, size_t size, void *data) {
   return 0;
 }
 
-/* Returns whether the file has, or is linked with, another copy of the library that is in use; *its: where that copy
- * is. A copy that can't be asked may be in use. */
+/* Returns whether the file has, or is linked with, another copy of the library that is in use; *info: the place of that
+ * copy. A copy without oa_in_use counts as in use. */
 static bool is_used_copy(const char *name, Dl_info *info) {
   void *file = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
   if (!file) return false;
@@ -67,7 +67,7 @@ static int check_alone(void) {
 }
 
 int oa_start_alone(void) {
-  atomic_store(&in_use, true); /* first, so that two copies that start at once see each other */
+  atomic_store(&in_use, true); /* first, so that two copies that start at the same time find each other */
   const int status = check_alone();
   if (status) atomic_store(&in_use, false);
   return status;

@@ -64,9 +64,9 @@ static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
 }
 
 /* Returns the unit of a function's strides between complex matrices: 1: an element; 2: a real number, as in some
- * versions of OpenBLAS; 0 with the error set: neither. A first call, on a few numbers, finds out. tried: the arguments
- * of that call, a letter for each value: "e" an enum as in values, "1" and "2" these integers, "n" the number 1, "r" an
- * array that is read, "w" the array that is written. */
+ * versions of OpenBLAS; 0 with the error set: neither. A first call, on a few numbers, shows the unit. tried: the
+ * arguments of that call, a letter for each value: "e" an enum as in values, "1" and "2" these integers, "n" the number
+ * 1, "r" an array that is read, "w" the array that is written. */
 int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried);
 
 /* Returns the sum of sizes that were checked to be 0 or more. A sum that overflows becomes a size that is too large for
@@ -168,7 +168,7 @@ typedef struct oa_repeat {
 
 /* Begins the call with every array's extent `times` times. */
 __attribute__((cold)) int oa_repeat_begin(oa_call *call);
-/* Begins a late call: oa_begin, with the arrays of all repetitions if it is one of oa_routine_repeat. */
+/* Begins a late call, as oa_begin does. A call of oa_routine_repeat begins with the arrays of all repetitions. */
 static inline int oa_late_begin(oa_call *call) {
   return OA_UNLIKELY(call->library->repeat != NULL) ? oa_repeat_begin(call) : oa_begin(call);
 }

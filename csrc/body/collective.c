@@ -11,7 +11,7 @@ static oa_object_state *state_of(const oa_value *object) {
   return state;
 }
 
-/* Asks the library for the numbers. */
+/* Reads the numbers from the library. */
 static __attribute__((cold, noinline)) const int *ask(const oa_routine *routine, const char *name,
                                                       oa_object_state *state) {
   const oa_library *library = routine->library;

@@ -9,8 +9,8 @@ typedef struct oa_bytes_128 {
   unsigned char bytes[128];
 } oa_bytes_128;
 
-/* Returns the numbers that the library reports of an object among the values, in the order of its kind; it is asked
- * once. NULL with the error set if it does not report them. */
+/* Returns the numbers that the library reports of an object among the values, in the order of the object's kind. The
+ * library is queried once for each object. NULL with the error set if it does not report them. */
 const int *oa_told(const oa_routine *routine, const char *name, const oa_value *object);
 /* Returns the device of such an object. */
 const void *oa_device_of_object(const oa_value *object);

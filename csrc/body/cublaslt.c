@@ -182,7 +182,7 @@ static int real_of(int type) {
   return type > 8 && type < 28 && type % 2 ? type - 1 : -1;
 }
 
-/* Asks for the plane of imaginary parts: the layout then describes two matrices of real numbers. */
+/* Sets the plane of imaginary parts: the layout then describes two matrices of real numbers. */
 static int ask_plane(const product *p, layout *l, int64_t bytes) {
   const int real = real_of(l->type);
   if (real < 0)
@@ -199,7 +199,7 @@ static int ask_plane(const product *p, layout *l, int64_t bytes) {
   return OA_OK;
 }
 
-/* Asks the library for a layout. */
+/* Reads a layout from the library. */
 static int ask_layout(const product *p, layout *l) {
   int status = 0;
   l->type = (int)layout_value(p, l, TYPE, 4, &status);
@@ -555,7 +555,7 @@ static int read_product(product *p, const oa_value *values) {
   return check_product(p);
 }
 
-/* Declares the matrices. Without a beta C is not read, and may be missing. */
+/* Declares the matrices. Without a beta, C is not read, and may be missing. */
 static int add_matrices(product *p, const oa_value *values) {
   const char *function = p->routine->function;
   const void *c = values[C].pointer, *d = values[D].pointer;
@@ -586,7 +586,7 @@ static int check_alignment(const product *p, oa_call *call, const void *algo, vo
   static const char names[] = "ABCD";
   uintptr_t all = 0;
   for (int i = 0; i < 4; i++) all |= (uintptr_t)addresses[i];
-  if (all % MOST_ALIGNMENT == 0) return OA_OK; /* each question takes the library half a microsecond */
+  if (all % MOST_ALIGNMENT == 0) return OA_OK; /* each query of the library takes half a microsecond */
   for (int i = 0; i < 4; i++) {
     uint32_t needed = 1;
     if (capability(algo, MIN_ALIGNMENT_A + i, &needed, sizeof needed, NULL) || !needed) continue;
@@ -600,7 +600,7 @@ static int check_alignment(const product *p, oa_call *call, const void *algo, vo
   return OA_OK;
 }
 
-/* Asks the library for the workspace size of an algorithm. Returns its status. */
+/* Gets the workspace size of an algorithm from the library. Returns the library's status. */
 static int ask_workspace(const product *p, const oa_call *call, const void *algo, void *symbol, size_t *needed) {
   unsigned char result[RESULT_BYTES] = {0};
   int (*check)(void *, const void *, const void *, const void *, const void *, const void *, const void *, void *) =
@@ -714,7 +714,7 @@ static int read_source(product *p, layout *l, const char *name, const char *matr
   if (!status)
     status = check_size(p, l, transposed ? "rows" : "columns", transposed ? l->rows : l->columns, c, c->columns);
   if (status) return status;
-  p->d = *c; /* C's batches count */
+  p->d = *c; /* C sets the number of batches */
   p->d.name = c->name;
   if ((status = check_batches(p, l))) return status;
   add_matrix(p, l, pointer->pointer, OA_READ);

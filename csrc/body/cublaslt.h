@@ -1,4 +1,4 @@
-/* The bodies of cuBLASLt's functions that compute. They ask descriptors for attributes, one at a time.
+/* The bodies of cuBLASLt's functions that compute. They read the attributes of descriptors, one at a time.
  *
  * An attribute that is a device array holds a handle of the core in place of an address. During the call, and while the
  * library only reads the descriptor, an address replaces the handle. */

@@ -82,7 +82,7 @@ int oa_description_set(const oa_routine *routine, const char *name, oa_descripti
   description->span = !description->elements ? 0 : strides ? oa_plus(last, 1) : description->elements;
   if (description->dtype == OA_ANY) return OA_OK;
   const int64_t itemsize = oa_itemsize(description->dtype), whole = (description->nbytes + itemsize - 1) / itemsize;
-  if (whole > description->span) { /* it pads the memory that it describes */
+  if (whole > description->span) { /* the descriptor pads the memory that it describes */
     description->span = whole;
     description->width = 0;
   }
@@ -145,10 +145,10 @@ int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status)
 
 /* -- earlier answers of the library --
  *
- * Asking for the workspace size of a convolution costs cuDNN more than its launch, and asking all of its descriptors
- * takes time, too. All of that depends only on the descriptors, and their stamps tell whether they changed: helper
- * functions renew the stamps, and so do functions with outputs. The generator refuses other functions that change a
- * descriptor (unnoticed_change of bindings/descriptors.py). */
+ * A query of a convolution's workspace size takes cuDNN more time than the launch, and queries of all its descriptors
+ * take time, too. The answers depend only on the descriptors, and a descriptor's stamp shows whether it changed: helper
+ * functions and functions with outputs renew the stamps. The generator refuses other functions that change a descriptor
+ * (unnoticed_change of bindings/descriptors.py). */
 
 enum { MOST_WORDS = 16, MOST_ANSWERS = 256 }; /* entries for one object; as many for several */
 static struct {
@@ -234,7 +234,7 @@ int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *own, const c
                                 "pass it",
                                 call->function, name, (long long)needed));
   uint64_t address;
-  if (OA_UNLIKELY(capture != NULL)) /* the graph's, as long as that lives */
+  if (OA_UNLIKELY(capture != NULL)) /* memory of the graph, until the graph is destroyed */
     status = oa_capture_take(capture, call->region, needed, &address);
   else
     status = oa_device_allocate(call->device, ((const oa_stream *)call->stream)->native, needed, &address);

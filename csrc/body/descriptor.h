@@ -12,7 +12,7 @@ enum { OA_MOST_DIMENSIONS = 8 };
 /* The memory that a descriptor describes. */
 typedef struct oa_description {
   int dtype; /* OA_ANY: a dtype that NumPy lacks; then only nbytes is known */
-  int rank;  /* 0: it was not asked */
+  int rank;  /* 0: it was not read */
   int64_t shape[OA_MOST_DIMENSIONS];
   int64_t elements; /* number of elements */
   int64_t span;     /* elements from the first to the last one, gaps included */
@@ -21,7 +21,7 @@ typedef struct oa_description {
   int64_t nbytes;
 } oa_description;
 
-/* Returns a library function that a body needs to ask; NULL with the error set if the library lacks it. */
+/* Returns a library function that a body calls for a query; NULL with the error set if the library lacks it. */
 static inline void *oa_asked(const oa_routine *routine, int index) {
   void *address = __atomic_load_n(&routine->library->addresses[index], __ATOMIC_ACQUIRE);
   return OA_LIKELY(address != NULL) ? address : oa_library_symbol(routine->library, index);

@@ -208,7 +208,7 @@ int oa_fft_note(oa_helper_call *call, const oa_value *values) {
   const oa_routine *routine = call->routine;
   const int area = index_of(routine, "autoAllocate"), type = index_of(routine, "type");
   if (call->use_count) call->note = call->uses[0].state->note;
-  call->note.dtype = OA_C64; /* any: a note without a dtype is none */
+  call->note.dtype = OA_C64; /* any dtype, because a note without a dtype counts as none */
   call->note.rank = 2;
   if (area >= 0) call->note.shape[TAKES_AREA] = !values[area].integer;
   if (type < 0) return OA_OK;
@@ -283,7 +283,7 @@ static oa_extent extent_of(const int64_t *lines) {
   return OA_MATRIX(lines[WIDTH], lines[COUNT], lines[PITCH], "width", "lines", "pitch");
 }
 
-/* Calls the library, once everything is checked and there. */
+/* Calls the library, once the operands are checked and on the device. */
 static int run(oa_call *call, const oa_value *values, void *symbol, const int *asks, const oa_routine *routine,
                bool takes_area) {
   void *set_stream = oa_asked(routine, asks[0]), *get_size = oa_asked(routine, asks[1]);

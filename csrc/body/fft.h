@@ -1,7 +1,7 @@
 /* Plans of Fourier transforms: the layouts that a plan notes when it is made, and its executions.
  *
- * Neither cuFFT nor hipFFT reports what a plan touches, so a plan remembers it. Both have the same transform types, and
- * the same rules of layouts. */
+ * Neither cuFFT nor hipFFT reports which elements a plan touches, so the core notes them in the plan. Both have the
+ * same transform types, and the same rules of layouts. */
 #ifndef OA_BODY_FFT_H
 #define OA_BODY_FFT_H
 

@@ -66,7 +66,7 @@ const char *oa_groups_name(oa_groups *groups, const char *name, int64_t g) {
 
 void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize) {
   char *to = (char *)groups->at[at];
-  /* to the front of the list: its numbers were read before */
+  /* the narrow numbers go to the front of the list, whose wide numbers at these places were read before */
   for (int64_t g = 0; itemsize == sizeof(int) && g < groups->count; g++) {
     const int narrow = (int)groups->at[at][g];
     memcpy(to + (size_t)g * sizeof narrow, &narrow, sizeof narrow);

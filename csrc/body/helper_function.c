@@ -49,7 +49,7 @@ static bool is_object(int role, const oa_value *value) {
   return role == OA_ROLE_OBJECT;
 }
 
-/* Notes the part of one value in the call. */
+/* Notes the role of one value in the call. */
 static int note(oa_helper_call *call, oa_value *values, int at) {
   const oa_routine *routine = call->routine;
   const int role = routine->record[at].role;
@@ -84,8 +84,8 @@ static void unwrap(const oa_helper_call *call, oa_value *values) {
     if (is_object(call->routine->record[at].role, &values[at])) values[at].pointer = (use++)->state->native;
 }
 
-/* Puts the vendor's own part of an object in a value, and its note, its stamp, or the state of one that tells
- * numbers. */
+/* Puts the vendor's own part of an object in a value, and the object's note or stamp, or its state if the library
+ * reports numbers of the object. */
 static void put_object(oa_value *value, const oa_object_state *state) {
   const uint64_t note = state && state->note.dtype ? OA_NOTED | (uint64_t)(uintptr_t)&state->note : 0;
   const bool tells = state && state->kind->told_count;
@@ -237,7 +237,7 @@ static int wait_for_memory(const oa_helper_call *call) {
   return OA_OK;
 }
 
-/* Checks, before the library begins, that this can be waited for. */
+/* Checks, before the library's function is called, that wait_for_memory can wait. */
 static int check_captures(const oa_helper_call *call) {
   const oa_device *device = call->device;
   const oa_library *library = call->routine->library;

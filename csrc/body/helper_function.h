@@ -38,7 +38,7 @@ typedef struct oa_helper_call {
 /* Takes the objects among the values, replaces them by the vendor's own, and makes their device current. Clears the
  * outputs. */
 int oa_helper_begin(oa_helper_call *call, const oa_routine *routine, oa_value *values);
-/* Ends a call that the library is not asked for any more; returns the status. */
+/* Ends a call whose library function is not called any more; returns the status. */
 int oa_helper_fail(oa_helper_call *call, int status);
 /* Makes the call's only object keep memory: the value at that index becomes an address. size: in elements, or in bytes
  * for any dtype. A failure ends the call. */
@@ -66,9 +66,9 @@ int oa_noted_description(const oa_routine *routine, const char *name, const oa_v
                          oa_description *description);
 /* Runs a routine that destroys its only value. */
 int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device);
-/* Does so while other threads may use the object. */
+/* Does as oa_helper_destroy, while other threads may use the object. */
 int oa_helper_abort(const oa_routine *routine, oa_value *values, int device);
-/* Removes a holder of an object. If it was the last one of an object that has ended, destroys that. */
+/* Removes a holder of an object. Destroys the object if it has ended and this was its last holder. */
 int oa_object_let_go(const char *function, oa_object_state *state);
 
 #endif

@@ -85,8 +85,8 @@ static inline const char *why_uncaptured(const oa_call *call) {
   return call->library->uncaptured;
 }
 
-/* After the checks: gets the vendor's handle on the right stream, in the right pointer mode. beside: streams of the
- * device may be captured, and the call is not. capture: that captures the call, or NULL. Without the lock. */
+/* Gets the vendor's handle on the right stream, in the right pointer mode, after the checks. beside: streams of the
+ * device may be captured, and the call is not. capture: the capture of the call, or NULL. Without the lock. */
 static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used, bool beside,
                            oa_capture *capture) {
   const oa_library *library = call->library;
@@ -319,7 +319,8 @@ static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
   return OA_OK;
 }
 
-/* Begins a call. own: NULL if the caller has neither. Called with the lock, which is free when it returns. */
+/* Begins a call. own: NULL if the caller has no handle and no stream of its own. Called with the lock, which is free
+ * when it returns. */
 static __attribute__((noinline)) int begin_locked(oa_call *call, const own *own) {
   oa_reach few[OA_FEW_OPERANDS], *reaches = few;
   if (OA_UNLIKELY(call->count < 1)) {
@@ -541,8 +542,7 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
   if (OA_UNLIKELY(slot->mapping->guard != NULL)) guard(slot);
   if (OA_UNLIKELY(failed)) {
     group->invalid = true;
-  } else if (o->touched &
-             OA_OVERWRITTEN) { /* only this makes it valid: another region may have failed since oa_begin */
+  } else if (o->touched & OA_OVERWRITTEN) { /* only this makes the group valid: other regions may have failed */
     group->valid = true;
     group->invalid = false;
     if (OA_UNLIKELY(group->parts != NULL)) oa_parts_clear(&group->parts);
@@ -552,7 +552,7 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
   return OA_OK;
 }
 
-/* How a call ends, unless it succeeds and is not captured. */
+/* The rare ends of a call: all but success without a capture. */
 enum rare_end {
   FAILED = 1,
   ONLY_ASKED = 2, /* the function wrote nothing, and did not fail */
@@ -594,7 +594,7 @@ static __attribute__((cold, noinline)) int fail_in_library(const oa_call *call, 
                  call->function, text);
 }
 
-/* Fails for a call that was not begun; it may have no name either. */
+/* Fails for a call that was not begun, and that may have no name. */
 static __attribute__((cold, noinline)) int fail_not_begun(const char *ending, const oa_call *call) {
   const char *function = call->function;
   return oa_fail(OA_ERROR_ARGUMENT, "%s%s%s without an oa_begin that succeeded", function ? function : "",
@@ -626,7 +626,7 @@ int oa_end(oa_call *call, int vendor_status) {
     if (!status) status = freed;
   }
   oa_lock();
-  if (call->library || call->only) /* a library's function or a kernel: its only writers hold the lock */
+  if (call->library || call->only) /* a library's function or a kernel. The only writers of this count hold the lock */
     atomic_store_explicit(&device->counts.calls, device->counts.calls + 1, memory_order_relaxed);
   const bool notes = !(device->backend->flags & OA_SYNCHRONOUS) && !(rare & CAPTURED);
   if (OA_UNLIKELY(open == OA_CALL_CAPTURED)) capture = begin_noting(call, stream, failed);

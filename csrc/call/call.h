@@ -4,8 +4,9 @@
 
 #include "call/operand.h"
 
-/* oa_call.open: the call has begun; it has begun, and its stream notes nothing at its end, because an address was
- * taken, or because a graph captured it; the library needs its device no longer. */
+/* oa_call.open. OPEN: the call has begun. UNNOTED: its stream notes nothing at its end, because an address was taken.
+ * CAPTURED: its stream notes nothing, because a graph captured the call. RELEASED: the library needs its device no
+ * longer. */
 enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED, OA_CALL_CAPTURED, OA_CALL_RELEASED };
 
 /* The state of a call with lists of pointers, until it ends. */

@@ -229,7 +229,7 @@ static char *pack(const oa_view *view) {
   return packed;
 }
 
-/* Reads the elements from the host, if the device does not have them. *was_read: whether it did. */
+/* Reads the elements from the host, if the device does not have them. *was_read: whether it read them. */
 static int read_host(const char *function, const array *a, void *values, int ndim, const int64_t *shape,
                      const int64_t *strides, bool *was_read) {
   int status = OA_OK;

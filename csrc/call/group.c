@@ -30,7 +30,7 @@ oa_grouped *oa_group_add(const oa_call *call) {
     grouped->starts[i] = (uintptr_t)o->address;
     grouped->ends[i] = (uintptr_t)o->address + (uintptr_t)oa_lines_span(lines);
   }
-  if (!call->lists) grouped->call.operands = grouped->operands; /* the caller's end with its function */
+  if (!call->lists) grouped->call.operands = grouped->operands; /* these outlive the caller's function */
   *(group->first ? &group->last->next : &group->first) = grouped;
   group->last = grouped;
   return grouped;

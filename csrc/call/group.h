@@ -12,16 +12,16 @@ enum { OA_MOST_GROUPED = 2 }; /* operands of a call in a group */
 /* One call of a group. */
 typedef struct oa_grouped {
   oa_call call;
-  oa_object_state *object; /* that the call uses, and that is not destroyed before */
+  oa_object_state *object; /* an object that the call uses; it is not destroyed before the group ends */
   oa_operand operands[OA_MOST_GROUPED];
   uintptr_t starts[OA_MOST_GROUPED], ends[OA_MOST_GROUPED]; /* of the bytes that each of them touches */
   struct oa_grouped *next;
 } oa_grouped;
 
 typedef struct oa_group_of_calls {
-  const oa_library *library; /* that has the group */
+  const oa_library *library; /* the library that has the group */
   int depth;                 /* 0: there is none */
-  uint64_t since;            /* the serial of the youngest region when it began */
+  uint64_t since;            /* the serial of the youngest region when the group began */
   oa_grouped *first, *last;
 } oa_group_of_calls;
 

@@ -185,7 +185,7 @@ static int copy_up(const oa_call *call, const oa_lists *lists, void *stream, uin
   return status;
 }
 
-/* Copies the addresses up before the call, in its stream or, if the library takes no stream, at once. */
+/* Copies the addresses up before the call, in its stream. Waits for the copy if the library takes no stream. */
 static int send(const oa_call *call, oa_lists *lists) {
   oa_device *device = call->device;
   void *stream = ((const oa_stream *)call->stream)->native;
@@ -240,7 +240,7 @@ static int make_addresses(const oa_call *call, const oa_call *original, oa_lists
 
 /* -- beginning -- */
 
-/* Says that a program's graph can't have the call, and one of the core's own can, unless the library forbids it. */
+/* Notes that a program's graph can't have the call, and that a graph of the core can, unless the library forbids it. */
 static void note_captures(oa_call *call) {
   const oa_library *library = call->library;
   if (call->uncaptured) return;

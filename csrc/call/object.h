@@ -89,8 +89,8 @@ int oa_object_check_device(const oa_call *call, const oa_device *device);
 int oa_object_make(const char *function, const oa_object_state *fields, oa_object **object);
 /* Has the library destroy its native part; the device is current. */
 int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);
-/* Takes an object from its users, while calls may use it: it is stale at once, `*native` is the caller's to destroy,
- * and the state has a holder more. */
+/* Takes an object from its users, while calls may use it: it is stale from now on, the caller has to destroy `*native`,
+ * and the state has one more holder. */
 int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native);
 /* Waits for calls that use a seized object, and removes that holder. Returns whether it was the last one: then the rest
  * is to be destroyed. */

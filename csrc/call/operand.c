@@ -27,7 +27,7 @@ static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, cons
                  (long long)(slot->inside.pitch / itemsize));
 }
 
-/* Checks lines that go beyond the pointer's own: the touched elements may not. */
+/* Checks lines that go beyond the pointer's own: the touched elements may not go beyond them. */
 static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                         const oa_lines *lines) {
   const oa_touched touched = {&o->extent, *lines, slot->itemsize};
@@ -158,9 +158,9 @@ static bool is_written(const oa_operand *o, const oa_slot *slot, const oa_lines 
   return true;
 }
 
-/* Checks an operand that is a part of its group, or reads it, while not all of the group is there. The call may
- * overwrite a part, and use parts that calls wrote; otherwise the missing bytes go up, or it is refused. exact: it
- * overwrites all of its lines. unwritten: it may not see the host's bytes. Sets *up. */
+/* Checks an operand that is a part of its group, or reads it, while not all of the group is on the device. The call may
+ * overwrite a part, and use parts that calls wrote; otherwise the missing bytes go up, or the call is refused. exact:
+ * the call overwrites all of the operand's lines. unwritten: the call may not read the host's bytes. Sets *up. */
 static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
                                                       const oa_lines *lines, bool exact, bool unwritten, bool *up) {
   const oa_mapping *mapping = slot->mapping;
@@ -195,7 +195,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
   oa_mapping *mapping = slot->mapping;
   const oa_group *group = slot->group;
   const bool address_only = o->access & OA_ADDRESS_ONLY;
-  /* An Out without bytes gets zeros, so that bytes of other arrays are never seen. */
+  /* An Out without bytes gets zeros, so that code outside never reads bytes of other arrays. */
   if (OA_UNLIKELY(address_only))
     o->access =
         OA_ADDRESS_ONLY |

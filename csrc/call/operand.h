@@ -10,10 +10,10 @@
 
 /* More bits of oa_call.special, in addition to oa_call_special. */
 enum {
-  OA_BESIDE_CAPTURE = 1 << 8, /* the call goes to the region's stream, though its calls are captured */
+  OA_BESIDE_CAPTURE = 1 << 8, /* the call goes to the region's stream, although the region's calls are captured */
   OA_REPLAYS = 1 << 10,       /* the calls of a chain, which were checked: an Out is read after one of them wrote it */
-  OA_KEEPS_VALUES = 1 << 9    /* the core's own graphs can have it, whatever `uncaptured` says of a program's: they keep
-                               * values of the host, and workspaces */
+  OA_KEEPS_VALUES = 1 << 9    /* a graph of the core can have the call, even if `uncaptured` refuses other graphs: it
+                               * keeps values of the host, and workspaces */
 };
 
 /* The extent kind of operands of the core's own calls: all elements of the pointer. */

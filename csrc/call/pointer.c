@@ -47,7 +47,7 @@ int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64
       slice->writes = slot->writes;
       slice->out = slot->out;
       if (oa_slot_is_counted(slice))
-        slice->mapping->pointers++; /* its first pointer may end before it, so it is a root of its own */
+        slice->mapping->pointers++; /* `pointer` may end first, so the slice is a root itself */
       else
         slice->root = slot->root;
       slice->offset = start;
@@ -69,7 +69,7 @@ int oa_pointer_release(oa_any *view) {
   oa_slot *slot = oa_slot_of(view, OA_SLOT_POINTER, &status);
   if (!slot) {
     if (status == OA_ERROR_STALE)
-      status = OA_OK; /* it ended with its region */
+      status = OA_OK; /* the slice ended with its region */
     else
       oa_fail(status, "oa_pointer_release: view needs a pointer from oa_pointer_view, got the address %p",
               (void *)view);
@@ -319,7 +319,7 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   return status;
 }
 
-/* The same in a call that is captured: the graph keeps the image. */
+/* Does the same in a call that is captured: the graph keeps the image. */
 static int send_in_graph(const oa_call *call, const char *image, size_t nbytes, oa_pieces pieces) {
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
@@ -438,7 +438,7 @@ static int send_scalar(oa_slot *scalar, const void *value) {
       .lines = scalar->inside,
       .name = "a scalar",
       .trace = {.why = "for a call whose scalars are on the device", .region = region->serial, .is_copy = true}};
-  oa_slot_hold(scalar, NULL); /* the region can't end until the value is on its way */
+  oa_slot_hold(scalar, NULL); /* the region can't end until the copy of the value is issued */
   oa_unlock();
   int status = oa_device_allocate(device, stream->native, (size_t)scalar->nbytes, &move.address);
   const uint64_t address = status ? 0 : move.address;
