@@ -5,9 +5,9 @@
     with offload_args(A, x, Out(y)) as (dA, dx, dy):
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
-Importing this needs no GPU and loads no vendor library. `blas`, `communicator`, `embedding`, `fft`, `kernels`,
+Importing the package needs no GPU and loads no vendor library. `blas`, `communicator`, `embedding`, `fft`, `kernels`,
 `lapack`, `linalg`, `scripts`, `sparse`, `testing` and the modules of the vendor libraries are imported when first used;
-`libraries.NAMES` lists those.
+`libraries.NAMES` lists these libraries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adapters of the portable modules, blas and lapack: which library of a device they call."""
+"""Adapters of the portable modules, blas and lapack: each adapter calls one library of a device."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Adapter", "adapter_of"]
 
 
 class Adapter:
-    """How a portable module calls one library."""
+    """Call one library for a portable module."""
 
-    backend: ClassVar[str | None]  # of the devices it works on; None: devices whose libraries run on the CPU
+    backend: ClassVar[str | None]  # of the library's devices; None: devices whose libraries run on the CPU
 
 
 A = TypeVar("A", bound=Adapter)
@@ -26,7 +26,7 @@ _made: dict[type[Adapter], Adapter] = {}
 def adapter_of(adapters: Sequence[type[A]], device: int) -> A | None:
     """Return the adapter of a device's library, by the device's number; None if there is none."""
     _core.device_counters(device)  # fails in a forked child, where another thread may have had the lock of an import
-    info = by_number(device)._info  # the driver is asked nothing: this thread may be capturing a stream
+    info = by_number(device)._info  # this does not call the driver: the thread may be capturing a stream
     for adapter in adapters:
         if adapter.backend == info.backend or (adapter.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
             known = _made.get(adapter)

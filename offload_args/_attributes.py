@@ -19,7 +19,7 @@ __all__ = ["Attribute", "attributes_of"]
 class Attribute:
     """One attribute of a library's object, such as cublaslt.MatmulDesc.epilogue.
 
-    An attribute of 64 bits may be a DevicePtr or an object of the library, which live as long as the object has them.
+    An attribute of 64 bits may be a DevicePtr or an object of the library, which the object then keeps alive.
     """
 
     def __init__(self, library: str, kind: str, name: str, stem: str, code: int, dtype: str) -> None:
@@ -44,7 +44,7 @@ class Attribute:
         _kept(owner)[self._code] = (number, value if is_kept else None)
 
     def _number(self, value: Any) -> int | float:
-        """Return the number that the library gets."""
+        """Return the number that is passed to the library."""
         if self._dtype == np.uint64 and value is None:
             return 0
         if self._dtype == np.uint64 and isinstance(value, DevicePtr):

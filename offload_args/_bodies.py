@@ -20,14 +20,14 @@ _BUILTINS: Final = frozenset(
     "abs bool complex divmod enumerate float int len max min pow range reversed round slice sum tuple zip".split()
 )
 _STORES: Final = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_SUBSCR", "DELETE_", "IMPORT_", "YIELD", "SEND")
-_DEEPEST: Final = 5  # functions that call each other
+_DEEPEST: Final = 5  # the most functions that are examined, each called by the one before
 
 
 def fixed_values(body: object) -> tuple[Any, ...] | None:
     """Return all values from outside that a function without arguments may read, in a fixed order.
 
-    If they are the same objects again, the function makes the same calls again. None: unknown, because some of them can
-    change, such as a list, or because the function itself changes something.
+    If these values are the same objects later, the function makes the same calls again. None: unknown, because some of
+    them can change, such as a list, or because the function itself changes something.
     """
     values: list[Any] = []
     return tuple(values) if _add_function(body, values, _DEEPEST) else None

@@ -52,7 +52,7 @@ def _takes(element: Any, dtype: str) -> bool:
     """Return whether a pointer to a C type may point to elements of a dtype."""
     if element.kind == "void":
         return True
-    if element.kind == "struct" and element.fields and dtype.startswith("complex"):  # as cuComplex is
+    if element.kind == "struct" and element.fields and dtype.startswith("complex"):  # such as cuComplex
         part = _C_TYPES["float32" if dtype == "complex64" else "float64"]
         return [field.type.cname in part for _, field in element.fields] == [True, True]
     return element.cname in _C_TYPES[dtype]
@@ -71,7 +71,7 @@ def _check(subject: str, pointer: _core.Pointer, c_type: Any) -> None:
 
 
 def _own_type(element: Any) -> str:
-    """Return "f32" for the core's type oa_f32, "" for others."""
+    """Return "f32" for the core's type oa_f32, "" for other types."""
     name = str(element.cname).removeprefix("struct ")
     return name.removeprefix("oa_") if element.kind == "struct" and name.startswith("oa_") else ""
 
@@ -89,7 +89,7 @@ def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> lis
     c_types: list[Any] = []
     for index, value in enumerate(arguments):
         c_type = None
-        if isinstance(value, _core.Pointer):  # beyond the types: of a variadic function, or one too many
+        if isinstance(value, _core.Pointer):  # its type may be missing: variadic functions, surplus arguments
             c_type = types[index] if index < len(types) else FFI.typeof(_pointer_type(value))
             _check(f"{title}: argument {index + 1}", value, c_type)
         c_types.append(c_type)
@@ -115,7 +115,7 @@ def cdata(pointer: _core.Pointer, ffi: Any, c_type: str | None) -> Any:
 
 
 class _Status:
-    """Which results of a function are success, and how the others are raised."""
+    """The results of a function that are success, and the exception for other results."""
 
     def __init__(self, success: Collection[int], error: Callable[[int], object] | None) -> None:
         self._success = success
@@ -157,7 +157,7 @@ def declare_status(subject: Any, success: int | Collection[int], error: Callable
 
 
 def _status_of(function: Any, result: Any) -> _Status | None:
-    """Return how the result of a function is judged; None: it is not a status."""
+    """Return the rule for the result of a function; None: the result is not a status."""
     declared = _statuses.get(function) or _statuses.get(result)
     return _CORE_STATUS if declared is None and result.cname == "enum oa_status" else declared
 
@@ -194,7 +194,7 @@ class _Adapted:
         values = converted(self._title, arguments, self._types)
         try:
             result = self._function(*values)
-        except TypeError as error:  # cffi's own, which names no function
+        except TypeError as error:  # cffi's error names no function
             raise ArgumentTypeError(f"{self._title}: {error}") from None
         except OverflowError as error:
             raise SizeOverflowError(f"{self._title}: {error}") from None
@@ -209,7 +209,7 @@ def _function_type(function: Any) -> Any:
         return None
     try:
         c_type = FFI.typeof(function)
-    except TypeError:  # a method of cffi's own
+    except TypeError:  # it is a method of cffi
         return None
     return c_type if c_type.kind == "function" else None
 

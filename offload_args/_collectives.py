@@ -1,4 +1,4 @@
-"""The bytes that ranks exchange, groups, and communicators of one process: offload_args.nccl and rccl have them."""
+"""Unique IDs, groups, and communicators of one process: offload_args.nccl and rccl have them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BYTES: Final = 128
 class UniqueId(bytes):
     """The ID of a new communicator, 128 bytes, which one rank makes and passes to all others.
 
-    `bytes(id)` and pickles of it can be sent in any way; `UniqueId(data)` is the ID of those bytes.
+    An ID can be sent as `bytes(id)` or as a pickle; `UniqueId(data)` makes it from these bytes.
     """
 
     __slots__ = ()
@@ -64,7 +64,7 @@ class Group:
         if error is None:
             self._end()
             return
-        with suppress(OffloadError):  # the first error counts
+        with suppress(OffloadError):  # only the first error is raised
             self._end()
 
 
@@ -87,6 +87,6 @@ def init_all(
         if opened.count(device) > 1:
             raise ArgumentError(f"{function}: devices has {device.name} twice; each rank needs a device of its own")
     shared = unique_id()
-    with ThreadPoolExecutor(len(opened)) as pool:  # each waits for all others
+    with ThreadPoolExecutor(len(opened)) as pool:  # each rank waits for all other ranks
         ranks = [pool.submit(init_rank, len(opened), shared, rank, device) for rank, device in enumerate(opened)]
         return [rank.result() for rank in ranks]

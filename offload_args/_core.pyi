@@ -25,7 +25,7 @@ VERSION: str
 _C_API: object  # a capsule, for extensions: csrc/include/offload_args/python.h
 
 # numbers.c: the core's own, by their names in C.
-DTYPES: Final[tuple[tuple[str, str, int, str], ...]]  # NumPy's name, that of the C type, bytes, NumPy's kind or ""
+DTYPES: Final[tuple[tuple[str, str, int, str], ...]]  # NumPy's name, the C type's name, bytes, NumPy's kind or ""
 STATUSES: Final[tuple[str, ...]]
 TRACE_KINDS: Final[tuple[str, ...]]
 RESIDENCY_MODES: Final[tuple[str, ...]]  # by oa_residency_mode

@@ -44,7 +44,7 @@ _CODES: Final = {
     "complex64": cublaslt.CUDA_C_32F,
     "complex128": cublaslt.CUDA_C_64F,
 }
-# How sums are made, and the dtype of alpha and beta, by the dtype of A.
+# The type of computation, and the dtype of alpha and beta, by the dtype of A.
 _COMPUTE: Final = {
     "int8": (cublaslt.COMPUTE_32I, "int32"),
     "float8_e4m3fn": (cublaslt.COMPUTE_32F, "float32"),
@@ -58,9 +58,9 @@ _COMPUTE: Final = {
 }
 _SMALL: Final = ("float8_e4m3fn", "float8_e5m2")
 _RESULT: Final = 96  # bytes of a cublasLtMatmulHeuristicResult_t
-_WORKSPACE: Final = 32 << 20  # bytes: what NVIDIA recommends for its newest devices
-_AUX, _MASKS, _WRITES_AUX = 128, 2 | 8, 2 | 32  # bits of an epilogue: aux; one of bits; one that is written
-_GRADIENT, _OF_A, _OF_B, _BIAS = 16, 256, 512, 4  # the bias is a gradient: of the result, of A, of B; it is added
+_WORKSPACE: Final = 32 << 20  # bytes: NVIDIA's recommendation for its newest devices
+_AUX, _MASKS, _WRITES_AUX = 128, 2 | 8, 2 | 32  # bits of an epilogue: aux; an aux of bits; an aux that is written
+_GRADIENT, _OF_A, _OF_B, _BIAS = 16, 256, 512, 4  # the bias: a gradient of the result, of A, of B; added
 
 
 @cache
@@ -95,7 +95,7 @@ class _Facts:
 
     @property
     def is_by_rows(self) -> bool:
-        """Return whether it is stored by rows; a single column or row without gaps counts as both."""
+        """Return whether the matrix is stored by rows; a single column or row without gaps counts as both."""
         return self.shape[-1] == 1 or (
             self.strides[-1] == 1 and (self.shape[-2] == 1 or self.strides[-2] >= self.shape[-1])
         )
@@ -113,7 +113,7 @@ class _Facts:
 
 
 def _dtype_name(function: str, name: str, code: int, like: Any) -> str:
-    """Return the name of a dtype by its number, -1 if devices can't hold it; refuse dtypes that cuBLASLt lacks."""
+    """Return a dtype's name; refuse dtypes that cuBLASLt lacks. code: its number, -1 if devices can't hold it."""
     dtype = DTYPE_NAMES[code] if code >= 0 else str(getattr(like, "dtype", like))
     if dtype not in _CODES:
         raise ArgumentError(f"{function}: {name} is of {dtype}, and cuBLASLt has {', '.join(_CODES)}")
@@ -158,8 +158,9 @@ def _layout(facts: _Facts, by_rows: bool) -> MatrixLayout:
 def layout(like: Any) -> MatrixLayout:
     """Make the layout of a matrix from a pointer: its dtype, shape, order and leading dimension.
 
-    like: a DevicePtr, or an array that will be lent. The first of 3 axes counts a batch; the layout has its stride. A
-    matrix that is stored by columns has ORDER_COL; others have ORDER_ROW. The layout is destroyed with its last user.
+    like: a DevicePtr, or an array that will be lent. The first of 3 axes counts a batch; the layout has the batch's
+    stride. A matrix that is stored by columns has ORDER_COL; other matrices have ORDER_ROW. The layout is destroyed
+    with its last user.
 
     Raises ArgumentError if rows and columns both have gaps.
     """
@@ -178,16 +179,16 @@ class Algo:
 
     algo: NDArray[np.uint64]  #: cuBLASLt's own cublasLtMatmulAlgo_t, for matmul
     workspace: int  #: bytes of device memory that it needs
-    waves: float  #: how often it fills the device; close above a whole number, the last wave is nearly empty
-    status: int  #: STATUS_SUCCESS, or why it does not take the product
+    waves: float  #: how many times it fills the device; just above a whole number, the last wave is nearly empty
+    status: int  #: STATUS_SUCCESS, or the reason why it does not take the product
 
     def capability(self, attribute: int) -> int | tuple[int, ...]:
-        """Return one of its capabilities, a constant cublaslt.ALGO_CAP_*; a list as a tuple."""
+        """Return a capability, by its constant cublaslt.ALGO_CAP_*; a list becomes a tuple."""
         is_list = attribute in (cublaslt.ALGO_CAP_TILE_IDS, cublaslt.ALGO_CAP_STAGES_IDS)
         return self._asked("matmul_algo_cap_get_attribute", attribute, is_list)
 
     def setting(self, attribute: int) -> int | tuple[int, ...]:
-        """Return one of its settings, a constant cublaslt.ALGO_CONFIG_*."""
+        """Return a setting, by its constant cublaslt.ALGO_CONFIG_*."""
         return self._asked("matmul_algo_config_get_attribute", attribute, is_list=False)
 
     def _asked(self, function: str, attribute: int, is_list: bool) -> int | tuple[int, ...]:
@@ -227,7 +228,7 @@ def heuristics(
     count: int = 8,
     device: Any = None,
 ) -> list[Algo]:
-    """Find at most `count` algorithms for a product, the one that cuBLASLt takes for the fastest first.
+    """Find at most `count` algorithms for a product, in the order of cuBLASLt's estimate, the fastest first.
 
     preference: by default at most 32 MiB of workspace. device: a Device or its name; None: the default device.
     Raises LibraryError if there is none.
@@ -261,15 +262,15 @@ class Matmul:
         product(dA, dB, dD, bias=db)
 
     A, B, D and C: DevicePtrs, or arrays that will be lent; only dtype, shape and strides count. Each is stored by rows
-    or by columns. The first of 3 axes counts a batch, and a matrix of 2 axes is the same for all of it. C and D have
+    or by columns. The first of 3 axes counts a batch, and a matrix of 2 axes is used for the whole batch. C and D have
     the same order.
 
-    The bias has an element for each place along D's line: with D by rows it is added as NumPy adds it, one a column;
-    with D by columns, one a row. The gradients of EPILOGUE_BGRADA and EPILOGUE_BGRADB are the sums of A's rows and of
-    B's columns. aux_shape and aux_dtype say which array aux needs.
+    The bias has one element a column if D is stored by rows, as NumPy adds it, and one element a row if D is stored by
+    columns. The gradients of EPILOGUE_BGRADA and EPILOGUE_BGRADB are the sums of A's rows and of B's columns. aux_shape
+    and aux_dtype say which array aux needs.
 
-    epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default in A's dtype, in float32 for narrower
-    ones; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: of the bias, by default D's. workspace:
+    epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default in A's dtype, or in float32 for narrower
+    dtypes; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: of the bias, by default D's. workspace:
     the most bytes that a call takes from the device's pool. alignment: bytes; lent arrays start at multiples of 256,
     slices of them may not. algo: an Algo; by default the first that cuBLASLt proposes.
 
@@ -317,8 +318,8 @@ class Matmul:
         self.algo = algo
         self._lock = threading.Lock()
         self._last: tuple[Any, ...] = (None,) * 4
-        self._bytes = algo.algo.tobytes()  # which are faster to pass
-        self._arrays: dict[str, Any] = {}  # that the descriptor refers to
+        self._bytes = algo.algo.tobytes()  # bytes are faster to pass
+        self._arrays: dict[str, Any] = {}  # the arrays of the descriptor
         self._needed = [name for name, bits in _USES.items() if epilogue & bits]
         self._matmul = _service("matmul")
 
@@ -385,10 +386,10 @@ class Matmul:
         workspace: DevicePtr[Any] | None = None,
         **arrays: DevicePtr[Any] | None,
     ) -> None:
-        """Make the product.
+        """Compute the product.
 
-        arrays: bias, aux, and DevicePtrs of one float32 that scale: a_scale, b_scale, c_scale, d_scale, aux_scale; and
-        that are written: d_amax, aux_amax.
+        arrays: bias, aux, and DevicePtrs of one float32: the factors a_scale, b_scale, c_scale, d_scale, aux_scale, and
+        the results d_amax, aux_amax.
 
         Raises the errors of any call of a library's function, ArgumentError if an array differs from the product's.
         """

@@ -1,7 +1,7 @@
 """Explains the fault of a call of a vendor's function.
 
 _core/function.c, which has the functions themselves, imports this module when an argument is wrong, and when the caller
-brings a handle.
+passes a handle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dtype_code", "explain", "handle_address", "misfit", "refuse_type"]
 
-_CHECKED: Final = ("device", "native_stream")  # by functions that raise their own errors
+_CHECKED: Final = ("device", "native_stream")  # other functions check these kinds
 _RANGES: Final = {"i32": (-(2**31), 2**31), "u32": (0, 2**32), "u64": (0, 2**63)}
 _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     kind: str  # csrc/include/offload_args/roles.def
     name: str
     dtype: str  # abbreviated, "any" for enum and size
-    more: str  # the class of an object; the argument that says the dtype; "none": None will do
+    more: str  # the class of an object; the argument that sets the dtype; "none": None is accepted
     elements: int
 
     @property
@@ -69,7 +69,7 @@ def _describe(value: object) -> str:
         return f"a NumPy array of {value.dtype}"
     if value is None:
         return "None"
-    if isinstance(value, int) and value.bit_length() > 256:  # Python does not write the digits of just any int
+    if isinstance(value, int) and value.bit_length() > 256:  # Python refuses to write the digits of a very long int
         return f"an int of {value.bit_length()} bits"
     if isinstance(value, (bool, int, float, complex, str)):
         return f"the {type(value).__name__} {value!r}"
@@ -77,7 +77,7 @@ def _describe(value: object) -> str:
 
 
 def _with_dtypes(rows: tuple[_Row, ...], dtypes: bytes) -> list[_Row]:
-    """Return the rows with the dtypes that arguments of the call say."""
+    """Return the rows with the dtypes that arguments of the call set."""
     types = {row.name for row in rows if row.kind == "type"}
     return [
         row._replace(dtype=C_NAMES[code]) if row.more in types else row for row, code in zip(rows, dtypes, strict=True)
@@ -95,7 +95,8 @@ def explain(
     """Raise the error of the first wrong argument; return if there is none.
 
     function: such as "cublas.sgemv". record: from _core.record. arguments: in the record's order, the
-    result last if one was given. on_device: scalars and results have to be on the device. has_device_form: they may be.
+    result last if one was given. on_device: scalars and results have to be on the device. has_device_form: they may be
+    there.
     dtypes: the number of each argument's dtype.
     """
     rows = _with_dtypes(_rows(record), dtypes)
@@ -161,7 +162,7 @@ def explain(
 
 def dtype_code(dtype: Any) -> int:
     """Return the oa_dtype of anything that NumPy makes a dtype of, or -1."""
-    if dtype is None:  # which NumPy takes for float64
+    if dtype is None:  # NumPy takes None for float64
         return -1
     try:
         return code_of(np.dtype(dtype))
@@ -170,7 +171,7 @@ def dtype_code(dtype: Any) -> int:
 
 
 def refuse_type(function: str, name: str, value: object) -> NoReturn:
-    """Raise the error of an argument that stands for no dtype of the library's."""
+    """Raise the error of an argument that names no dtype of the library."""
     fail = _Failure(f"{function}: {name} needs", value)
     if hasattr(type(value), "__index__") and not isinstance(value, DevicePtr):
         fail(SizeOverflowError, "an integer of at most 31 bits")
@@ -184,7 +185,7 @@ def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> 
     """
     signature, _, _ = doc.partition("\n--")
     namespace: dict[str, Any] = {}
-    exec(f"def {signature}: pass", namespace)  # a signature of ours, so that the interpreter words the error
+    exec(f"def {signature}: pass", namespace)  # this package wrote the signature; the interpreter writes the error
     stub = namespace[signature.partition("(")[0]]
     try:
         stub(*positional, **keywords)
@@ -198,8 +199,8 @@ def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> 
 def handle_address(function: str, handle: object) -> int:
     """Return the stand-in for the caller's own library handle.
 
-    handle: one that the library made, an address, or an object with `handle` or `ptr`. Raises ArgumentTypeError for
-    anything else.
+    handle: a handle that the library made, an address, or an object with `handle` or `ptr`. Raises ArgumentTypeError
+    for anything else.
     """
     library = function.partition(".")[0]
     if isinstance(handle, LibraryObject):

@@ -28,7 +28,7 @@ def rename(error: OffloadError, pattern: str | re.Pattern[str], name: str | Call
 
 
 def note_names(error: OffloadError, callers: dict[str, str]) -> None:
-    """Note on an error of a library's function the caller's names of its operands."""
+    """Add a note with the caller's names of the operands to an error of a library's function."""
     words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
     text = ", and ".join(
         f"its {library_name} is {caller_name}" for library_name, caller_name in callers.items() if library_name in words

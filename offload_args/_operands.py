@@ -1,6 +1,6 @@
-"""Operands of the portable modules, blas and lapack: the needs of a function, and the errors of operands that differ.
+"""Operands of the portable modules, blas and lapack: the needs of a function, and the errors of unfit operands.
 
-Functions are named as messages name them, such as "blas.gemv".
+Functions have the names that messages use, such as "blas.gemv".
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ LETTERS: Final = {
 _CODES: Final = {letter: code for code, letter in LETTERS.items()}
 #: The dtypes of absolute values, by letter.
 REAL_OF: Final = {"s": _CODES["s"], "d": _CODES["d"], "c": _CODES["s"], "z": _CODES["d"]}
-#: The complex dtypes that have their precision, by letter.
+#: The complex dtypes of the same precision, by letter.
 COMPLEX_OF: Final = {"s": _CODES["c"], "d": _CODES["z"], "c": _CODES["c"], "z": _CODES["z"]}
 INT32: Final = DTYPE_NAMES.index("int32")
 
 
 class Matrix(NamedTuple):
-    """A matrix: its shape, and its leading dimension in Fortran order and in C order, 0 where it has another order."""
+    """A matrix: its shape, and its leading dimension in Fortran order and in C order, 0 if it has another order."""
 
     rows: int
     columns: int
@@ -64,7 +64,7 @@ class Matrix(NamedTuple):
 
 
 def is_complex(code: int) -> bool:
-    """Return whether a dtype is one of the complex ones."""
+    """Return whether a dtype is complex."""
     return LETTERS.get(code, "s") in "cz"
 
 
@@ -90,7 +90,7 @@ def need_uncaptured(
 ) -> None:
     """Raise CaptureError if a chain captures the calls of an operand's region.
 
-    instead: the call that it can have. reads: why it can't have this one: the host reads that.
+    instead: the call that a chain can have. reads: the value that the host reads, the reason for the refusal.
     """
     if any(query(operand).captured for operand in operands):
         raise CaptureError(
@@ -112,7 +112,7 @@ def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, 
 def need_dtype(
     function: str, operand: str, pointer: DevicePtr[Any], codes: Iterable[int], reason: str = "", remedy: str = ""
 ) -> None:
-    """Raise DTypeError for a pointer with another dtype; reason: why one of these is needed."""
+    """Raise DTypeError for a pointer with another dtype; reason: why one of the dtypes is needed."""
     if pointer._dtype_code not in codes:
         names = [DTYPE_NAMES[code] for code in codes]
         allowed = " or ".join(names)
@@ -144,7 +144,7 @@ def need_shape(function: str, operand: str, pointer: DevicePtr[Any], needed: tup
 
 
 def need_dimensions(function: str, operand: str, pointer: DevicePtr[Any], ndim: int, remedy: str) -> None:
-    """Raise ArgumentError for an operand that has not `ndim` dimensions."""
+    """Raise ArgumentError for an operand that does not have `ndim` dimensions."""
     if len(pointer._shape) != ndim:
         needed = f"{ndim} dimension{'s' * (ndim > 1)}"
         raise ArgumentError(f"{function}: {operand} has shape {pointer._shape}, needs {needed}; {remedy}") from None
@@ -179,7 +179,7 @@ def square(function: str, operand: str, pointer: DevicePtr[Any]) -> Matrix:
 
 
 def need_fortran(function: str, operand: str, pointer: DevicePtr[Any], facts: Matrix, reason: str = "") -> int:
-    """Return the leading dimension of a matrix in Fortran order; raise ArgumentError, naming the copy, for another."""
+    """Return the leading dimension of a matrix in Fortran order; raise ArgumentError for another order."""
     if not facts.ld_f:
         copy = "numpy.asfortranarray" if len(pointer._shape) == 2 else "numpy.ascontiguousarray"
         raise ArgumentError(
@@ -190,7 +190,7 @@ def need_fortran(function: str, operand: str, pointer: DevicePtr[Any], facts: Ma
 
 
 def vector(function: str, operand: str, pointer: DevicePtr[Any], size: int, code: int, reason: str) -> None:
-    """Check a vector without an increment: its dtype and size, and that its elements follow each other."""
+    """Check a vector without an increment: its dtype and size, and that its elements are contiguous."""
     need_pointer(function, operand, pointer)
     need_dtype(function, operand, pointer, (code,), f" {reason}")
     contiguous(function, operand, pointer, size, reason)

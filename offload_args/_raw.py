@@ -2,8 +2,8 @@
 manual, through cffi.
 
 If every pointer is a plain cffi pointer, the vendor's function is called directly. If an argument is a DevicePtr, the
-call is checked and brings up missing bytes, as the function of the library's module does; for a function that the
-package does not bind, the dtype is checked, and the pointer's address is passed.
+call is checked, and missing bytes come up, as in the function of the library's module. For a function that the package
+does not bind, the dtype is checked, and the pointer's address is passed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _all_of(kind: str, dtype: int, value: Any) -> list[Any]:
 def _store(place: Any, kind: str, dtype: int, value: Any) -> None:
     """Write a host result where the vendor's function would have written it."""
     if kind in ("result", "value") and dtype == _core.OA_I32:
-        place[0] = value  # an index, of as many bits as the caller's pointer says
+        place[0] = value  # an index; the type of the caller's pointer sets its bits
     else:
         numbers = value if isinstance(value, tuple) else (value,)
         _numbers_at(place, dtype, len(numbers))[:] = numbers
@@ -105,7 +105,7 @@ class _Function:
         return self._call(converted(self._title, arguments, self._type.args))
 
     def _further(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the sizes that the first argument counts, of a function that takes any number of them, for cffi."""
+        """Return the sizes of a variadic function as cffi takes them; the first argument is their number."""
         count, *sizes = arguments
         if count != len(sizes):
             raise ArgumentError(f"{self._title}: got {len(sizes)} sizes, and {shown(count)} as their number")
@@ -153,7 +153,7 @@ class _Function:
             if handle:
                 keywords["handle"] = handle
         place = self._raw.results.get(self.__name__)
-        if place is not None:  # the record has it last
+        if place is not None:  # the result is last in the record
             values.append(values.pop(place))
         values = [
             int(value) if row[0] in ("enum", "type", "size") and isinstance(value, CDATA) else value
@@ -185,10 +185,10 @@ class _Function:
 
 
 class Raw:
-    """A vendor's library through cffi: functions, constants and types under the names that its manual has.
+    """A vendor's library through cffi: functions, constants and types with the names of its manual.
 
     `ffi` is cffi's own object for them: ffi.new("cublasHandle_t *"). A function whose name ends in _v2 in the library
-    also goes by its name without that, as in the manual. The library is opened at the first call.
+    also has its name without this ending, as in the manual. The library is opened at the first call.
 
         x = np.array([3.0, 4.0])
         raw = cblas.raw
@@ -212,7 +212,7 @@ class Raw:
         self._types = frozenset(declared.ffi.list_types()[0])
 
     def function_type(self, name: str) -> Any:
-        """Return the type of a pointer to a function, with the integers of the library that is loaded."""
+        """Return the type of a pointer to a function, with the integers of the loaded library."""
         wide = f"{name}__ilp64"
         if wide in self._types and _core.library_integer_bits(self.library) == 64:
             name = wide

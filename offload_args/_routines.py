@@ -1,4 +1,4 @@
-"""The contents of a vendor library's module: its functions, made when they are first asked for."""
+"""The contents of a vendor library's module: its functions, made at their first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
     routines = frozenset(_core.routine_names(library))
     classes = frozenset(_core.object_kinds(library))
     deprecated: frozenset[str] = namespace.get("_DEPRECATED", frozenset())
-    adds: dict[str, str] = namespace.get("_ADDS", {})  # the module that has each name which is not generated
+    adds: dict[str, str] = namespace.get("_ADDS", {})  # by name that is not generated: the module that has it
     public = sorted({*constants, *routines, *classes, *adds, "raw"})
 
     def find(name: str) -> Any:
@@ -45,7 +45,7 @@ def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any],
         if name in deprecated:
             text = f"{library}.{name} is deprecated by its vendor; later versions of the library may lack it"
             warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return namespace.setdefault(name, _core.function(library, name, module))  # the same for all threads
+        return namespace.setdefault(name, _core.function(library, name, module))  # all threads get the same function
 
     def names() -> list[str]:
         return sorted({*namespace, *public})

@@ -68,7 +68,7 @@ class Parameter(NamedTuple):
     partition: Any = None  #: one of offload_args.kernels; None: not declared
 
     def by(self, partition: object) -> Parameter:
-        """Return the parameter with the partition that its kernel divides it by: Out[np.float32].by(Tiles(16, 16)).
+        """Return the parameter with the partition of the array in its kernel: Out[np.float32].by(Tiles(16, 16)).
 
         Each launch then checks that every element has an owner, and `launch` and `offload` take grid and block from it.
 
@@ -135,7 +135,7 @@ class InOut(_Declared):
 
 @final
 class Scratch:
-    """Ask for device memory of a shape and dtype, without a host array.
+    """Request device memory of a shape and dtype, without a host array.
 
     shape, dtype, order: as numpy.empty takes them; "F" is the order of LAPACK's matrices.
 
@@ -180,7 +180,7 @@ class Scratch:
 
 
 def resolve(argument: Any, position: int, device: int) -> Any:
-    """Return an argument of a region that is not a plain ndarray as one, or as a description of device memory.
+    """Return an argument other than a plain ndarray as an ndarray, or as a description of device memory.
 
     position: counted from 1. device: the number of the region's device; -1: not chosen yet. The description is a tuple
     (dtype, shape, strides, address, flags, device, stream).
@@ -239,7 +239,7 @@ def _from_dlpack(argument: Any, subject: str) -> NDArray[Any]:
         )
     try:
         return np.from_dlpack(argument)
-    except OffloadError:  # its export uses this package
+    except OffloadError:  # the argument's export uses this package
         raise
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArgumentTypeError(
@@ -350,7 +350,7 @@ _NUMBERS = frozenset((float, int, complex, bool, str, type(None)))
 
 
 def is_array(argument: object) -> bool:
-    """Tell whether call() lends an argument; all others are passed on unchanged."""
+    """Return whether call() lends an argument; other arguments are passed on unchanged."""
     if type(argument) in _NUMBERS:  # the most frequent types, and the slowest to check otherwise
         return False
     if isinstance(argument, (np.ndarray, _Declared, Scratch)):

@@ -1,7 +1,7 @@
 """A cache of compiled kernels and rates: a folder of this user's only, with files named after a hash of their inputs.
 
-OFFLOAD_ARGS_CACHE names another folder; "off" turns it off. A folder that others can write is not used, and neither are
-files in it. Files are written beside their place and moved there, so that no reader sees a part of a file.
+OFFLOAD_ARGS_CACHE names another folder; "off" turns the cache off. A folder or file that other users can write is not
+used. A file is written under another name in the same folder and then renamed, so that no reader gets a part of it.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def key_of(*parts: str | bytes) -> str:
 
 
 def find(key: str) -> bytes | None:
-    """Return the file with a name; None if there is none."""
+    """Return the contents of a file; None if there is no such file."""
     folder = _folder()
     if folder is None:
         return None
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not wait for its writer
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not wait for a writer
     try:
         descriptor = os.open(os.path.join(folder, key), flags)
     except OSError:
@@ -88,7 +88,7 @@ def find(key: str) -> bytes | None:
 
 
 def store(key: str, data: bytes) -> None:
-    """Keep a file. Nothing is kept without a folder, or without room in it."""
+    """Store a file; store nothing without a folder, or without room in it."""
     folder = _folder()
     if folder is None:
         return

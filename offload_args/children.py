@@ -30,7 +30,7 @@ _started: list[Accelerated] = []
 
 
 def start() -> None:
-    """Accelerate this process as its parent asked. The program runs even if that fails."""
+    """Accelerate this process with its parent's options. The program runs even if this fails."""
     text = os.environ.get(VARIABLE, "")
     if not text or _started:
         return
@@ -52,7 +52,7 @@ def start() -> None:
 
 
 def _tell(on: Accelerated, folder: str, process: int) -> None:
-    """Write the report for the parent, unless it has ended."""
+    """Write the report for the parent, unless the parent has ended."""
     if os.getpid() != process:
         return
     report = on.report
@@ -64,7 +64,7 @@ def _tell(on: Accelerated, folder: str, process: int) -> None:
 
 
 class Children:
-    """Carry the options of `run` into child processes, and hold these processes' reports."""
+    """Pass the options of `run` to child processes, and hold the reports of these processes."""
 
     def __init__(self, device: str | None, margin: float, lines: bool, plan: str | None, deterministic: bool) -> None:
         self._folder = tempfile.mkdtemp(prefix="offload_args-")

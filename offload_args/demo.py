@@ -31,7 +31,7 @@ def orthonormalise(V: DevicePtr[np.float64], overlaps: DevicePtr[np.float64], le
     Args:
         V: (count, d).
         overlaps: (count,), overwritten.
-        lengths: (count,) on the host; receives each row's length once the rows before it are taken out.
+        lengths: (count,) on the host; receives each row's length after its projections on earlier rows are subtracted.
     """
     for k in range(len(lengths)):
         row = V[k]
@@ -53,12 +53,12 @@ def principal_components(
 
     Args:
         data: n rows of d features, their means subtracted.
-        count: how many components; at most d.
-        device: where; the default device unless given.
+        count: the number of components; at most d.
+        device: the device that computes; None: the default device.
         iterations: the most steps; the demo stops earlier once every eigenvalue is stable to a relative 1e-13.
 
     Returns:
-        The eigenvalues of the covariance matrix (count), the components as rows (count, d), and the steps made.
+        The eigenvalues of the covariance matrix (count), the components as rows (count, d), and the number of steps.
     """
     n, d = data.shape
     components = np.empty((count, d))

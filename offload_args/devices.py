@@ -28,7 +28,7 @@ _HOST: Final = next(
 
 
 class Memory(NamedTuple):
-    """Give a device's memory in bytes, or zeros where the driver does not say, as HIP on some kernels.
+    """Give a device's memory in bytes, or zeros if the driver does not report it, as HIP on some kernels.
 
     free: the bytes that can be allocated now, within OFFLOAD_ARGS_MEMORY_LIMIT.
     """
@@ -162,7 +162,7 @@ class Device:
 
     @property
     def memory(self) -> Memory:
-        """The free and total memory now, in bytes; zeros if the driver does not say."""
+        """The free and total memory now, in bytes; zeros if the driver does not report it."""
         info = _core.device_info(self.number)
         return Memory(info.memory_free, info.memory_total)
 
@@ -193,9 +193,9 @@ class Device:
         """Make an array resident: its device memory outlives its regions, until release() or the end of its owner.
 
         array: exactly as it will be lent. Nothing moves now. When the array is lent again and read, only the pages that
-        the host wrote since are sent if they are known (docs/guide/residency.md), otherwise all of it. Under memory
-        pressure its memory is evicted, and it becomes resident again when it is next lent. Pointers end with their
-        regions as usual.
+        the host wrote meanwhile are sent if they are known (docs/guide/residency.md), otherwise the whole array. Under
+        memory pressure its device memory is evicted, and the array becomes resident again when it is next lent.
+        Pointers end with their regions as usual.
 
         Raises DTypeError for an array that can't be lent, ArgumentTypeError for an object that is not an array.
 
@@ -239,8 +239,8 @@ class Device:
     def trim(self) -> None:
         """Wait for all work on the device, then free idle memory: the device's own, and pinned memory of past copies.
 
-        It is rarely needed: it also happens under memory pressure. It makes room for other programs on the same
-        machine. Resident memory (keep) is not freed.
+        A call is rarely needed, since the package also frees idle memory under memory pressure. A call makes room for
+        other programs on the same machine. Resident memory (keep) is not freed.
 
             device, x = Device("host"), np.ones(1000)
             with offload_args(x, device=device) as (dx,):
@@ -321,7 +321,7 @@ def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
 def gpu_backend(dlpack_type: int | None = None) -> str | None:
     """Return the backend of this machine's GPUs: the first one that has a GPU, else the first one.
 
-    dlpack_type: the type that DLPack gives its memory, if that is known; None is returned if no backend has it.
+    dlpack_type: DLPack's type of the memory, if it is known. The result is None if no backend has this type.
     """
     backends = _gpu_backends(dlpack_type)
     return next(

@@ -12,7 +12,7 @@ _MOST_ITEMS: Final = 16
 
 
 def shown(value: object) -> str:
-    """Return the repr of any value; a long one is cut, and long ints, whose digits Python may not write, are not."""
+    """Return the repr of any value; a long one is cut, and for a long int the number of its bits is returned."""
     try:
         text = repr(value)
     except ValueError:
@@ -29,10 +29,10 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return "; did you mean gemv or gemm?", of the names that are most like one that does not exist, or ""."""
+    """Return "; did you mean gemv or gemm?", with the names most similar to a missing name, or ""."""
     from difflib import get_close_matches
 
-    likely = [known for known in names if abs(len(known) - len(name)) <= 2]  # the rest would only take time
+    likely = [known for known in names if abs(len(known) - len(name)) <= 2]  # other names are not similar
     matches = [] if name.startswith("_") else get_close_matches(name, likely, 3, 0.75)
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
@@ -61,7 +61,7 @@ def time_text(seconds: float) -> str:
 
 
 def rate_text(nbytes: int, seconds: float) -> str:
-    """Return " (3.4 GB/s)", or "" if no bytes or no time went by."""
+    """Return " (3.4 GB/s)", or "" for no bytes or no time."""
     return f" ({float(f'{nbytes / seconds / 1e9:.2g}'):g} GB/s)" if seconds > 0 and nbytes else ""
 
 
@@ -79,7 +79,7 @@ def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     """Return a table for notebooks. All arguments are text, and are escaped."""
     from html import escape
 
-    left = "text-align:left;padding:0.15em 1em 0.15em 0"  # notebooks put cells to the right, others close together
+    left = "text-align:left;padding:0.15em 1em 0.15em 0"  # notebooks align cells right, other viewers leave no space
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f'<{tag} style="{left}">{escape(cell)}</{tag}>' for cell in cells) + "</tr>"
@@ -91,7 +91,7 @@ def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
 
 
 def missing(module: str, names: Sequence[str]) -> Callable[[str], NoReturn]:
-    """Return the `__getattr__` of a module: it names the functions that are most like a missing one."""
+    """Return the `__getattr__` of a module: its error names the functions most similar to a missing one."""
 
     def refuse(name: str) -> NoReturn:
         raise AttributeError(f"module {module!r} has no attribute {name!r}{nearest(name, names)}", name=name)

@@ -15,7 +15,7 @@ __all__ = ["C_NAMES", "DTYPE_NAMES", "c_strides", "code_of", "dtype_of", "refuse
 DTYPE_NAMES: Final = tuple(name for name, _, _, _ in _core.DTYPES)  #: NumPy's names, such as "float32"
 C_NAMES: Final = tuple(name for _, name, _, _ in _core.DTYPES)  #: the names in C types, such as "f32" in oa_f32
 
-# Dtypes that NumPy itself lacks are added when one is first seen.
+# Dtypes that NumPy itself lacks are added at their first use.
 _DTYPES: Final[dict[int, np.dtype[Any]]] = {
     code: np.dtype(name) for code, (name, _, _, kind) in enumerate(_core.DTYPES) if kind
 }
@@ -25,7 +25,7 @@ def dtype_of(code: int) -> np.dtype[Any]:
     """Return the NumPy dtype of an oa_dtype."""
     dtype = _DTYPES.get(code)
     if dtype is None:
-        import ml_dtypes  # installed wherever such an array exists, for it defines the dtype
+        import ml_dtypes  # installed if such an array exists, since it defines the dtype
 
         dtype = _DTYPES[code] = np.dtype(getattr(ml_dtypes, DTYPE_NAMES[code]))
     return dtype
@@ -39,7 +39,7 @@ def code_of(dtype: np.dtype[Any]) -> int:
 
 
 def spelled(name: str) -> str:
-    """Return a dtype's name in a program: "np.float32", or "ml_dtypes.bfloat16" where NumPy lacks it."""
+    """Return a dtype's name in a program: "np.float32", or "ml_dtypes.bfloat16" if NumPy lacks it."""
     if name == "bool":
         return "np.bool_"  # NumPy 1.26 has no other name for it
     return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
@@ -57,7 +57,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def refuse_masked(subject: str, argument: object) -> None:
     """Raise ArgumentTypeError for a masked array, without importing numpy.ma."""
-    # While another thread imports the module it has no class yet, and the argument can't be of it.
+    # While another thread imports the module, the class may be missing; then the argument is not of this class.
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is not None and isinstance(argument, masked):
         raise ArgumentTypeError(

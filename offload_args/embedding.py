@@ -23,7 +23,7 @@ __all__ = ["declare_status", "get_cmake_dir", "get_fortran_module", "get_include
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-# An editable install has it in another folder than the sources.
+# An editable install has the extension in another folder than the sources.
 _FOLDER = Path(_core.__file__).resolve().parent
 
 
@@ -41,7 +41,7 @@ def get_library() -> str:
     """Return the path of the C library.
 
     A program that is linked with it finds it at run time by an rpath to its folder. In a process that imported
-    offload_args it is loaded already.
+    offload_args the library is loaded already.
 
         print(os.path.isfile(embedding.get_library()))  # True
 
@@ -95,7 +95,7 @@ def libs() -> list[str]:
 def declare_status(
     what: Any, *, success: int | Collection[int] = 0, error: Callable[[int], object] | None = None
 ) -> None:
-    """Declare which results of a cffi function are success, so that `call` raises after any other.
+    """Declare which results of a cffi function are success, so that `call` raises an exception after any other result.
 
     what: a function of a cffi library of your own, or an enum, ffi.typeof("mine_status"), for all functions that return
     it. success: its result if the function did its work, or several such results. error: raises the exception for any

@@ -144,11 +144,11 @@ class DeviceLostError(OffloadError, RuntimeError):
 
 
 class CaptureError(OffloadError, RuntimeError):
-    """A function that a graph can't have while a stream is being captured, refused before anything happened."""
+    """A function that a graph can't have while a stream is being captured; it is refused before it has any effect."""
 
 
 class CommunicatorError(OffloadError, RuntimeError):
-    """Ranks of a communicator that left, failed, came too late, or called something else; `ranks` has their numbers."""
+    """Ranks of a communicator that left, failed, were late, or called another function; `ranks` has their numbers."""
 
     def __init__(self, text: str = "", ranks: Iterable[int] = ()) -> None:
         super().__init__(text)
@@ -170,7 +170,7 @@ class GuardError(OffloadError, RuntimeError):
     """A read or write of a guarded array by the host, while the device is newer."""
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*(arguments or (_core.take_touch(),)))  # Python makes it with no arguments
+        super().__init__(*(arguments or (_core.take_touch(),)))  # Python passes no arguments
 
 
 class TornArrayError(OffloadError, RuntimeError):
@@ -280,7 +280,7 @@ def caller_name(function: str) -> str:
     return _CALLERS.get(function, function)
 
 
-#: Failures that the program itself need not have caused, with a note that a recording shows them to others.
+#: Failures whose cause may be outside the program; a note on them advises a recording.
 _RECORDED: Final = (BackendError, DeviceLostError, TornArrayError)
 _RECORD_IT: Final = (
     "To report it, record it: `python -m offload_args record script.py` writes a file that others can run again, "
@@ -294,16 +294,16 @@ def _noted(error: OffloadError) -> OffloadError:
     return error
 
 
-#: The remedies at the end of a status's messages, made from its text; modules that know more add theirs here.
+#: The remedies at the end of a status's messages, made from its text; modules with more facts add theirs here.
 ends: Final[dict[int, Callable[[str], str]]] = {}
 
 
 def raise_status(status: int, text: str | None = None) -> NoReturn:
     """Raise the exception of a failed call of the core, on the thread that made the call.
 
-    status: its oa_status, other than OA_OK. text: the failure's text, if another thread made the call, or
-    it was made earlier; None: the thread's last one. If Ctrl-C came in a callback of the
-    core, KeyboardInterrupt is raised instead.
+    status: its oa_status, other than OA_OK. text: the failure's text, if another thread made the call, or if the call
+    was earlier; None: the thread's last one. If Ctrl-C came during a callback of the core, KeyboardInterrupt is raised
+    instead.
     """
     if (interrupt := _core.take_postponed()) is not None:
         raise interrupt
@@ -314,4 +314,4 @@ def raise_status(status: int, text: str | None = None) -> NoReturn:
         text += add(text)
     if (kind := _BY_STATUS.get(status)) is None:
         raise OffloadError(f"{text} (status {status})")
-    raise _noted(kind(text))  # no frame of its traceback names it, which would keep both until a collection
+    raise _noted(kind(text))  # no local variable: a frame and its exception would form a cycle

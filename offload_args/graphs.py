@@ -55,9 +55,9 @@ def _stale(function: str, error: StalePointerError) -> StaleGraphError:
 class Graph:
     """Run the captured calls of a region again, by one launch.
 
-    `region.capture()` makes it. A graph knows the arrays that its calls use. So a replay is one call: it runs in order
-    with other calls, brings up arrays that the host has newer, and its results come down as a call's results do. A
-    graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
+    `region.capture()` makes it. A graph has a list of the arrays that its calls use. So a replay is like one call: it
+    runs in order with other calls, and brings up arrays that are newer on the host. Its results come down like a call's
+    results. A graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
 
         x = np.ones(3)
         region = offload_args(x)
@@ -83,10 +83,10 @@ class Graph:
     def replay(self, /, **contents: Any) -> None:
         """Run the captured calls.
 
-        contents: new ones by the names that were given to `capture`, as host arrays or as pointers of the same shape
-        and dtype, numbers for scalars; other arrays keep their contents on the device. They are checked before anything
-        is written, and read as they were before the replay: `replay(a=db, b=da)` swaps two arrays. A replay with
-        contents is one step: no replay on another thread comes between them and the calls.
+        contents: new contents by the names that were passed to `capture`: host arrays or pointers of the same shape and
+        dtype, or numbers for scalars. Other arrays keep their contents on the device. All new contents are checked
+        before anything is written, and are read as they were before the replay: `replay(a=db, b=da)` swaps two arrays.
+        A replay with contents is one step: no replay on another thread comes between the writes and the calls.
 
         Raises StaleGraphError if the region, or the region of one of the arrays, has ended; ArgumentError for an
         unknown name or another shape, DTypeError for another dtype, and the errors of `DevicePtr.assign`.
@@ -110,7 +110,7 @@ class Graph:
                 raise _stale("Graph.replay", error) from None
 
     def update(self, /, **names: Any) -> Capture:
-        """Capture other calls in place of these, such as after a change of shape: `with g.update(x=dx): ...`.
+        """Capture other calls in place of the old ones, such as after a change of shape: `with g.update(x=dx): ...`.
 
         names: as `offload_args.capture` takes them. The old calls and scalars are freed when the block begins.
 
@@ -151,7 +151,7 @@ class Graph:
     def nbytes(self) -> int:
         """The bytes that the graph itself sends to the device at each replay: values of the host in captured calls.
 
-        New contents of a replay, and arrays that the host has written since, add to that.
+        New contents of a replay, and arrays that the host has written since, add to these bytes.
         """
         return _core.chain_info(self._usable("nbytes"))[3]
 
@@ -159,8 +159,9 @@ class Graph:
     def nodes(self) -> tuple[Node, ...]:
         """The captured calls in order, each with the arrays that it reads and writes.
 
-        An array has the name that it was captured by, or the name of the argument that lends it. A number of a call
-        with other numbers on the device is also there: "a number". When the region has ended, each is "an array".
+        An array has the name that it was captured by, or the name of the argument that lends it. A host number of a
+        call that has other numbers on the device is also listed, as "a number". After the end of the region, each of
+        these is listed as "an array".
         """
         handle = self._usable("nodes")
         nameless = "a number" if self._region is not None and self._region._pointers() else "an array"
@@ -169,15 +170,15 @@ class Graph:
         for number in range(_core.chain_info(handle)[0]):
             function, uses = _core.chain_call(handle, number)
             named = [(names.get(root, name or nameless), reads, writes) for root, name, reads, writes in uses]
-            reads = tuple(dict.fromkeys(name for name, reads, _ in named if reads))  # a list may have an array often
+            reads = tuple(dict.fromkeys(name for name, reads, _ in named if reads))  # a list may repeat an array
             writes = tuple(dict.fromkeys(name for name, _, writes in named if writes))
             nodes.append(Node(caller_name(function), reads, writes))
         return tuple(nodes)
 
     def draw(self, file: str | os.PathLike[str] | None = None) -> str:
-        """Return a drawing of the captured calls, as SVG: a box for each, an arrow for each array that comes to it.
+        """Return a drawing of the captured calls, as SVG: a box for each, an arrow for each array that it reads.
 
-        file: where to also write it; None: nowhere.
+        file: a file to write the drawing to as well; None: no file.
 
             x = np.ones(3)
             region = offload_args(x)
@@ -218,10 +219,10 @@ class Graph:
         except StalePointerError as error:
             raise _stale("Graph.replay", error) from None
         if not is_defined and all("undefined" not in target._state() for target, _ in targets):
-            return  # no content defines it: the replay is refused
+            return  # no content defines the undefined array: the replay is refused
         if len(targets) > 1 or isinstance(targets[0][1], DevicePtr):
-            # A pointer is read before anything is written that it may point to: the first one first, and the others
-            # from copies.
+            # A source is read before the memory that it may point to is written: a single source directly, several
+            # through copies.
             sources = [(target, value) for target, value in targets if isinstance(value, DevicePtr)]
             targets = [(target, value) for target, value in targets if not isinstance(value, DevicePtr)]
             sources = [(target, value) for target, value in sources if value is not target]
@@ -232,7 +233,7 @@ class Graph:
 
     def _check_targets(self, targets: list[DevicePtr[Any]]) -> None:
         """Raise the error that writing the targets in this order would raise, before any of them is written."""
-        defined = set()  # arrays that a content before this one defines
+        defined = set()  # arrays that earlier contents define
         for target in targets if len(targets) > 1 else ():
             array = _core.origin(target)[0]
             if array not in defined:
@@ -244,7 +245,7 @@ class Graph:
     def _copy(self, sources: list[tuple[DevicePtr[Any], DevicePtr[Any]]]) -> None:
         if len(sources) == 1:
             target, value = sources[0]
-            with contextlib.suppress(AliasError):  # which comes before anything is written
+            with contextlib.suppress(AliasError):  # raised before anything is written
                 target.copy_from(value)
                 return
         if not sources or self._region is None:
@@ -358,11 +359,11 @@ class Capture:
             raise RegionError("offload_args.capture: this block is not entered; use it as `with region.capture():`")
         if kind is not None:
             self._handle = None
-            with contextlib.suppress(OffloadError):  # the block's exception says why
+            with contextlib.suppress(OffloadError):  # the block's exception has the reason
                 _core.chain_release(handle)
             return
         try:
-            _core.chain_end(handle)  # releases it if it fails
+            _core.chain_end(handle)  # frees the chain if this fails
             self._graph._handle = handle
         finally:
             self._handle = None
@@ -393,12 +394,12 @@ def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:
         raise RegionError(f"offload_args.capture: {name} the region is not open, or lends no array; enter it first")
     number = np.asarray(value)
     pointer: DevicePtr[Any] = _core.stage(pointers[0], number)
-    pointer.assign(number)  # from here on it is a number that may change: no call takes it as a constant zero
+    pointer.assign(number)  # the number may change from now on: no call takes it as a constant zero
     return pointer
 
 
 def loop(region: _core.Region[Any], body: Callable[[], object], until: object, at_most: int) -> int:
-    """Do as offload_args.loop says."""
+    """Run the loop of offload_args.loop."""
     if not isinstance(until, DevicePtr) or until.size != 1:
         got = f"shape {until.shape}" if isinstance(until, DevicePtr) else type(until).__name__
         raise ArgumentTypeError(f"offload_args.loop: until needs a DevicePtr to one element, got {got}")
@@ -415,14 +416,14 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
 
 
 class _Kept(NamedTuple):
-    """The graph of a loop's body, with the body's code and values. While held, no other object is they."""
+    """The graph of a loop's body, with the body's code and values, kept so that no other object has their identity."""
 
-    pointers: object  # of the region, since it was entered
+    pointers: object  # the region's pointers since it was entered
     values: tuple[Any, ...]
     graph: Graph
 
 
-_MOST_KEPT: Final = 4  # of a region
+_MOST_KEPT: Final = 4  # graphs of a region
 _kept: WeakKeyDictionary[Any, list[_Kept]] = WeakKeyDictionary()  # by region; the last used first
 _keeping = threading.Lock()
 
@@ -454,7 +455,7 @@ def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
                 return entry.graph
     with Capture(region, {}) as graph:
         _make_calls(body)
-    graph._region = None  # which would keep itself alive
+    graph._region = None  # a reference would keep the region alive
     with _keeping:
         _kept[region] = [_Kept(pointers, values, graph), *kept][:_MOST_KEPT]
     return graph
@@ -479,9 +480,9 @@ def _drawing(nodes: tuple[Node, ...]) -> str:
 
     longest = max((len(name) for node in nodes for name in node.reads + node.writes), default=0)
     high, left, wide = 56, 62 + 8 * longest, 30 + 8 * max((len(node.function) for node in nodes), default=0)
-    arrows: list[tuple[int, int, str]] = []  # from a call, -1: from before them, to a call
+    arrows: list[tuple[int, int, str]] = []  # (from, to, name): from is a call, or -1 for an array from outside
     written: dict[str, int] = {}
-    last: dict[str, int] = {}  # uses of arrays
+    last: dict[str, int] = {}  # the last call that uses each array
     for i, node in enumerate(nodes):
         arrows += [(written.get(name, -1), i, name) for name in node.reads]
         written.update(dict.fromkeys(node.writes, i))

@@ -3,11 +3,11 @@
 A library is found in this order, and never in the working directory:
 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CUBLAS; if the variable is
    set, nothing else is tried;
-2. the library that another package is linked with, if it has every function but optional ones. NumPy shares CBLAS so:
-   both then have one pool of threads, and limits that are set for NumPy's (OPENBLAS_NUM_THREADS, threadpoolctl) hold
-   for both;
-3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also knows conda, a toolkit's folder
-   and the libraries that are already loaded), AMD's (through its own finders), and wheels that carry the library, such
+2. the library that another package is linked with, if it has every function but optional ones. NumPy shares CBLAS in
+   this way: both then have one pool of threads, and the limits that are set for NumPy's (OPENBLAS_NUM_THREADS,
+   threadpoolctl) hold for both;
+3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also searches conda, a toolkit's folder
+   and the libraries that are already loaded), AMD's (through AMD's finders), and wheels that carry the library, such
    as scipy-openblas32;
 4. the folders that its vendor installs into, such as $ROCM_PATH/lib and /opt/rocm/core-X.Y/lib, the newest first;
 5. the system: absolute folders of LD_LIBRARY_PATH, then the linker's places.
@@ -36,17 +36,17 @@ __all__ = ["NAMES", "Library", "load", "loaded"]
 
 
 class _Facts(NamedTuple):
-    """How one library is found, as its roles file says."""
+    """The facts for finding one library, from its roles file."""
 
     title: str
-    backend: str | None  # the devices it works on; None: those whose libraries run on the CPU
+    backend: str | None  # of its devices; None: devices whose libraries run on the CPU
     install: str  # the remedy if it is not found
     sonames: tuple[str, ...]  # in the order of preference
-    pathfinder: str  # its name for cuda-pathfinder; "" if that does not know it
-    rocm: str  # its name for AMD's finders; "" if they do not know it
+    pathfinder: str  # its name for cuda-pathfinder; "" if cuda-pathfinder lacks it
+    rocm: str  # its name for AMD's finders; "" if they lack it
     shared_with: Mapping[str, Sequence[str]]  # package: modules of it that are linked with the library
     wheels: Mapping[str, str]  # package: "module/pattern", the library's file inside that module's folder
-    folders: Sequence[str]  # absolute patterns, or such that begin with an environment variable, as in $ROCM_PATH/lib
+    folders: Sequence[str]  # absolute patterns, or patterns that begin with an environment variable: $ROCM_PATH/lib
 
 
 _FACTS: Final = {name: _Facts(**facts) for name, facts in LIBRARIES.items()}
@@ -58,8 +58,8 @@ class Library(NamedTuple):
 
     name: str
     path: str  #: absolute
-    version: str  #: "" if it does not say
-    found: str  #: how
+    version: str  #: "" if the library does not report it
+    found: str  #: how it was found
 
 
 class _Candidate(NamedTuple):
@@ -138,15 +138,15 @@ def _in_nvidia_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
 
 
 def _in_rocm(name: str, tried: list[str]) -> Iterator[_Candidate]:
-    """Ask for a library of ROCm's core, such as "amdhip64": AMD's finders, and then the wheel that carries it."""
+    """Search for a library of ROCm's core, such as "amdhip64", by AMD's finders, and then in the wheel that has it."""
     yield from _in_rocm_packages(name, tried)
     yield from _in_wheel("rocm-sdk-core", f"_rocm_sdk_core*/lib/lib{name}.so.[567]*", tried)
 
 
 def rocm_files(name: str, tried: list[str]) -> Iterator[str]:
-    """Yield the files that a library of ROCm's core may be, where HIP's runtime is looked for, in the same order.
+    """Yield the files that a library of ROCm's core may be, in the places and the order of HIP's runtime.
 
-    The file of a loaded runtime comes first. The last ones are names, for the system to find. Append to `tried`
+    The file of a loaded runtime comes first. The last ones are names, which the system searches for. Append to `tried`
     the places that do not exist.
     """
     names = [f"lib{name}.so{version}" for version in ("", ".7", ".6", ".5")]
@@ -161,7 +161,7 @@ def rocm_files(name: str, tried: list[str]) -> Iterator[str]:
 
 
 def _in_rocm_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
-    """Ask AMD's finders, which know the packages of ROCm for this Python."""
+    """Search by AMD's finders, which find the ROCm packages of this Python."""
     for module, finder in (("rocm.bindings.util.paths", "get_library_path"), ("rocm_sdk", "find_libraries")):
         try:
             location = getattr(importlib.import_module(module), finder)(name)
@@ -241,7 +241,7 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
 
 
 def _unknown_version(name: str, candidate: _Candidate) -> str:
-    """Say why a GPU's library of a major version that this package does not know is not loaded; "" if it may be.
+    """Return the reason to refuse a GPU's library of an unknown major version; "" if it may be loaded.
 
     Its functions might take other arguments than the functions of known versions. A path that the user set is used
     without checks.
@@ -261,11 +261,11 @@ def _unknown_version(name: str, candidate: _Candidate) -> str:
 def find_and_open(name: str) -> str:
     """Load a library; return "", or every place tried with the reason for its failure.
 
-    The core calls this function, through _core, the first time that a call needs the library: an exception here is
-    raised there.
+    The core calls this function, through _core, the first time that a call needs the library: an exception of this
+    function is raised in that call.
     """
     tried: list[str] = []
-    with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost in a generator that dies unfinished
+    with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost in a generator that is destroyed unfinished
         for candidate in candidates:
             if unknown := _unknown_version(name, candidate):
                 tried.append(unknown)
@@ -285,8 +285,8 @@ def find_and_open(name: str) -> str:
 def driver_places(backend: str) -> str:
     """Return a line for each file that may be HIP's runtime, and for each place of Python's packages without it.
 
-    The core calls this function, through _core, the first time that devices of HIP are asked for. It looks in other
-    places itself.
+    The core calls this function, through _core, at the first request for devices of HIP. The core itself searches other
+    places.
     """
     tried: list[str] = []
     paths: list[str] = []

@@ -28,7 +28,7 @@ def empty(
     order: Literal["C", "F"] = "C",
     device: Device | str | None = None,
 ) -> NDArray[Any]:
-    """Make an uninitialised NumPy array in pinned memory; copies to and from the device run at its full speed.
+    """Make an uninitialised NumPy array in pinned memory; copies to and from the device run at full speed.
 
     shape, dtype, order: as numpy.empty takes them; no Python objects. device: the device that copies; None: the
     default one. On the host and sim the memory is not pinned. Pinned memory is slow to allocate, and other programs

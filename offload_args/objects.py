@@ -22,7 +22,8 @@ __all__ = ["LibraryObject", "Stream", "SupportsStream", "class_of", "device_numb
 class LibraryObject(_core.Object):
     """An object that a vendor's library made, such as a cublas.Handle.
 
-    The library's own function destroys it, or the end of a `with` block, or its last user. Functions refuse it then.
+    The library's own function, the end of a `with` block, or the end of its last user destroys it. Functions then
+    refuse it.
 
         with cublas.create("cuda:0") as handle:
             cublas.set_math_mode(handle, cublas.TF32_TENSOR_OP_MATH)
@@ -99,7 +100,7 @@ class Stream:
     handle: Final[int]  #: the stream itself, a cudaStream_t
 
     def __init__(self, owner: LibraryObject, handle: int) -> None:
-        self._owner = owner  # the stream lives as long
+        self._owner = owner  # keeps the stream alive
         self.handle = handle
 
     def __cuda_stream__(self) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Plans and rates: knowledge about a program's calls and about a machine, kept from one run to the next.
 
-A plan is a file that the user names: for each line, routine and powers of two of the sizes, whether such calls go to
-the device. Rates are in the cache (cache.py), for a device with this machine's driver, CPUs and BLAS.
+A plan is a file that the user names. For each line, routine and powers of two of the sizes, it states whether such
+calls go to the device. Rates are in the cache (cache.py), for a device with this machine's driver, CPUs and BLAS.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def machine(device: Device | None) -> dict[str, Any]:
 def rates_of(device: Device) -> tuple[float, ...]:
     """Return the rates of a device, from the cache, or measured in at most a second and kept there."""
     key = cache.key_of("rates", _RATES_VERSION, __version__, json.dumps(machine(device), sort_keys=True))
-    with contextlib.suppress(ValueError):  # of a file that is damaged, or another program's
+    with contextlib.suppress(ValueError):  # the file is damaged, or another program wrote it
         rates = json.loads(cache.find(key) or b"[]")
         if len(rates) == _RATES and all(isinstance(rate, float) and math.isfinite(rate) and rate > 0 for rate in rates):
             return tuple(rates)
@@ -81,7 +81,7 @@ def rates_of(device: Device) -> tuple[float, ...]:
 
 
 class Decision(NamedTuple):
-    """One decision: whether calls of a routine with similar sizes go from one place."""
+    """One decision: whether calls of a routine with similar sizes from one place go to the device."""
 
     place: Place | None  #: None: not known, as on threads that Python does not know
     routine: str  #: "dgemm"
@@ -171,7 +171,7 @@ class Plan:
     def check(self, device: Device | None, there_is_one: bool = True) -> None:
         """Refuse a plan that was made on another machine: its decisions and bits differ from this machine's.
 
-        device: None if none is open. there_is_one: the machine may have one; only the rest is compared then.
+        device: None if none is open. there_is_one: the machine may have one; then device and driver are not compared.
         """
         if self.is_new:
             return
@@ -184,7 +184,7 @@ class Plan:
         raise self._wrong(f"is of another machine, {_name_of_machine(self.machine)}; this is {_name_of_machine(here)}")
 
     def write(self, device: Device | None) -> None:
-        """Write the file beside its place, and move it there, so that a reader sees all of it or none.
+        """Write a file in the same folder, and rename it, so that a reader gets all of it or none.
 
         Raises OSError.
         """
@@ -216,8 +216,8 @@ class Plan:
 
 
 def decides(gone: int, calls: int, host: float, device: float, missed: float, margin: float) -> bool:
-    """Return whether calls like these should go, from their seconds on the CPU, on the device, and the seconds lost by
-    staying."""
+    """Return whether calls of one kind should go, from their seconds on the CPU, on the device, and the seconds
+    lost by calls that stayed."""
     stayed = calls - gone
     if gone and stayed:
         return device / gone * margin < host / stayed

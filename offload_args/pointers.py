@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import TypeVar
 
-    # A DevicePtr without a parameter is one of any dtype.
+    # A DevicePtr without a parameter has any dtype.
     T_co = TypeVar("T_co", bound=np.generic, covariant=True, default=Any)
 else:
     from typing import TypeVar
@@ -41,11 +41,11 @@ else:
 __all__ = ["DevicePtr"]
 
 _MAX_STRIDE: Final = 2**63 - 1
-# DLPack's type codes, by NumPy's kind; dtypes that NumPy lacks have their own.
+# DLPack's type codes, by NumPy's kind; dtypes that NumPy lacks have separate codes.
 _DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _DLPACK_OWN_CODES: Final = {_core.OA_BF16: 4, _core.OA_F8E4M3: 10, _core.OA_F8E5M2: 12}
-# Kinds of dtypes in rising order: a Python number may become a dtype of its own rank or above, with a loss of precision
-# only.
+# Kinds of dtypes in rising order: a Python number may become a dtype of the same or a higher rank, with a loss of
+# precision only.
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
 
@@ -53,9 +53,9 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     """Point to an array, or a part of one, on a device.
 
     Regions make pointers; `DevicePtr[np.float32]` is their type for static checkers. They have no meaning on the host:
-    operations that need one raise HostAccessError. After their region only `repr`, `live`, `shape`, `dtype` and other
-    descriptions work; all else raises StalePointerError. `is`
-    tells whether two pointers are the same object.
+    operations that need the values on the host raise HostAccessError. After their region only `repr`, `live`, `shape`,
+    `dtype` and other descriptions work; all other operations raise StalePointerError. `is` tests whether two pointers
+    are the same object.
 
         A = np.ones((3, 4))
         with offload_args(A) as (dA,):
@@ -122,7 +122,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         For a matrix in Fortran order it is the distance between columns. For one in C order it is the distance between
         rows, which a column-major library reads as the columns of the transpose. For a single row or column it is the
         distance between elements, which suits either order: the functions of this package raise it to the number of
-        rows if the matrix that they pass has one column. Other functions may need max(ld, rows) there.
+        rows if the matrix that they pass has one column. Other functions may need max(ld, rows) for such a matrix.
 
         Raises ArgumentError, a ValueError, if there are not two dimensions, or if the order is neither C nor Fortran.
         """
@@ -143,7 +143,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             return down // itemsize
         elif down == itemsize and across % itemsize == 0 and across // itemsize >= max(rows, 1):
             return across // itemsize
-        elif not rows or not columns:  # NumPy may set its strides to 0; this is enough in either order
+        elif not rows or not columns:  # NumPy may set the strides to 0; this value is enough in either order
             return max(rows, columns, 1)
         raise ArgumentError(
             f"DevicePtr.ld: shape {self._shape} with strides {self._strides} is neither C nor Fortran order; "
@@ -166,7 +166,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return pointer
 
     def __getitem__(self, key: Any) -> DevicePtr[T_co]:
-        """Point to a part, with separate bounds: slices, `...`, np.newaxis, and integers that leave a dimension.
+        """Point to a part, with separate bounds: slices, `...`, np.newaxis, and integers, which remove a dimension.
 
         Raises HostAccessError for a key that needs an element or a copy, IndexError beyond the end.
 
@@ -229,8 +229,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def offset(self, n: int) -> DevicePtr[T_co]:
         """Point n elements further on, as `p + n` does in C: in one dimension, to the end of the memory.
 
-        Raises ExtentError if that is before the beginning or past the end, ArgumentError if a stride is negative,
-        ArgumentTypeError if n is not an integer.
+        Raises ExtentError if the new place is before the beginning or past the end, ArgumentError if a stride is
+        negative, ArgumentTypeError if n is not an integer.
 
             x = np.arange(5.0)
             with offload_args(x) as (dx,):
@@ -324,7 +324,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         _core.fill(self, number)
 
     def copy_from(self, source: DevicePtr[Any]) -> None:
-        """Copy another pointer's elements here, on the device.
+        """Copy another pointer's elements to this pointer's, on the device.
 
         source: a pointer of the same dtype, shape and device, with no element in common. The copy runs in order with
         the calls.
@@ -354,8 +354,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def to_host(self) -> NDArray[T_co]:
         """Return the elements that are on the device now as a new NumPy array in C order.
 
-        It waits for earlier calls. Nothing else changes: the array that was lent keeps its bytes, and results still
-        come down when the region is left.
+        The function waits for earlier calls. Nothing else changes: the array that was lent keeps its bytes, and results
+        still come down when the region is left.
 
         Raises DirectionError for an Out that nothing wrote yet, InvalidDataError if a failed call left it undefined.
 
@@ -371,11 +371,11 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     # -- for code outside ------------------------------------------------------------------------------------
 
     def cdata(self, ffi: Any, c_type: str | None = None) -> Any:
-        """Return the pointer as one of cffi's, for a cffi library of your own.
+        """Return the pointer as a cffi pointer, for a cffi library of your own.
 
         ffi: cffi's object of that library. c_type: such as "float *", if it is not the dtype's own; a pointer to one of
-        the core's types, such as "oa_f32 *", is the handle that the core's own functions take. Any other one is the
-        address, and all that `address` says holds: accesses through it are not checked.
+        the core's types, such as "oa_f32 *", is the handle that the core's own functions take. A pointer to any other
+        type is the address, and the rules of `address` hold: accesses through it are not checked.
 
         Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is not an FFI object, and the
         errors of `address`.
@@ -418,10 +418,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     ) -> Any:
         """Export the memory as a DLPack capsule; it outlives the region.
 
-        Any stream of the consumer may read the data at once.
+        Any stream of the consumer may read the data immediately.
 
         Raises BufferError for a request that can't be met: a copy, another device, or a read-only pointer for a
-        consumer that does not know the read-only flag.
+        consumer that does not support the read-only flag.
         """
         kind, index = self.__dlpack_device__()
         writable = _core.query(self).writable
@@ -583,7 +583,7 @@ _INSTEAD: Final = {
 
 
 def unpacked(name: str, value: object) -> str:
-    """Return the remedy for a tuple of pointers that was passed for one of them; "" for any other value."""
+    """Return the remedy for a tuple of pointers that was passed for a single pointer; "" for any other value."""
     if not isinstance(value, tuple) or not value or not all(isinstance(pointer, DevicePtr) for pointer in value):
         return ""
     names = f"d{name}," if len(value) == 1 else f"d{name}, ..."
@@ -633,7 +633,7 @@ def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
         with np.errstate(over="ignore"):
             array = np.asarray(values, dtype)
         overflowed = np.isfinite(complex(values)) and not np.isfinite(array)
-    except OverflowError:  # an int
+    except OverflowError:  # the number is a large int
         overflowed = True
     if overflowed:
         raise SizeOverflowError(f"{subject} needs a number that {dtype.name} can hold, got {shown(values)}")
@@ -663,7 +663,8 @@ def _strides_without_copy(
 ) -> tuple[int, ...] | None:
     """Return the strides of the same elements in another shape; None if no strides describe them.
 
-    Axes are taken from the left of both shapes until both parts have as many elements; the old part must be one run.
+    Axes are taken from the left of both shapes until both parts have equally many elements; the old part must be evenly
+    spaced.
     """
     if 0 in new:
         return c_strides(new, itemsize)
@@ -708,7 +709,7 @@ _ON_DEVICE: Final = {
 
 
 def _instead_of(name: str) -> str:
-    """Return the remedy for a function of NumPy, or an operator, that has to have the values on the host."""
+    """Return the remedy for a function of NumPy, or an operator, that needs the values on the host."""
     remedy = _ON_DEVICE.get(name, "the functions of blas or a vendor's library")
     return f"use {remedy}, or to_host()"
 
@@ -724,7 +725,7 @@ def _refuse(name: str, remedy: str, subject: str = "") -> None:
     setattr(DevicePtr, name, refusing)
 
 
-# Static checkers do not see these, and report every use.
+# Static checkers do not find these methods, and report every use.
 for _name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split():
     for _prefix in ("", "r", "i"):
         if _prefix + _name != "idivmod":

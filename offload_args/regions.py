@@ -65,10 +65,10 @@ __all__ = ["Stream", "call", "offload_args", "open_regions", "update"]
 def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update:
     """Bring an array's bytes from the device to the host now, as OpenMP's `target update from` does.
 
-    array: the array that was lent, or a part of it. device: one that has the array, if several do. The host keeps these
-    bytes, whatever the region does later. The result is a context manager for writing the array:
+    array: the array that was lent, or a part of it. device: the source, if several devices have the array. The host
+    keeps these bytes, whatever the region does later. The result is a context manager for writing the array:
     `with update(x): x[0] = 1` sends the array at the end of the block, also if the block raises, to every device that
-    has some of it. From the block's beginning on the host's bytes are the newer ones on all devices.
+    has some of it. From the block's beginning on, the host's bytes count as newer than the bytes of all devices.
 
     Raises PresentError if no device (or not the named one) has the whole array, or if a device wrote some of it in a
     form that also has other bytes; nothing moves then. Raises InvalidDataError if a failed call left the array
@@ -103,7 +103,7 @@ class Update:
         self._writings: list[object] = []
 
     def __enter__(self) -> NDArray[Any]:
-        writing = _core.update_begin(self._array, self._device)  # refuses first an array that can't be sent
+        writing = _core.update_begin(self._array, self._device)  # this first refuses an array that can't be sent
         chain: list[NDArray[Any]] = []
         array: object = self._array
         while isinstance(array, np.ndarray):
@@ -133,7 +133,7 @@ class Update:
                 raise
             error.add_note(f"{failure} (as this block of `update` ended)")
         finally:
-            self._writings.pop()  # ends it
+            self._writings.pop()  # ends the update
             while self._opened:
                 _core.lock_if_lent(self._opened.pop())  # its region may have been left meanwhile
 
@@ -165,23 +165,23 @@ class offload_args(_core.Region["_Pointers_co"]):
 
     arrays: NumPy arrays, objects that share host memory through DLPack or GPU memory through
     `__cuda_array_interface__`, or In, Out, InOut, Scratch of them; a plain array goes up when it is first read, and
-    comes down if it was written. `as` binds a tuple with one DevicePtr per argument, also for a single one. The host
-    can't write the arrays meanwhile. A read-only array is never written. But NumPy does not tell a view that was made
-    read-only from a view of an array that is lent already. So inside a region that lends its memory, a read-only view
-    may be written, unless that region lends the view too: lend it as In there.
+    comes down if it was written. `as` binds a tuple with one DevicePtr per argument, also for a single argument. The
+    host can't write the arrays meanwhile. A read-only array is never written. But NumPy does not distinguish a view
+    that was made read-only from a view of an array that is lent already. So inside a region that lends the same memory,
+    a read-only view may be written, unless that region lends the view too: lend such a view as In.
     device: a Device or its name; None: the device of the first borrowed argument, else the first GPU, else the host.
     stream: an object with `__cuda_stream__` that receives the calls; None: one of the package's own streams.
     on_error: if the block raises, "discard" leaves the host arrays unchanged, "keep" copies valid results down.
-    resident: keep the device memory of these arrays when the block ends, as Device.keep does: when one is lent again,
-    only the pages that the host wrote since then are sent.
+    resident: keep the device memory of these arrays when the block ends, as Device.keep does: when such an array is
+    lent again, only the pages that the host wrote since then are sent.
     guard: while the device is newer, reading or writing whole pages of an array on the host raises GuardError, at the
     next call or turn of a loop; OFFLOAD_ARGS_GUARD=1 does so in all regions.
 
     Without a block, such as in the cells of a notebook, open() enters the region and returns the tuple, close() leaves
     it, and discard() leaves it as a block that raises does.
 
-    Entering raises ArgumentTypeError, DTypeError, DirectionError, PresentError, DeviceMemoryError and others of
-    `errors`; nothing is lent then.
+    Entering raises ArgumentTypeError, DTypeError, DirectionError, PresentError, DeviceMemoryError and other exceptions
+    of `errors`; nothing is lent then.
 
     See also: In, Out, InOut, Scratch, call; docs/guide/regions.md.
     """
@@ -337,10 +337,10 @@ class offload_args(_core.Region["_Pointers_co"]):
         names: pointers whose contents `g.replay(x=new)` may replace, and numbers, such as alpha=1.0, which the graph
         then has on the device: `g["alpha"]` is the 0-d pointer to pass to calls, and `g.replay(alpha=2.0)` sets it. A
         float is float64; other dtypes are NumPy's scalars. Each call is checked when it is made, and the arrays that it
-        reads go up then. It runs at each `g.replay()`, in order with the calls around it.
+        reads go up then. The captured calls run at each `g.replay()`, in order with the calls before and after it.
 
         A call raises CaptureError, and the capture goes on, if it would have to wait: for a result on the host, or for
-        memory that is there only while a function runs. Raises RegionError if the region is not open.
+        memory that exists only while a function runs. Raises RegionError if the region is not open.
 
             A, x, y = 2.0 * np.eye(2), np.ones(2), np.empty(2)
             region = offload_args(A, x, y)
@@ -359,13 +359,13 @@ class offload_args(_core.Region["_Pointers_co"]):
     def loop(self, body: Callable[[], object], *, until: DevicePtr[Any], at_most: int) -> int:
         """Repeat calls until one of them has set a number on the device, and return how many times they ran.
 
-        body: a function without arguments that makes the calls; it runs once, and the calls are captured, as `capture`
-        says. A further loop of the region runs them again without a capture, if the function uses only the same
-        pointers, kernels, functions, numbers and texts: values that can change, such as a list or an array, are read
-        anew.
-        until: a pointer to one element, which the calls write; they have run for the last time when it is not 0. It is
-        tested after each step, so the calls run at least once, and never after it was set. at_most: the most steps. On
-        CUDA with a driver of 12.3 or later the device tests it after steps of at most 8 calls, and no step waits for
+        body: a function without arguments that makes the calls; it runs once, and the calls are captured, as in
+        `capture`. A later loop of the region runs the captured calls without a new capture, if the function uses only
+        the same pointers, kernels, functions, numbers and texts: values that can change, such as a list or an array,
+        are read again.
+        until: a pointer to one element, which the calls write; the loop ends when the element is not 0. It is tested
+        after each step, so the calls run at least once, and never after the element was set. at_most: the most steps.
+        On CUDA with a driver of 12.3 or later the device tests it after steps of at most 8 calls, and no step waits for
         the host.
 
         Raises CaptureError at a call in the body that can't be captured, ArgumentTypeError if until points to more than
@@ -454,7 +454,7 @@ class Stream:
 
 
 def _place(entered: tuple[CodeType, int] | None) -> str:
-    """Return a line that entered a region in its usual form: prog.py:12, or In[3]:1 in a notebook's cell."""
+    """Return the line that entered a region as text: prog.py:12, or In[3]:1 in a notebook's cell."""
     if entered is None:
         return "C code"
     from .tracing.source import shown  # it loads a parser
@@ -463,7 +463,7 @@ def _place(entered: tuple[CodeType, int] | None) -> str:
 
 
 def _largest(text: str) -> str:
-    """Return the end of a message: the largest arrays in the memory of the device that a text says is full."""
+    """Return the end of a message: the largest arrays in the memory of the full device that a text names."""
     device = text.partition(": out of device memory")[0].rpartition(" ")[2]
     arrays: dict[int, tuple[int, str]] = {}  # by the lent object, which an inner region may share
     for region in open_regions():
@@ -494,7 +494,7 @@ def _warn_inside(outer: offload_args, position: int) -> None:
 
 
 def _guarding(region: offload_args) -> tuple[bytes, tuple[bytes, ...]]:
-    """Return the line that enters a region, and the names of its arguments there."""
+    """Return the line that enters a region, and the names of its arguments in that line."""
     from .tracing.collect import short_name, site_of
 
     site = site_of(region, sys._getframe(1))

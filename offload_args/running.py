@@ -26,13 +26,13 @@ def say(text: str, file: TextIO | None) -> None:
         print(text, file=file, flush=True)
     except (AttributeError, OSError, ValueError):
         if file is sys.stderr:
-            sys.stderr = None  # Python would try again at its end, and leave with another status
+            sys.stderr = None  # Python would try again at its end, and exit with another status
 
 
 def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> int:
     """Run a script, wait for its threads, call stop, and return the script's exit status.
 
-    An exception is printed as Python would, without the frames of this package.
+    An exception is printed as Python prints it, without the frames of this package.
     """
     import traceback
 
@@ -58,7 +58,7 @@ def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> 
             while ends:
                 try:
                     ends.pop()()
-                except Exception as error:  # Python goes on as well
+                except Exception as error:  # Python continues as well
                     say("".join(traceback.format_exception(error)).rstrip("\n"), sys.stderr)
             while others := [thread for thread in threading.enumerate() if thread is not me and not thread.daemon]:
                 others[0].join()  # as Python itself does at its end

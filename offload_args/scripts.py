@@ -48,10 +48,10 @@ _REASONS: Final = (
     "lent by the program",
 )
 _DEVICE_WANTED, _SITE_WANTED, _LAPACK_WANTED = 2, 3, 4  # oa_accelerate_event
-LEAST: Final = 1_000_000  # multiplications of a call that is looked at
+LEAST: Final = 1_000_000  # a call of fewer multiplications is not considered
 PRICE: Final = 1.0  # seconds to be saved before a GPU is opened
-PATIENCE: Final = 5.0  # seconds that a call waits for its line, at most, where a plan goes by it
-FREE: Final = ("host", "sim")  # devices that are opened at once
+PATIENCE: Final = 5.0  # the most seconds that a call waits for its line, if a plan needs the line
+FREE: Final = ("host", "sim")  # devices that are opened immediately
 
 
 # -- the places of a program -------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ _HERE: Final = os.path.dirname(__file__) + os.sep
 
 
 def _number_of(frame: FrameType | None) -> int:
-    """Return the number of the innermost place that is the program's own, or else of the innermost."""
+    """Return the number of the innermost place in the program, or else of the innermost place."""
     own = frame
     while own is not None and (
         own.f_code.co_filename.startswith((*_INSTALLED, _HERE)) or own.f_code.co_filename.startswith("<frozen")
@@ -77,7 +77,7 @@ def _number_of(frame: FrameType | None) -> int:
 
 @cache
 def _file(name: str) -> str:
-    """Return the path from the root: a script has the path of the command line, and may change folders."""
+    """Return the absolute path: a script's path may be relative, and the script may change folders."""
     return name if name.startswith("<") else os.path.abspath(name)
 
 
@@ -120,11 +120,11 @@ _lock: Final = threading.RLock()
 _active: list[Accelerated] = []
 _server: threading.Thread | None = None
 _opened: dict[str, tuple[int, tuple[float, ...] | None]] = {}  # devices, each with its rates
-_have_lapack: set[str] = set()  # those whose LAPACK is open, too
+_have_lapack: set[str] = set()  # devices whose LAPACK is open, too
 
 
 def _gpu_is_likely() -> bool:
-    """Return whether a GPU may be here, without loading a driver."""
+    """Return whether this machine may have a GPU, without loading a driver."""
     return bool(glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/kfd") or os.path.exists("/dev/dxg"))
 
 
@@ -168,7 +168,7 @@ def _apply() -> None:
 
 
 def _forget_in_child() -> None:
-    """Let a forked child continue on the CPU: a thread that it lacks may have held the lock."""
+    """Let a forked child continue on the CPU: a thread of the parent may have held the lock."""
     global _server
     _lock._at_fork_reinit()  # type: ignore[attr-defined]
     _active.clear()
@@ -200,7 +200,7 @@ class Row(NamedTuple):
     n: int
     k: int
     calls: int
-    gone: int  #: to the device
+    gone: int  #: calls that went to the device
     refused: dict[str, int]  #: by reason
     bytes_up: int
     bytes_down: int
@@ -216,11 +216,11 @@ class Report:
 
     def __init__(self, rows: Sequence[Row], small: int, device: str, note: str, failure: str, lapack: str = "") -> None:
         self.rows: tuple[Row, ...] = tuple(sorted(rows, key=lambda row: -(row.host_seconds + row.device_seconds)))
-        self.small = small  #: calls of fewer than a million multiplications; about, where threads call at once
+        self.small = small  #: calls of fewer than a million multiplications; approximate with several threads
         self.device = device  #: its name; "" while none is open
-        self.note = note  #: why nothing goes, such as that there is no GPU; ""
+        self.note = note  #: the reason why no call goes, such as a missing GPU; ""
         self.failure = failure  #: of the device; ""
-        self.lapack = lapack  #: why no call of LAPACK goes; ""
+        self.lapack = lapack  #: the reason why no call of LAPACK goes; ""
 
     @property
     def calls(self) -> int:
@@ -239,7 +239,7 @@ class Report:
 
     @property
     def saved(self) -> float:
-        """The seconds that this saved, by the model."""
+        """The seconds that the device saved, by the model."""
         return sum(row.saved for row in self.rows)
 
     @property
@@ -248,7 +248,7 @@ class Report:
         return sum(row.missed for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data: seconds and bytes."""
+        """Return the report as plain data: seconds and bytes."""
         return {
             "device": self.device,
             "note": self.note,
@@ -264,7 +264,7 @@ class Report:
         }
 
     def as_json(self) -> str:
-        """Return it as JSON."""
+        """Return the report as JSON."""
         return json.dumps(self.as_dict(), indent=2)
 
     def _lines(self) -> list[str]:
@@ -362,7 +362,7 @@ class Accelerated:
                 raise
 
     def _buy(self) -> None:
-        """Open the device, and let calls go there. Under the lock."""
+        """Open the device, and let calls go to it. The caller has the lock."""
         try:
             number, rates = _open(self._device_name, self._margin > 0 and self._planned != 2)
             if self._plan is not None:
@@ -378,7 +378,7 @@ class Accelerated:
             self._failure = f"the device can't be used: {error}"
 
     def _buy_lapack(self) -> None:
-        """Open the device's LAPACK, and let calls go there; without one they stay. Under the lock."""
+        """Open the device's LAPACK, and let calls go to it; without LAPACK they stay. The caller has the lock."""
         try:
             _core.accelerate_use_lapack(self._number)
             _have_lapack.add(self._device)
@@ -386,7 +386,7 @@ class Accelerated:
             self._lapack = f"calls of LAPACK stay on the CPU: {error}"
 
     def stop(self) -> None:
-        """Turn it off. An outer one goes on. Does nothing if it is off.
+        """Turn acceleration off; an outer context continues. Does nothing if it is off.
 
         Raises OSError if the plan can't be written.
         """
@@ -424,7 +424,7 @@ class Accelerated:
     def decisions(self) -> Iterator[Decision]:
         """Decide for each kind of call whether it should go next time, by its times.
 
-        No kind goes if no device was opened, for no call was worth it.
+        No kind goes if no device was opened, since the calls would have saved too little.
         """
         for site, row, counts in self._grown(_core.accelerate_read()[0]):
             calls, gone, _, _, _, _, host, device, _, missed = counts
@@ -481,17 +481,17 @@ def accelerate(
     plan: str | os.PathLike[str] | None = None,
     deterministic: bool = False,
 ) -> Accelerated:
-    """Send the program's calls of BLAS and LAPACK to a device where that is faster, until stop() or the end of `with`.
+    """Send the program's calls of BLAS and LAPACK to a device if that is faster, until stop() or the end of `with`.
 
-    It concerns all threads of the process, and may be nested: the innermost decides. No call fails because of it: if
-    the device can't or should not make a call, the original library makes it.
+    Acceleration applies to all threads of the process, and may be nested: the innermost context decides. No call fails
+    because of it: if the device can't or should not make a call, the original library makes it.
 
-    device: by default the first GPU, opened once the calls so far would have saved a second there.
+    device: by default the first GPU, opened once the calls so far would have saved a second on it.
     margin: how many times as fast the device has to be, by the model; 0: every possible call goes, for tests.
     functions: the families that may go, such as ["gemm", "syrk"]; by default all.
     lines: whether the report has the program's lines.
     only_count: no call goes, and the report says how much time would have been saved.
-    plan: a file that says which calls go, by line, routine and sizes; the model decides about other calls, and stop()
+    plan: a file that states which calls go, by line, routine and sizes; the model decides about other calls, and stop()
     adds them to the plan.
     deterministic: the plan alone decides, and is not changed, so that results are the same from run to run.
 
@@ -542,7 +542,7 @@ def load_ipython_extension(shell: Any) -> None:
         return on.pop().report
 
     def magic(line: str, cell: str | None = None) -> Report | None:
-        """%accelerate [device]: from here on. %accelerate off: no more, with the report. %%accelerate: for a cell."""
+        """%accelerate [device] starts, %accelerate off stops and shows the report, %%accelerate is for one cell."""
         if cell is not None:
             with accelerate(line.strip() or None) as here:
                 shell.run_cell(cell)

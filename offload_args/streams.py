@@ -12,7 +12,7 @@ __all__ = ["SupportsStream", "stream_handle"]
 
 @runtime_checkable
 class SupportsStream(Protocol):
-    """An object that gives its stream as (0, cudaStream_t)."""
+    """An object that returns its stream as (0, cudaStream_t)."""
 
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
@@ -21,7 +21,7 @@ def stream_handle(subject: str, stream: object) -> int:
     """Return the handle of a stream; subject: the function and the argument, such as "cublas.set_stream: streamId".
 
     Raises ArgumentTypeError for an object without `__cuda_stream__`, or whose `__cuda_stream__` is not two integers;
-    ArgumentError for another version of it.
+    ArgumentError for another version of the protocol.
     """
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is None:

@@ -16,7 +16,7 @@ from .operations import NUMBERS, Operations, Tensor
 
 __all__ = ["attend", "check_rows"]
 
-_SINCE: Final = 91300  # the version of cuDNN that has attention
+_SINCE: Final = 91300  # the first version of cuDNN with attention
 
 
 def attend(
@@ -28,7 +28,7 @@ def attend(
     causal: object,
     lengths: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
-    """Add the steps of attention to a graph, as Graph.attention says."""
+    """Add the steps of attention to a graph, as Graph.attention describes."""
     subject = "cudnn.Graph.attention"
     graph._check(subject, q=q, k=k, v=v)
     _check_attention(subject, q, k, v, scale)

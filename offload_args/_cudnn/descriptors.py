@@ -59,7 +59,7 @@ MASK: Final = "mask"  # the dtype of a comparison's result in a graph, which is 
 _SUMS: Final = {"float64": np.float64, **dict.fromkeys(("int8", "uint8", "int32"), np.int32)}  # of convolutions
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
-_FILTERS: Final = {"K": "N", "R": "H", "S": "W", "T": "D"}  # letters of filters, with those of tensors
+_FILTERS: Final = {"K": "N", "R": "H", "S": "W", "T": "D"}  # letters of filters, with the letters of tensors
 
 
 @cache
@@ -95,7 +95,7 @@ class Facts:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """The elements of a line, and the step to the next; all is one line if the lines are not at even steps."""
+        """The elements of a line, and the step to the next; all elements are one line if the steps are not even."""
         line, step, count = 1, 0, 1
         for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
             if size == 1:
@@ -184,8 +184,8 @@ def tensor(like: Any, layout: str = "NCHW") -> TensorDescriptor:
     """Make the descriptor of a tensor from a pointer: its dtype, shape and strides.
 
     like: a DevicePtr, or an array that will be lent. layout: a letter for each of its axes, in its own order: "NHWC" of
-    an array of shape (images, height, width, channels); "NCDHW" for volumes; "NC" for vectors; "C" for a bias. Axes
-    that are not there have the size 1. Gaps between elements are kept.
+    an array of shape (images, height, width, channels); "NCDHW" for volumes; "NC" for vectors; "C" for a bias. Missing
+    axes have the size 1. Gaps between elements are kept.
 
     The descriptor is destroyed with its last user. Raises ArgumentError for a layout that does not fit.
     """
@@ -217,7 +217,7 @@ def filter(like: Any, layout: str = "KCHW") -> FilterDescriptor:
 
 
 def each(function: str, name: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """Return a number for each axis; a padding is at least 0, all else at least 1."""
+    """Return a number for each axis; a padding is at least 0, other numbers at least 1."""
     least = int(name != "padding")
     try:
         values = (value,) * count if isinstance(value, int) else tuple(value)
@@ -241,13 +241,13 @@ def convolution(
     axes: int = 2,
     tf32: bool = False,
 ) -> ConvolutionDescriptor:
-    """Make the descriptor of a convolution, which is a cross-correlation, as neural networks have it.
+    """Make the descriptor of a convolution, which is a cross-correlation, as in neural networks.
 
     padding, stride, dilation: a number for all axes, or one for each. axes: 2 for images, 3 for volumes.
 
-    dtype: of the images and the filter; None: the dtype of compute, or float32. Tensor cores multiply float16,
-    bfloat16 and integers if it says so. compute: the dtype of sums; None: float64 for float64, int32 for integers, else
-    float32. tf32: tensor cores may also multiply float32. They round it to TF32, which keeps 10 bits of a fraction
+    dtype: of the images and the filter; None: the dtype of compute, or float32. Tensor cores multiply float16, bfloat16
+    and integers if dtype is one of these. compute: the dtype of sums; None: float64 for float64, int32 for integers,
+    else float32. tf32: tensor cores may also multiply float32. They round it to TF32, which keeps 10 bits of a fraction
     instead of 23.
 
     Raises ArgumentError for tf32=True with another dtype than float32.
@@ -267,7 +267,7 @@ def convolution(
 
 
 def _math_type(dtype: str, tf32: bool) -> int:
-    """Return the math type that multiplies a dtype as it is, or float32 as TF32; the default one would take TF32."""
+    """Return the math type that multiplies a dtype as it is, or float32 as TF32; the default would use TF32."""
     if tf32 and dtype != "float32":
         raise ArgumentError(f"cudnn.convolution: tf32=True needs the dtype float32, got {dtype}; leave it out")
     if dtype == "float64":
@@ -299,7 +299,7 @@ def pooling(
 
 
 def activation(mode: int, coef: float = 0.0) -> ActivationDescriptor:
-    """Make the descriptor of an activation, a constant cudnn.ACTIVATION_*. coef: the limit or slope of some."""
+    """Make the descriptor of an activation, a constant cudnn.ACTIVATION_*. coef: its limit or slope, if it has one."""
     descriptor: ActivationDescriptor = service("create_activation_descriptor")()
     service("set_activation_descriptor")(descriptor, mode, cudnn.PROPAGATE_NAN, coef)
     return descriptor

@@ -17,7 +17,7 @@ from .plan import Plan, plan_of
 
 __all__ = ["Graph"]
 
-# Versions of cuDNN before 9.25 lack the data type of bool, and end the process for it.
+# Versions of cuDNN before 9.25 lack the data type of bool, and end the process if they get it.
 _DTYPES: Final = tuple(name for name in CODES if name != "bool")
 _PRODUCTS: Final = ("CONVOLUTION_FORWARD", "MATMUL")
 _HAS_TF32: Final = (8, 0)  # compute capability
@@ -34,9 +34,9 @@ class Graph(Operations):
         plan = graph.output(y, dy, "NHWC").plan()
         plan(dx, dw, db, dy)
 
-    A plan takes the pointers in the order of the inputs, then the outputs; they are checked, moved and ordered as in
-    any call. Plans are kept: another graph of the same operations, dtypes, shapes and strides has the same one.
-    Intermediate results are of float32 and never in memory. Products of float32 have its full precision or are refused,
+    A plan takes the pointers in the order of the inputs, then the outputs; the arrays are checked, moved and ordered as
+    in any call. Plans are kept: another graph of the same operations, dtypes, shapes and strides has the same plan.
+    Intermediate results are of float32 and never in memory. Products of float32 have full precision or are refused,
     unless `plan(tf32=True)` allows TF32.
     """
 
@@ -46,7 +46,8 @@ class Graph(Operations):
     def input(self, like: Any, layout: str = "NCHW") -> Tensor:
         """Add an argument; like and layout are as in cudnn.tensor.
 
-        "BMK" and its like are for matrices; "BHSD" and its like for attention: batches, heads, positions, dimensions.
+        Layouts such as "BMK" are for matrices, and layouts such as "BHSD" are for attention: batches, heads, positions,
+        dimensions.
         """
         return self._argument("cudnn.Graph.input", like, layout)
 
@@ -107,7 +108,7 @@ class Graph(Operations):
         return y
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
-        """Multiply the matrices of the last two axes; the others are batches."""
+        """Multiply the matrices of the last two axes; the other axes are batches."""
         self._check("cudnn.Graph.matmul", a=a, b=b)
         if a.facts.shape[-1] != b.facts.shape[-2]:
             raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
@@ -138,14 +139,15 @@ class Graph(Operations):
         q.
         scale: above 0; None: 1 over the root of the number of dimensions. It needs cuDNN 9.13.
 
-        causal: with True the query at position i sees the keys at positions 0 to i: the mask's diagonal begins in the
-        top left corner, as with PyTorch's is_causal. With "bottom-right" it ends in the other corner: the last query
-        sees all keys, and each other one key less than the next; there need to be as many keys as queries, or more.
+        causal: with True the query at position i attends to the keys at positions 0 to i: the mask's diagonal begins in
+        the top left corner, as with PyTorch's is_causal. With "bottom-right" it ends in the other corner: the last
+        query attends to all keys, and each earlier query to one key less than the next query. The keys have to be at
+        least as many as the queries.
 
-        lengths: how many positions of q, and of k and v, each batch has: two inputs of int32 with the layout "B". Keys
-        past them are not seen, and the results of queries past them have no meaning. Each batch then has its own corner
-        at the bottom right. Lengths are read on the device, and nothing checks them there: with some that are not from
-        1 to the number of positions, the results have no meaning.
+        lengths: the number of positions of q, and of k and v, in each batch: two inputs of int32 with the layout "B".
+        Keys past the lengths are ignored, and the results of queries past them have no meaning. Each batch then has its
+        own corner at the bottom right. Lengths are read on the device, and are not checked: if a length is not from 1
+        to the number of positions, the results have no meaning.
         """
         result = attend(self, q, k, v, scale, causal, lengths)
         self._attended.append(result)
@@ -169,7 +171,7 @@ class Graph(Operations):
         that do so are left out, and so are plans that sum in less than float32.
 
         Raises LibraryError if cuDNN has no engine for them. GPUs of compute capability 8.0 and later multiply matrices
-        of float32 with tf32=True alone: cuDNN's engines round there, and do not say so.
+        of float32 with tf32=True only: cuDNN's engines round on these GPUs, and do not report it.
         """
         if not self._outputs:
             raise ArgumentError("cudnn.Graph.plan: needs an output; call output(result, pointer, layout)")

@@ -86,13 +86,13 @@ def make(kind: str, **attributes: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of a graph: an argument, or between two operations."""
+    """A tensor of a graph: an argument, or a result between two operations."""
 
     facts: Facts
     uid: int
     graph: Operations = field(repr=False)
     is_virtual: bool = True
-    number: float | None = None  # of one on the host
+    number: float | None = None  # the value of a number on the host
 
 
 def tensor_descriptor(tensor: Tensor) -> Any:
@@ -156,7 +156,7 @@ class Operation:
 
 @dataclass
 class Operations:
-    """The tensors and operations of a graph, and the ways to add one."""
+    """The tensors and operations of a graph, and methods that add them."""
 
     device: Any = None
     _tensors: list[Tensor] = field(default_factory=list)
@@ -175,7 +175,7 @@ class Operations:
                 raise ArgumentError(f"{function}: {name} is a tensor of another graph")
 
     def _between(self, shape: tuple[int, ...], like: Tensor | None, dtype: str = "float32") -> Tensor:
-        """Return a new tensor between operations; its channels come last if another one's do."""
+        """Return a new tensor between operations; its channels come last if like's do."""
         order = list(range(len(shape) - 1, -1, -1))
         if like is not None and like.facts.strides[1] == 1:
             order = [1, *range(len(shape) - 1, 1, -1), 0]

@@ -1,4 +1,4 @@
-"""Plans: operations of cuDNN that run as one, by an engine that takes them."""
+"""Plans: operations of cuDNN that run as one, by an engine that supports them."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ _NAMES: Final = (
 _plans: dict[object, Plan] = {}
 _READ, _OVERWRITE = 1, 2  # oa_access
 _MOST_PROPOSED: Final = 64
-_MOST_ENGINES: Final = 16  # that are tried, or measured
-# Notes of engines that round operands of float32 to TF32 or less, or its sums.
+_MOST_ENGINES: Final = 16  # the most engines that are tried, or measured
+# Notes of engines that round operands or sums of float32 to TF32 or less.
 _LESS_EXACT: Final = {
     cudnn.NUMERICAL_NOTE_TENSOR_CORE,
     cudnn.NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
     cudnn.NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
 }
 _MOST_TEXT: Final = 4096  # bytes of cuDNN's message
-_ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # of measuring an engine: at most so many calls, and so many seconds, a round
+_ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # of measuring an engine: rounds, the most calls and the most seconds of a round
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _arguments(graph: Operations, outputs: dict[int, Tensor]) -> tuple[tuple[Any
 
 
 def _said() -> list[str]:
-    """Return cuDNN's reasons since this was last called: the first one for each engine."""
+    """Return cuDNN's reasons since the last call of this function: the first one for each engine."""
     buffer = np.zeros(_MOST_TEXT, np.uint8)
     service("get_last_error_string")(buffer, buffer.nbytes)
     text = buffer.tobytes().partition(b"\0")[0].decode(errors="replace").strip("\n ")

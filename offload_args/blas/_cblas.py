@@ -1,6 +1,6 @@
 """Makes functions that CBLAS lacks from existing ones: one call repeats such a function over the lines of matrices.
 
-Matrices are in column-major order. Every function checks all that its callers pass before anything is written.
+Matrices are in column-major order. Every function checks all arguments before anything is written.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
 
 
 def step_of(stack: DevicePtr) -> int:
-    """Return the elements from a part of a stack to the next one."""
+    """Return the distance between the parts of a stack, in elements."""
     return stack._strides[0] // stack.dtype.itemsize
 
 
@@ -63,20 +63,20 @@ class _Columns(NamedTuple):
     """The columns of a matrix, or one vector repeatedly, as repeat() takes them."""
 
     name: str
-    first: Any  # the pointer of the first one
+    first: Any  # the pointer of the first column
     inc: int
-    step: int  # to the next one
+    step: int  # to the next column
 
 
 class _InPlace:
-    """Tells which operand is C itself, before sums and products write there."""
+    """Find the operand that is C itself, before sums and products write C."""
 
     def __init__(self, cblas: Any, letter: str) -> None:
         self.plain = cblas.ColMajor, cblas.NoTrans
         self.gbmv, self.copy = getattr(cblas, f"{letter}gbmv"), getattr(cblas, f"{letter}copy")
 
     def scale(self, m: int, n: int, columns: _Columns, beta: float, C: _Columns) -> None:
-        """Set C to beta C, 0 or 1, where `columns` is checked, not read: AliasError if they have a common element."""
+        """Set C to beta C, for beta 0 or 1. Raise AliasError if `columns`, which is not read, has an element of C."""
         rest = m, m, 0, 0, 0.0, columns.first, abs(columns.inc), columns.first, columns.inc, beta, C.first, C.inc
         repeat(self.gbmv, n, (columns.step, columns.step, C.step), columns.name * 2 + C.name, *self.plain, *rest)
 
@@ -108,7 +108,7 @@ class _InPlace:
 
 
 def geam(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's geam of axpy, and of OpenBLAS's axpyc where it conjugates."""
+    """Make cuBLAS's geam of axpy, and of OpenBLAS's axpyc if it conjugates."""
     axpy, gbmv, scal = (getattr(cblas, f"{letter}{name}") for name in ("axpy", "gbmv", "scal"))
     plain, known = cblas.NoTrans, _InPlace(cblas, letter)
     adding = {plain: axpy, cblas.Trans: axpy, cblas.ConjTrans: getattr(cblas, f"{letter}axpyc", axpy)}
@@ -129,7 +129,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
             )
 
     def in_place(m: int, n: int, C: _Columns, *sides: tuple[int, Any, _Columns]) -> bool:
-        """Sum where A or B is C; sides: the operation, factor and columns of both. Return False if neither is."""
+        """Sum if A or B is C; sides: the operation, factor and columns of both. Return False if neither is C."""
         inside = [side for side in sides if known.overlaps(m, n, side[2], C)]
         if not all(op == plain and known.is_whole(m, n, side, C) for op, _, side in inside):
             return False
@@ -170,7 +170,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
 def dgmm(cblas: Any, letter: str) -> Callable[..., None]:
     """Make cuBLAS's dgmm from gbmv, with the diagonal as its band, or from gemv, with one column as its matrix.
 
-    Where A is C, from tbmv, which multiplies a vector by a triangular band in place.
+    If A is C, it is made from tbmv, which multiplies a vector by a triangular band in place.
     """
     gbmv, gemv, tbmv = (getattr(cblas, f"{letter}{name}") for name in ("gbmv", "gemv", "tbmv"))
     first, known = (cblas.ColMajor, cblas.NoTrans), _InPlace(cblas, letter)

@@ -108,11 +108,11 @@ def _conjugate(vector: Vector, x: DevicePtr, incx: int, y: DevicePtr, incy: int)
     n, conj, plain = x._shape[0], enums.op[0]["C"], enums.op[0]["N"]
     if not n:
         return
-    if incy == 1:  # of a row a column is made
+    if incy == 1:  # a row becomes a column
         sizes, lda, ldc = (n, 1), incx, n
     else:
         sizes, lda, ldc = (1, n), n, incy
     ldb = sizes[0]
     names = {"A": vector.operand, "B": vector.operand, "C": vector.operand}
-    b = x if incx == 1 else y  # which a beta of 0 leaves alone
+    b = x if incx == 1 else y  # not read, as beta is 0
     named(call, names, conj, plain, *sizes, 1.0, x, lda, 0.0, b, ldb, y, ldc)

@@ -1,9 +1,9 @@
-"""Plans for the usual calls of a routine, which C makes: the kinds of its arguments, and their way to the library.
+"""Plans for the usual calls of a routine, which C makes: the kinds of its arguments, and their form in a call.
 
     @planned(_TRMV, "A:nn x:n", "n", "uplo^ trans^ diag", orders=True)
 
-says that A is square and x has its size; that the library's function takes uplo, trans, diag and n before them; and
-that uplo and trans are exchanged where A is passed as its transpose, but not by libraries that have row-major order.
+means that A is square and x has its size; that the library's function takes uplo, trans, diag and n before the arrays;
+and that uplo and trans are exchanged if A is passed as its transpose, except for libraries that have row-major order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SIZES: Final = ("m", "n", "k", "kl", "ku")
-# The kinds of operands, as in _core/blas.c; vectors and matrices have their sizes there instead.
+# The kinds of operands, as in _core/blas.c; vectors and matrices have their sizes in place of a kind.
 _WHAT: Final = {"": 0, "same": 1, "packed": 4, "band": 5, "1": 6, "5": 7, "5?": 8, "any": 9}
 _VECTOR, _MATRIX = 2, 3
 _EXCHANGES: Final = {"": 0, "^": 1, "^^": 2, "!": 3}
@@ -51,17 +51,18 @@ def planned(
     names: dict[str, str] | None = None,
     names_turned: dict[str, str] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let C make the usual calls of a function, and the function itself all others.
+    """Let C make the usual calls of a function; the function itself makes all other calls.
 
     routine: for matrices; strided: for batches in one array; None if there is none. lists: matrices are in
     lists of pointers.
 
-    arguments: "x:n" is a vector of n elements, "A:mn" a matrix, "x:n/m@trans" one whose size an option says: the first
-    for its first letter. "~A:mn" may have another order than the call. "ap:packed" and "ab:band" are of n columns, or
-    by rows of n rows, "ab:band/m" of m. "a:1" has 1 element, "param:5" has 5. Others are numbers, and one on the
-    device has the dtype of the arrays if it is "alpha:same". turned: their names in a call of transposes, if other.
+    arguments: "x:n" is a vector of n elements, "A:mn" a matrix, "x:n/m@trans" a vector whose size depends on an option:
+    the first size for its first letter. "~A:mn" may have another order than the call. "ap:packed" and "ab:band" have n
+    columns, or n rows if stored by rows; "ab:band/m" has m rows. "a:1" has 1 element, "param:5" has 5. Other arguments
+    are numbers, and a number on the device has the dtype of the arrays if it is "alpha:same". turned: the arguments'
+    names in a call of transposes, if they differ.
 
-    sizes: of the library's call, and after a "/" of a call of transposes. options: "uplo^" is exchanged in a call of
+    sizes: of the library's call; after a "/", of a call of transposes. options: "uplo^" is exchanged in a call of
     transposes, "uplo^A" if A is stored as its transpose, "trans!A" if exactly one of the two holds.
 
     hermitian: the storage of complex matrices: "one order" for all, or "columns". orders: libraries that have both
@@ -194,7 +195,7 @@ def signature_of(function: Callable[..., Any]) -> str:
 
 
 def _option(text: str) -> tuple[str, str, str]:
-    """Return an option's name, when it is exchanged, and the matrix that says so."""
+    """Return an option's name, the condition of its exchange, and the matrix of this condition."""
     for mark in "^!":
         name, separator, of = text.partition(mark)
         if separator:
@@ -220,7 +221,7 @@ def _choose(hermitian: str, as_they_lie: bool, routine: Routine, pointer: Device
     """Return the vendor's function for a routine, and the values of its options; None if there is none."""
     try:
         call, by_rows, enums = routine.of(pointer)
-    except KeyError:  # of a dtype that the function itself refuses
+    except KeyError:  # the function itself refuses this dtype
         return None
     if call is None:
         return None
@@ -246,7 +247,7 @@ def _values(enums: Enums, option: str, name: str) -> tuple[dict[str, Any], dict[
         return getattr(enums, option)  # type: ignore[no-any-return]
     if enums.conjugates and name in ("syrk", "syr2k"):
         return enums.op[0] | {"C": None}, enums.op[1]
-    if enums.conjugates and name in ("herk", "her2k"):  # of conj(C) the operands are A^T and B^T
+    if enums.conjugates and name in ("herk", "her2k"):  # the operands of conj(C) are A^T and B^T
         op = enums.op[0]
         return op | {"T": None}, {"N": op["C"], "T": None, "C": op["N"]}
     return enums.op

@@ -19,7 +19,7 @@ def _order(A: DevicePtr) -> str:
 
 
 def inexpressible(name: str, rule: str, **operands: DevicePtr) -> ArgumentError:
-    """Return the error for an operand without an order, or for operands whose orders do not fit together; rule: how."""
+    """Return the error for an operand without an order, or for orders that do not fit together; rule: their rule."""
     for operand, pointer in operands.items():
         if not _order(pointer):
             return unordered(f"blas.{name}", operand, pointer, "ascontiguousarray")
@@ -31,6 +31,6 @@ def inexpressible(name: str, rule: str, **operands: DevicePtr) -> ArgumentError:
 
 
 def note_exchange(error: BaseException, C: DevicePtr) -> None:
-    """Note on an error of the library's function for a product in C order that it got A and B exchanged."""
+    """Note on an error of a product in C order that the library's function got A and B exchanged."""
     if isinstance(error, OffloadError) and not str(error).startswith("blas.") and _order(C) == "C":
         note_names(error, {"A": "B", "B": "A"})

@@ -1,4 +1,4 @@
-"""Makes functions that rocBLAS computes otherwise than the reference BLAS."""
+"""Makes functions that rocBLAS computes differently from the reference BLAS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["rotmg"]
 
 
 def rotmg(vendors: Callable[..., None]) -> Callable[..., None]:
-    """Make rotmg of CBLAS's on the host, as rocBLAS spoils H where it scales both weights; its own one checks."""
+    """Make rotmg from CBLAS's on the host: rocBLAS's own, which spoils H if it scales both weights, only checks."""
 
     def call(*operands: DevicePtr[Any]) -> None:
         with checking():

@@ -37,7 +37,7 @@ _OPTIONS: Final = {
     "diag": ("N", "U"),
 }
 
-# The routines that take the complex dtypes instead of one that takes real ones.
+# The routines for complex dtypes, by the routine that takes only real dtypes.
 _COMPLEX_FORMS: Final = {
     "dot": "dotu and dotc take",
     "sbmv": "hbmv takes",
@@ -48,7 +48,7 @@ _COMPLEX_FORMS: Final = {
 
 
 def level3(function: Callable[P, None]) -> Callable[P, None]:
-    """Note that a function reads each element of its matrices but the last many times, for `offload_args.call`."""
+    """Note that a function reads each element of its matrices, except the last, many times, for `offload_args.call`."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     reused[function] = sum(1 << names.index(name) for name in names[:-1] if name in ("A", "B"))
     return function
@@ -78,7 +78,7 @@ class Routine:
         return entry
 
     def of(self, pointer: DevicePtr) -> Entry:
-        """Return the vendor's function for a pointer of 1 to 3 dimensions, which another routine took."""
+        """Return the vendor's function for a pointer of 1 to 3 dimensions that another routine accepted."""
         return layout(str(len(pointer._shape)), self, pointer)[0]  # type: ignore[no-any-return]
 
     def read(self, operands: tuple[DevicePtr, ...], *options: str) -> tuple[Any, ...]:
@@ -134,7 +134,7 @@ def _need_increment(name: str, operand: str, pointer: DevicePtr) -> None:
 
 
 def _remedy(operand: str, pointer: DevicePtr, ndim: int) -> str:
-    """Return how to pass an array of another number of dimensions."""
+    """Return the remedy for an array of another number of dimensions."""
     shape = pointer._shape
     if not shape:
         return f"pass {operand}.reshape({', '.join('1' * ndim)})"

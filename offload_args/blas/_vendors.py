@@ -1,4 +1,4 @@
-"""How portable BLAS calls each vendor's library: one adapter a library."""
+"""The adapters by which portable BLAS calls the vendors' libraries, one for each library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Enums(NamedTuple):
     side: tuple[dict[str, int], dict[str, int]]
     diag: dict[str, int]
     conjugates: bool  # the dtype is complex
-    base: int  # of the index that iamax gives
+    base: int  # of the index that iamax returns
 
 
 class Entry(NamedTuple):
@@ -106,7 +106,7 @@ class _CBLAS(_Vendor):
 
 
 class _CuBLAS(_Vendor):
-    """cuBLAS: trmm has an operand more, for its result."""
+    """cuBLAS: trmm has one more operand, for its result."""
 
     module = "cublas"
     backend = "cuda"

@@ -92,7 +92,7 @@ def gemm_batched(
     transpose.
 
     The matrices of one list have one order and leading dimension; the lists' orders may differ, except that a complex
-    operand with "C" needs the order of C. It is one call of the library.
+    operand with "C" needs the order of C. The batch is one call of the library.
 
         A, B, C = np.arange(12.0).reshape(2, 2, 3), np.ones((3, 2)), np.empty((2, 2, 2))
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -133,13 +133,13 @@ def trsm_batched(
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: list of triangular matrices, as many as B has, or of one for all.
     B: list of matrices, read and written.
-    side: where op(A[i]) stands: "L" left of B[i], "R" right of it.
+    side: the place of op(A[i]): "L" left of B[i], "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
 
-    Shapes are trsm's. The matrices of one list have one shape, order and leading dimension. It is one call of the
-    library. Nothing checks that the matrices can be inverted.
+    Shapes are trsm's. The matrices of one list have one shape, order and leading dimension. The batch is one call of
+    the library. Nothing checks that the matrices can be inverted.
 
         A, B = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([[[4.0], [8.0]], [[8.0], [8.0]]])
         with offload_args(A, B) as (dA, dB):

@@ -61,7 +61,7 @@ def dgmm(A: DevicePtr, x: DevicePtr, C: DevicePtr, *, side: str = "L") -> None:
     A: matrix of shape (m, n).
     x: vector of shape (m,) for side "L", (n,) for "R".
     C: matrix of shape (m, n), written, in A's order. It may be A.
-    side: where diag(x) stands: "L" left of A, "R" right of it.
+    side: the place of diag(x): "L" left of A, "R" right of it.
 
         A, x, C = np.ones((2, 3)), np.array([1.0, 2.0]), np.empty((2, 3))
         with offload_args(A, x, C) as (dA, dx, dC):

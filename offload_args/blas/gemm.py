@@ -120,9 +120,9 @@ def gemm(
     trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
     devices: None: A, B and C are pointers. Otherwise they are NumPy's arrays, and alpha and beta numbers: these devices
-    compute the product by parts of C, while other parts travel. No device needs memory for all of A, B and C. Each part
-    is a product of the library, so the last bits may differ from the result of one call. If a part fails, a note of the
-    error names the finished parts.
+    compute the product by parts of C, while other parts are copied. No device needs memory for all of A, B and C. Each
+    part is a product of the library, so the last bits may differ from the result of one call. If a part fails, a note
+    of the error names the finished parts.
 
     Orders may be mixed, except that a complex matrix with "C" needs the order of C.
 
@@ -176,7 +176,7 @@ def gemm_strided_batched(
     transpose.
 
     Each matrix of an operand has the same order; orders may be mixed, except that a complex operand with "C" needs the
-    order of C. Dtypes are gemm's. It is one call of the library.
+    order of C. Dtypes are gemm's. The batch is one call of the library.
 
         A, B, C = np.arange(12.0).reshape(2, 2, 3), np.ones((3, 2)), np.empty((2, 2, 2))
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -252,7 +252,7 @@ def _is_narrow(A: DevicePtr) -> bool:
 
 @cache
 def _narrow(name: str, operands: str, a: str, results: tuple[str, ...], taken: tuple[str, ...]) -> Routine:
-    """Return the routine that reads operands of the dtypes `taken` of a product of a's dtype, with C one of results."""
+    """Return the routine of a product of dtype `a` with C in results; taken: the dtypes of its operands."""
     strided = "_strided_batched" if "3" in operands or name != "gemm" else ""
     functions = {DTYPE_NAMES.index(dtype): f"gemm{strided}_ex {a} {results[0]} {_NARROW[a][1]}" for dtype in taken}
     return Routine(name, functions, operands, "trans_a trans_b" if "A" in operands else "")

@@ -72,7 +72,7 @@ def axpy(alpha: Scalar, x: DevicePtr, y: DevicePtr) -> None:
 def scal(alpha: Scalar, x: DevicePtr) -> None:
     """Multiply x by alpha.
 
-    alpha: a number, or a 0-d DevicePtr of x's dtype or of the real one of its precision.
+    alpha: a number, or a 0-d DevicePtr of x's dtype or of the real dtype of its precision.
     x: vector of shape (n,), read and written.
 
         x = np.array([1.0, 2.0, 3.0])
@@ -131,7 +131,7 @@ def dot(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> float
     """Return the sum of x y, for real dtypes.
 
     x, y: vectors of shape (n,).
-    result: a 0-d DevicePtr of that dtype to write the number to. None: return it, which waits for it.
+    result: a 0-d DevicePtr of that dtype to write the number to. None: wait for the number, and return it.
 
         x, y = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])
         with offload_args(x, y) as (dx, dy):
@@ -152,7 +152,7 @@ def dotu(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> comp
     """Return the sum of x y; no operand is conjugated.
 
     x, y: vectors of shape (n,).
-    result: a 0-d DevicePtr of that dtype to write the number to. None: return it, which waits for it.
+    result: a 0-d DevicePtr of that dtype to write the number to. None: wait for the number, and return it.
 
         x, y = np.array([1 + 2j, 3]), np.array([2j, 1])
         with offload_args(x, y) as (dx, dy):
@@ -173,7 +173,7 @@ def dotc(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> comp
     """Return the sum of conj(x) y.
 
     x, y: vectors of shape (n,).
-    result: a 0-d DevicePtr of that dtype to write the number to. None: return it, which waits for it.
+    result: a 0-d DevicePtr of that dtype to write the number to. None: wait for the number, and return it.
 
         x, y = np.array([1 + 2j, 3]), np.array([2j, 1])
         with offload_args(x, y) as (dx, dy):
@@ -194,7 +194,7 @@ def nrm2(x: DevicePtr, *, result: DevicePtr | None = None) -> float | None:
     """Return the Euclidean norm of x.
 
     x: vector of shape (n,).
-    result: a 0-d DevicePtr of the real dtype to write the number to. None: return it, which waits for it.
+    result: a 0-d DevicePtr of the real dtype to write the number to. None: wait for the number, and return it.
 
         x = np.array([3.0, -4.0])
         with offload_args(x) as (dx,):
@@ -215,7 +215,7 @@ def asum(x: DevicePtr, *, result: DevicePtr | None = None) -> float | None:
     """Return the sum of abs(x.real) + abs(x.imag).
 
     x: vector of shape (n,).
-    result: a 0-d DevicePtr of the real dtype to write the number to. None: return it, which waits for it.
+    result: a 0-d DevicePtr of the real dtype to write the number to. None: wait for the number, and return it.
 
         x = np.array([3.0, -4.0])
         with offload_args(x) as (dx,):
@@ -299,7 +299,7 @@ def rotg(a: DevicePtr, b: DevicePtr, c: DevicePtr, s: DevicePtr) -> None:
     c: DevicePtr of one element of the real dtype; is only written.
     s: DevicePtr of one element of a's dtype; is only written.
 
-    `rot` takes a c and s that are real.
+    `rot` takes c and s only if both are real.
 
         a, b, c, s = np.array([3.0]), np.array([4.0]), np.empty(1), np.empty(1)
         with offload_args(a, b, c, s) as (da, db, dc, ds):
@@ -318,7 +318,7 @@ def rotm(x: DevicePtr, y: DevicePtr, param: Sequence[float] | DevicePtr) -> None
 
     x, y: vectors of shape (n,), read and written.
     param: flag, h11, h21, h12, h22, as five numbers or as a contiguous DevicePtr of shape (5,); rotmg makes it. H is
-    made from it as in the reference BLAS.
+    made from param as in the reference BLAS.
 
         x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
         with offload_args(x, y) as (dx, dy):

@@ -65,7 +65,7 @@ def symm(
     B: matrix of shape (m, n).
     beta: as alpha; with the number 0, C is not read.
     C: matrix of shape (m, n), written.
-    side: where A stands: "L" left of B, "R" right of it.
+    side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
     A may have another order than B and C, which have one order.
@@ -92,7 +92,7 @@ def hemm(
     B: matrix of shape (m, n).
     beta: as alpha; with the number 0, C is not read.
     C: matrix of shape (m, n), written.
-    side: where A stands: "L" left of B, "R" right of it.
+    side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
     All have one order. It is symm for real dtypes.
@@ -161,7 +161,7 @@ def syrk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
     beta: as alpha; with the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "T", as the sum above says; for real dtypes "C" is "T".
+    trans: "N" or "T", as in the sum above; for real dtypes "C" is "T".
 
     A and C may have different orders.
 
@@ -185,7 +185,7 @@ def herk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
     beta: a real number, or a 0-d DevicePtr of the real dtype; with the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "C", as the sum above says.
+    trans: "N" or "C", as in the sum above.
 
     A and C have one order. It is syrk for real dtypes.
 
@@ -211,7 +211,7 @@ def syr2k(
     beta: as alpha; with the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "T", as the sum above says; for real dtypes "C" is "T".
+    trans: "N" or "T", as in the sum above; for real dtypes "C" is "T".
 
     A and B have one order; C may have another.
 
@@ -238,9 +238,9 @@ def her2k(
     beta: a real number, or a 0-d DevicePtr of the real dtype; with the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "C", as the sum above says.
+    trans: "N" or "C", as in the sum above.
 
-    The first is trans "N", the second "C". All matrices have one order. It is syr2k for real dtypes.
+    The first sum is for trans "N", the second for "C". All matrices have one order. It is syr2k for real dtypes.
 
         A, B, C = np.array([[1, 1], [2, 0j]]), np.array([[1j, 1], [1, 1]]), np.zeros((2, 2), complex)
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -295,7 +295,7 @@ def trmm(
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: triangular matrix of shape (m, m) for side "L", (n, n) for "R"; its other triangle is not read.
     B: matrix of shape (m, n), read and written.
-    side: where op(A) stands: "L" left of B, "R" right of it.
+    side: the place of op(A): "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
@@ -329,7 +329,7 @@ def trsm(
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: triangular matrix of shape (m, m) for side "L", (n, n) for "R"; its other triangle is not read.
     B: matrix of shape (m, n), read and written; or a stack (batch, m, n), with a stack A of as many, or one A for all.
-    side: where op(A) stands: "L" left of B, "R" right of it.
+    side: the place of op(A): "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.

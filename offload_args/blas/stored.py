@@ -34,7 +34,7 @@ _TPSV = Routine("tpsv", "stpsv dtpsv ctpsv ztpsv", "ap1 x1", "uplo trans diag")
 # The vendors' names of ab and ap.
 _NAMES: Final = {"A": "ab", "AP": "ap"}
 
-# The arguments of a triangle: its sizes, and then itself.
+# The arguments of a triangle: its sizes, and then the array.
 _Triangle: TypeAlias = "tuple[tuple[int, ...], tuple[Any, ...]]"
 
 
@@ -94,7 +94,7 @@ def gbmv(
     x: vector of shape (n,), for A of shape (m, n); (m,) unless trans is "N".
     beta: as alpha; with the number 0, y is not read.
     y: vector of shape (m,), written; (n,) unless trans is "N".
-    kl, ku: how many diagonals A has below the main one, and above.
+    kl, ku: the numbers of diagonals of A below and above the main diagonal.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     order: the order of ab. "C": it has shape (m, kl + ku + 1), and ab[i, kl + j - i] is A[i, j].
 
@@ -387,7 +387,7 @@ def _update(routine: Routine, alpha: Scalar, ap: DevicePtr, uplo: str, order: st
             _call(call, enums.uplo[1][uplo], n, alpha, *operand_values, ap)
         of_vectors = (Vector(name, v, inc) for name, v, (_, inc) in zip("xy", vectors, sizes, strict=False))
         with conjugates(*of_vectors) as pairs, numbers(alpha) as (a,):
-            alpha = a if len(vectors) == 2 else alpha  # of one vector it is real
+            alpha = a if len(vectors) == 2 else alpha  # alpha is real for one vector
             _call(call, enums.uplo[1][uplo], n, alpha, *(part for pair in pairs for part in pair), ap)
 
 

@@ -1,4 +1,4 @@
-"""Products of arrays of the host by parts: under their transfers, on several devices, and larger than a device."""
+"""Products of host arrays by parts: with overlapped transfers, on several devices, and larger than a device."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ if TYPE_CHECKING:
 
 __all__ = ["multiply"]
 
-# Threads of a device: while one waits for its results, the others have theirs computed, and brought up.
+# Threads of a device: while one waits for its results, the others bring up and compute their parts.
 _THREADS: Final = 3
-# Elements of C in a part: enough work for all processors of a GPU. Fewer rows than this make a product slower.
+# Elements of C in a part: enough work for all processors of a GPU. Parts of fewer than _LEAST rows make a product
+# slower.
 _PART: Final = 1 << 22
 _LEAST: Final = 512
 _UNIT: Final = 128
 _SMALLEST: Final = 16  # the side of a tile
-# Of the free memory, the share that parts may take.
+# The share of the free memory that parts may take.
 _SHARE: Final = 0.8
 
 # An argument of a region that is opened here, as messages name it.
@@ -97,7 +98,7 @@ def multiply(
     trans_b: str,
     devices: Sequence[Device | str],
 ) -> None:
-    """Do as blas.gemm with devices, of any arguments. gemm: blas.gemm of pointers."""
+    """Do as blas.gemm with devices does, for any arguments. gemm: blas.gemm of pointers."""
     used = _devices(devices)
     _check(alpha, A, B, beta, C, trans_a, trans_b)
     if not C.size:
@@ -174,12 +175,12 @@ def _check(alpha: Any, A: Any, B: Any, beta: Any, C: Any, trans_a: str, trans_b:
 
 
 def _by_rows(work: _Product) -> bool:
-    """Return whether parts of C are rows, which are without gaps then; else they are columns."""
+    """Return whether parts of C are rows, then without gaps; otherwise parts are columns."""
     return work.C.strides[0] >= work.C.strides[1]
 
 
 def _panels(work: _Product, part: slice) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the rows of op(A) that some rows of C need, and these; or the columns of op(B), and of C."""
+    """Return some rows of C, after the rows of op(A) that they need; or columns of C, after columns of op(B)."""
     return (work.of_a(part), work.C[part]) if _by_rows(work) else (work.of_b(part), work.C[:, part])
 
 
@@ -195,7 +196,7 @@ def _in_panels(work: _Product, rows: int) -> float:
 
 
 def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:
-    """Return whether two arrays are one without gaps, or its transpose."""
+    """Return whether two arrays without gaps have the same memory, as an array and its transpose have."""
     flags = [array.flags.c_contiguous or array.flags.f_contiguous for array in (A, B)]
     return all(flags) and A.ctypes.data == B.ctypes.data and A.nbytes == B.nbytes
 
@@ -236,7 +237,7 @@ def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
     if not work.C.flags.writeable:
         raise DirectionError("blas.gemm: C is read-only, or lent; pass a writable array, outside of its region")
     (m, n), k = work.C.shape, work.depth
-    # For each thread a tile of C, and tiles of A and B with a quarter as many terms.
+    # Each thread has a tile of C, and tiles of A and B with a quarter as many terms.
     of_side = 1.5 * _THREADS * work.C.itemsize
     side = int(math.sqrt(space / of_side))
     if side < _SMALLEST:
@@ -284,8 +285,8 @@ def _share_out(
 ) -> None:
     """Compute each part once, on the thread and the device that are free next.
 
-    compute: of one thread; it asks for one part after the other, and the last one is done when it asks again. An error
-    names the parts that are done.
+    compute: the work of one thread; it requests one part after the other, and a part is done at the next request. An
+    error names the parts that are done.
     """
     queue: SimpleQueue[Any] = SimpleQueue()
     for part in parts:
@@ -313,7 +314,7 @@ def _share_out(
             stopped.set()
             raise
 
-    # The host's own library has its threads.
+    # The host's library has several threads itself.
     threads = [device for i in range(_THREADS) for device in devices if i == 0 or device.backend != "host"]
     try:
         with ThreadPoolExecutor(len(threads), thread_name_prefix="offload_args product") as pool:
@@ -335,7 +336,7 @@ def _name_of_argument(match: re.Match[str]) -> str:
 
 
 def _note(work: _Product, done: list[Part]) -> str:
-    """Return which elements of C have their values."""
+    """Return a note with the elements of C that have their values."""
     names = []
     for rows, columns in sorted(done, key=lambda part: (part[0].start or 0, part[1].start or 0)):
         names.append(

@@ -3,20 +3,21 @@
     with offload_args(A, Scratch(n, np.int32), b) as (dA, dp, db):
         lapack.gesv(dA, dp, db)                              # b becomes the solution of A x = b
 
-Operands are DevicePtrs, in the order of LAPACK's own arguments, and results are in place, as there. Sizes and leading
-dimensions come from shapes and strides. Nothing is repacked: a matrix in C order is passed to the column-major library
-as its transpose if the mathematics allows it; otherwise an ArgumentError names a copy that helps. docs/guide/lapack.md
-lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, the LAPACK of OpenBLAS on the host and on sim.
+Operands are DevicePtrs, in the order of LAPACK's own arguments, and results are in place, as in LAPACK. Sizes and
+leading dimensions come from shapes and strides. Nothing is repacked: a matrix in C order is passed to the column-major
+library as its transpose if the mathematics allows it; otherwise an ArgumentError names a copy that helps.
+docs/guide/lapack.md lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, the LAPACK of OpenBLAS on
+the host and on sim.
 
 Dtypes are float32, float64, complex64 and complex128; `ipiv` is int32, and counts from 1. Right sides are matrices, or
 vectors, which count as one column.
 
 A may be a stack of matrices, (..., m, n). The other operands then have the dimensions of the stack before their own:
-pivots (..., n), right sides (..., n, nrhs) or (..., n). Small matrices are one call together: a batched one on GPUs, a
-loop in C on the CPU. If some fail, StackError, a LinAlgError, names them, and its `info` has LAPACK's for each; the
-others are done.
+pivots (..., n), right sides (..., n, nrhs) or (..., n). Small matrices share one call: a batched call on GPUs, a loop
+in C on the CPU. If some matrices fail, StackError, a LinAlgError, names them, and its `info` has LAPACK's info of each
+matrix; the other matrices are done.
 
-Every call waits for its result. Where LAPACK reports a failure, such as a singular or indefinite matrix,
+Every call waits for its result. If LAPACK reports a failure, such as a singular or indefinite matrix,
 numpy.linalg.LinAlgError names the pivot. The call's outputs are undefined then, and never reach the host.
 
 Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that it does not

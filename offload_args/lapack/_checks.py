@@ -1,4 +1,4 @@
-"""Checks of LAPACK's own: right sides, the elements of a matrix, and the errors of calls that failed."""
+"""Checks for LAPACK: right sides, the elements of a matrix, and the errors of calls that failed."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def as_columns(pointer: DevicePtr, stack: bool = False) -> DevicePtr:
 
 
 def by_columns(uplo: str, facts: Matrix) -> str:
-    """Return the triangle that a matrix's memory has by columns, as libraries see it: in C order, the other one."""
+    """Return the triangle that a matrix's memory has by columns, as libraries read it: in C order, the other one."""
     return uplo if facts.ld_f else OTHER_TRIANGLE[uplo]
 
 
 def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return which pivots getrf can't have left."""
+    """Return a mask of the pivots that getrf can't have left."""
     n = pivots.shape[-1]
     impossible: NDArray[np.bool_] = (pivots < np.arange(1, n + 1)) | (pivots > n)
     return impossible
@@ -76,7 +76,7 @@ def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
 def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
     """Check the place of LAPACK's info. Raise CaptureError if there is none, and the calls are captured.
 
-    operands: the function's, the last one that it writes last.
+    operands: the function's operands, the last written one last.
     """
     if info is None:
         need_uncaptured(name, *operands, instead="pass info=, a DevicePtr of one int32")
@@ -93,7 +93,7 @@ def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
 
 
 def need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that getrf can't have left: libraries do not check them, and write there."""
+    """Raise ArgumentError for pivots that getrf can't have left: unchecked, they make libraries write elsewhere."""
     pivots = ipiv.to_host()
     wrong = np.flatnonzero(_impossible(pivots))
     if len(wrong):
@@ -122,7 +122,7 @@ def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> 
         return
     if uplo:
         values = np.triu(values) if uplo == "U" else np.tril(values)
-        np.fill_diagonal(values, values.diagonal().real)  # as the driver reads it
+        np.fill_diagonal(values, values.diagonal().real)  # as the driver reads the diagonal
     wrong = np.argwhere(~np.isfinite(values))
     if len(wrong):
         i, j = map(int, wrong[0])
@@ -133,7 +133,7 @@ def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> 
 
 
 def first_zero(A: DevicePtr) -> int:
-    """Return which element of a square matrix's diagonal is the first zero, counted from 1; 0 if none is."""
+    """Return the place of the first zero on a square matrix's diagonal, counted from 1; 0 if there is no zero."""
     if not A._shape[0]:
         return 0
     zeros = np.flatnonzero(diagonal(A).to_host() == 0)
@@ -146,7 +146,7 @@ def follow(vectors: DevicePtr) -> bool:
 
 
 def is_finite(A: DevicePtr) -> bool:
-    """Return whether the device finds at once that all elements of a stack without gaps are finite."""
+    """Return whether the device quickly finds that all elements of a stack without gaps are finite."""
     (count, m, n), (step, *inner) = A._shape, A._strides
     itemsize = A.dtype.itemsize
     if step != m * n * itemsize or (tuple(inner) not in ((itemsize, m * itemsize), (n * itemsize, itemsize))):
@@ -190,7 +190,7 @@ def refuse(name: str, text: str, info: int, /, **written: DevicePtr) -> NoReturn
 
 @contextmanager
 def factored(name: str, **written: DevicePtr) -> Iterator[None]:
-    """Mark a call's outputs as undefined if a step after the factoring of A fails, and say so in its error."""
+    """Mark a call's outputs as undefined if a step after the factoring of A fails, and state this in its error."""
     try:
         yield
     except OffloadError as error:

@@ -43,9 +43,9 @@ def conjugated(source: DevicePtr, order: Order) -> Iterator[DevicePtr]:
 
 @contextmanager
 def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | None) -> Iterator[DevicePtr]:
-    """Lend right sides, or if the library needs them in an order, "C" or "F", a copy of them in it.
+    """Lend right sides; if the library needs an order, "C" or "F", lend a copy of them in this order.
 
-    A copy comes back to B as the block leaves it, unless the block fails. A: the matrix, in whose order B may be.
+    The copy's final contents are copied to B, unless the block fails. A: the matrix; B may be in A's order.
     """
     if order is None or 0 in B._shape:
         yield B

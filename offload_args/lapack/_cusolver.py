@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CuSOLVER"]
 
-# The largest order of stacks for the Jacobi functions: gesvdjBatched takes no larger ones, and syevjBatched is made for
-# such.
+# The largest order of stacks for the Jacobi functions: gesvdjBatched takes no larger matrices, and syevjBatched is made
+# for small ones.
 _MOST_JACOBI: Final = 32
 _MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
 _INFO: Final = object()  # stands for the array of info
@@ -57,14 +57,14 @@ class CuSOLVER(Vendor):
     # -- stacks ----------------------------------------------------------------------------------------------
 
     def batched(self, library: Any, name: str, A: DevicePtr, *arguments: Any, place: DevicePtr | None = None) -> Infos:
-        """Call a batched function, where _INFO among the arguments stands for the array of info, or its place."""
+        """Call a batched function; _INFO among the arguments stands for the array of info, or its place."""
         wait_for_others(A, arguments)
         infos = np.zeros(A._shape[0], np.int32)
         function = getattr(library, name)
         try:
             if place is not None:
                 arguments = tuple(place if argument is _INFO else argument for argument in arguments)
-            if not any(argument is _INFO for argument in arguments):  # it has nothing to say of a matrix
+            if not any(argument is _INFO for argument in arguments):  # the function reports no info
                 function(*arguments)
                 return infos
             with offload_args(Out(infos), device=A.device) as (dinfos,):
@@ -178,7 +178,7 @@ class CuSOLVER(Vendor):
         chosen = self.value(self.uplo, uplo)
         with offload_args(Scratch((n,), np.int64), device=A.device) as (pivots,):
             pivots.assign(ipiv.to_host().astype(np.int64))
-            pivots.to_host()  # cuSOLVER 12.0 reads them at once, and not in the order of its stream
+            pivots.to_host()  # cuSOLVER 12.0 reads them immediately, and not in the order of its stream
             arguments = chosen, n, nrhs, A.dtype, A, lda, pivots, A.dtype, B, ldb
             if not hermitian:
                 return self.call("xsytrs", A, *arguments)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LAPACKE"]
 
-_BLOCK: Final = 64  # columns that LAPACK works on at once, at most
-_TRIANGLES: Final = 65 * _BLOCK  # elements that ormqr needs beside them
+_BLOCK: Final = 64  # the most columns that LAPACK processes together
+_TRIANGLES: Final = 65 * _BLOCK  # elements that ormqr needs beside these columns
 
 _LOOPED: Final = 128  # the largest order of matrices of a loop in C: larger ones take longer than their calls
-_TOGETHER: Final = 1 << 22  # elements of one such loop: Ctrl-C is heard between two, and each is waited for
-_SPACE: Final = 1 << 20  # elements of their workspaces, which the next loop has again
+_TOGETHER: Final = 1 << 22  # elements of one such loop: Ctrl-C is handled between two loops, and each is waited for
+_SPACE: Final = 1 << 20  # elements of the loops' workspaces, which the next loop uses again
 
 
 class LAPACKE(Vendor):
@@ -61,7 +61,7 @@ class LAPACKE(Vendor):
         sized: int = 3,
         info: DevicePtr | None = None,
     ) -> int:
-        """Call a function with workspaces after its arguments; sized: how many of them are followed by their size.
+        """Call a function with workspaces after its arguments; sized: the number of those followed by a size.
 
         info: of a captured call; the graph keeps the workspaces.
         """
@@ -86,7 +86,7 @@ class LAPACKE(Vendor):
     def looped(
         self, name: str, A: DevicePtr, *arguments: Any, work: Sequence[tuple[int, Any]] = (), sized: int = 3
     ) -> Infos:
-        """Call a function for each matrix of the stacks among its arguments; work, sized: as with_work has them."""
+        """Call a function for each matrix of the stacks among its arguments; work, sized: as in with_work."""
         most = max(1, min(A._shape[0], _TOGETHER // max(1, *A._shape[1:]) ** 2))
         if not work:
             return self._loop(name, A._shape[0], most, arguments, ())
@@ -133,8 +133,8 @@ class LAPACKE(Vendor):
         if n > _LOOPED:
             return None
         ipiv, C, ldc = rest
-        C.copy_from(A)  # which is in the same order
-        space = n if n <= _BLOCK else n * _BLOCK  # it works on blocks of larger ones only
+        C.copy_from(A)  # A is in the same order
+        space = n if n <= _BLOCK else n * _BLOCK  # getri works on blocks of larger matrices only
         return self.looped(f"{t}getri", C, n, C, ldc, ipiv, work=[(space, A.dtype)])
 
     def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
@@ -314,7 +314,7 @@ def _placed(infos: Infos, place: DevicePtr | None) -> Infos:
 
 
 def _with_sizes(pointers: Sequence[DevicePtr], work: Sequence[tuple[int, Any]], sized: int) -> list[Any]:
-    """Return workspaces as arguments: so many of them are followed by their size."""
+    """Return workspaces as arguments: the first `sized` of them are followed by their size."""
     pairs = zip(pointers, work, strict=True)
     return [part for at, (pointer, (size, _)) in enumerate(pairs) for part in (pointer, size)[: 1 + (at < sized)]]
 

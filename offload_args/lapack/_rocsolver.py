@@ -24,7 +24,7 @@ _NO_INFO: Final = ("getrs", "geqrf", "ormqr", "unmqr", "orgqr", "ungqr")
 
 
 class RocSOLVER(Vendor):
-    """rocSOLVER: its functions write info to the device, or give none; rocBLAS's handle has the workspaces."""
+    """rocSOLVER: its functions write info to the device, or have none; rocBLAS's handle has the workspaces."""
 
     module = "rocsolver"
     backend = "hip"
@@ -44,7 +44,7 @@ class RocSOLVER(Vendor):
         return 0
 
     def several(self, name: str, A: DevicePtr, *arguments: Any, count: int, place: DevicePtr | None = None) -> Infos:
-        """Call a function of one matrix or of `count`, whose info is before the count, if it gives one."""
+        """Call a function of one matrix or of `count`, whose info is before the count, if it has info."""
         wait_for_others(A, arguments)
         infos, function = np.zeros(count, np.int32), getattr(self.functions, name)
         last = (count,) if name.endswith("batched") else ()
@@ -100,7 +100,7 @@ class RocSOLVER(Vendor):
         if n > MOST_BATCHED:
             return None
         ipiv, C, ldc = rest
-        C.copy_from(A)  # which is in the same order
+        C.copy_from(A)  # A is in the same order
         return self.batched(f"{t}getri", C, n, C, ldc, step_of(C), ipiv, step_of(ipiv))
 
     def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:

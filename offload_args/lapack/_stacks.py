@@ -46,12 +46,12 @@ class StackError(np.linalg.LinAlgError):
 
 
 def in_a_stack() -> bool:
-    """Return whether the call is for one matrix of a stack, so that its failure says nothing about the others."""
+    """Return whether the call is for one matrix of a stack, so that its failure does not concern the others."""
     return _in_a_stack.get()
 
 
 def flat(pointer: DevicePtr, inner: int = 2) -> DevicePtr | None:
-    """Return a stack with one dimension for all its parts, each of `inner` dimensions; None if no stride is theirs."""
+    """Return a stack with one dimension for all its parts, each of `inner` dimensions; None if no one stride fits."""
     at = len(pointer._shape) - inner
     outer, shape, strides = pointer._shape[:at], pointer._shape[at:], pointer._strides[at:]
     count, step = 1, 0
@@ -95,7 +95,7 @@ def _inside() -> Iterator[None]:
         _in_a_stack.reset(token)
 
 
-#: Does a function for a stack by one call of the library. It takes the function's operands, each with one dimension
+#: Runs a function for a stack by one call of the library. It takes the function's operands, each with one dimension
 #: for the stack, and its options. It returns info of each matrix, and the text of a failure, which has {info}; or None,
 #: if it did nothing, as the library has no such call.
 Whole: TypeAlias = "Callable[..., tuple[Infos, str] | None]"
@@ -107,8 +107,8 @@ def stacked(
     """Have a function of a matrix A take a stack (..., m, n), as a whole or by a call for each matrix.
 
     operands: the function's operands after A, which then have the dimensions of the stack before their own. writes: the
-    operands that it overwrites; they may be lent as Out, as a whole. captured: a chain can have the function; one that
-    takes info only with it. Then info of a stack is a stack of numbers.
+    operands that it overwrites; they may be lent as Out, as a whole. captured: a chain can have the function; if the
+    function has the parameter info, only with a place for it. Then info of a stack is a stack of numbers.
     """
 
     def decorate(function: F) -> F:
@@ -146,7 +146,7 @@ def for_each(
     whole: Whole | None = None,
     place: DevicePtr | None = None,
 ) -> None:
-    """Call a function for each matrix of a stack; the arguments are as `stacked` has them. place: of info, or None."""
+    """Call a function for each matrix of a stack; the arguments are as in `stacked`. place: of info, or None."""
     batch = A._shape[:-2]
     for operand, pointer in pointers.items():
         if pointer is None:

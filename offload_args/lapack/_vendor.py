@@ -1,7 +1,7 @@
 """The base class of the adapters by which portable LAPACK calls the vendors' libraries.
 
 Matrices are in column-major order. Each function returns LAPACK's info; a negative one is a fault of this
-package. An adapter takes workspaces where its library does not take them itself.
+package. An adapter takes workspaces if its library does not take them itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Vendor(Adapter):
     uplo: ClassVar[dict[str, str]]
     side: ClassVar[dict[str, str]]
     jobz: ClassVar[dict[str, str]]
-    names: ClassVar[dict[str, str]]  # of its operands, and those that the caller knows
+    names: ClassVar[dict[str, str]]  # the names of its operands, with the caller's names
     needs_tall: ClassVar[bool] = False  # gesvd takes no matrix of more columns than rows
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Vendor(Adapter):
         return getattr(self.functions, names[key])  # type: ignore[no-any-return]
 
     def call(self, name: str, A: DevicePtr, *arguments: Any, info: DevicePtr | None = None) -> int:
-        """Call a function whose info comes back, or goes to a place on the device: then return 0 at once."""
+        """Call a function and return its info, or write info to a place on the device and return 0 immediately."""
         try:
             return self.run(name, A, *arguments, info=info)
         except OffloadError as error:
@@ -70,8 +70,9 @@ class Vendor(Adapter):
             return None
         return memory_of_graph(operands, 1, np.int32)
 
-    # Stacks of matrices, whose first dimension counts them. They return None if the library has no function for such a
-    # stack, and then nothing is done; otherwise info of each matrix: zeros, if it goes to a place on the device.
+    # Functions of stacks of matrices, whose first dimension counts them. They return None, and do nothing, if the
+    # library has no function for such a stack; otherwise info of each matrix: zeros, if info is written to a place on
+    # the device.
 
     def potrf_batched(
         self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
@@ -100,7 +101,7 @@ class Vendor(Adapter):
     def gesvd_batched(
         self, t: str, A: DevicePtr, lda: int, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None
     ) -> Infos | None:
-        """U and VT: stacks of as many vectors as are wanted, in A's order."""
+        """U and VT: stacks of as many vectors as are requested, in A's order."""
         return None
 
     def potri_batched(
@@ -244,7 +245,8 @@ def find_subset(
 ) -> tuple[int, int]:
     """Call a function that finds some eigenvalues, and move their vectors to A. Return its info, and their number.
 
-    call: takes the places of their number, values and vectors, the leading dimension of these, and so many integers.
+    call: takes the places of their number, values and vectors, the leading dimension of these, and as many integers as
+    `integers` states.
     """
     which, _, _, il, iu = chosen
     most = iu - il + 1 if which == "I" else n

@@ -49,12 +49,11 @@ def _potrf_stack(A: DevicePtr, uplo: str = "U", info: DevicePtr | None = None) -
 def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> None:
     """Factor a Hermitian positive definite A by Cholesky: A = U^H U for uplo "U", L L^H for "L".
 
-    A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is left
-    alone.
+    A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is unchanged.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
-    info: DevicePtr of one int32, of a stack of as many as it has matrices, written: 0, or k if the leading minor of
-    order k is not positive definite. Then nothing is waited for, no error of A is raised, and a chain can capture the
-    call.
+    info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if the leading minor of
+    order k is not positive definite. With info, the call waits for nothing, raises no error of A, and can be captured
+    by a chain.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         with offload_args(A) as (dA,):
@@ -80,7 +79,7 @@ def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str, place: Device
         if place is not None:
             place.fill(0)
         return
-    # In C order the library sees conj(A), and conj(U) or conj(L), transposed.
+    # In C order the library reads conj(A), and conj(U) or conj(L), transposed.
     info = vendor.potrf(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c, place)
     if info:
         refuse(name, _INDEFINITE.format(info=info), info, A=A)
@@ -96,7 +95,7 @@ def _factor_stack(
 
 
 def _needed_order(t: str, a: Matrix, b: Columns) -> Order | None:
-    """Return the order that a complex B needs if it is not the one of A, as conj(A) can't be applied to it then."""
+    """Return the order that a complex B needs if it is not A's, as conj(A) can't be applied to it then."""
     if t in "sd" or (a.ld_f and b.ld_f) or (a.ld_c and b.ld_c):
         return None
     return "F" if a.ld_f else "C"
@@ -117,7 +116,7 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
 
     A: matrix of shape (n, n), as potrf left it.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
-    uplo: the triangle that potrf had.
+    uplo: the triangle that potrf factored.
 
     A and B have any order. A complex B in another order than A is copied, with a PerformanceWarning.
 
@@ -127,7 +126,7 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
             lapack.potrs(dA, db)
         print(b.round(6))  # [1. 2.]
 
-    Source: LAPACK, xPOTRS; here by two calls of trsm, as there.
+    Source: LAPACK, xPOTRS; computed here by two calls of trsm, as in LAPACK.
 
     See also: lapack.potrf, lapack.posv, lapack.trtrs; lapacke.dpotrs, cusolver.dpotrs; docs/guide/lapack.md.
     """
@@ -163,8 +162,8 @@ def potri(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     """Invert the matrix that potrf factored: a triangle of A becomes the inverse's.
 
     A: matrix of shape (n, n), as potrf left it, in any order. One triangle of it is read and written; the other one is
-    left alone.
-    uplo: the triangle that potrf had.
+    unchanged.
+    uplo: the triangle that potrf factored.
     info: as in potrf: k if element k of the factor's diagonal is 0. Unless it becomes 0, A is undefined.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["gecon", "pocon"]
 
-_STEPS: Final = 5  # of the estimate, at most, as in LAPACK
+_STEPS: Final = 5  # the most steps of the estimate, as in LAPACK
 
 #: A solution with a triangle: uplo, trans and diag.
 _Step = tuple[str, str, str]
@@ -39,10 +39,10 @@ def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> floa
     anorm: the norm of the matrix itself, before it was factored: numpy.linalg.norm(A, 1), or numpy.inf for "I".
     norm: "1": the largest sum of a column. "I": the largest sum of a row.
 
-    A may be a stack (..., n, n): then anorm has its shape (...), and so has the array that is returned.
+    A may be a stack (..., n, n): then anorm and the returned array have the shape (...).
 
-    The nearer to 0, the more digits a solution loses; 0 is of a singular matrix. The estimate of |A^-1| is at most the
-    true norm, and seldom less than a third of it.
+    A solution loses more digits the nearer the result is to 0; a singular matrix has 0. The estimate of |A^-1| is at
+    most the true norm, and seldom less than a third of it.
 
         A, ipiv = np.array([[4.0, 1.0], [2.0, 3.0]]), np.empty(2, np.int32)
         size = np.linalg.norm(A, 1)
@@ -50,7 +50,7 @@ def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> floa
             lapack.getrf(dA, dp)
             print(round(lapack.gecon(dA, size), 6))  # 0.333333
 
-    Source: LAPACK, xGECON; here by solutions with the two triangles, which the device does.
+    Source: LAPACK, xGECON, whose estimate is computed here by triangular solves on the device.
 
     See also: lapack.getrf, lapack.pocon; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
@@ -75,9 +75,9 @@ def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> floa
 
     A: matrix of shape (n, n), as potrf left it, in any order.
     anorm: the norm of the matrix itself, before it was factored: numpy.linalg.norm(A, 1), which reads both triangles.
-    uplo: the triangle that potrf had.
+    uplo: the triangle that potrf factored.
 
-    The estimate is gecon's, and stacks are as there.
+    The estimate and stacks are as in gecon.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         size = np.linalg.norm(A, 1)

@@ -116,7 +116,7 @@ def _pencil(name: str, t: str, A: DevicePtr, B: DevicePtr, w: DevicePtr, itype: 
         return
     need_finite(name, A, uplo)
     need_finite(name, B, uplo, "B")
-    # In C order the library sees conj(A) and conj(B), which have the same eigenvalues.
+    # In C order the library reads conj(A) and conj(B), which have the same eigenvalues.
     stored = uplo if a.ld_f and b.ld_f else OTHER_TRIANGLE[uplo]
     info = vendor.sygvd(t, int(itype), jobz, stored, n, A, lda, B, ldb, w)
     if info > n:
@@ -142,12 +142,12 @@ def syevdx(
 
     A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
     w: vector of shape (n,) and A's dtype; w[:count] is set to the eigenvalues, and the others are undefined.
-    il, iu: the places of the least and of the greatest one that is wanted, from 1 to n, or None.
-    vl, vu: the interval of the ones that are wanted: more than vl, and vu at most; or None.
+    il, iu: the places of the least and of the greatest eigenvalue to find, from 1 to n, or None.
+    vl, vu: the interval of the eigenvalues to find: above vl, and at most vu; or None.
     jobz: "V": A[:, i] becomes the eigenvector of w[i], for i < count. "N": no vectors. A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    It finds all without places and without an interval.
+    Without places and without an interval, it finds all eigenvalues.
 
         A, w = np.diag([3.0, 1.0, 2.0]), np.empty(3)
         with offload_args(A.T, w) as (dA, dw):
@@ -178,8 +178,8 @@ def heevdx(
 
     A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
     w: vector of shape (n,) and the real dtype of A's; w[:count] is set, and the others are undefined.
-    il, iu: the places of the least and of the greatest one that is wanted, from 1 to n, or None.
-    vl, vu: the interval of the ones that are wanted: more than vl, and vu at most; or None.
+    il, iu: the places of the least and of the greatest eigenvalue to find, from 1 to n, or None.
+    vl, vu: the interval of the eigenvalues to find: above vl, and at most vu; or None.
     jobz: "V": A[:, i] becomes the eigenvector of w[i], for i < count. "N": no vectors. A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
@@ -274,7 +274,7 @@ def _geev_stack(
 def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr | None = None) -> None:
     """Find the eigenvalues of a general A, in no order, and its left and right eigenvectors.
 
-    A: matrix of shape (n, n); is destroyed. In Fortran order for vectors, in any without.
+    A: matrix of shape (n, n); is destroyed. In Fortran order if vectors are found, otherwise in any order.
     w: vector of shape (n,) and the complex dtype of A's, written.
     VL: matrix of shape (n, n) and w's dtype, in Fortran order, written: VL[:, i]^H A is w[i] VL[:, i]^H; or None.
     VR: matrix of shape (n, n) and w's dtype, in Fortran order, written: A VR[:, i] is w[i] VR[:, i]; or None.
@@ -287,8 +287,8 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
             lapack.geev(dA, dw)
         print(abs(w.imag).round(6), w.imag.sum().round(6))  # [1. 1.] 0.0
 
-    Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge, and LibraryError
-    where the library of the device has no such function. Source: LAPACK, xGEEV.
+    Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the algorithm does not converge, and LibraryError if
+    the library of the device has no such function. Source: LAPACK, xGEEV.
 
     See also: lapack.heevd, lapack.gesvd; lapacke.dgeev, cusolver.xgeev; docs/guide/lapack.md.
     """
@@ -309,7 +309,7 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
 def _real(
     vendor: Vendor, t: str, n: int, A: DevicePtr, ld: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
 ) -> int:
-    """Do as geev for a real A: the library gives real parts and imaginary ones, and vectors of pairs likewise."""
+    """Do as geev for a real A: the library returns real parts and imaginary ones, and vectors of pairs likewise."""
     real = dtype_of(A._dtype_code)
     wanted = [V for V in (VL, VR) if V is not None]
     packed = [Scratch((n, n), real, order="F") for _ in wanted]

@@ -39,12 +39,13 @@ def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
     """Factor a symmetric A with pivots by Bunch and Kaufman: A = U D U^T for uplo "U", L D L^T for "L".
 
     A: matrix of shape (n, n), in any order, also complex symmetric. One triangle of it is read, and becomes the
-    factors; the other one is left alone.
+    factors; the other one is unchanged.
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
-    singular: of an A whose D has a zero block: "raise" LinAlgError, or "keep" the factors.
+    singular: the action if D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
-    For an A in C order the library factors the other triangle, stored transposed. sytrs takes either.
+    For an A in C order the library factors the other triangle, stored transposed. sytrs takes the factors of either
+    order.
 
         A, ipiv, b = np.array([[0.0, 2.0], [2.0, 1.0]]), np.empty(2, np.int32), np.array([4.0, 4.0])
         with offload_args(A, ipiv, b) as (dA, dp, db):
@@ -52,7 +53,8 @@ def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
             lapack.sytrs(dA, dp, db)
         print(b.round(6))  # [1. 2.]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block, unless it is kept. Source: LAPACK, xSYTRF.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block, unless singular is "keep". Source: LAPACK,
+    xSYTRF.
 
     See also: lapack.sytrs, lapack.hetrf, lapack.potrf, lapack.getrf; lapacke.dsytrf, cusolver.dsytrf;
     docs/guide/lapack.md.
@@ -65,10 +67,10 @@ def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
     """Factor a Hermitian A with pivots by Bunch and Kaufman: A = U D U^H for uplo "U", L D L^H for "L".
 
     A: matrix of shape (n, n); a complex one is in Fortran order. One triangle of it is read, and becomes the factors;
-    the other one is left alone.
+    the other one is unchanged.
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
-    singular: of an A whose D has a zero block: "raise" LinAlgError, or "keep" the factors.
+    singular: the action if D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
     It is sytrf for real dtypes.
 
@@ -78,7 +80,8 @@ def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
             lapack.hetrs(dA, dp, db)
         print((abs(b - [1j, 2]) < 1e-12).all())  # True
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block, unless it is kept. Source: LAPACK, xHETRF.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if D has a zero block, unless singular is "keep". Source: LAPACK,
+    xHETRF.
 
     See also: lapack.hetrs, lapack.sytrf, lapack.potrf; lapacke.zhetrf, cusolver.xhetrf; docs/guide/lapack.md.
     """
@@ -100,7 +103,7 @@ def sytrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> No
     A: matrix of shape (n, n), as sytrf left it, in any order.
     ipiv: vector of shape (n,) and dtype int32, as sytrf left it.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
-    uplo: the triangle that sytrf had.
+    uplo: the triangle that sytrf factored.
 
     B is in Fortran order, or a vector without gaps; any other B is copied for the call, with a PerformanceWarning.
     ArgumentError is raised for pivots that sytrf can't have left.
@@ -125,7 +128,7 @@ def hetrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> No
     A: matrix of shape (n, n), as hetrf left it; a complex one is in Fortran order.
     ipiv: vector of shape (n,) and dtype int32, as hetrf left it.
     B: matrix of shape (n, nrhs), or vector (n,), as for sytrs; becomes X.
-    uplo: the triangle that hetrf had.
+    uplo: the triangle that hetrf factored.
 
         A, ipiv, b = np.array([[0, 2j], [-2j, 1]], order="F"), np.empty(2, np.int32), np.array([4j, 4])
         with offload_args(A, ipiv, b) as (dA, dp, db):
@@ -208,14 +211,14 @@ def _solve(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str, he
 
 
 def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return which pivots no factors have."""
+    """Return a mask of the pivots that no factors have."""
     n = pivots.shape[-1]
     impossible: NDArray[np.bool_] = (pivots == 0) | (pivots > n) | (pivots < -n)
     return impossible
 
 
 def _need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that no factors have: libraries do not check them, and write there."""
+    """Raise ArgumentError for pivots that no factors have: unchecked, they make libraries write elsewhere."""
     pivots = ipiv.to_host()
     n = len(pivots)
     wrong = np.flatnonzero(_impossible(pivots))

@@ -27,15 +27,16 @@ __all__ = ["add_solution", "gelsd"]
 def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> Any:
     """Solve A X = B in the least-squares sense and for the least norm, set B to X, and return the rank of A.
 
-    A: matrix of shape (m, n), of any rank, in any order; it stays as it is.
+    A: matrix of shape (m, n), of any rank, in any order; it is unchanged.
     B: matrix of shape (max(m, n), nrhs), or vector (max(m, n),); B[:m] is read, and B[:n] becomes X.
     s: vector of shape (k,) and the real dtype of A's, set to the singular values of A; k = min(m, n).
-    rcond: singular values of at most rcond times the largest count as zero; a negative one: eps / 2.
+    rcond: singular values of at most rcond times the largest count as zero; a negative rcond stands for eps / 2.
 
-    A may be a stack (..., m, n). Then B and s have its dimensions before their own, and the ranks come as an array.
+    A may be a stack (..., m, n). Then B and s have the stack's dimensions before their own, and the ranks are returned
+    as an array.
 
     If A has the rank n, and more rows than columns, the squares of the other elements of a column of B add up to the
-    square of |B - A X|; otherwise these are zeros.
+    square of |B - A X|; otherwise these elements are zeros.
 
         A, b, s = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), np.array([2.0, 4.0, 6.0]), np.empty(2)
         with offload_args(A, b, s) as (dA, db, ds):
@@ -79,7 +80,7 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> A
 def _solve(A: DevicePtr, B: DevicePtr, s: DevicePtr, limit: float) -> int:
     """Solve for operands that were checked."""
     (m, n), nrhs, k = A._shape, B._shape[1], min(A._shape)
-    order: Order = "F" if m >= n else "C"  # of gesvd on NVIDIA GPUs
+    order: Order = "F" if m >= n else "C"  # the order of gesvd on NVIDIA GPUs
     factors = Scratch((m, k), A.dtype, order=order), Scratch((k, n), A.dtype, order=order)
     with offload_args(*factors, device=A.device) as (U, VT):
         with rearranged(A, order) as copy:

@@ -65,21 +65,21 @@ def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise", info: Devic
 
     A: matrix of shape (m, n); becomes U and, below the diagonal, L, whose diagonal is ones.
     ipiv: vector of shape (min(m, n),) and dtype int32, written: row i was exchanged with row ipiv[i] - 1.
-    singular: of an A whose U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, which serve for a
-    determinant, say.
-    info: DevicePtr of one int32, of a stack of as many as it has matrices, written: 0, or k if U[k - 1, k - 1] is 0.
-    Then nothing is waited for, no error of A is raised, and a chain can capture the call.
+    singular: the action if U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, such as for a
+    determinant.
+    info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if U[k - 1, k - 1] is 0.
+    With info, the call waits for nothing, raises no error of A, and can be captured by a chain.
 
     For an A in C order these are the factors of A^T, the matrix that A's memory has by columns: U and L of A^T are
-    stored transposed, and ipiv counts columns of A. getrs takes either.
+    stored transposed, and ipiv counts columns of A. getrs takes the factors of either order.
 
         A, ipiv = np.array([[2.0, 4.0], [4.0, 2.0]], order="F"), np.empty(2, np.int32)
         with offload_args(A, ipiv) as (dA, dp):
             lapack.getrf(dA, dp)
         print(A.round(6).tolist(), ipiv)  # [[4.0, 2.0], [0.5, 3.0]] [2 2]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if U has a zero on its diagonal, unless it is kept. Source:
-    LAPACK, xGETRF.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if U has a zero on its diagonal, unless singular is "keep".
+    Source: LAPACK, xGETRF.
 
     See also: lapack.getrs, lapack.getri, lapack.gesv, lapack.potrf, lapack.geqrf; lapacke.dgetrf, cusolver.dgetrf;
     docs/guide/lapack.md.
@@ -141,7 +141,7 @@ def _solve_stack(
 
 
 def _stored(trans: str, a: Matrix) -> str:
-    """Return the operation on A as the library sees it."""
+    """Return the operation on A that the library needs for A's memory."""
     return trans if a.ld_f else {"N": "T", "T": "N", "C": "N"}[trans]
 
 
@@ -154,10 +154,10 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
 
-    B is in Fortran order, or a vector without gaps; of another one a copy is solved, with a PerformanceWarning.
+    B is in Fortran order, or a vector without gaps; any other B is copied for the call, with a PerformanceWarning.
 
-    The pivots are read, and ArgumentError is raised for some that getrf can't have left, because libraries write
-    outside of B then. SciPy's lu_factor counts pivots from 0: pass piv + 1.
+    The pivots are read, and ArgumentError is raised for pivots that getrf can't have left, because libraries would
+    write outside of B. SciPy's lu_factor counts pivots from 0: pass piv + 1.
 
         A, ipiv, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.empty(2, np.int32), np.array([6.0, 8.0])
         with offload_args(A, ipiv, b) as (dA, dp, db):
@@ -220,7 +220,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
         print(A.round(6).tolist())  # [[0.3, -0.1], [-0.2, 0.4]]
 
     The pivots are checked as in getrs. Raises numpy.linalg.LinAlgError, naming the pivot, if the factor U has a zero on
-    its diagonal. Source: LAPACK, xGETRI; on cuSOLVER, which has none, by getrs.
+    its diagonal. Source: LAPACK, xGETRI; cuSOLVER does not have it, and getrs is used.
 
     See also: lapack.getrf, lapack.getrs, lapack.potri, linalg.inv; lapacke.dgetri, cublas.dgetri_batched;
     docs/guide/lapack.md.
@@ -234,7 +234,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
     zero = first_zero(A)
     if zero:
         refuse("lapack.getri", _SINGULAR.format(info=zero), zero)
-    # In C order the library sees A^T, whose inverse is the transpose of A's inverse.
+    # In C order the library reads A^T, whose inverse is the transpose of A's inverse.
     vendor.getri(t, a.rows, A, a.ld_f or a.ld_c, ipiv)
 
 

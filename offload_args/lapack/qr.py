@@ -50,7 +50,7 @@ def geqrf(A: DevicePtr, tau: DevicePtr) -> None:
     A: matrix of shape (m, n), in Fortran order.
     tau: vector of shape (k,) and A's dtype, written; k = min(m, n).
 
-    orgqr makes Q of them, and ormqr multiplies by it.
+    orgqr makes Q from A and tau, and ormqr multiplies by Q.
 
         A, tau = np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 1.0]], order="F"), np.empty(2)
         with offload_args(A, tau) as (dA, dtau):
@@ -287,12 +287,12 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
 
     If op(A) has more rows than columns, B[:columns] is set to the X that makes |B - op(A) X| least, and the squares of
-    a column's other elements add up to the square of that. If it has fewer, B[:rows] is read, and B is set to the
-    solution of least norm.
+    a column's other elements add up to the square of this minimum. If op(A) has fewer, B[:rows] is read, and B is set
+    to the solution of least norm.
 
-    A is factored in place if it has m >= n and Fortran order, or m < n and C order: it becomes its QR factors, or its
-    transpose's. In the other order, or if a complex A needs conj(A), a copy is factored on the device, and A stays as
-    it was. A real B has any order; a complex one in C order is copied, with a PerformanceWarning. Unlike LAPACK's
+    A is factored in place if it has m >= n and Fortran order, or m < n and C order: it becomes the QR factors of A or
+    of its transpose. In the other order, or if a complex A needs conj(A), a copy is factored on the device, and A stays
+    as it was. A real B has any order; a complex one in C order is copied, with a PerformanceWarning. Unlike LAPACK's
     xGELS, it does not scale numbers that are close to overflow.
 
         t = np.array([0.0, 1.0, 2.0, 3.0])
@@ -301,7 +301,7 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
             lapack.gels(dA, db)
         print(heights[:2].round(6))  # [2. 1.]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if R has a zero on its diagonal: then A has not full rank.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if R has a zero on its diagonal: then A does not have full rank.
     Source: LAPACK, xGELS.
 
     See also: lapack.geqrf, lapack.gesv, lapack.gesvd; lapacke.dgels, lapacke.dgeqrf, cusolver.dgeqrf;
@@ -323,7 +323,7 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
 def _to_factor(t: str, A: DevicePtr, a: Matrix, trans: str, copies: ExitStack) -> tuple[DevicePtr, bool]:
     """Return the tall S in Fortran order whose S X = B is solved, or S^H X = B for the least norm.
 
-    Return also whether it is a copy, which is there until copies end.
+    Return also whether it is a copy, which exists until `copies` ends.
     """
     tall = a.rows >= a.columns
     source, is_fortran, is_copy = (A, a.ld_f, False) if tall else (A.T, a.ld_c, False)

@@ -83,14 +83,14 @@ UNFOUND: Final = "the eigenvalues did not converge (info {info})"
 
 
 def symmetric(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: str) -> tuple[Matrix, str]:
-    """Return the geometry of a matrix whose eigenvalues are wanted, and its triangle by columns."""
+    """Return the geometry of a matrix whose eigenvalues are to be found, and its triangle by columns."""
     need_option(name, "jobz", jobz, ("N", "V"))
     need_option(name, "uplo", uplo, ("U", "L"))
     a = square(name, "A", A)
     vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order and dtype")
     if jobz == "V":
         need_fortran(name, "A", A, a, ' for jobz="V", whose vectors are columns')
-    # In C order the library sees conj(A), which has the same eigenvalues.
+    # In C order the library reads conj(A), which has the same eigenvalues.
     return a, by_columns(uplo, a)
 
 
@@ -171,9 +171,9 @@ def gesvd(
     jobu: the left vectors: "A" all m, "S" the first k, "N" none. None: the job that the shape of U needs.
     jobvt: the right vectors: "A" all n, "S" the first k, "N" none. None: the job that the shape of VT needs.
 
-    All matrices have one order. On NVIDIA GPUs, which have the function for m >= n in Fortran order and m <= n in C
-    order, copies in the other order are made of others. Nothing is written if k is 0. LAPACK's job "O", which puts
-    vectors into A, is not here: lend an array for them.
+    All matrices have one order. On NVIDIA GPUs, cuSOLVER has the function for m >= n in Fortran order and m <= n in C
+    order; other matrices are copied in the other order. Nothing is written if k is 0. LAPACK's job "O", which puts
+    vectors into A, is missing: lend an array for the vectors.
 
         A = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], order="F")
         s, U, VT = np.empty(2), np.empty((3, 2), order="F"), np.empty((2, 2), order="F")
@@ -204,7 +204,7 @@ def gesvd(
 
 @contextmanager
 def _beside(V: DevicePtr | None, order: Order) -> Iterator[DevicePtr | None]:
-    """Lend memory for vectors in another order, which come to V at the end, unless the block fails."""
+    """Lend memory for vectors in another order, which are copied to V at the end, unless the block fails."""
     if V is None:
         yield None
         return

@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 class _AtNumPy:
-    """Wait for the import of NumPy, and start after it: a process that does not use it pays nothing."""
+    """Wait for the import of NumPy, and start after it: a process that does not use NumPy has no cost."""
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
