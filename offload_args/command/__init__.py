@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status; without a command, say which there are."""
+    """Run one command and return the exit status; without a command, print the help."""
     root = parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         try:

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         try:
             draw(components, eigenvalues, options.plot)
-        except (OSError, ValueError) as error:  # ValueError: of a format that is not known
+        except (OSError, ValueError) as error:  # ValueError: for an unknown format
             print(f"demo: {options.plot} can't be written: {error}", file=sys.stderr)
             return 2
         print(f"drawn       {options.plot}")

@@ -1,4 +1,4 @@
-"""`python -m offload_args info`: the devices, the libraries and the compilers that are here."""
+"""`python -m offload_args info`: the devices, the libraries and the compilers of this machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _library(name: str) -> dict[str, Any]:
 
 
 def _absent(backend: str) -> str:
-    """Say why a backend has no device."""
+    """Return the reason why a backend has no device."""
     try:
         return f"{Device(f'{backend}:0')} is there"
     except OffloadError as error:
@@ -72,7 +72,7 @@ def _installed(package: str) -> str:
 
 
 def collect() -> dict[str, Any]:
-    """Collect the versions of the package and of Python's, the devices, the libraries and the compilers of kernels."""
+    """Collect the versions of the package and of Python, the devices, the libraries and the compilers of kernels."""
     from ..kernels.compilers import VENDORS
 
     facts: dict[str, Any] = {"offload_args": __version__}
@@ -130,7 +130,7 @@ def _compiler_line(compiler: dict[str, Any], verbose: bool) -> str:
 
 
 def lines(facts: dict[str, Any], verbose: bool) -> Iterator[str]:
-    """Give a line for each thing; verbose: with paths, and the places that were tried."""
+    """Yield a line for each device, library and compiler; verbose: with paths, and the places that were tried."""
     yield f"offload_args {facts['offload_args']}"
     packages = [f"{name} {version}" if version else f"no {name}" for name, version in facts["packages"].items()]
     yield ", ".join([facts["python"], *packages])

@@ -1,6 +1,6 @@
-"""`python -m offload_args plan`: how long a product of matrices would take here, on each device and with NumPy.
+"""`python -m offload_args plan`: how long a product of matrices takes on each device, and with NumPy.
 
-With a script in place of the sizes, it says which of the script's BLAS calls a GPU would make faster.
+With a script in place of the sizes, the command lists the script's BLAS calls that a GPU would make faster.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ DTYPES = ("f4", "f8", "c8", "c16")
 MOST = 2**31 - 1
 # A larger product is measured while the one before took less than this. So one device takes about a second.
 LONG = 0.05
-LEAST_WORK = 1 << 20  # multiplications of the smallest product that is measured, if the asked one is not smaller still
-MOST_BYTES = 512 << 20  # of the operands of one that is measured
-PAYS = 0.9  # of NumPy's time; less than that is a difference
+LEAST_WORK = 1 << 20  # multiplications of the smallest measured product, unless the requested product is smaller
+MOST_BYTES = 512 << 20  # of the operands of a measured product
+PAYS = 0.9  # of NumPy's time: a device that takes less pays
 MOST_COPIED = 64 << 20  # bytes of the copies that are measured
 
 Shape = tuple[int, int, int]  # m, n, k
@@ -76,7 +76,7 @@ class Estimate:
 
     name: str
     model: str
-    needs: int  #: of its memory
+    needs: int  #: bytes of its memory
     free: int
     product: float = 0.0  #: with the arrays on the device already
     up: float = 0.0
@@ -95,7 +95,7 @@ class Estimate:
         return self.region + self.up + self.product + self.down
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data, without times if the estimate failed."""
+        """Return the estimate as plain data, without times if the estimate failed."""
         fits = self.needs <= self.free
         if self.error:
             return {"name": self.name, "model": self.model, "needs": self.needs, "free": self.free, "error": self.error}
@@ -241,9 +241,9 @@ def _host_memory() -> int:
 def _on(device: Device, shape: Shape, dtype: np.dtype[Any]) -> Estimate:
     nbytes = _size(shape) * dtype.itemsize
     memory = device.memory
-    free = _host_memory() - nbytes  # the arrays themselves are there, too
+    free = _host_memory() - nbytes  # the arrays need some of it
     if device.is_gpu:
-        free = memory.free if memory.total else nbytes  # the driver may not say
+        free = memory.free if memory.total else nbytes  # the driver may not report it
     estimate = Estimate(device.name, device.model, nbytes, max(free, 0))
     try:
         estimate.region = _measure_region(device, dtype)

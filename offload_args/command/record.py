@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from ..recording import process
 
-    file = os.path.abspath(options.output)  # the script may go to another folder
+    file = os.path.abspath(options.output)  # the script may change the working directory
     run_script = script_of(options.script, options.arguments, options.module)
     if run_script is None:
         print(f"record: no file {options.script}", file=sys.stderr)

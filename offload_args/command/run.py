@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
             unwritten.append(error)
 
     def end(children: Children) -> None:
-        """Hear the children: children of joblib end as Python itself ends, before callbacks that were registered
+        """Take the children's reports: children of joblib end when Python ends, before callbacks that were registered
         earlier."""
         if os.getpid() != process:
             return

@@ -66,14 +66,14 @@ class Backend(ABC):
 
     @abstractmethod
     def barrier(self, deadline: float | None) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this."""
 
     def share(self, data: bytes, deadline: float | None) -> list[bytes]:
         """Return the bytes of every rank, in their order."""
         return self._link.share(data, deadline)
 
     def compare(self, data: bytes, peer: int, deadline: float | None) -> bytes:
-        """Return as many bytes of one other rank, which calls it at the same time."""
+        """Exchange bytes with another rank, which calls this at the same time; return its bytes, which are as many."""
         other = np.empty(len(data), np.uint8)
         self._link.exchange({peer: np.frombuffer(data, np.uint8)}, {peer: other}, deadline)
         return other.tobytes()

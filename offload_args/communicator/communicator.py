@@ -96,7 +96,7 @@ class Communicator:
             "from_environment()"
         )
 
-    # -- making one ------------------------------------------------------------------------------------------
+    # -- making communicators --------------------------------------------------------------------------------
 
     @classmethod
     def _of(cls, backend: Backend, device: Device, debug: bool, timeout: float | None) -> Self:
@@ -152,12 +152,12 @@ class Communicator:
         debug: bool = False,
         timeout: float | None = None,
     ) -> Self:
-        """Return the communicator of this process, one of `size`, by whatever carries some bytes between them.
+        """Return the communicator of this process, one of `size`, by any means of exchanging some bytes between them.
 
         exchange: a function that takes this rank's bytes, and returns the bytes of all ranks in rank order, once all
-        have called it. address: where other ranks reach this one, by TCP; by default on this machine only. It listens
-        there until all have connected, at most 60 s or `timeout`, and takes no connection that does not know its
-        secret.
+        have called it. address: the address at which other ranks reach this one, by TCP; by default on this machine
+        only. This rank listens at the address until all have connected, at most 60 s or `timeout`, and refuses
+        connections without its secret.
 
             def exchange(data):  # the only rank: of several, by a queue, a file or a socket
                 return [data]
@@ -237,10 +237,11 @@ class Communicator:
     ) -> list[_Result]:
         """Call function(communicator, *arguments) on each rank of this process, and return the results.
 
-        In a program that mpirun started, or torchrun, this process is one rank: on the device of its number on this
-        machine, counted round. Otherwise each device has a rank here, on a thread. Communicators are closed at the end.
+        In a program that mpirun or torchrun started, this process is one rank. Its device is devices[i % len(devices)],
+        with its number i on this machine. Otherwise each device has a rank in this process, on a thread. Communicators
+        are closed at the end.
 
-        Raises the exception of the first rank here that failed for a reason of its own.
+        Raises the first exception of a rank in this process that is no CommunicatorError, or else the first exception.
 
             def main(communicator, factor):
                 return factor * communicator.rank
@@ -271,7 +272,7 @@ class Communicator:
 
     @property
     def device(self) -> Device:
-        """The device of this rank; pointers are there."""
+        """The device of this rank, and of its pointers."""
         return self._device
 
     def __repr__(self) -> str:
@@ -366,7 +367,7 @@ class Communicator:
     def reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any] | None = None, op: str = "sum", root: int = 0) -> None:
         """Combine `send` of all ranks, element by element, into `recv` of the root.
 
-        recv: on the root, of the same shape and dtype; None: in place. Others need none.
+        recv: on the root, of the same shape and dtype; None: in place. Other ranks need none.
 
             def main(communicator):
                 x = np.array([1.0, 2.0]) * (communicator.rank + 1)
@@ -469,13 +470,13 @@ class Communicator:
         with self._call("Communicator.barrier", ("barrier", 0, "", "")) as deadline:
             self._backend.barrier(deadline)
 
-    # -- its life --------------------------------------------------------------------------------------------
+    # -- splitting and closing -------------------------------------------------------------------------------
 
     def split(self, color: int | None, key: int = 0) -> Self | None:
         """Return a communicator of the ranks with the same color; all ranks call it together.
 
-        color: a number, or None for a rank that takes part in none. key: ranks are ordered by it, and by their numbers
-        here where it is the same.
+        color: a number, or None for a rank that takes part in none. key: determines the order of the ranks;
+        ranks with equal keys are in the order of their numbers.
 
             def main(communicator):
                 with communicator.split(communicator.rank % 2) as part:  # ranks 0 and 2, and rank 1
@@ -492,7 +493,7 @@ class Communicator:
         return None if backend is None else self._of(backend, self._device, self._debug, self._timeout)
 
     def close(self) -> None:
-        """End the communicator: others that wait for this rank raise CommunicatorError. Again: nothing.
+        """End the communicator: others that wait for this rank raise CommunicatorError. A second call does nothing.
 
             communicator, other = Communicator.all(["host", "host"])
             communicator.close()
@@ -589,7 +590,7 @@ class Communicator:
     def _compare(
         self, function: str, signature: tuple[str, int, object, object], peer: int | None, deadline: float | None
     ) -> None:
-        """Raise CommunicatorError on all ranks if they call different things."""
+        """Raise CommunicatorError on all ranks if their calls differ."""
         method, count, dtype, option = signature
         text = f"{method}, {count} elements, {dtype}, {option}".removesuffix(", ") if dtype else method
         if peer is None:
@@ -624,7 +625,7 @@ def _opened(function: str, devices: Sequence[Device | str]) -> list[Device]:
 
 
 def _device(device: Device | str | None, local_rank: int) -> Device:
-    """Return the device of a process. None: the GPU of the local rank, counted round; the host if there is no GPU."""
+    """Return the device of a process. None: the GPU of the local rank, modulo the number of GPUs, or the host."""
     if device is not None:
         return as_device(device)
     default = Device.default()

@@ -42,7 +42,7 @@ def ranks_of_environment() -> Ranks:
             f"Communicator.from_environment: RANK needs a number from 0 to WORLD_SIZE - 1, got {rank} of {size}"
         )
     port = _number("MASTER_PORT", 0 if size == 1 else None)
-    # torchrun itself listens there then, and the next port is ours.
+    # With this variable torchrun itself listens at the port, so that rank 0 listens at the next one.
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         port += 1
     return Ranks(rank, size, _number("LOCAL_RANK", rank), os.environ.get("MASTER_ADDR") or _LOOPBACK, port)
@@ -61,7 +61,7 @@ def _number(name: str, default: int | None) -> int:
 
 
 class Meeting:
-    """Let all ranks exchange bytes by rank 0, for as long as they set up a communicator."""
+    """Let all ranks exchange bytes through rank 0, while they set up a communicator."""
 
     def __init__(self, ranks: Ranks, deadline: float) -> None:
         self._ranks = ranks
@@ -129,7 +129,7 @@ class Meeting:
                     greeting = b""
                 if len(greeting) == len(_MAGIC) + _LENGTH.size and greeting.startswith(_MAGIC):
                     self._others[_LENGTH.unpack(greeting[len(_MAGIC) :])[0]] = connection
-                else:  # a stranger
+                else:  # this is no rank
                     connection.close()
 
     def _connect(self) -> None:

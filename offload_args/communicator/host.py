@@ -34,7 +34,7 @@ class HostBackend(Backend):
     __slots__ = ()
 
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine everything here if it is small; otherwise combine a part here, and gather the parts."""
+        """Combine whole arrays on each rank if they are small; otherwise a part on each rank, and gather the parts."""
         values = send.to_host()
         if values.nbytes <= _SMALL:
             parts = [values if rank == self.rank else np.empty_like(values) for rank in range(self.size)]
@@ -59,7 +59,7 @@ class HostBackend(Backend):
         recv.assign(result.reshape(-1))
 
     def reduce_scatter(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine the parts of all ranks that belong here."""
+        """Combine this rank's part of the arrays of all ranks."""
         recv.assign(self._scattered(list(send.to_host().reshape(self.size, -1)), op, deadline))
 
     def broadcast(self, buffer: DevicePtr[Any], root: int, deadline: float | None) -> None:
@@ -106,7 +106,7 @@ class HostBackend(Backend):
         buffer.assign(values)
 
     def barrier(self, deadline: float | None) -> None:
-        """Exchange nothing but the sizes of nothing."""
+        """Exchange empty arrays."""
         self._link.share(b"", deadline)
 
     def split(self, color: int | None, key: int, deadline: float | None) -> HostBackend | None:

@@ -1,4 +1,4 @@
-"""Links between threads of one process: arrays are copied from one rank's to the other's."""
+"""Links between threads of one process: arrays are copied from rank to rank."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Board:
         self.changed = threading.Condition()
         self.offers: dict[tuple[int, int], Bytes] = {}  # by sender and receiver, until the receiver has copied it
         self.left: dict[int, tuple[tuple[int, ...], str]] = {}  # ranks that left: because of which ranks, and why
-        self.closed: dict[int, float] = {}  # those of them that closed their communicator, and when
+        self.closed: dict[int, float] = {}  # ranks that left by closing their communicator, and when
         self.parts: dict[tuple[int, int], _Board] = {}  # by the number of the split, and the color
 
 
@@ -111,7 +111,7 @@ class MemoryLink(Link):
         self._leave((tuple(ranks), reason))
 
     def check(self, grace: float) -> None:
-        """Look at the board."""
+        """Check the board for ranks that have left."""
         with self._board.changed:
             for rank, why in self._board.left.items():
                 if rank != self.rank and time.monotonic() >= self._board.closed.get(rank, 0) + grace:

@@ -17,8 +17,8 @@ __all__ = ["MpiLink"]
 
 _ARRAY: Final = 0  # tags of messages
 _SIGN: Final = 1  # the text of a rank that gives up
-_EAGER: Final = 1e-3  # seconds of looking at requests without a pause
-_PAUSE: Final = 1e-4  # seconds between two looks after that
+_EAGER: Final = 1e-3  # seconds of polling requests without a pause
+_PAUSE: Final = 1e-4  # seconds between two polls after that
 _abandoned: Final[list[Any]] = []  # requests that came too late, with their arrays: MPI may still use these
 
 
@@ -80,7 +80,7 @@ class MpiLink(Link):
                 time.sleep(_PAUSE)
 
     def check(self, grace: float) -> None:
-        """Look for the text of a rank that gave up; MPI has no word of one that closed its communicator."""
+        """Look for the text of a rank that gave up; MPI does not report a rank that closed its communicator."""
         status = self._mpi.Status()
         if self._comm.Iprobe(self._mpi.ANY_SOURCE, _SIGN, status):
             text = bytearray(status.Get_count(self._mpi.BYTE))
@@ -94,7 +94,7 @@ class MpiLink(Link):
         return None if comm == self._mpi.COMM_NULL else MpiLink(comm)
 
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Send a text to all others, which may look for it or not."""
+        """Send a text to all other ranks, which may or may not read it."""
         text = json.dumps([list(ranks), reason]).encode()
         for peer in range(self.size):
             if peer != self.rank:

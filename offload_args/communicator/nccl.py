@@ -28,13 +28,12 @@ __all__ = ["NcclBackend"]
 
 _LIBRARIES: Final = {"cuda": "nccl", "hip": "rccl"}
 _OPERATIONS: Final = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max"}
-_LOOK: Final = 0.05  # seconds between two looks at the other ranks
+_LOOK: Final = 0.05  # seconds between two checks of the other ranks
 _GRACE: Final = 1.0  # seconds after which a rank that has left on purpose counts as lost
 
 
 class NcclBackend(Backend):
-    """Run the collectives of a rank on a GPU. The link reports the ranks that are left, and carries messages that NCCL
-    does not."""
+    """Run the collectives of a rank on a GPU. The link reports lost ranks, and carries messages that NCCL does not."""
 
     __slots__ = (
         "_aborted",
@@ -54,7 +53,7 @@ class NcclBackend(Backend):
         self._comm = comm
         self._device = device
         self._aborted: LostRanksError | None = None
-        self._waits = self._issued = False  # for a call, until the deadline; once the library has it
+        self._waits = self._issued = False  # whether a call is waited for, and whether the library has it
         self._deadline: float | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()  # the watcher uses the link only while a call waits
@@ -194,7 +193,7 @@ class NcclBackend(Backend):
                     self._link.check(_GRACE)
                 if self._deadline is not None and time.monotonic() > self._deadline:
                     raise LostRanksError(others, "")
-                # It waits for a call that is being issued, and that may wait for the others.
+                # comm_get_async_error waits until a call is issued, which may wait for the other ranks.
                 status = library.comm_get_async_error(self._comm) if self._issued else library.Success
                 if status not in (library.Success, library.InProgress):
                     raise LostRanksError(others, f"{library.__name__} reported {library.get_error_string(status)}")

@@ -115,7 +115,7 @@ def _orders(pointer: DevicePtr[Any]) -> set[str]:
 
 
 def check_operation(function: str, op: object, pointer: DevicePtr[Any]) -> None:
-    """Raise for an operation that there is not, and for a dtype that reductions do not take."""
+    """Raise for an unknown operation, and for a dtype that reductions do not take."""
     need_option(function, "op", op, OPERATIONS)
     if pointer._dtype_code not in _REDUCED_CODES:
         raise DTypeError(f"{function}: send needs {', '.join(REDUCED[:-1])} or {REDUCED[-1]}, got {pointer.dtype}")

@@ -1,4 +1,4 @@
-"""Ranks as threads: one function on each, to its end."""
+"""Ranks as threads, each of which runs one function to its end."""
 
 from __future__ import annotations
 

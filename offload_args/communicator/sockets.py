@@ -1,7 +1,7 @@
 """Links between processes by TCP, of the standard library: two connections between each two ranks.
 
-One carries arrays, each after its size. The other one says how a rank leaves: a text if it leaves on purpose, and
-nothing if it was killed. So others learn of a death while they wait for other ranks.
+One carries arrays, each after its size. The other one carries the message of a rank that leaves: a text if it
+leaves on purpose, and nothing if it was killed. So the other ranks notice its end while they wait for any rank.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["SocketLink", "receive_exactly"]
 
 _MAGIC = b"offload_args/1\n"
-_HELLO = struct.Struct("<16sII")  # the listener's token, the rank, and 1 for the connection that says how it leaves
+_HELLO = struct.Struct("<16sII")  # the listener's token, the rank, and 1 for the connection of its last message
 _SIZE = struct.Struct("<Q")
 _PIECE = 1 << 20  # bytes of one call of the system
 
@@ -79,7 +79,7 @@ class SocketLink(Link):
         return cls(rank, data, signs, address)
 
     def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
-        """Write and read as the connections are ready, and watch all others."""
+        """Write and read as the connections are ready, and watch for ranks that leave."""
         sending = {peer: [memoryview(_SIZE.pack(data.nbytes)), data.data] for peer, data in outgoing.items()}
         receiving = {peer: _Arrival(peer, data) for peer, data in incoming.items()}
         poll = select.poll()
@@ -114,7 +114,7 @@ class SocketLink(Link):
                     poll.unregister(file)
 
     def _read_sign(self, peer: int) -> None:
-        """Note that a rank has left; raise LostRanksError if it did not mean to, or if ranks are lost."""
+        """Note that a rank has left; raise LostRanksError if it was killed, or if it reports lost ranks."""
         connection = self._signs.pop(peer)
         try:
             text = connection.recv(1 << 16)
@@ -160,12 +160,12 @@ class SocketLink(Link):
         return SocketLink.make(members.index(self.rank), len(members), exchange, self._address, deadline)
 
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Say which ranks are lost, and leave."""
+        """Report the lost ranks to the others, and leave."""
         if self._leaving.detach() is not None:
             _leave([*self._data.values()], [*self._signs.values()], json.dumps([list(ranks), reason]).encode())
 
     def close(self) -> None:
-        """Say that this rank leaves on purpose, and leave."""
+        """Report to the other ranks that this one leaves on purpose, and leave."""
         self._leaving()
 
 
@@ -230,7 +230,7 @@ def _lost(peer: int, text: bytes) -> LostRanksError:
 
 
 def _leave(data: Iterable[socket.socket], signs: Iterable[socket.socket], text: bytes) -> None:
-    """Say how this rank leaves, and close the connections."""
+    """Send the text with which this rank leaves, and close the connections."""
     for connection in signs:
         with contextlib.suppress(OSError), connection:
             connection.send(text)
@@ -268,7 +268,7 @@ def receive_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _greeting(connection: socket.socket, token: bytes, deadline: float | None) -> tuple[int, int] | None:
-    """Return the rank and the kind of a connection; None if it is from a stranger."""
+    """Return the rank and the kind of a connection; None if it lacks the token."""
     connection.settimeout(min(5.0, remaining(deadline) or 5.0))
     try:
         data = receive_exactly(connection, len(_MAGIC) + _HELLO.size)

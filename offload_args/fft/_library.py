@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FROM_REAL", "TO_REAL", "Transforms"]
 
-FROM_REAL: Final = ("ihfft", "rfft", "rfft2", "rfftn")  # these drop the half of the last axis that the other half tells
-TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these take the half
+FROM_REAL: Final = ("ihfft", "rfft", "rfft2", "rfftn")  # these drop half of the last axis: the other half determines it
+TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these read the first half alone
 
 
 class Transforms(Adapter):

@@ -55,7 +55,7 @@ class _Pass(NamedTuple):
 
 
 class _One(NamedTuple):
-    """A transform of operands without gaps that one execution does: for the next ones of this kind."""
+    """A transform of operands without gaps by one execution, for later operands of the same layout."""
 
     execute: Callable[..., None]
     plan: Any
@@ -86,7 +86,7 @@ class OnGPU(Transforms):
 
     def __init__(self) -> None:
         self._module: Any = importlib.import_module(f"{__package__.rpartition('.')[0]}.{self.library}")
-        self._plans: OrderedDict[_Layout, Any] = OrderedDict()  # the last one used is last
+        self._plans: OrderedDict[_Layout, Any] = OrderedDict()  # the plan that was used last is last
         self._lock = Lock()
         self._host: Transforms | None = None  # made when it is first needed
 
@@ -96,9 +96,9 @@ class OnGPU(Transforms):
         if y.size == 0:
             return
         inverse = name.startswith("i")
-        # A transform of one element does nothing, and vendors need not have one.
+        # A transform of one element changes nothing, and vendors need not offer it.
         longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
-        converts = x.dtype.kind != ("f" if name in FROM_REAL else "c")  # and no library of the GPU's converts
+        converts = x.dtype.kind != ("f" if name in FROM_REAL else "c")  # the GPU's libraries do not convert
         if name in FROM_REAL + TO_REAL:
             if converts or lengths[-1] == 1:
                 self._on_host(name, x, y, lengths, axes, norm)
@@ -199,7 +199,7 @@ class OnGPU(Transforms):
         _conjugate(half, conjugates)
         if inverse:
             half, conjugates = conjugates, half
-        y.fill(0)  # which no copy of a part alone may do for an Out
+        y.fill(0)  # an Out's first write has to be whole, and each copy writes a part
         before = (slice(None),) * axis
         y[(*before, slice(n // 2 + 1))].copy_from(half)
         if n > 2:
@@ -211,13 +211,13 @@ class OnGPU(Transforms):
     # -- passes ------------------------------------------------------------------------------------------------
 
     def _pass(self, x: DevicePtr, y: DevicePtr, axes: tuple[int, ...], inverse: bool = False) -> None:
-        """Transform along axes that follow each other, of which there is one unless the last one is the last of all.
+        """Transform along neighbouring axes: along several only if the last of them is the last axis of all.
 
         x, y: in C order; x may be y.
         """
         function, layout, calls, steps = self._pass_of(x, y, axes)
         if calls > 1 and x is not y and x.dtype == y.dtype:
-            y.copy_from(x)  # which each call would write a part of
+            y.copy_from(x)  # an Out's first write has to be whole, and each call writes a part
             x = y
         elif calls > 1 and x is not y:
             y.fill(0)
@@ -247,7 +247,7 @@ class OnGPU(Transforms):
 
     def _pass_of(self, x: DevicePtr, y: DevicePtr, axes: tuple[int, ...]) -> _Pass:
         """Return the executions of a pass."""
-        lengths = tuple(max(x._shape[axis], y._shape[axis]) for axis in axes)  # of real numbers there are more
+        lengths = tuple(max(x._shape[axis], y._shape[axis]) for axis in axes)  # the real operand has more elements
         type_, function = _TYPES[x.dtype.char, y.dtype.char]
         outer = math.prod(x._shape[: axes[0]])
         inner = math.prod(x._shape[axes[-1] + 1 :])
@@ -279,7 +279,7 @@ class OnGPU(Transforms):
         with self._lock:
             self._plans[layout] = plan
             if len(self._plans) > _MOST_PLANS:
-                self._plans.popitem(last=False)  # a call that has it keeps it
+                self._plans.popitem(last=False)  # a call that uses it has a reference
         return plan
 
 
@@ -301,7 +301,7 @@ class HipFFT(OnGPU):
 
 
 def _scale(inverse: bool, count: int, norm: str) -> float:
-    """Return the factor of a result of that many elements."""
+    """Return the factor of a result of `count` elements."""
     if norm == "ortho":
         return 1 / math.sqrt(count)
     return 1 / count if inverse == (norm == "backward") else 1.0
@@ -312,7 +312,7 @@ def _is_contiguous(pointer: DevicePtr) -> bool:
 
 
 def _are_last(shape: Sequence[int], axes: Sequence[int]) -> bool:
-    """Return whether axes are the last ones of a shape, in order, and a plan has as many."""
+    """Return whether axes are the last ones of a shape, in order, and no more than a plan can have."""
     return len(axes) <= _MOST_RANK and list(axes) == list(range(len(shape) - len(axes), len(shape)))
 
 
@@ -335,8 +335,8 @@ def _fit(x: DevicePtr, y: DevicePtr) -> None:
 
 
 def _fits(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int]) -> bool:
-    """Return whether x has these lengths along axes, is in C order, and is where cuFFT takes it from."""
-    # That is no address between two complex numbers.
+    """Return whether x has these lengths along axes, is in C order, and has an address that cuFFT takes."""
+    # cuFFT takes no real numbers at an address between two complex ones.
     is_odd = x.dtype.kind == "f" and _core.origin(x)[1] % (2 * x.dtype.itemsize) != 0
     return not is_odd and [x._shape[axis] for axis in axes] == list(lengths) and _is_contiguous(x)
 
@@ -354,7 +354,7 @@ def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bo
 
 
 def _make_ends_real(x: DevicePtr, axis: int, n: int) -> None:
-    """Set the imaginary parts to 0 that a real transform of length n has nowhere: NumPy and cuFFT take them for 0."""
+    """Set the imaginary parts to 0 that no transform of n real numbers has: NumPy and cuFFT read them as 0."""
     for place in {0, n // 2} if n % 2 == 0 else {0}:
         part = x[(*(slice(None),) * axis, slice(place, place + 1))]
         values, real = (new(x, (part.size,), x.dtype) for _ in range(2))

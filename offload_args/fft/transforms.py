@@ -45,7 +45,7 @@ _OF_X: Final = re.compile(r"^(DevicePtr\.to_host: pointer|DevicePtr\.copy_from: 
 
 _NORMS: Final = ("backward", "ortho", "forward")
 
-# The shorter ways of transforms that were done, by all that they depend on.
+# Functions that repeat transforms which already ran, by everything that the transforms depend on.
 _again: Final[dict[Any, Callable[[DevicePtr], DevicePtr]]] = {}
 _MOST_AGAIN: Final = 64
 
@@ -65,10 +65,10 @@ def fft(
     x: an array of any dimensions, real or complex.
     n: the length along the axis: x is cut, or filled with zeros; None: x's length.
     axis: the axis to transform.
-    norm: "backward", or None, divides the inverse by the number of elements, "forward" the other, "ortho" both by its
-    root.
+    norm: "backward", or None: the inverse is divided by the number of elements. "forward": the transform is. "ortho":
+    both are divided by its square root.
     overwrite_x, workers: for programs of SciPy; ignored.
-    device: where an array is computed; None: the default device. A pointer is computed where it is.
+    device: the device that transforms an array; None: the default device. A pointer is transformed on its device.
 
         print(abs(fft.fft(np.array([1.0, 2.0, 3.0, 4.0]))).round(3))  # [10.     2.828  2.     2.828]
 
@@ -232,7 +232,7 @@ def fft2(
     """Return the discrete Fourier transform along two axes, as scipy.fft.fft2 does.
 
     x: an array of any dimensions, real or complex.
-    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: those of x.
+    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -260,7 +260,7 @@ def ifft2(
     """Return the inverse of fft2 along two axes, as scipy.fft.ifft2 does.
 
     x: an array of any dimensions, real or complex.
-    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: those of x.
+    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
     axes: the axes to transform; None: as for fftn.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -344,7 +344,7 @@ def fftn(
     """Return the discrete Fourier transform along several axes, as scipy.fft.fftn does.
 
     x: an array of any dimensions, real or complex.
-    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: those of x.
+    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
     axes: the axes to transform; None: the last ones, as many as s has, or all.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -373,7 +373,7 @@ def ifftn(
     """Return the inverse of fftn along several axes, as scipy.fft.ifftn does.
 
     x: an array of any dimensions, real or complex.
-    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: those of x.
+    s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
     axes: the axes to transform; None: the last ones, as many as s has, or all.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -452,11 +452,11 @@ def _transform(
     norm: str | None,
     device: Device | str | None,
 ) -> Result:
-    """Return the transform of one name; of a function of one axis, s and axes have one element."""
+    """Return the transform of this name. For a function of one axis, s and axes have one element."""
     function = f"fft.{name}"
     kind: Any = None
     if isinstance(x, DevicePtr) and device is None and x.live and _are_plain(s) and _are_plain(axes):
-        address = _core.origin(x)[1] % 16  # of real numbers, which matters
+        address = _core.origin(x)[1] % 16  # cuFFT takes real numbers at some addresses only
         kind = (name, x._device, x._dtype_code, address, x._shape, x._strides, s, axes, norm)
         if again := _again.get(kind) if norm is None or type(norm) is str else None:
             try:
@@ -501,7 +501,7 @@ def _transform(
 
 
 def _are_plain(values: Any) -> bool:
-    """Return whether lengths or axes can be a part of a key: values that equal values of other types can't."""
+    """Return whether lengths or axes can be a part of a key: whole numbers, not equal values of other types."""
     return values is None or (type(values) is tuple and all(type(value) is int or value is None for value in values))
 
 
@@ -549,7 +549,7 @@ def _lengths(
 
 
 def _whole(function: str, argument: str, values: Any) -> list[int]:
-    """Return whole numbers; raise ArgumentTypeError for anything else. A number alone is a list of it, as in SciPy."""
+    """Return whole numbers; raise ArgumentTypeError for anything else. A single number becomes a list, as in SciPy."""
     try:
         return [operator.index(value) for value in (values if np.iterable(values) else (values,))]
     except TypeError:

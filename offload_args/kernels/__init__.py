@@ -1,4 +1,4 @@
-"""Kernels of one's own: modules, typed signatures, checked launches.
+"""A program's own kernels: modules, typed signatures, checked launches.
 
     from offload_args import In, Out, Module, offload
 

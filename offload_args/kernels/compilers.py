@@ -169,7 +169,7 @@ def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | N
         return _Made(Path(library).read_bytes(), log, {}), files
 
 
-# -- all ---------------------------------------------------------------------------------------------------------------
+# -- all compilers ----------------------------------------------------------------------------------------------------
 
 
 def target_of(device: Device) -> Target:
@@ -212,7 +212,7 @@ def program_of(source: str, name: str, options: Sequence[str]) -> Program:
     if isinstance(options, str) or not isinstance(options, Sequence):
         raise ArgumentTypeError(f"Kernel.compile: options needs a list of strings, got {shown(options)}")
     for i, option in enumerate(options):
-        _check_text(f"options[{i}]", option, "surrogateescape")  # names of files have any bytes
+        _check_text(f"options[{i}]", option, "surrogateescape")  # names of files may have any bytes
         if reason := next((reason for pattern, reason in _WRONG_OPTIONS.items() if pattern.fullmatch(option)), ""):
             raise ArgumentError(f"Kernel.compile: options[{i}] is {option!r}, {reason}; leave it out")
     is_plain = re.fullmatch(r"\w*", name) is not None
@@ -233,7 +233,7 @@ def _kept(key: str | None) -> _Made | None:
 
 
 def _with_types(program: Program) -> Program:
-    """Return a program that puts the types of its kernel into the module, where kernel.h does not."""
+    """Return a program that puts the types of its kernel into the module, if kernel.h does not."""
     if program.expressions or "__global__" not in program.source:
         return program
     if not re.search(rf"\b{re.escape(program.name)}\s*\(", program.source):
@@ -258,7 +258,7 @@ def _with_instances(program: Program) -> Program:
 
 def _from_vendor(program: Program, target: Target, vendor: Vendor) -> _Made:
     # A cubin: drivers that are older than NVRTC take it, and would refuse its PTX. Without a processor, which HIP may
-    # not report, hiprtc asks HIP for the current device's.
+    # not report, hiprtc uses the current device's.
     processor = [f"{vendor.architecture}={target.processor}"] if target.processor else []
     standard = () if any(map(_STANDARD.match, program.options)) else _GPU_OPTIONS
     options = (*processor, *standard, *program.options, f"-I{include()}")

@@ -22,7 +22,7 @@ _SYMBOLS: Final = 2  # a section's type
 _RELOCATABLE: Final = 1  # an ELF file's type, of nvcc -rdc=true
 _SIZED: Final = 4
 _PARAMETER, _PARAMETER_2, _PARAMETER_BYTES, _MOST_THREADS, _REGISTERS = 0x17, 0x45, 0x19, 0x05, 0x2F
-_RESERVED_BYTES: Final = 1024  # of a block's shared memory: from sm_90 on the driver has them, and files count them
+_RESERVED_BYTES: Final = 1024  # of a block's shared memory: the driver reserves them from sm_90 on; files count them
 _FUNCTION, _ENTRY = 2, 0x10  # a symbol's type, in its info, and the bit of a kernel, in its other
 _ATTRIBUTE: Final = struct.Struct("<BBH")
 
@@ -112,7 +112,7 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
     kernels: dict[str, KernelFacts] = {}
     others = _device_functions(elf)
     types = types_in(name, elf, (_SYMBOLS,))
-    left = len(data)  # sections may overlap: no more bytes are read than there are
+    left = len(data)  # sections may overlap: no more bytes are read than the file has
     for section in elf.sections:
         kernel = section.name.removeprefix(".nv.info.")
         if kernel == section.name or f".text.{kernel}" not in sizes or kernel in others:

@@ -1,4 +1,4 @@
-"""Kernels that check each access: the source is compiled with bounds, and each launch has a record of its own.
+"""Kernels that check each access: the source is compiled with bounds, and each launch has a separate record.
 
 A kernel's arrays then have bounds (OA_DEBUG of kernel.h). The first access beyond them is written to the record, and
 reads or writes other memory. The record is one more argument of the kernel; it is read when the kernel is done.
@@ -22,7 +22,7 @@ __all__ = ["OPTION", "has_bounds", "launch_with_record", "record_kernel"]
 OPTION: Final = "-DOA_DEBUG=1"
 _EXCEPTION: Final = -2  # in place of the number of an argument
 _ASSERTION: Final = -3
-_lost: Final[list[Any]] = []  # records that are kept for good
+_lost: Final[list[Any]] = []  # records that are never freed
 
 # As oa::Record of kernel.h. The sizes of the arguments follow it.
 _RECORD: Final = np.dtype(
@@ -43,7 +43,7 @@ _RECORD: Final = np.dtype(
 
 
 def has_bounds(source: str, name: str) -> bool:
-    """Tell whether a source has the kernel in the form whose arrays can have bounds."""
+    """Return whether a source has the kernel in the form whose arrays can have bounds."""
     return re.search(rf"\bOA_(BLOCK_)?KERNEL\(\s*{re.escape(name)}\s*,", source) is not None
 
 
@@ -69,7 +69,7 @@ def _span(pointer: DevicePtr[Any]) -> int:
 
 
 def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, arguments: tuple[Any, ...]) -> None:
-    """Launch a kernel that checks each access as a launcher launches the one without checks, and wait for it.
+    """Launch a kernel that checks each access in place of a launcher's kernel, and wait for it.
 
     checked: takes the arguments, which are known to fit, and a record. Raises ExtentError for the first access out of
     bounds.

@@ -63,7 +63,7 @@ class Files:
         return key_of(first, *contents)
 
     def changed_since(self, moment: int) -> bool:
-        """Tell whether one was changed after that time (of CLOCK_REALTIME, in ns)."""
+        """Return whether a file was changed after that time (of CLOCK_REALTIME, in ns)."""
         try:
             return any(os.stat(path).st_ctime_ns > moment for path in self.read)
         except OSError:
@@ -109,14 +109,14 @@ def _searched(command: Sequence[str], options: Sequence[str]) -> list[str]:
 def listed_by(command: Sequence[str], options: Sequence[str], source: str, rule: str) -> Files | None:
     """Return the files of a compilation by the host's compiler, which wrote such a rule of a makefile.
 
-    The rule does not name the headers that are asked for (__has_include). None: a header's name is computed, or the
-    result depends on more than that.
+    The rule does not name the headers that the source tests for (__has_include). None: a header's name is computed, or
+    the result depends on more than that.
     """
     if _MORE.search("\n".join(options)) or any(map(_SOURCE.fullmatch, options)):  # another source has its own headers
         return None
     read = [name for name in _first_rule(rule) if name not in ("-", os.devnull) and os.path.exists(name)]
-    own = {path for path in read if not path.startswith("/usr/")}  # what the system's headers ask for is the system's
-    for option in options:  # those of the linker, and others that name a file
+    own = {path for path in read if not path.startswith("/usr/")}  # the system's headers test for system headers only
+    for option in options:  # options of the linker, and others that name a file
         tails = (option, option[1:], option[2:], option.partition("=")[2])
         read += [path for path in tails if path not in read and os.path.isfile(path)]
     folders = ["", *_searched(command, options), *_libraries(options)]
@@ -169,7 +169,7 @@ def _given(options: Sequence[str], kind: re.Pattern[str]) -> Iterator[str]:
 
 
 def scanned(source: str, options: Sequence[str]) -> Files | None:
-    """Return the files that a source may include; None if a header's name is computed, or more than files counts."""
+    """Return the files that a source may include; None if a name is computed, or the result depends on other inputs."""
     if _MORE.search("\n".join(options)):
         return None
     variables = (os.environ.get(name, "") for name in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"))

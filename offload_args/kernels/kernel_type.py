@@ -70,9 +70,9 @@ _SHAPE: Final = frozenset(("grid", "block", "shared_bytes", "stream", "cooperati
 class Kernel(_core.Kernel):
     """Launch a kernel: `vadd(da, db, dc, n)` in a region, or `offload(vadd, a, b, c, n)` without one.
 
-    `vadd[grid, block](da, db, dc, n)` says the grid and block: numbers, or tuples of up to three, along x, y, z. A
+    `vadd[grid, block](da, db, dc, n)` sets the grid and block: numbers, or tuples of up to three, along x, y, z. A
     third item is the shared memory, in bytes or as Shared[dtype](size); a fourth is a stream. A call without these
-    takes the keywords of `launch`, and does the same. Made by Module.kernel and Kernel.compile.
+    takes the keywords of `launch`, and does the same. Module.kernel and Kernel.compile make it.
 
     A call raises HostPointerError, DTypeError, SizeOverflowError, StalePointerError, WrongDeviceError, DirectionError,
     AliasError, CoverageError and ArgumentError before anything moves.
@@ -98,10 +98,10 @@ class Kernel(_core.Kernel):
     _formals: tuple[Formal, ...]
     _passed: tuple[str, ...]  #: the names of all that is passed
     _loaded: Loaded
-    _compiled: Loaded  #: the module that was compiled first, that with checks or without
+    _compiled: Loaded  #: the module that was compiled first, with checks or without
     _infos: dict[int, KernelInfo]
     _checked: tuple[Kernel, Kernel] | None  #: the same with a check of each access, and a record: on the CPU, on GPUs
-    _always_checked: bool  #: on GPUs, too
+    _always_checked: bool  #: whether launches on GPUs check, too
 
     def __new__(
         cls,
@@ -111,7 +111,7 @@ class Kernel(_core.Kernel):
         facts: KernelFacts | None,
         shapes: tuple[Shape, ...] = (),
     ) -> Self:
-        """shapes: of the arrays whose extents and steps are further arguments, which the package passes."""
+        """Make a kernel. shapes: of arrays whose extents and steps are further arguments, which the package passes."""
         whole = (*signature, *[np.int64] * (_SHAPE_NUMBERS * len(shapes))) if shapes else signature
         formals = formals_of(name, whole, facts)
         partitions = tuple(
@@ -141,9 +141,9 @@ class Kernel(_core.Kernel):
 
         source: its text; `#include <offload_args/kernel.h>` has the macros that let one source suit all devices.
         name: "vadd", or an instance of a template: "scale<float>". signature: as for Module.kernel. options: for the
-        compiler. device: the kind to compile for now; None: the
-        default one. Others compile at their first launch. target: in place of a device, a processor that need not be
-        here: "sm_90", "gfx90a". Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
+        compiler. device: compile for devices of its kind now; None: the default device. For other kinds the first
+        launch compiles. target: in place of a device, a processor, which this machine need not have: "sm_90", "gfx90a".
+        Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
         debug: check each access of the kernel's arrays: launches wait, and raise ExtentError for one out of bounds.
         None: on host and sim, for kernels that OA_KERNEL or OA_BLOCK_KERNEL begins. False: nowhere, for full speed, and
         for graphs.
@@ -372,7 +372,7 @@ class Kernel(_core.Kernel):
                 f"x.view((np.uint8, {nbytes}))"
             )
         if isinstance(argument, DevicePtr):
-            assert formal.dtype is not None  # one of no dtype takes all
+            assert formal.dtype is not None  # a parameter without a dtype takes all
             wanted = spelled(formal.dtype.name)
             remedy = f"lend an array of {wanted}"
             if formal.access == _core.OA_READ:

@@ -12,11 +12,11 @@ from .kernel_type import Kernel
 
 __all__ = ["declared", "launch", "offload", "offload_unsafe", "parts"]
 
-_MOST_DEPTH: Final = 16  # of objects in each other
+_MOST_DEPTH: Final = 16  # of nested objects
 
 
 def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
-    """Return a kernel without a signature with one that is made from the arguments."""
+    """Return the kernel with the signature that the arguments determine, for a kernel that has none."""
     if hasattr(kernel, "for_arguments"):
         result: Kernel = kernel.for_arguments(arguments)
         return result

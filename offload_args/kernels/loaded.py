@@ -28,7 +28,7 @@ class Loaded:
         self._image = image
         self._lock = threading.Lock()
         self._handles: dict[int, int] = {}
-        self._regions: list[offload_args] = []  # one a variable
+        self._regions: list[offload_args] = []  # one for each variable
         self.variables: dict[str, DevicePtr[Any]] = {}  #: as they were declared last
 
     @property
@@ -52,7 +52,7 @@ class Loaded:
         )
 
     def suits(self, device: Device) -> bool:
-        """Tell whether a device can load the module."""
+        """Return whether a device can load the module."""
         if self.image.backend == "host":
             return bool(device._info.flags & _core.OA_DEVICE_HOST_CALLS)
         return device._info.backend == self.image.backend
@@ -98,7 +98,7 @@ class Loaded:
             self._regions.pop().close()
 
     def unload(self) -> None:
-        """Unload the module everywhere; it waits for those devices."""
+        """Unload the module on every device, and wait for these devices."""
         with self._lock:
             self._close()
             while self._handles:
@@ -126,7 +126,7 @@ class Source(Loaded):
 
     @property
     def image(self) -> Image:
-        """The module for the target that was asked for; compiles it if needed."""
+        """The module for the requested target; compiles it if needed."""
         return self._compiled(self._target)
 
     @property

@@ -19,7 +19,7 @@ __all__ = ["Module"]
 
 @final
 class Module(Variables):
-    """Hold the kernels of one file. Made by Module.load; each device loads it at its first launch there.
+    """Hold the kernels of one file. Module.load makes a Module, and each device loads it at its first launch there.
 
         source = '''
         #include <offload_args/kernel.h>

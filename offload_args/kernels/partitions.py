@@ -31,7 +31,7 @@ __all__ = [
     "default_threads",
 ]
 
-_NAMES: Final = ("", "elements", "rows", "columns")  # by the extent's number, which _core knows, too
+_NAMES: Final = ("", "elements", "rows", "columns")  # by the extent's number, which _core uses, too
 _SIZE, _ROWS, _COLUMNS = 1, 2, 3
 _THREADS: Final = 256  # of a block; benchmarks/block_size.py measures it
 _STRIDED_BLOCKS: Final = 8  # for each multiprocessor
@@ -47,7 +47,7 @@ class Need(NamedTuple):
     extent: int = 0  #: of the array, to be divided: _SIZE, _ROWS or _COLUMNS; 0: any grid will do
     each: int = 1  #: of these belong to one thread, or to one block
     by_block: int = 0  #: 1: to a block
-    exact: int = 0  #: 1: each block writes a separate element, so that more blocks would write after the array
+    exact: int = 0  #: 1: each block writes a separate element, so that more blocks would write beyond the array
 
 
 class Geometry(NamedTuple):
@@ -58,7 +58,7 @@ class Geometry(NamedTuple):
 
 
 class Limits(Protocol):
-    """The facts of a kernel on a device that choose a block."""
+    """The facts of a kernel on a device that determine a block."""
 
     @property
     def good_threads(self) -> int: ...
@@ -98,7 +98,7 @@ class Partition:
         return default_threads(limits), 1, 1
 
     def blocks(self, limits: Limits, on_cpu: bool) -> tuple[int, int]:
-        """Return a good number of blocks where any covers all: `each` elements a thread, up to a limit.
+        """Return a good number of blocks if any number covers all: `each` elements a thread, up to a limit.
 
         (1, 0): the partition itself determines the number.
         """

@@ -41,7 +41,7 @@ def _parameters(module: str, kernel: str, text: str) -> tuple[ParameterFacts, ..
         end = offset + nbytes
         if not 0 < nbytes <= _MOST_BYTES or end > _MOST_BYTES:
             raise ModuleError(f"{module}: kernel {kernel} has a parameter of {nbytes} bytes")
-        # A 64-bit integer may be a pointer or not, unless the compiler noted it; so may a class that holds one.
+        # A 64-bit integer, or a class that holds one, may be a pointer or not, unless the compiler noted it.
         is_open = nbytes == 8 and alignment == 8 and match["type"] in "usb"
         parameters.append(ParameterFacts(offset, nbytes, "pointer" if match["ptr"] else "" if is_open else "value"))
     return tuple(parameters)

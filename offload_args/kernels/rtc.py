@@ -42,7 +42,7 @@ def _lacks(library: ctypes.CDLL, prefix: str, code: str) -> str:
 def _load_nvrtc() -> ctypes.CDLL:
     try:
         if path := _override("nvrtc"):
-            # NVRTC opens this one by its name alone, and NVIDIA's wheels of 13.0 don't say where it is.
+            # NVRTC opens this one by its name alone, and NVIDIA's wheels of 13.0 do not add its folder.
             for beside in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")):
                 ctypes.CDLL(str(beside))
         else:
@@ -79,7 +79,7 @@ def _load_hiprtc() -> ctypes.CDLL:
         try:
             library = ctypes.CDLL(place)
         except OSError as error:
-            if path or os.path.exists(place):  # it is there, and something that it needs is not
+            if path or os.path.exists(place):  # the file exists, and a file that it needs does not
                 faults.append(str(error))
             continue
         lacks = _lacks(library, "hiprtc", "Code")

@@ -130,7 +130,7 @@ def _place(subject: str, end: int, formal_text: str, dtype: np.dtype[Any] | None
     natural = -(-end // alignment) * alignment
     if facts is None or facts.offset in (-1, natural):
         return natural
-    # Vendors' complex types and structs may be aligned to more than NumPy knows, or to less.
+    # Vendors' complex types and structs may have a larger or a smaller alignment than NumPy's.
     is_free = dtype is not None and (dtype.kind == "c" or dtype.names is not None)
     if is_free and facts.offset >= end:
         return facts.offset
@@ -177,7 +177,7 @@ def _formal(subject: str, name: str, declared: object, end: int, facts: Paramete
 def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | None) -> tuple[Formal, ...]:
     """Return the parameters of a declared signature, checked against the module's facts.
 
-    Raises SignatureError for a type that no kernel takes, and where the module says otherwise of their number, sizes,
+    Raises SignatureError for a type that no kernel takes, and where the module contradicts their number, sizes or
     places, or which of them are pointers.
     """
     if not isinstance(signature, Sequence):

@@ -72,7 +72,7 @@ class ParameterType:
         return self.passed in (_CONST_POINTER, _IN)
 
     def suits(self, access: int, dtype: np.dtype[Any] | None) -> bool:
-        """Tell whether a signature may declare it so. dtype: of the value or the elements; None: any."""
+        """Return whether a signature may declare the parameter so. dtype: of the value or the elements; None: any."""
         if self.passed not in _PASSED[access]:
             return False
         if dtype is None or (self.number == _OTHER and self.nbytes == 0):

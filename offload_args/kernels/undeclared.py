@@ -26,8 +26,8 @@ class UndeclaredKernel:
     block](...)`.
 
     Every pointer counts as read and written, unless the module says that it is only read. Values need a NumPy
-    type, as np.int32(5): the module has their sizes only. `launch` and `offload` also take it. Made by Module.kernel
-    without a signature.
+    type, as np.int32(5): the module has their sizes only. `launch` and `offload` also take it. Module.kernel
+    makes it if it gets no signature.
 
     A call raises SignatureError if the module contradicts the arguments.
     """
@@ -71,7 +71,7 @@ class UndeclaredKernel:
 
 @final
 class UndeclaredLauncher:
-    """Launches such a kernel with a grid and block: call it with the kernel's arguments."""
+    """Launch such a kernel with a grid and block: call it with the kernel's arguments."""
 
     __slots__ = ("_key", "kernel")
 

@@ -1,4 +1,4 @@
-"""Variables of a module: device and constant memory that its kernels know by name."""
+"""Variables of a module: device and constant memory that its kernels use by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Variables:
 
     @property
     def name(self) -> str:
-        """The file's name, or that given."""
+        """The name of the file, or the name that was passed."""
         return self._loaded.name
 
     def variable(
@@ -40,10 +40,10 @@ class Variables:
         """Return the pointer to a variable of the module: `__device__` or `__constant__` memory, a global on the CPU.
 
         name: as the module has it; declare the variable `extern "C"`, or by OA_DEVICE_VARIABLE or OA_CONSTANT_VARIABLE
-        of kernel.h. dtype, shape: of its elements; all its bytes. device: None: the default one if it can run the
-        module, else the first that can. `module[name]` is the same pointer later. It needs no region, and lives until
-        the module is unloaded or collected. Launches of the module's kernels wait for its other uses, and its other
-        uses wait for launches.
+        of kernel.h. dtype, shape: of its elements, which are all its bytes. device: None: the default one if it can run
+        the module, else the first that can. `module[name]` then returns the same pointer. The pointer needs no region,
+        and lives until the module is unloaded or collected. Launches of the module's kernels wait for its other uses,
+        and its other uses wait for launches.
 
         Raises ModuleError if there is no such variable, SignatureError if it has another size.
 

@@ -14,7 +14,7 @@ ends with the last pointer to it. Matrices may be stacked: the last two dimensio
 Dtypes are float32, float64, complex64 and complex128. Integers of arrays are converted to float64, as NumPy does;
 nothing is converted on a device. `device` says where arrays are computed: None is the first GPU, else the host.
 
-It is no whole array library: sums, elementwise functions and indexing are NumPy's.
+The module is no complete array library: sums, elementwise functions and indexing are NumPy's.
 
 Failures raise numpy.linalg.LinAlgError, which names the matrices that failed; no result is returned then. Wrong
 arguments raise the errors of lapack and blas, each of which is also NumPy's class: ArgumentError is a ValueError,

@@ -87,7 +87,7 @@ class Call:
     def __init__(
         self, name: str, device: Device | str | None, instead: str | None = "", /, **operands: Operand
     ) -> None:
-        """Read the operands. instead: calls that a graph can have in place of this one. None: it can have this one."""
+        """Read the operands. instead: calls that a graph can have in place of this one; None: this one."""
         self.name = name
         self._module = name.partition(".")[0]
         self.on_device = any(isinstance(value, DevicePtr) for value in operands.values())
@@ -282,7 +282,7 @@ class Call:
                         pointer.fill(0)
                 value = work(*pointers)
             except BaseException:
-                region.discard()  # without a note that the results are lost: nobody has seen them
+                region.discard()  # without a note of lost results: the caller has none of them
                 raise
         return results, value
 

@@ -58,7 +58,7 @@ def _offsets(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
 def _parts(pointer: DevicePtr, inner: int, batch: tuple[int, ...] | None) -> Iterator[DevicePtr]:
     """Make the parts of a stack, each of `inner` dimensions, for every index of a batch to which it is broadcast.
 
-    One after the other: a region has fewer handles than a large stack has matrices.
+    Parts are made one after the other: a region has fewer handles than a large stack has matrices.
     """
     outer = pointer._shape[: len(pointer._shape) - inner]
     shape, strides = pointer._shape[len(outer) :], pointer._strides[len(outer) :]
@@ -117,7 +117,7 @@ def arrange(target: DevicePtr, source: DevicePtr) -> None:
 
 
 def _transpose(target: DevicePtr, source: DevicePtr) -> bool:
-    """Copy a stack to the other order as a product with the identity, by one call. Return False if that does not do.
+    """Copy a stack to the other order as a product with the identity, by one call. Return False if that is impossible.
 
     Numbers that are not finite would spread.
     """
@@ -212,7 +212,7 @@ def spread(target: DevicePtr, source: DevicePtr) -> None:
 
 
 def _repeat_first(whole: DevicePtr) -> None:
-    """Copy the first part of a stack to all others, by copies of twice as many each."""
+    """Copy the first part of a stack to all others: each copy doubles the number of written parts."""
     done, count = 1, whole._shape[0]
     while done < count:
         more = min(done, count - done)

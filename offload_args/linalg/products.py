@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["matmul", "matrix_power"]
 
-# Bytes of the operands and the result from which on parts are faster than one region, and the least extent.
+# The bytes of the operands and the result, and the extent, from which on parts are faster than one region.
 _LARGE: Final = 64 << 20
 _LEAST: Final = 512
 
@@ -66,14 +66,14 @@ def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -
 
 
 def _pays_by_parts(call: Call) -> bool:
-    """Return whether a product of two matrices is large, and a device computes it that arrays travel to."""
+    """Return whether a product of two matrices is large, and a device computes it to which arrays are copied."""
     (m, k), (_, n) = call.shapes.values()
     size = (m * k + k * n + m * n) * call.dtype.itemsize
     return not call.on_device and size >= _LARGE and min(m, n, k) >= _LEAST and call.device.backend != "host"
 
 
 def _by_parts(call: Call) -> NDArray[Any]:
-    """Return the product of two matrices, whose parts travel while others are computed."""
+    """Return the product of two matrices, whose parts are copied while others are computed."""
     a, b = call.arrays()
     product = np.empty((a.shape[0], b.shape[1]), call.dtype)
     try:

@@ -124,7 +124,7 @@ def _eigenvalues(name: str, a: DevicePtr, w: DevicePtr, v: DevicePtr, uplo: str,
     if 0 in a._shape:
         return
     source = a
-    if t in "sd" and not facts_a.ld_f and jobz == "V":  # A is its transpose: no element moves to another place
+    if t in "sd" and not facts_a.ld_f and jobz == "V":  # A equals its transpose, so that the copy exchanges no elements
         source, uplo = turned(a), OTHER_TRIANGLE[uplo]
     arrange(v, source)
     facts = stored(name, "a", v)

@@ -53,8 +53,8 @@ def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Resu
     """Return the x of a x = b, as numpy.linalg.solve does.
 
     a: matrix of shape (n, n), or a stack (..., n, n).
-    b: vector of shape (n,), or right sides of shape (n, k), or a stack of those (..., n, k).
-    device: where arrays are computed; None: the first GPU, else the host. Pointers are computed where they are.
+    b: vector of shape (n,), or right sides of shape (n, k), or a stack (..., n, k).
+    device: the device that computes with arrays; None: the first GPU, else the host. Pointers are used on their device.
 
     A vector serves for a whole stack. The matrices of the result are in Fortran order.
 
@@ -129,7 +129,7 @@ def inverse(name: str, a: DevicePtr, x: DevicePtr) -> None:
     if invert_factored(name, factors, pivots, x):
         return
     set_identity(x)
-    # Both are stored in one order: of C order the library sees both transposed, and (A^T)^-1 is (A^-1)^T.
+    # Both are stored in one order. The library reads C order as the transposes, and (A^T)^-1 is (A^-1)^T.
     solve_factored(name, "N", factors, pivots, x)
 
 
@@ -164,7 +164,7 @@ def _cholesky(a: DevicePtr, x: DevicePtr, uplo: str) -> None:
     if 0 in x._shape:
         return
     facts, whole = stored(name, "a", x), flat(x) if len(x._shape) > 2 else None
-    # In C order the library sees conj(A), and in its other triangle conj(L) or conj(U), transposed.
+    # The library reads C order as the transposes: conj(A), whose factor is L^T or U^T in the other triangle.
     order = by_columns(uplo, facts), facts.rows
     ld = facts.ld_f or facts.ld_c
     done = None if whole is None else vendor.potrf_batched(t, *order, whole, ld)
@@ -253,7 +253,7 @@ def _sign_and_log(name: str, a: DevicePtr) -> tuple[NDArray[Any], NDArray[Any]]:
 def lstsq(
     a: Operand, b: Operand, rcond: float | None = None, *, device: Device | str | None = None
 ) -> tuple[Result, Result, int, Result]:
-    """Return the x that makes |b - a x| least, and least itself; the sums of squares that are left; rank; values.
+    """Return the least x that minimizes |b - a x|, the sums of squared residuals, the rank and the singular values.
 
     a: matrix of shape (m, n), of any rank.
     b: vector of shape (m,), or right sides of shape (m, k).
@@ -261,7 +261,7 @@ def lstsq(
     device: as for solve.
 
     The four are x, the residuals, the rank of a, and its singular values. The residuals are empty unless a has full
-    rank and more rows than columns. It uses the singular values of a, as LAPACK's gelsd does.
+    rank and more rows than columns. lstsq uses the singular values of a, as LAPACK's gelsd does.
 
         t = np.array([0.0, 1.0, 2.0, 3.0])
         x, residuals, rank, s = linalg.lstsq(np.vander(t, 2), np.array([1.0, 3.0, 5.0, 7.0]))
@@ -303,7 +303,7 @@ def lstsq(
 def _least_squares(
     a: DevicePtr, b: DevicePtr, x: DevicePtr, s: DevicePtr, limit: float
 ) -> tuple[int, NDArray[Any] | None]:
-    """Set x and s. Return the rank, and the sums of squares that are left, or None."""
+    """Set x and s. Return the rank, and the sums of squared residuals, or None."""
     (m, n), nrhs, k = a._shape, b._shape[1], min(a._shape)
     name, order, rank = "linalg.lstsq", "F" if m >= n else "C", 0
     stored(name, "a", a)

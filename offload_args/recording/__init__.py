@@ -3,7 +3,7 @@
 The modules of this package are imported when a recording begins, or is replayed, and not before:
     stream.py    the file: lines of JSON, compressed, written as they come
     recorder.py Recording: turns the extension's reports of calls into lines
-    process.py   recordings of a whole process: the environment's, and that of `python -m offload_args record`
+    process.py   recordings of a whole process: by OFFLOAD_ARGS_RECORD, and by `python -m offload_args record`
     replay.py    runs the lines of a file again
     contents.py  values for arrays whose contents were not kept
     shrink.py    the fewest calls and the least sizes with which a fault shows
@@ -14,7 +14,7 @@ The modules of this package are imported when a recording begins, or is replayed
     layout.py    an array's dtype, and where its elements are in its memory
     twins.py a vendor's call for another vendor's library
     solvers.py   the same for LAPACK
-    solved.py    whether a call of LAPACK solved what it was given
+    solved.py    whether a call of LAPACK solved its problem
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def record(
 
     `python -m offload_args replay bug.jsonl.gz` runs them again, on any device.
 
-    contents: of the arrays; "hash": checksums only, by which a replay knows when they changed; "none": not even those;
-    "inputs": the values of operands, and of results. Numbers that are passed to calls are always in the file, and
-    so are the names of arrays and of source files. calls: the most to record. sync: write each call to the file
+    contents: of the arrays; "hash": checksums only, by which a replay detects changes; "none": neither checksums nor
+    values; "inputs": the values of operands, and of results. Numbers that are passed to calls are always in the file,
+    and so are the names of arrays and of source files. calls: the most to record. sync: write each call to the file
     before it is made, too, so that the file has a call that ends the process. images: write the machine code of
     kernels, so that `replay --images` launches them again.
 

@@ -46,7 +46,7 @@ class Expected:
         self.pointers, self.results, self.returned = pointers, values, returned  #: results: on the host
         self._values = values  # that are compared
         self.most = most
-        self.mosts = [1.0] * len(values)  # of each operand, in parts of most
+        self.mosts = [1.0] * len(values)  # each operand's bound, as a multiple of most
         self.backwards: Callable[[list[NDArray[Any]]], list[NDArray[Any]]] | None = None
         self._extreme: NDArray[Any] | None = None
 
@@ -77,7 +77,7 @@ class Expected:
 
 
 def host_values(pointer: DevicePtr[Any]) -> NDArray[Any]:
-    """Return an array of a pointer's layout with the elements that are on the device; zeros if none are yet."""
+    """Return an array of a pointer's layout with its elements on the device; zeros if the device has none yet."""
     array = zeros_of_layout(pointer._shape, pointer._strides, pointer.dtype)
     with contextlib.suppress(OffloadError):  # an Out that nothing wrote yet
         array[...] = pointer.to_host()

@@ -14,11 +14,11 @@ __all__ = ["Check"]
 
 
 class Check:
-    """Tell whether a fault shows in the arrays and the results of a replay.
+    """Return whether a fault shows in the arrays and the results of a replay.
 
     Its text is a Python expression of `arrays`, `results` and `np`, or the name of a file that defines
-    `shows(arrays, results)`. arrays: by name, as the last region that lent them left them. results: of all calls, in
-    their order.
+    `shows(arrays, results)`. arrays: by name, with their contents after the last region that lent them. results: of all
+    calls, in their order.
 
     Raises ArgumentError for a text that is neither.
     """
@@ -47,7 +47,7 @@ class Check:
         self.has_results = any(isinstance(node, ast.Name) and node.id == "results" for node in ast.walk(tree))
 
     def __call__(self, arrays: dict[str, NDArray[Any]], results: list[Any]) -> bool:
-        """Tell whether the fault shows. Raises ArgumentError if the predicate raises."""
+        """Return whether the fault shows. Raises ArgumentError if the predicate raises."""
         assert self._shows is not None
         try:
             return bool(self._shows(arrays, results))

@@ -46,7 +46,7 @@ def _info() -> dict[str, Any]:
 
 
 def run(run_script: Callable[[], object], file: str, contents: str, calls: int | None, sync: bool, images: bool) -> int:
-    """Run a script, record it, and return its exit status; stderr says where the recording is."""
+    """Run a script, record it, and return its exit status; stderr gets the name of the recording."""
     process, stderr = os.getpid(), sys.stderr
     recording = Recording(file, contents, calls, sync, images)
     if contents == "inputs":

@@ -39,14 +39,14 @@ _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KE
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _ON_CPU = ("communicator", "fft", "sparse")  # modules that compute without a vendor's library on host and sim
-_ONLY_CHECKED = ": checked, and not made"  # as csrc/call/call.c says
+_ONLY_CHECKED = ": checked, and not made"  # as csrc/call/call.c has it
 _LARGEST = 1 << 1024  # Python refuses to print, and to read, much larger numbers
 _base_of = np.ndarray.base.__get__  # a subclass may have another one
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 _active: tuple[Recording, ...] = ()  # replaced, never changed
 _direct: Recording | None = None  # the recording whose lines the extension writes
-_lock = threading.RLock()  # a finalizer may leave a region within
+_lock = threading.RLock()  # a finalizer may leave a region while a thread holds it
 
 
 def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> Any:
@@ -111,7 +111,7 @@ class _Lent:
 
     def __init__(self, array: NDArray[Any], buffer: _Buffer, pointer: Any, is_writable: bool, is_known: bool) -> None:
         self.array, self.buffer, self.pointer, self.is_writable = array, buffer, pointer, is_writable
-        self.is_known = is_known  # the file has the contents that it has after the region
+        self.is_known = is_known  # the file has the array's contents after the region
 
 
 class Recording:
@@ -149,16 +149,16 @@ class Recording:
         self._is_simple = contents != "inputs" and calls is None and not sync  # the extension can write lines
         self._is_over = False
         self._writer: Writer
-        self._keyed = hashlib.sha256(os.urandom(64))  # never written: nobody can find contents by trying hashes
+        self._keyed = hashlib.sha256(os.urandom(64))  # never written, so that contents cannot be found by trying hashes
         self._places: dict[tuple[CodeType, int], int] = {}
         self._files: dict[str, bool] = {}  # whether code of that file is this package's
         self._buffers: dict[int, _Buffer] = {}  # by the owner's id
-        self._gone: list[_Owner] = []  # those whose arrays are gone
+        self._gone: list[_Owner] = []  # references whose arrays were collected
         self._numbers = {"buffer": 0, "region": 0, "pointer": 0, "object": 0, "chain": 0, "kernel": 0}
         self._roots: dict[int, tuple[int, int]] = {}  # by handle: the pointer's number, its region's
         self._regions: dict[int, tuple[int, list[_Lent | None], list[int]]] = {}  # by id: number, arrays, handles
         self._objects: dict[int, int] = {}
-        self._kernels: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}  # by id and device: what launches say
+        self._kernels: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}  # by id and device: its description
         self._images: set[str] = set()  # in the file
         self._chains: dict[int, int] = {}
         self._threads: dict[int, int] = {}
@@ -203,7 +203,7 @@ class Recording:
                     self._fail(error)
 
     def flush(self) -> None:
-        """Bring all that was recorded so far to the file, which a killed process then leaves behind."""
+        """Write all that was recorded so far to the file. The end of the process then loses none of it."""
         with _lock:
             if not self._is_over:
                 self._drain()
@@ -225,7 +225,7 @@ class Recording:
             return self._calls
 
     def _drain(self, calls: int = 0) -> None:
-        """Take the lines that the extension wrote for this recording. calls: that will be written after them."""
+        """Take the lines that the extension wrote for this recording. calls: the number that the caller then writes."""
         if _direct is self:
             self._add(*_core.recording_lines(calls))
 
@@ -257,10 +257,10 @@ class Recording:
             "system": f"{platform.platform()}, {platform.machine()}",
         }
 
-    # -- what the extension asks ------------------------------------------------------------------------------
+    # -- requests of the extension ---------------------------------------------------------------------------
 
     def _on_where(self, *_: Any) -> int:
-        """Return the number of the line that calls; 0 if that is this package's, for which the caller's is another."""
+        """Return the number of the calling line; 0 for a line of this package, which many user lines may call."""
         frame = sys._getframe(3)
         return 0 if self._is_own(frame.f_code.co_filename) else self._place()
 
@@ -274,7 +274,7 @@ class Recording:
         self._drain()
         self._writer.flush()
 
-    # -- what is told ------------------------------------------------------------------------------------------
+    # -- reports of the extension ------------------------------------------------------------------------------
 
     def _take(
         self, kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: BaseException | None
@@ -293,7 +293,7 @@ class Recording:
         return None
 
     def _fail(self, fault: Exception) -> None:
-        """Leave the file as it is, and warn: the program goes on as it would have."""
+        """Leave the file as it is, and warn: the program continues unchanged."""
         self.fault = fault
         self._writer.abandon()
         with contextlib.suppress(Warning):
@@ -319,7 +319,7 @@ class Recording:
         return self._inside.setdefault(threading.get_ident(), [])
 
     def _is_inside(self) -> bool:
-        """Tell whether this thread is in a portable call."""
+        """Return whether this thread is in a portable call."""
         return bool(self._stack()) or _core.recording_is_inside()
 
     def _caller(self) -> FrameType | None:
@@ -332,7 +332,7 @@ class Recording:
         return frame
 
     def _is_own(self, file: str) -> bool:
-        """Tell whether a file is this package's."""
+        """Return whether a file is this package's."""
         own = self._files.get(file)
         if own is None:
             own = self._files[file] = file.startswith(_PACKAGE) or file == contextlib.__file__
@@ -418,8 +418,8 @@ class Recording:
         buffer = self._buffers.get(id(owner))
         if buffer is None or buffer.owner() is not owner:
             (low, high), own = _interval(owner), _interval(array)
-            low, high = min(low, own[0]), max(high, own[1])  # by hand it may be made larger: as_strided, for example
-            # At any moment, on any thread. No code of Python's: Ctrl-C would end there, and be lost.
+            low, high = min(low, own[0]), max(high, own[1])  # as_strided, for example, may make it larger
+            # The callback runs at any moment, on any thread. It is no Python code, in which a Ctrl-C would be lost.
             reference = _Owner(owner, self._gone.append)
             reference.number, reference.key = self._next("buffer"), id(owner)
             buffer = self._buffers[reference.key] = _Buffer(reference, low)
@@ -633,7 +633,7 @@ class Recording:
     def _call(self, event: dict[str, Any], result: Any, error: BaseException | None) -> None:
         if error is not None:
             if str(error).endswith(_ONLY_CHECKED):
-                return  # this package asked whether it could be made
+                return  # this package checked whether the call is possible
             event["error"] = f"{type(error).__name__}: {_ADDRESS.sub('', str(error))}"
         elif result is not None and (self.contents == "inputs" or _has_objects(result)):
             event["result"] = self._value(result, is_new=True)

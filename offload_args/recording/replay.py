@@ -47,8 +47,8 @@ class Report:
     contents: str = ""
     regions: int = 0
     calls: int = 0  #: that ran
-    compared: int = 0  #: calls, with the same on the host
-    compared_recorded: int = 0  #: arrays after a region, with what they were in the recorded program
+    compared: int = 0  #: calls that were compared with the same call on the host
+    compared_recorded: int = 0  #: arrays after a region, with their contents in the recorded program
     skipped: Counter[str] = field(default_factory=Counter)  #: calls without a counterpart, and why
     taken: Counter[str] = field(default_factory=Counter)  #: functions on the CPU, whose results are not computed again
     failures: list[str] = field(default_factory=list)  #: calls that failed only here, or only in the recording
@@ -64,7 +64,7 @@ class Report:
         return not self.failures and not self.differences
 
     def lines(self) -> list[str]:
-        """Return it as text."""
+        """Return the report as text."""
         suffix = "" if self.contents == "inputs" else "; contents that were not kept are made"
         recorded = ", ".join(self.recorded_on) or "no device"
         calls = f"{self.calls} {plural('call', self.calls)} in {self.regions} {plural('region', self.regions)}"
@@ -192,11 +192,11 @@ class Replay:
         """Make the calls in which the recorded program ended."""
         for event in list(self._begun.values()):
             self.report.ended_in = f"call {self._number + 1}, {call_name(event)}, {self._at(event)}"
-            say(f"replay: the recorded program ended in {self.report.ended_in}", sys.stderr)  # as this one may
+            say(f"replay: the recorded program ended in {self.report.ended_in}", sys.stderr)  # as this process may
             self._act(event)
             self.report.is_cut = True
 
-    # -- what the file describes -------------------------------------------------------------------------------
+    # -- descriptions in the file ------------------------------------------------------------------------------
 
     def _on_place(self, event: Event) -> None:
         self._places[event["place"]] = f"{event['file']}:{event['line']}"
@@ -391,7 +391,7 @@ class Replay:
         return self._places.get(event.get("at", 0), "?")
 
     def _try(self, event: Event, act: Callable[[], object]) -> None:
-        """Repeat a recorded action, and note whether it fails as it did there."""
+        """Repeat a recorded action, and note whether it fails as in the recording."""
         subject = f"call {self._number}, {call_name(event)}, {self._at(event)}"
         try:
             act()
@@ -660,7 +660,7 @@ class Replay:
 
 
 def is_object(recorded: Any) -> TypeGuard[Event]:
-    """Tell whether a call's recorded result is an object of a library."""
+    """Return whether a call's recorded result is an object of a library."""
     return isinstance(recorded, dict) and "object" in recorded
 
 

@@ -229,7 +229,7 @@ class _Writer(Replay):
 
 
 def _part(name: str, part: DevicePtr[Any], whole: DevicePtr[Any], offset: int) -> str:
-    """Return the source of a part of an array: slices, if they say it."""
+    """Return the source of a part of an array: slices, if these express it."""
     strides, indices, axes = whole._strides, [], []
     rest = offset
     starts = dict.fromkeys(range(len(strides)), 0)
@@ -252,7 +252,7 @@ def _part(name: str, part: DevicePtr[Any], whole: DevicePtr[Any], offset: int) -
 def script(
     file: str, events: list[Event], fault: str, device: Device | None, compares: bool, subject: str, check: Check | None
 ) -> str:
-    """Return the script of a shrunk recording. check: that tells whether its fault shows; None: its calls do."""
+    """Return the script of a shrunk recording. check: the predicate of its fault; None: the calls show it."""
     keeps_results = check is not None and check.has_results
     writer = _Writer(events, device, compares, subject, keeps_results)
     with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """Shrinking: finds the fewest calls and the least sizes with which a fault of a recording still shows.
 
 The calls that are needed are found by delta debugging (Zeller and Hildebrandt, 2002). Then each size becomes as small
-as it may, everywhere it occurs, and arrays get simple contents. A smaller recording counts if the same line of the
+as possible, everywhere it occurs, and arrays get simple contents. A smaller recording counts if the same line of the
 program has the same fault.
 """
 
@@ -80,7 +80,7 @@ class _Search:
         return next((fault for fault in faults if self.subject in ("", fault.subject)), None)
 
     def shows(self, events: list[Event]) -> bool:
-        """Tell whether fewer or smaller events have the fault, too."""
+        """Return whether fewer or smaller events have the fault, too."""
         self.trials += 1
         try:
             return self.fault(events) is not None
@@ -130,7 +130,7 @@ def shrink(file: str, predicate: str, device: Device | None) -> Shrunk:
 
 
 def outcome(shrunk: Shrunk, device: Device | None = None) -> str:
-    """Run the script in a separate process, and say how it ends. device: in place of the one it names."""
+    """Run the script in a separate process, and describe its end. device: in place of the script's device."""
     text = shrunk.script
     if device is not None:
         text = re.sub(r"device='[a-z]+(:\d+)?'\) as \(", f"device={device.name!r}) as (", text)
@@ -276,7 +276,7 @@ def _rows(event: Event) -> list[Event]:
 
 
 def _is_size(event: Event, position: int) -> bool:
-    """Tell whether a number among the arguments of a call may be a size."""
+    """Return whether a number among the arguments of a call may be a size."""
     if "call" not in event:
         return True
     library, _, routine = event["call"].partition(".")
@@ -372,7 +372,7 @@ def _part(value: Event, before: list[int], after: list[int], size: Callable[[int
 
 
 def _simple_contents(events: list[Event], shows: Shows) -> list[Event]:
-    """Give arrays 1, 2, 3 and so on, if the fault shows with that."""
+    """Give arrays the elements 1, 2, 3 and so on, if the fault shows with these."""
     simple: list[Event] = []
     for event in events:
         rows = []

@@ -26,7 +26,7 @@ Operands: TypeAlias = dict[str, Any]
 
 #: The shapes of matrices, by the names of their dimensions, and each one's leading dimension.
 _SHAPES: Final = {"B": ("n nrhs", "ldb"), "C": ("m n", "ldc"), "U": ("m m", "ldu"), "VT": ("n n", "ldvt")}
-_TALL: Final = ("getrf", "geqrf", "gesvd", "orgqr")  # their A is m x n; that of others is square
+_TALL: Final = ("getrf", "geqrf", "gesvd", "orgqr")  # their A is m x n; the A of others is square
 
 
 class _Residual(NamedTuple):

@@ -1,4 +1,4 @@
-"""A vendor's call of LAPACK by another vendor's library: the adapters of `lapack` make it there."""
+"""A vendor's call of LAPACK by another vendor's library, through the adapters of `lapack`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class NoTwinError(OffloadError):
 
 
 def is_solver(library: str, name: str) -> bool:
-    """Tell whether a function of a vendor's library is one of LAPACK's."""
+    """Return whether a function of a vendor's library is one of LAPACK's."""
     return library in _TYPES or (library == "cublas" and routine_of(name) in _ROUTINES)
 
 
@@ -101,7 +101,7 @@ def twin(library: str, name: str, device: Device) -> Callable[..., int]:
         named = {parameter: value for _, parameter, value in values}
         if named.get("matrix_layout", lapacke.COL_MAJOR) != lapacke.COL_MAJOR:
             raise NoTwinError(f"{none} in row-major order")
-        infos = named.get("info", result)  # one place a matrix
+        infos = named.get("info", result)  # one for each matrix
         try:
             if "batched" not in name:
                 info = _make(none, library, name, values)
@@ -147,7 +147,7 @@ def _of_batch(
         if parameter.startswith("stride"):
             continue
         if library == "cublas" and parameter == "n" and routine == "getrf":
-            parts.append((role, "m", value))  # that of cuBLAS is square
+            parts.append((role, "m", value))  # cuBLAS's matrix is square
         if role.endswith("*"):  # a list, or a stack
             value = value[number]
         elif parameter in steps:

@@ -25,7 +25,7 @@ VERSION = 1
 _MOST = 1 << 16  # bytes that wait for a flush
 _LONGEST = 0.5  # seconds that an event waits for a flush, if another one follows
 _CALLS = ("blas", "call", "launch")
-_REACH = 4096  # calls between one and the same again, at most
+_REACH = 4096  # the most calls from one call to its repetition
 _GZIP = 16 + zlib.MAX_WBITS  # for zlib
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
@@ -40,7 +40,7 @@ class Writer:
     def __init__(self, file: str) -> None:
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if stat.S_ISREG(os.fstat(self._file).st_mode):  # a device is not one recording's
+            if stat.S_ISREG(os.fstat(self._file).st_mode):  # several recordings may write a device file
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._file)
@@ -172,7 +172,7 @@ def _again(file: str | os.PathLike[str], number: int, recent: dict[int, dict[str
 
 
 def _other(value: Any, numbers: Iterator[float]) -> Any:
-    """Return the next number in place of one."""
+    """Return the next number in place of a float; return another value unchanged."""
     return next(numbers) if isinstance(value, float) else value
 
 

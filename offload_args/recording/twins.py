@@ -17,7 +17,7 @@ from .solvers import NoTwinError
 
 __all__ = ["NoTwinError", "function", "runs_on", "twin"]
 
-#: The libraries of BLAS, with the constants of theirs that mean the same, in one order.
+#: The libraries of BLAS, with their constants of equal meaning in the same order.
 _CONSTANTS: Final = {
     "cublas": (
         "OP_N OP_T OP_C",
@@ -55,7 +55,7 @@ _LIBRARY_OF: Final = {"cuda": "cublas", "hip": "rocblas"}
 def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple[Any, list[Any], int]:
     """Return the function of a device's library, its arguments, and how much greater its indices are.
 
-    Raises NoTwinError, which names the call, if no function there does the same.
+    Raises NoTwinError, which names the call, if that library has no such function.
     """
     has_pointers = any(isinstance(value, DevicePtr) for value in flat(arguments))
     if runs_on(library, device) or (not has_pointers and not LIBRARIES[library]["backend"]):
@@ -165,7 +165,7 @@ def _batch(library: str, name: str, rows: list[Any], values: dict[str, Any], dev
 
 
 def runs_on(library: str, device: Device) -> bool:
-    """Tell whether a device's arrays may be passed to a library."""
+    """Return whether a device's arrays may be passed to a library."""
     backend = LIBRARIES[library]["backend"]
     return backend == device.backend if backend else bool(device._info.flags & _core.OA_DEVICE_HOST_CALLS)
 

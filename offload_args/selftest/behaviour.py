@@ -126,7 +126,7 @@ def transfers(device: Device) -> Named:
 def _resident(device: Device, n: int) -> None:
     x = np.ones(n)
     for turn in range(4):
-        x[turn * 7] = turn + 5.0  # values that the host writes between regions count
+        x[turn * 7] = turn + 5.0  # the next region has to have this value
         with offload_args(x, device=device, resident=True) as (dx,):
             total = blas.asum(dx)
         assert total == x.sum(), f"turn {turn}: the device had other values"
@@ -164,7 +164,7 @@ def _in_threads(device: Device, count: int) -> None:
 def _chained(device: Device) -> None:
     x, y = np.ones(100_000), np.zeros(100_000)
     with offload_args(x, y, device=device) as (dx, dy):
-        for _ in range(200):  # each needs the one before
+        for _ in range(200):  # each call needs the results of earlier ones
             blas.axpy(1.0, dx, dy)
             blas.swap(dx, dy)
             blas.scal(0.5, dx)
@@ -206,7 +206,7 @@ def _raises(kind: type[Exception], device: Device, use: Callable[[Any], Any]) ->
     else:
         raise AssertionError(f"no {kind.__name__}")
     assert (A == 1).all() and A.flags.writeable
-    x = np.ones(4)  # and the device goes on
+    x = np.ones(4)  # the device works after the error
     with offload_args(x, device=device) as (dx,):
         blas.scal(2.0, dx)
     assert (x == 2).all()

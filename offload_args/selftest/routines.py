@@ -44,7 +44,7 @@ def op(A: Array, trans: str) -> Array:
 
 
 def kept(n: int, uplo: str) -> NDArray[np.bool_]:
-    """Tell which elements of a matrix are in a triangle."""
+    """Return which elements of a matrix are in a triangle."""
     rows, columns = np.indices((n, n))
     inside: NDArray[np.bool_] = columns >= rows if uplo == "U" else columns <= rows
     return inside
@@ -159,7 +159,7 @@ def general(r: Numbers) -> Iterator[Case]:
 
 
 def symmetric_2(r: Numbers) -> Iterator[Case]:
-    """Level 2 of symmetric matrices for real dtypes, of Hermitian ones for complex dtypes."""
+    """Yield the calls of level 2 with symmetric matrices for real dtypes, Hermitian ones for complex dtypes."""
     h = r.complex
     names = ("hemv", "hbmv", "hpmv", "her", "her2", "hpr", "hpr2") if h else (
         "symv", "sbmv", "spmv", "syr", "syr2", "spr", "spr2")  # fmt: skip
@@ -215,7 +215,7 @@ def triangular_2(r: Numbers) -> Iterator[Case]:
 
 
 def products(r: Numbers) -> Iterator[Case]:
-    """Level 3 without triangular matrices."""
+    """Yield the calls of level 3 without triangular matrices."""
     C = r(M, N)
     for trans_a, trans_b in product(r.ops, repeat=2):
         A = r(M, K) if trans_a == "N" else r(K, M)

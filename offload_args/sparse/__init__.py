@@ -12,7 +12,7 @@ alone, `dA.data`.
 
 The functions return a pointer to new memory of the region for pointers, and an array for arrays. They run on `host` and
 `sim` by the kernels of scipy.sparse, and on NVIDIA GPUs by cuSPARSE, which factors no matrices: `spsolve` is refused
-there. Each needs to be installed. AMD GPUs have none yet: a matrix on one is refused with LibraryError.
+there. Each library has to be installed. AMD GPUs have none here: a matrix on one raises LibraryError.
 
 Wrong arguments raise ArgumentError, a ValueError; ArgumentTypeError, DTypeError or HostPointerError, which are
 TypeErrors; ExtentError, a ValueError, for an index out of bounds. A singular matrix raises numpy.linalg.LinAlgError.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._cusparse import CuSparse
     from ._library import Kernels
 
-    #: Writes the result of a call: of the kernels, the matrix, the operand and the result.
+    #: Writes the result of a call. It takes the kernels, the matrix, the operand and the result.
     Work: TypeAlias = Callable[[Kernels | CuSparse, LentMatrix, DevicePtr[Any], DevicePtr[Any]], None]
 
 __all__ = ["factor", "need_number", "need_operand", "run"]
@@ -46,7 +46,7 @@ def run(
     """Return the result of a call: a pointer if A is a LentMatrix, else an array.
 
     operand: its name and value. shape_of: returns the shape of the result from A's and the operand's shapes, or raises.
-    on_host: arrays are the host's, unless device names another.
+    on_host: the host computes with arrays, unless device names another device.
     """
     name, value = operand
     if is_sparse(value) or isinstance(value, LentMatrix):

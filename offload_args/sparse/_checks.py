@@ -84,7 +84,7 @@ def _check_sizes(function: str, A: Any, arrays: dict[str, NDArray[Any]]) -> None
 
 
 def _lines(A: Any, arrays: dict[str, NDArray[Any]]) -> tuple[int, int]:
-    """Return the number of lines that indptr tells apart, and the number of places in each."""
+    """Return the number of lines that indptr separates, and the number of places in each."""
     m, n = A.shape
     if A.format == "csc":
         return n, m
@@ -97,7 +97,7 @@ def _lines(A: Any, arrays: dict[str, NDArray[Any]]) -> tuple[int, int]:
 def check_indices(function: str, A: Any, arrays: dict[str, NDArray[Any]]) -> None:
     """Raise ExtentError for an index out of bounds, ArgumentError for indices out of order, or twice.
 
-    A call with such indices would read beyond its arrays, or be wrong without a word.
+    A call with such indices would read beyond its arrays, or return wrong results without an error.
     """
     m, n = A.shape
     if A.format == "coo":

@@ -93,7 +93,7 @@ class CuSparse(Adapter):
     def solve_triangular(
         self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, lower: bool, unit_diagonal: bool, trans: str
     ) -> None:
-        """Solve op(A) x = b for one triangle of A. A zero on the diagonal makes infinities: nothing looks for it."""
+        """Solve op(A) x = b for one triangle of A. A zero on the diagonal, which is not checked, gives infinities."""
         if A.format == "bsr":
             raise LibraryError(f"{function}: cuSPARSE solves no triangles of bsr; lend A.tocsr()")
         if A.format == "csc":
@@ -161,7 +161,7 @@ class CuSparse(Adapter):
         ask: Callable[[_Descriptors], int],
         work: Callable[[_Descriptors], int],
     ) -> None:
-        """Make a call; the first one of a kind asks for its workspace, which the matrix keeps."""
+        """Make a call. The first call of a kind queries the bytes of its workspace, which the matrix keeps."""
         names = ("data", "row", "col") if A.format == "coo" else ("data", "indices", "indptr")
         arrays = zip(names, A.arrays, strict=True)
         operands: list[tuple[str, DevicePtr, int, int, int, int]]
@@ -304,7 +304,7 @@ class _Descriptors:
 
 
 def _plain(trans: str, dtype: np.dtype[Any]) -> str:
-    """Return the operation of elements of a dtype: of real ones nothing is conjugated."""
+    """Return the operation for elements of a dtype: real elements need no conjugation."""
     return "T" if trans == "C" and dtype.kind != "c" else trans
 
 

@@ -1,4 +1,4 @@
-"""The block that lends a sparse matrix, and the matrix there."""
+"""The block that lends a sparse matrix, and the lent matrix."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def lend(
     call wrote them, and the indices as In.
     check: check every index on the host first. With False a wrong index is not noticed: a call may then read beyond
     an array.
-    device, stream: as offload_args has them.
+    device, stream: as for offload_args.
     resident: keep the arrays on the device when the block ends. When A is lent again, only the pages that the host
-    wrote since then are sent: of new values, not of the structure.
+    wrote since then are sent: new values are, and an unchanged structure is not.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         with sparse.lend(A) as dA, offload_args(np.ones(2)) as (dx,):

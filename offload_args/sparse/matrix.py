@@ -124,7 +124,7 @@ def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> It
             entered = True
             yield cls(A.format, (int(A.shape[0]), int(A.shape[1])), pointers)
     except OffloadError as error:
-        if not entered:  # an error of the block has the words of its own function
+        if not entered:  # an error inside the block names the function that raised it
             names = list(arrays)
             text = _ARGUMENT.sub(lambda match: f"{function}: A.{names[int(match[1]) - 1]}", str(error))
             error.args = (text,)

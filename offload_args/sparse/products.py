@@ -40,7 +40,7 @@ def matmul(
     beta: a number; with 0, out is not read.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     check: of a matrix of SciPy, as for lend.
-    device: where a matrix of SciPy is multiplied; None: the first GPU, else the host.
+    device: the device that multiplies a matrix of SciPy; None: the first GPU, else the host.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         print(sparse.matmul(A, np.array([1.0, 10.0])))  # [ 2. 31.]

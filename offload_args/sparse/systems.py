@@ -35,7 +35,7 @@ def spsolve(
     out: a pointer that the solution is written to; None: new memory of the region. It overlaps no operand.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     check: of a matrix of SciPy, as for lend.
-    device: where a matrix of SciPy is solved; None: the host.
+    device: the device that solves with a matrix of SciPy; None: the host.
 
         A = scipy.sparse.csr_array([[2.0, 1.0], [1.0, 3.0]])
         print(sparse.spsolve(A, np.array([3.0, 4.0])))  # [1. 1.]
@@ -76,7 +76,7 @@ def spsolve_triangular(
     out: a pointer that the solution is written to; None: new memory of the region. It overlaps no operand.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     check: of a matrix of SciPy, as for lend.
-    device: where a matrix of SciPy is solved; None: the first GPU, else the host.
+    device: the device that solves with a matrix of SciPy; None: the first GPU, else the host.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         print(sparse.spsolve_triangular(A, np.array([2.0, 4.0])))  # [1. 1.]

@@ -1,4 +1,4 @@
-"""Tracing: records loans, copies, calls and waits, with their times and reasons. docs/guide/tracing.md is the guide.
+"""Tracing: records regions, copies, calls and waits, with their times and reasons. docs/guide/tracing.md is the guide.
 
 The modules of this package are imported when a trace begins, and not before:
     collect.py    fetches the events from the core's queue, and hands them to the listeners
@@ -9,7 +9,7 @@ The modules of this package are imported when a trace begins, and not before:
     progress.py a line on the terminal about long copies and waits
     picture.py    a trace's timeline as a picture
     listeners.py  events as log lines, and regions as NVTX ranges
-    process.py    traces of a whole process: the environment's, and that of `python -m offload_args trace`
+    process.py    traces of a whole process: by environment variables, and by `python -m offload_args trace`
 """
 
 from __future__ import annotations

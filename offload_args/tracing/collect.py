@@ -49,7 +49,7 @@ class Listener(Protocol):
     flags: int  #: the sum of the core's OA_TRACE_ flags that it needs; 0: the ends of regions only
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
-        """Take one event. This runs on any thread, on the traced program's time."""
+        """Take one event. This runs on any thread, and delays the traced program."""
 
     def entering(self, tag: int, site: Site) -> None:
         """Note a region that is about to be entered. This runs on the region's thread."""
@@ -120,7 +120,7 @@ class _Collector:
             time.sleep(1e-4)
 
     def forget(self) -> None:
-        """Remove all listeners, in a forked child: the core is dead there."""
+        """Remove all listeners, in a forked child, in which the core does not work."""
         self._lock = threading.Lock()
         self._listeners = {}
         self._inside = None
@@ -135,7 +135,7 @@ class _Collector:
             flags |= listener.flags
         _core.trace_set(True, flags, self._entering, self._left)
 
-    # Called exclusively: a garbage collection within it may leave a region, which asks for it again on the same thread.
+    # This is called exclusively. A garbage collection within it may leave a region, which calls it on the same thread.
     def _collect(self) -> None:
         try:
             self._inside = threading.get_ident()
@@ -205,7 +205,7 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
     written = names_as_written(frame.f_code, frame.f_lasti) if frame is not None else None
     if written is not None and len(written) == len(arguments):
         return written
-    # Found by identity: the name of the same object in the caller.
+    # The name is found by identity: it is the name of the same object in the caller.
     variables = frame.f_locals if frame is not None else {}
     names = []
     for position, argument in enumerate(arguments, 1):

@@ -1,4 +1,4 @@
-"""Listeners that report events at once: as log lines, and as NVTX ranges."""
+"""Listeners that report events as they are fetched: as log lines, and as NVTX ranges."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Log:
 class NvtxRanges:
     """Mark each region as a range in the domain "offload_args", if the package nvtx is installed.
 
-    Copies and calls get no range, because a profiler sees the driver's own.
+    Copies and calls get no range, because a profiler records them from the driver.
     """
 
     flags = 0  # the ends of regions are enough

@@ -139,7 +139,7 @@ def _text(x: float, y: int, text: str, anchor: str = "start") -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text for XML, which has no place for some characters, escaped or not."""
+    """Return text escaped for XML, with spaces in place of characters that are not printable."""
     return escape("".join(letter if letter.isprintable() else " " for letter in text))
 
 
@@ -204,7 +204,7 @@ def _single(event: Event) -> _Block:
 
 
 def _lanes(blocks: Iterable[_Block]) -> tuple[list[list[_Block]], list[_Block]]:
-    """Return lanes in which no block overlaps another, and the blocks that found no room."""
+    """Return lanes in which no block overlaps another, and the blocks that fit in none of them."""
     lanes: list[list[_Block]] = []
     rest = []
     for block in blocks:
@@ -224,7 +224,7 @@ def _drawn(block: _Block, axis: _Axis, top: int, colour: str) -> str:
     x, width = axis.at(block.begun), max(axis.at(block.ended) - axis.at(block.begun), 0.01)
     place = f'x="{x:.3f}%" y="{top}" width="{width:.3f}%" height="{_LANE - 2}"'
     tip = f"<title>{_escaped(block.tip)}</title>"
-    if width < 4:  # its stroke is to be seen however short it is
+    if width < 4:  # its stroke stays visible however short the block is
         return f'<rect {place} rx="1" fill="{fill}" stroke="{fill}">{tip}</rect>'
     label = f'<text x="4" y="12" fill="#fff">{_escaped(block.label)}</text>'
     return f'<svg {place}>{tip}<rect width="100%" height="100%" rx="2" fill="{fill}"/>{label}</svg>'

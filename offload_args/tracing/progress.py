@@ -1,7 +1,7 @@
 """Progress: a line on the terminal about the copy or wait that has been under way for long.
 
-A thread polls the core's current copies and waits five times a second. Nothing of it is on the way of a call, and
-nothing is drawn if stderr is not a terminal.
+A thread polls the core's current copies and waits five times a second. It delays no call, and draws
+nothing if stderr is not a terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DIRECTIONS = {_core.OA_TRACE_UP: "up to", _core.OA_TRACE_DOWN: "down from", _co
 
 
 def seconds_of(value: object, name: str) -> float:
-    """Return after how many seconds to show something: True is 1, False is 0, never.
+    """Return the seconds after which a copy or wait is shown: True is 1; False is 0, which means never.
 
     Raises ArgumentError for anything but a bool or a number of seconds.
     """
@@ -38,7 +38,7 @@ def seconds_of(value: object, name: str) -> float:
 
 
 class _Progress:
-    """Draw the line. It is a listener, so that the core knows the arrays' names, and the line goes with its region."""
+    """Draw the line. It is a listener, so that the core has the arrays' names, and the line goes with its region."""
 
     flags = _core.OA_TRACE_UNDER_WAY
 
@@ -76,7 +76,7 @@ class _Progress:
     def _end(self) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(1.0)  # a stopped terminal must not hold the program
+            self._thread.join(1.0)  # a stopped terminal must not block the program
             self._thread = None
             collector.remove(self)
             self._draw("")
@@ -139,7 +139,7 @@ class _Progress:
             text = text[: _columns(fd) - 1]
             line = f"\r{text.ljust(self._width)}\r"
             self._width = len(text)
-            # Not through sys.stderr: its lock and buffer would be forked with whatever is in them.
+            # This does not use sys.stderr, because a fork would copy its lock and the contents of its buffer.
             with contextlib.suppress(OSError):
                 os.write(fd, line.encode(getattr(sys.stderr, "encoding", None) or "utf-8", "replace"))
         finally:

@@ -112,12 +112,12 @@ class Trace:
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
         """Keep an event that the collector fetched."""
-        # On the traced program's time: whatever can wait is left to _decode().
+        # This delays the traced program, so that _decode() does all work that can wait.
         kind, region = event.kind, event.region
         if event.begun < self.begun:
             return
         if kind == _core.OA_TRACE_LEAVE and region in self._open:
-            self._open.discard(region)  # its other end is kept, so this one is
+            self._open.discard(region)  # its start was kept, so its end is kept, too
         elif len(self._raw) >= self._limit:
             self.left_out += 1
             return
@@ -130,10 +130,10 @@ class Trace:
         self._raw.append((event, site))
 
     def entering(self, tag: int, site: Site) -> None:
-        """Do nothing before a region is entered: its events say all."""
+        """Do nothing before a region is entered: its events have all facts."""
 
     def left(self, tag: int) -> None:
-        """Do nothing after a region was left: its events say all."""
+        """Do nothing after a region was left: its events have all facts."""
 
     def _decode(self) -> None:
         for raw, site in self._raw[self._decoded :]:

@@ -42,7 +42,7 @@ class Loop(NamedTuple):
 def _working_directory() -> str:
     try:
         return os.getcwd()
-    except OSError:  # it is gone
+    except OSError:  # the directory was removed
         return os.sep
 
 
@@ -151,7 +151,7 @@ def loops_around(file: str, line: int, function: str) -> tuple[Loop, ...]:
                     descend(child)
                 continue
             if isinstance(child, ast.Lambda) and function != "<lambda>":
-                continue  # beside it on the line
+                continue  # a lambda on the same line
             if isinstance(child, _FUNCTIONS):
                 loops.clear()  # the loop runs the definition, not the body
             elif isinstance(child, _LOOPS):

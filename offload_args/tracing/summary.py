@@ -43,7 +43,7 @@ class Event(NamedTuple):
     batch: int  #: of a copy: how many copies went together; they share the batch's time in proportion to their bytes
     address: int  #: of a copy: its host address; 0: unknown
     failed: str  #: the failure, or ""
-    multiprocessors: int = 0  #: of a launch: its device has so many
+    multiprocessors: int = 0  #: of a launch: the number that its device has
 
     @property
     def seconds(self) -> float:
@@ -300,14 +300,14 @@ def _lines(copies: Iterable[Copies], direction: str) -> list[_Line]:
 
 
 def _is_of_a_library(file: str) -> bool:
-    """Tell whether a file belongs to Python or to an installed package: advice is about the user's own loops."""
+    """Return whether a file belongs to Python or to an installed package: advice is about the user's own loops."""
     on_path = (os.path.join(os.path.abspath(folder), "") for folder in sys.path)
     return file.startswith(_LIBRARIES) or any(file.startswith(folder) and _holds_packages(folder) for folder in on_path)
 
 
 @cache
 def _holds_packages(folder: str) -> bool:
-    """Tell whether packages were installed into a folder: site-packages, or any other that pip was given."""
+    """Return whether packages were installed into a folder: site-packages, or any other that pip was given."""
     try:
         return any(name.endswith(".dist-info") for name in os.listdir(folder))
     except OSError:
@@ -317,7 +317,8 @@ def _holds_packages(folder: str) -> bool:
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
     """Return a loop around the place, or around the nearest caller that has one.
 
-    The loop is the innermost one that does not make the array anew; if the array never changed, the outermost such one.
+    The loop is the innermost one that does not make the array anew; if the array never changed, it is the outermost
+    such loop.
     """
     for depth, place in enumerate(copies.places):
         if depth and _is_of_a_library(place.file):
@@ -363,7 +364,7 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
             case.add(copy, copy.seconds)
         if (
             copy.direction != "up" or not copy.unchanged or 2 * copy.unchanged < copy.times
-        ):  # otherwise the host writes it
+        ):  # otherwise the host changes the array
             continue
         loop = _loop_of(copy)
         if loop is not None:

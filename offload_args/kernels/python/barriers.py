@@ -2,8 +2,8 @@
 refused.
 
 The check reads the rewritten tree. A value depends on the thread if it comes from the thread's numbers, from an array
-that the kernel writes, or from a variable that is assigned where only some threads come. The order of statements does
-not matter: a variable that depends on the thread anywhere counts as such everywhere.
+that the kernel writes, or from a variable that is assigned in code that only some threads reach. The order of
+statements does not matter: a variable that depends on the thread anywhere counts as such everywhere.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Reader:
         self.refuses = False  # the variables are known
 
     def differs(self, node: ast.AST) -> bool:
-        """Tell whether the value of an expression may differ between the threads of a block."""
+        """Return whether the value of an expression may differ between the threads of a block."""
         if isinstance(node, ast.Name):
             return node.id in self.of_thread or node.id in self.written
         called = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
@@ -54,9 +54,9 @@ class _Reader:
                                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
 
     def block(self, body: Sequence[ast.stmt], cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
-        """Read statements. cause: why only some threads come here; None: all do.
+        """Read statements. cause: the reason why only some threads reach them; None: all threads do.
 
-        Return the ways that only some threads leave by, each with its cause.
+        Return the kinds of statements by which only some threads leave, each with its cause.
         """
         leaving: dict[type[ast.stmt], ast.stmt] = {}
         for statement in body:
@@ -92,7 +92,7 @@ class _Reader:
         if isinstance(node, ast.For):
             self.assign(node.target, inner is not None)
         refuses, self.refuses = self.refuses, False
-        left = self.block(node.body, inner)  # leavers miss the barriers before, too, in later rounds
+        left = self.block(node.body, inner)  # threads that leave miss earlier barriers, too, in later rounds
         self.refuses = refuses
         for kind in (ast.Return, ast.Break):
             inner = inner or left.get(kind)

@@ -33,7 +33,7 @@ __all__ = ["PythonKernel", "kernel"]
 
 _TRIED: Final = ("0.68",)  # versions of numba
 _FORMAT: Final = "kernel in Python, 1"
-_said: Final[list[str]] = []  # versions that were warned of
+_said: Final[list[str]] = []  # versions with a warning
 
 
 def _versions() -> tuple[str, str]:
@@ -68,7 +68,7 @@ def _symbol(name: str) -> str:
 
 
 def _is_turned(pointer: Any) -> bool:
-    """Tell whether a matrix has its rows side by side: Fortran order."""
+    """Return whether a matrix has its rows side by side: Fortran order."""
     down, across = pointer.strides[:2]
     return bool(down < across)
 
@@ -182,8 +182,9 @@ class PythonKernel(Kernel):
     def save(self, path: str | os.PathLike[str], *, target: str | None = None) -> None:
         """Write the module to a file, from which Module.load reads it: PTX, an HSACO or a shared object.
 
-        target: a processor that need not be here, "sm_90" or "gfx90a". None: the default device's. The kernel in it
-        takes, after its own arguments, four int64 for each array: two extents, and the steps along them in elements.
+        target: a processor, which this machine need not have: "sm_90" or "gfx90a". None: the default device's. The
+        kernel in it takes, after its own arguments, four int64 for each array: two extents, and the steps along them in
+        elements.
 
         Raises KernelError, LibraryError without numba, OSError if the file can't be written.
 
@@ -247,7 +248,7 @@ def _kernel(
     """Make a kernel of a typed function: it is compiled at its first launch on each kind of device.
 
     Parameters are declared by annotations. An array is `In[dtype]`, `Out[dtype].by(partition)` or
-    `InOut[dtype].by(partition)`; a value has a NumPy type. A thread gets the elements that are its own from `y.mine()`.
+    `InOut[dtype].by(partition)`; a value has a NumPy type. A thread gets its elements from `y.mine()`.
 
     function: the function. None: return a decorator.
     debug: check each access to In, and assert: launches wait, and raise ExtentError or AssertionError. None: on host
@@ -283,7 +284,7 @@ def _function(function: Callable[..., Any], /) -> Function:
 
 if TYPE_CHECKING:
 
-    class _Decorator(Protocol):  # for checkers of types: the function has a function
+    class _Decorator(Protocol):  # for type checkers: `kernel` has the attribute `function`
         @overload
         def __call__(self, function: Callable[..., Any], /) -> PythonKernel: ...
         @overload

@@ -26,7 +26,7 @@ class Function:
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         self._written: Written | None = None
-        self.is_read = False  #: while its source is read; a function that is met meanwhile calls itself
+        self.is_read = False  #: while its source is read: a call of it meanwhile is a recursion
 
     @property
     def written(self) -> Written:
@@ -55,9 +55,9 @@ class Array:
     direction: type[Any]
     dtype: np.dtype[Any]
     partition: Partition | None
-    rank: int = 0  #: by how many numbers the kernel subscripts it; 0: it does not
+    rank: int = 0  #: the number of subscripts that the kernel uses; 0: it uses none
     like: int = -1  #: the parameter whose elements' places this one's elements have; -1: none
-    ordered: bool = False  #: and whose order it has, too: indices of several loops over mine() meet in one array
+    ordered: bool = False  #: it needs like's order, too: indices of several loops over mine() are used in one array
     owners: set[str] = field(default_factory=set)  #: arrays whose mine() gave its indices
 
     @property
@@ -92,7 +92,7 @@ class Written:
     ranks: dict[str, int] = field(default_factory=dict)  #: of a function's parameters, where it subscripts them
 
     def identity(self) -> str:
-        """Return a text that differs where the code would: the tree, its constants and the functions that it calls."""
+        """Return a text that differs for different code: the tree, its constants and the functions that it calls."""
         values = [f"{name}={type(value).__name__}:{value!r}" for name, value in sorted(self.constants.items())]
         called = [f"{name}={function.written.identity()}" for name, function in sorted(self.functions.items())]
         shared = [f"{array.name}: {array.dtype} {array.shape} {array.offset}" for array in self.shared.values()]

@@ -24,7 +24,7 @@ from .polynomials import CONSTANTS, POLYNOMIALS, TWO_OVER_PI_BITS
 __all__ = ["ELEMENTARY", "function_of"]
 
 _F32, _F64, _I1, _I64, _I128 = ir.FloatType(), ir.DoubleType(), ir.IntType(1), ir.IntType(64), ir.IntType(128)
-_ROUND: Final = 1.5 * 2**52  # added and taken away, it rounds to an integer, which stands in the low bits
+_ROUND: Final = 1.5 * 2**52  # added and subtracted, it rounds to an integer, which is in the low bits
 _ROUND_BITS: Final = 0x4338000000000000
 _ONE: Final = 0x3FF0000000000000
 _SQRT_HALF: Final = 0x3FE6A09E667F3BCD
@@ -318,7 +318,7 @@ def cosh(c: Code, x: Symbol) -> Symbol:
 def _split(c: Code, x: Symbol) -> tuple[Symbol, Symbol]:
     """Return e and f of x = 2^e (1 + f), with 1 + f from sqrt(1/2) to sqrt(2). x > 0."""
     more = c.symbol(0.0)
-    if not c.short:  # subnormal numbers of float32 are none of float64
+    if not c.short:  # subnormal numbers of float32 are normal in float64
         tiny = x < 2.0**-1022
         x, more = c.where(tiny, x * 2.0**54, x), c.where(tiny, -54.0, 0.0)
     bits = c.bits(x) + (_ONE - _SQRT_HALF)
@@ -349,7 +349,7 @@ def log1p(c: Code, x: Symbol) -> Symbol:
     total, low = c.sum(1.0, x)
     e, f = _split(c, total)
     half, rest = _tail(c, f)
-    if c.short:  # 1 + x lost digits of x: they are worth as much of the result
+    if c.short:  # the digits of x that 1 + x lost are needed for the result
         low = x - (total - 1.0)
     rest = rest + low / total
     value = _of_positive(c, total, e * _LN2[0] - ((half - c.fma(e, _LN2[1], rest)) - f))
@@ -580,7 +580,7 @@ def _angle(c: Code, y: Symbol, y_low: Symbol, x: Symbol, x_low: Symbol) -> tuple
 
 
 def _turned(c: Code, test: Symbol, high: Symbol, low: Symbol) -> Symbol:
-    """Return pi less an angle where the test holds, and else the angle."""
+    """Return pi minus an angle if the test holds, else the angle."""
     other, error = c.ordered_sum(_PI[0], -high)
     return c.where(test, other + (error + (_PI[1] - low)), high + low)
 

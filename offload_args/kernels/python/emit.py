@@ -33,7 +33,7 @@ from .value_types import HERE, I1, I64, NO_TOKEN, TOKEN, ArrayType, HereType, al
 
 __all__ = ["compile_kernel", "versions"]
 
-types: Any = numba_types  # a module that checkers of types read in part
+types: Any = numba_types  # type checkers read only a part of this module
 WORD: Final = ir.IntType(32)
 _TRIPLES: Final = {"cuda": "nvptx64-nvidia-cuda", "hip": "amdgcn-amd-amdhsa"}
 _REPORT: Final = """
@@ -227,7 +227,7 @@ class _Entry:
 
     @property
     def steps(self) -> list[str]:
-        """The facts that may be known of the steps of matrices."""
+        """The cases of the steps of matrices: elements across or down are side by side, or any steps."""
         if not any(array.rank == 2 for array in self.arrays):
             return ["any"]
         return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]
@@ -291,7 +291,7 @@ class _Entry:
         return arrays
 
     def by_steps(self, shapes: Sequence[Any], run: Callable[[str], object]) -> None:
-        """Write the code for each kind of knowledge about the steps, and the choice between them."""
+        """Write the code for each case of the steps, and the choice between these cases."""
         builder = self.builder
         after = builder.append_basic_block("after")
         for step in self.steps:
@@ -709,7 +709,7 @@ _NATIVE: Final = re.compile(r"llvm\.(?!(exp|log|sin|cos|tan|pow|sincos)\b)")
 
 
 def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
-    """Refuse a kernel that needs a function which the target lacks, as a last resort: the line is not known here."""
+    """Refuse a kernel that needs a function which the target lacks. Earlier checks also report the line."""
     location = f"{written.file}:{written.line}: {written.name}"
     if is_gpu and "= frem " in str(module):
         raise KernelError(

@@ -22,7 +22,7 @@ from .names import MISSING, Names
 
 __all__ = ["REMEDIES_OF_SYNTAX", "Expressions"]
 
-_LEFT, _RIGHT, _BOTH = 1, 2, 3  # of two expressions those that are weak
+_LEFT, _RIGHT, _BOTH = 1, 2, 3  # which of two expressions are weak
 _OPERATIONS: Final[dict[type[ast.AST], str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.Pow: "pow",
@@ -156,7 +156,7 @@ class Expressions(Names):
         return comparisons[0] if not is_chain else ast.copy_location(ast.BoolOp(ast.And(), comparisons), node)
 
     def joined(self, target: ast.expr, value: ast.expr) -> ast.expr:
-        """Return a value that takes the type of the others that its variable gets. It is as the user wrote it."""
+        """Return a value that takes the type of the other values that its variable gets. It is as the user wrote it."""
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             items = [self.joined(*pair) for pair in zip(target.elts, value.elts, strict=True)]
             return ast.copy_location(ast.Tuple(items, ast.Load()), value)
@@ -425,7 +425,7 @@ class Expressions(Names):
             is_weak = is_weak and other
         return value
 
-    is_iterated = False  # the expression that is read is that of a for loop
+    is_iterated = False  # whether a for loop iterates over the expression
 
     def of_kernels(self, node: ast.Call, function: Function) -> ast.expr:
         if function.is_read:

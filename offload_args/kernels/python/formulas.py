@@ -24,7 +24,7 @@ _BY_PAIRS: Final = ("Linear2D", "Rows", "RowBlocks", "Tiles")
 
 
 def known_names() -> dict[str, Any]:
-    """Return the names that formulas know without an import: math, np, and the functions of kernels."""
+    """Return the names that formulas have without an import: math, np, and the functions of kernels."""
     of_math = {function.__name__: function for function in CALLS if getattr(function, "__module__", "") == "math"}
     of_numpy = {function.__name__: function for function in CALLS if isinstance(function, np.ufunc)}
     return {**of_math, **of_numpy, "math": math, "np": np, "pi": math.pi}
@@ -82,14 +82,14 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
     name: the kernel's, for errors and profilers.
     parameters: the type of each argument, in order: In[dtype], Out[dtype], InOut[dtype], or a value's NumPy type. All
         arrays have the same shape. They may be matrices of the same order without gaps; with
-        Out[dtype].by(Linear2D()) or another partition of rows and columns, of any, and `i, j` are row and column.
+        Out[dtype].by(Linear2D()) or another partition of rows and columns, any matrices, and `i, j` are row and column.
 
         axpy = kernels.elementwise("y = a * x + y", a=np.float32, x=In[np.float32], y=InOut[np.float32])
         x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
         offload(axpy, 2.0, x, y)
         print(y)  # [1. 3. 5.]
 
-    Raises KernelError for a formula that is no kernel, SignatureError for parameters that are not its own.
+    Raises KernelError for a formula that is no kernel, SignatureError for parameters that do not fit it.
 
     See also: kernel, kernels.reduce, offload, launch; docs/guide/python-kernels.md.
     """

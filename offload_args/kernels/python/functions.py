@@ -1,4 +1,4 @@
-"""Functions of kernels that are written as kernels' functions: the same code, and the same bits, everywhere."""
+"""Functions of kernels that are written in Python: the same code, and the same bits, on all devices."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Names:
             for target, value in matched(pattern, node.value)
             if isinstance(target, ast.Name)
         ]
-        for _ in pairs:  # one more name of a chain each time
+        for _ in pairs:  # each pass follows one more name of a chain
             for target, value in pairs:
                 for name in _names_in(value):
                     self.aliases.setdefault(target, set()).update(self.parameters_of(name))

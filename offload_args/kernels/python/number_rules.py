@@ -62,7 +62,7 @@ def _combine(operation: Any) -> Any:
             value = context.get_function(operation, chosen)(builder, values)
             if operation is operator.floordiv and getattr(chosen.return_type, "signed", False):
                 by_minus_one = builder.icmp_signed("==", values[1], ir.Constant(values[1].type, -1))
-                value = builder.select(by_minus_one, builder.neg(values[0]), value)  # of the least one, too
+                value = builder.select(by_minus_one, builder.neg(values[0]), value)  # the least integer, too
             return value
 
         return None if chosen is None else (chosen.return_type(a, b, weak), make)
@@ -96,7 +96,7 @@ def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> A
 
 
 def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any, count: Any) -> Any:
-    """Return a shifted number; by its width and more, as by less than 0, nothing of it is left, as in NumPy.
+    """Return a shifted number. A shift by at least its width, or by less than 0, leaves none of its bits, as in NumPy.
 
     It is shifted twice, by halves: a choice of 0 for large counts becomes an instruction of NVIDIA's that clamps the
     low 32 bits of the count.

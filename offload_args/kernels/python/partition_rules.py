@@ -14,7 +14,7 @@ from .value_types import I64, ONE, RUN, all_of, array_of, here_of, less, number,
 
 
 def on_x(builder: Any, here: Any) -> Any:
-    """Tell whether the thread is the first one along y and z."""
+    """Return whether the thread is the first one along y and z."""
     return builder.icmp_unsigned("==", builder.or_(here.index_y, here.index_z), number(0))
 
 
@@ -32,7 +32,7 @@ def one_of(context: Any, builder: Any, at: Any, mine: Any) -> Any:
 
 
 def before(builder: Any, here: Any, end: Any) -> Any:
-    """Tell whether the thread's number along x is less; on the CPU the loop over threads may know it."""
+    """Return whether the thread's number along x is less than end; on the CPU the loop over threads may ensure it."""
     return builder.or_(here.below, less(builder, here.index_x, end))
 
 

@@ -118,7 +118,7 @@ class Reduction:
         return kernel
 
     def _new_kernel(self, is_first: bool, is_last: bool) -> PythonKernel:
-        """Return the kernel of a pass: over the arrays or over values of another, to values or to the result."""
+        """Return the kernel of a pass. It reads arrays or values of another pass, and writes values or the result."""
         from .source import read_kernel
 
         is_place = self.operation in _PLACES
@@ -231,8 +231,8 @@ class Reduction:
 
         arguments: the arrays, in the order of the parameters, and the result: of one element, or of one for each row
             (axis=1) or column (axis=0). DevicePtrs of an open region, or NumPy arrays; then the result may be left out.
-        device: for NumPy arrays: as offload_args takes it.
-        scratch: pointers to the memory that `scratch(shape)` asks for, so that the call takes none.
+        device: for NumPy arrays, as for offload_args.
+        scratch: pointers to the memory that `scratch(shape)` describes, so that the call takes none.
 
         Returns None, or the result as a NumPy array or number if it was left out. Raises ArgumentError, DTypeError, and
         CaptureError if it needs memory in a capture.
@@ -332,8 +332,8 @@ def reduce(
 
     operation: one of these. A NaN is the least and the greatest, as in NumPy; among equal elements the first one
     counts.
-    formula: the reduced value, of elements by the names of their arrays, such as "x * y" for a dot product. The array
-        itself unless given.
+    formula: the reduced value, of elements by the names of their arrays, such as "x * y" for a dot product. The
+        default is the array itself.
     axis: None: all elements, in C order. 0: each column of a matrix. 1: each row.
     dtype: of the formula's value. The default is NumPy's promotion of the arrays' dtypes; if that is an integer dtype,
     a formula with another value, as "x / 2", is a KernelError.

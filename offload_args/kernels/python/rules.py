@@ -1,4 +1,4 @@
-"""The functions that rewritten trees call, as numba learns them: elements, the thread and atomic steps; RULES has all.
+"""The functions that rewritten trees call, in the form for numba: elements, the thread and atomic steps; RULES has all.
 
 Importing this imports numba.
 """
@@ -21,7 +21,7 @@ from .value_types import ARRAY, I64, ArrayType, array_of, here_of, number, threa
 
 
 def index_of(array: Any, index: Any) -> Any:
-    """Return the type of an index that an array takes; None: it does not."""
+    """Return the type of an index that an array takes; None for another index."""
     if isinstance(index, types.Integer):
         return types.int64
     if isinstance(index, types.BaseTuple) and len(index) == 2 and all(isinstance(x, types.Integer) for x in index):

@@ -123,7 +123,7 @@ def read_function(function: Callable[..., Any]) -> Written:
 
 
 def function_of(function: Callable[..., Any]) -> Function:
-    """Return a function that kernels call, whose source is read when one does."""
+    """Return a function that kernels call. Its source is read when a kernel calls it."""
     return Function(function, read_function)
 
 

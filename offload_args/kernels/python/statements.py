@@ -146,7 +146,7 @@ class Statements(Expressions):
         array = self.arrays.get(getattr(target.value, "id", "")) if isinstance(target, ast.Subscript) else None
         if array is not None and array.direction is Out:
             self.refuse(node, f"{ast.unparse(target)} is read", f"{array.name} is Out: declare InOut")
-        value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # the same, to be read
+        value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # a copy of the target, which is read
         stored = self.target(target)
         for child in ast.walk(value):
             ast.copy_location(child, target)

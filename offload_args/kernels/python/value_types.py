@@ -1,4 +1,4 @@
-"""The types of values in kernels as numba knows them: the thread, arrays, the numbers of loops, weak numbers.
+"""The types of values in kernels for numba: the thread, arrays, the numbers of loops, weak numbers.
 
 Importing this imports numba. An array is its address, two extents, two steps in elements, and the address of a watch
 (watch.py), which a kernel that checks its accesses has; others have null. `here` is the thread: its numbers, which a
@@ -19,7 +19,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from ..partitions import Partition
 
-types: Any = numba_types  # a module that checkers of types read in part
+types: Any = numba_types  # type checkers read only a part of this module
 I64: Final = ir.IntType(64)
 I1: Final = ir.IntType(1)
 HERE: Final = (
@@ -108,7 +108,7 @@ NO_TOKEN: Final = ir.FormattedConstant(TOKEN, "none")
 
 
 def is_small_float(dtype: np.dtype[Any]) -> bool:
-    """Tell whether elements are computed with as float32, and rounded when they are stored."""
+    """Return whether elements are computed with as float32, and rounded when they are stored."""
     return dtype.name in ("float16", "bfloat16")
 
 
@@ -118,7 +118,7 @@ def value_type(dtype: np.dtype[Any]) -> Any:
 
 
 def is_readable(dtype: np.dtype[Any]) -> bool:
-    """Tell whether kernels read a field of that dtype."""
+    """Return whether kernels read a field of that dtype."""
     return dtype.names is not None or (dtype.base.kind in "biufc" and dtype.base != np.float16)
 
 
@@ -213,7 +213,7 @@ def _(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
 def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
     """Return the type that NumPy 2 combines two numbers in; None: numba's own.
 
-    Whole numbers among themselves are numba's: it computes in 64 bits. One that is weak becomes a uint64 with another.
+    Two whole numbers have numba's type, as numba computes in 64 bits; but a weak one becomes a uint64 with a uint64.
     """
     exact = (types.Integer, types.Boolean)
     if a_is_weak and b_is_weak:

@@ -1,8 +1,8 @@
 """Numbers that take the type of the value that they are combined with, as Python's do in NumPy 2.
 
-A number is weak if it is written in the kernel, or comes from outside as an int, a float or a complex of Python; so
-are indices, sizes and the numbers of `here`, what int, float and math.floor return, and results computed from these. A
-variable is weak if all that is assigned to it is.
+A number is weak if it is written in the kernel, or comes from outside as an int, a float or a complex of Python.
+Indices, sizes, the numbers of `here`, the results of int, float and math.floor, and results computed from these are
+weak, too. A variable is weak if all values that are assigned to it are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OF_PYTHON: Final = frozenset({int, float, complex, len, math.floor, math.ceil, 
 
 
 class Weakness:
-    """Knows which expressions of a function are weak.
+    """Determines which expressions of a function are weak.
 
     value_of: returns the object that a name from outside stands for. variables: the names that the function assigns.
     parameters: they are never weak. arrays: the parameters that have a size.
@@ -76,7 +76,7 @@ class Weakness:
         return assigned
 
     def of(self, node: ast.expr) -> bool:
-        """Tell whether an expression is weak."""
+        """Return whether an expression is weak."""
         match node:
             case ast.Constant():
                 return type(node.value) in (int, float, complex)

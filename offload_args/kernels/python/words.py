@@ -1,4 +1,4 @@
-"""The words of kernels in Python that are not Python's own. In a kernel they stand for code; elsewhere they refuse."""
+"""The words of kernels in Python that are not Python's own. In a kernel they stand for code; elsewhere they raise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 class Here:
-    """The thread that runs, as a kernel in Python sees it: `here`. An axis is 0, 1 or 2: x, y or z.
+    """The running thread, in a kernel in Python: `here`. An axis is 0, 1 or 2: x, y or z.
 
         @kernel
         def number(y: Out[np.int64].by(kernels.Linear1D())):
@@ -92,7 +92,7 @@ def atomic_min(array: Any, i: Any, value: Any) -> Any:
 
     array: InOut without a partition, of integers or floating-point numbers of 4 or 8 bytes.
     i: the element, or a pair of row and column.
-    value: the element becomes it if it is more.
+    value: the new value of the element, if the element is greater.
 
         @kernel
         def least(x: In[np.float32], y: InOut[np.float32]):
@@ -113,7 +113,7 @@ def atomic_max(array: Any, i: Any, value: Any) -> Any:
 
     array: InOut without a partition, of integers or floating-point numbers of 4 or 8 bytes.
     i: the element, or a pair of row and column.
-    value: the element becomes it if it is less.
+    value: the new value of the element, if the element is less.
 
         @kernel
         def most(x: In[np.float32], y: InOut[np.float32]):
@@ -130,7 +130,7 @@ def atomic_max(array: Any, i: Any, value: Any) -> Any:
 
 
 def barrier() -> None:
-    """Wait for all threads of the block, in a kernel; each of them then sees the others' stores to shared memory.
+    """Wait for all threads of the block, in a kernel; each can then read the others' stores to shared memory.
 
     All threads of a block have to reach it: a barrier in a condition or a loop that differs between threads is refused.
 
@@ -157,10 +157,10 @@ def shared(shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
     """Declare an array that the threads of a block share, in a kernel: `part = shared(256, np.float32)`.
 
     Each block has its own array, with undefined values at first. Any thread reads and stores any element; barrier()
-    orders the accesses. A parameter `part: Shared[np.float32]` has its size from the launch, as
-    shared_bytes=Shared(...) says.
+    orders the accesses. The launch sets the size of a parameter `part: Shared[np.float32]`, by
+    shared_bytes=Shared(...).
 
-    shape: one or two numbers, which are fixed where the kernel is made.
+    shape: one or two numbers, which are fixed when the kernel is made.
     dtype: of its elements.
 
         @kernel
