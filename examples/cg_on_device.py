@@ -1,7 +1,7 @@
 """Conjugate gradients, with no look at the host
 =============================================
 
-The Poisson problem again. Its calls are captured once, and a loop runs them until one has set a number on the device.
+The Poisson problem, whose calls are captured once: a loop runs them until a call has set a number on the device.
 """
 
 # sphinx_gallery_thumbnail_path = "_static/card-cg_on_device.svg"

@@ -1,7 +1,7 @@
 """Gaussian process regression
 ===========================
 
-A curve through 60 noisy measurements, and how sure of it one can be: Cholesky factors by ``lapack``.
+A curve through 60 noisy measurements, with its uncertainty: Cholesky factors by ``lapack``.
 """
 
 import argparse
@@ -18,12 +18,12 @@ options = parser.parse_args()
 
 
 def covariance(s: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how alike two points are: 1 at no distance, next to nothing beyond three times 0.8."""
+    """Return the curve's covariance at two points: 1 at distance 0, and nearly 0 beyond three times 0.8."""
     return np.asarray(np.exp(-0.5 * ((s[:, None] - t) / 0.8) ** 2), order="F")
 
 
 # %%
-# The points are dense on the left and on the right, and there is none from 4 to 6.
+# The points are dense on the left and on the right, and no point is between 4 and 6.
 
 random, noise = np.random.default_rng(4), 0.15
 t = np.concatenate([random.uniform(0, 4, 40), random.uniform(6, 10, 20)])  # none between 4 and 6

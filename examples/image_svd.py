@@ -41,7 +41,7 @@ with offload_args(*arrays, *rooms, device=options.device) as (A, dstart, dY, dQ,
     blas.gemm(1.0, dQ, W, 0.0, dU)
 
 # %%
-# No matrix of the same rank is nearer than the truncated SVD. The randomised one comes within 5 % of it.
+# No matrix of the same rank is nearer than the truncated SVD. The randomised SVD comes within 5 % of it.
 
 exact = np.linalg.svd(picture, compute_uv=False)
 np.testing.assert_allclose(s[:20], exact[:20], rtol=1e-3)

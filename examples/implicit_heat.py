@@ -17,7 +17,7 @@ options = parser.parse_args()
 
 # %%
 # A step of backward Euler solves (I + s L) u' = u, where L is the 5-point Laplacian. The matrix is symmetric and
-# positive definite, so that Cholesky factors serve, and steps of any length are stable.
+# positive definite, so that it has a Cholesky factor, and steps of any length are stable.
 
 n, s, steps = 20, 0.5, 60
 T = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
@@ -28,7 +28,7 @@ u, heat = start.ravel().copy(), [start.sum()]
 
 # %%
 # M goes up once. The factor is made in a copy on the device, where it stays for all steps; ``update`` brings the plate
-# down in between, to note how much heat is left.
+# down between the steps, to record the remaining heat.
 
 with offload_args(In(M), Scratch(M.shape, M.dtype), InOut(u), device=options.device) as (dM, factor, du):
     factor.copy_from(dM)
@@ -41,7 +41,7 @@ with offload_args(In(M), Scratch(M.shape, M.dtype), InOut(u), device=options.dev
 print(f"{steps} steps leave {heat[-1] / heat[0]:.1%} of the heat")
 
 # %%
-# L has known eigenvectors, so that NumPy finds the state after all steps in one go.
+# L has known eigenvectors, so that NumPy computes the state after all steps directly.
 
 values, Q = np.linalg.eigh(T)
 expected = Q @ ((Q.T @ start @ Q) / (1 + s * (values[:, None] + values)) ** steps) @ Q.T

@@ -17,8 +17,8 @@ options = parser.parse_args()
 
 # %%
 # The discharge at Aswan in 10^8 cubic metres, 1871 to 1970 (Cobb, Biometrika 65, 1978). The dam was begun in 1898.
-# The state is the level and its slope: F moves it on by a year, Q is how much it may stray, H looks at the level, and R
-# is the variance of a measurement.
+# The state is the level and its slope. F advances it by a year, Q is the covariance of its random change, H selects the
+# level, and R is the variance of a measurement.
 
 NILE = """1120 1160 963 1210 1160 1160 813 1230 1370 1140 995 935 1110 994 1020 960 1180 799 958 1140 1100 1210 1150
 1250 1260 1220 1030 1100 774 840 874 694 940 833 701 916 692 1020 1050 969 831 726 456 824 702 1120 1100 832 764 821 768
@@ -31,7 +31,7 @@ scratch = [Scratch(shape, np.float64) for shape in ((2,), (2, 2), (2, 2), (1, 2)
 arrays = In(F), In(H), In(Q), In(R), In(measured), x.copy(), P.copy(), levels, *scratch
 with offload_args(*arrays, device=options.device) as (dF, dH, dQ, dR, dz, dx, dP, dlevels, xp, Pp, T, HP, S, G, e):
     for year in range(100):
-        blas.gemv(1.0, dF, dx, 0.0, xp)  # what the state will be, and its covariance
+        blas.gemv(1.0, dF, dx, 0.0, xp)  # the predicted state, and its covariance
         blas.gemm(1.0, dF, dP, 0.0, T)
         Pp.copy_from(dQ)
         blas.gemm(1.0, T, dF, 1.0, Pp, trans_b="T")

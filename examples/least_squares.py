@@ -2,7 +2,7 @@
 =============
 
 Fits a polynomial to noisy measurements: by QR factors, and by the normal equations. Both need columns that do not
-depend on each other; for others there are ``lapack.gelsd`` and ``linalg.lstsq``.
+depend on each other; ``lapack.gelsd`` and ``linalg.lstsq`` take any columns.
 """
 
 import argparse
@@ -17,7 +17,7 @@ parser.add_argument("--plot", metavar="FILE", help="draw the fit (needs matplotl
 options = parser.parse_args()
 
 # %%
-# The measurements are those of a polynomial of degree 3, with noise. Column j of A is the j-th power of the time.
+# The measurements are values of a polynomial of degree 3, with noise. Column j of A is the j-th power of the time.
 
 random = np.random.default_rng(1)
 truth = np.array([0.5, -2.0, 0.0, 3.0])
@@ -27,15 +27,15 @@ measured = A @ truth + 0.3 * random.standard_normal(2000)
 
 # %%
 # ``gels`` factors A in place and overwrites the measurements, so that both are copies: the first four numbers become
-# the solution, and the length of the others is that of the residual.
+# the solution, and the length of the others is the length of the residual.
 
 x = measured.copy()
 with offload_args(A.copy(order="F"), x, device=options.device) as (dA, dx):
-    lapack.gels(dA, dx)  # x[:4] becomes the solution, the rest says how far it is off
+    lapack.gels(dA, dx)  # x[:4] becomes the solution, the rest has the residual's length
 print("coefficients:", x[:4].round(3), f"residual: {np.linalg.norm(x[4:]):.4f}")
 
 # %%
-# The same by the normal equations, A^T A y = A^T b, with one copy of A and nothing in between on the host. That is
+# The normal equations, A^T A y = A^T b, need one copy of A, and nothing goes to the host between the calls. They are
 # faster and less accurate: the condition of A is squared.
 
 y = np.empty(4)
@@ -45,7 +45,7 @@ with offload_args(A, measured, Scratch((4, 4), A.dtype), y, device=options.devic
     lapack.posv(dN, dy)
 
 # %%
-# Both agree with NumPy; the second to fewer digits.
+# Both solutions agree with NumPy's, the second in fewer digits.
 
 np.testing.assert_allclose(x[:4], np.linalg.lstsq(A, measured, rcond=None)[0], rtol=1e-9, atol=1e-9)
 np.testing.assert_allclose(y, x[:4], rtol=1e-7, atol=1e-7)

@@ -1,7 +1,7 @@
 """A convolution net
 =================
 
-It learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others. The digits: E. Alpaydin and
+The net learns 1,497 digits by NumPy and, on an NVIDIA GPU, by cuDNN, and reads 300 others. The digits: E. Alpaydin and
 C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
 """
 
@@ -32,7 +32,7 @@ def forward(x: Any, w: Any, b: Any, v: Any) -> Any:
 
 
 # %%
-# By NumPy 94 % of the others are read right, as by cuDNN on an H200; a nearest neighbour reads 95 % of them.
+# NumPy's net reads 94 % of the others right, as cuDNN's does on an H200; a nearest neighbour reads 95 % of them.
 
 labels, (w, b, v) = T[1497:, :, 0, 0].argmax(axis=1), (array.copy() for array in start)
 for i in batches:

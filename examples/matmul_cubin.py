@@ -16,7 +16,7 @@ import numpy as np
 from offload_args import Device, In, Module, Out, offload
 
 # %%
-# Nothing in this kernel is of this package. A block of 16 x 16 threads multiplies tiles that it keeps in shared memory.
+# This kernel uses nothing of this package. A block of 16 x 16 threads multiplies tiles that it keeps in shared memory.
 
 SOURCE = """
 extern "C" __global__ void product(const float *A, const float *B, float *C, int n) {
@@ -33,8 +33,8 @@ extern "C" __global__ void product(const float *A, const float *B, float *C, int
 }"""
 
 # %%
-# A cubin says the names of its kernels, but not what they do with their arguments: the signature does, in the call of
-# ``module.kernel``. From there on it is launched as any other kernel.
+# A cubin has the names of its kernels, but not their accesses: the signature in the call of ``module.kernel`` declares
+# these. The kernel is then launched as any other kernel.
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as cuda:0; the first GPU unless given, else host, which can't run a cubin")

@@ -1,7 +1,7 @@
 """Larger than the device
 ======================
 
-Multiplies matrices of files, whose parts go up and come down while others are multiplied. They need little memory::
+Multiply matrices of files, whose parts go up and come down while other parts are multiplied. Little memory suffices::
 
     OFFLOAD_ARGS_MEMORY_LIMIT=24MiB python examples/out_of_core.py --plot speed.png
 """
@@ -22,8 +22,8 @@ parser.add_argument("--plot", metavar="FILE", help="draw the speed against the s
 options = parser.parse_args()
 
 # %%
-# The system reads a file's pages when a part goes up, and writes those of the product after it came down. In a region
-# all three matrices have to be on the device at once: it fails where ``devices`` goes on.
+# The system reads a file's pages when a part goes up, and writes the product's pages after a part came down. A region
+# needs all three matrices on the device together: it fails where a product with ``devices`` still works.
 
 
 def speed(way: str, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> float:

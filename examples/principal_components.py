@@ -1,7 +1,7 @@
 """Principal components (PCA)
 ==========================
 
-Principal component analysis of 1,797 digits: eight components, and where the first two put each digit. A covariance
+Principal component analysis of 1,797 digits: eight components, and each digit's place by the first two. A covariance
 matrix, its eigenvectors and a product with them are one region. The digits come with the package: E. Alpaydin and
 C. Kaynak, Optical Recognition of Handwritten Digits, 1998, doi.org/10.24432/C50P49, CC BY 4.0.
 """
@@ -18,7 +18,7 @@ parser.add_argument("--plot", metavar="FILE", help="draw the components and the 
 options = parser.parse_args()
 
 # %%
-# Each row is a digit of 8 x 8 pixels. The labels are for the picture only: the components don't know them.
+# Each row is a digit of 8 x 8 pixels. The labels are for the picture only: the components don't use them.
 
 data, labels = demo.load_digits(), np.load(demo.DIGITS)["labels"]
 n, d = data.shape

@@ -41,7 +41,7 @@ B = random.standard_normal((100, 300), dtype=np.float32)
 x, y = random.standard_normal(200, dtype=np.float32), np.empty(100, np.float32)
 
 # %%
-# The array between the layers is a ``Scratch``: memory on the device, which never moves. The counters tell that three
+# The array between the layers is a ``Scratch``: memory on the device, which never moves. The counters show that three
 # arrays went up, A, B and ``x``, and one came down.
 
 before = device.counters

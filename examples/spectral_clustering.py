@@ -1,7 +1,7 @@
 """Spectral clustering
 ===================
 
-Two rings, one inside the other, which no straight line divides: an eigenvector of their affinities does.
+Two rings, one inside the other, which no straight line divides: an eigenvector of their affinities divides them.
 """
 
 import argparse
@@ -16,7 +16,7 @@ parser.add_argument("--plot", metavar="FILE", help="draw the points and the eige
 options = parser.parse_args()
 
 # %%
-# The points of each ring are near each other: their affinity is close to 1, and across the rings next to nothing.
+# The points of each ring are near each other: their affinity is close to 1, and across the rings nearly 0.
 
 random = np.random.default_rng(5)
 ring = np.repeat([0, 1], 120)

@@ -14,7 +14,7 @@ from offload_args import Device, In, Kernel, Out, offload
 
 # %%
 # The kernel is C++ that compilers for GPUs and for CPUs take. ``c.mine`` gives each thread its own elements of the
-# output, so that no two threads write the same one.
+# output, so that no two threads write the same element.
 
 SOURCE = """
 #include <offload_args/kernel.h>
@@ -25,7 +25,7 @@ OA_KERNEL(vadd, oa::In<float> a, oa::In<float> b, oa::Out<float> c, int n) {
 """
 
 # %%
-# The signature names what the kernel reads and writes, argument by argument. ``compile`` builds it for the device.
+# The signature declares how the kernel uses each argument. ``compile`` builds the kernel for the device.
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")

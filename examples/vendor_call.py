@@ -1,7 +1,7 @@
 """The vendor's own function
 =========================
 
-Argument by argument: cuBLAS or rocBLAS on a GPU, CBLAS on the CPU.
+The program calls cuBLAS or rocBLAS on a GPU and CBLAS on the CPU, argument by argument.
 """
 
 # sphinx_gallery_thumbnail_path = "_static/card-vendor_call.svg"
@@ -18,7 +18,7 @@ name = parser.parse_args().device
 device = Device(name) if name else Device.default()
 
 # %%
-# ``In`` and ``Out`` say what the call does with each array, before the region begins.
+# ``In`` and ``Out`` declare the use of each array, before the region begins.
 
 random = np.random.default_rng(2)
 m, n = 300, 200
@@ -31,7 +31,7 @@ y = np.empty(m)
 # ``dA.ld`` is the leading dimension of A.
 
 with offload_args(In(A), In(x), Out(y), device=device) as (dA, dx, dy):
-    if device.name.startswith("cuda"):  # cuBLAS is column-major: A in C order is the transpose of what it sees
+    if device.name.startswith("cuda"):  # cuBLAS is column-major: it reads A in C order as its transpose
         cublas.dgemv(cublas.OP_T, n, m, 1.0, dA, dA.ld, dx, 1, 0.0, dy, 1)
     elif device.name.startswith("hip"):
         rocblas.dgemv(rocblas.operation_transpose, n, m, 1.0, dA, dA.ld, dx, 1, 0.0, dy, 1)

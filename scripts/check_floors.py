@@ -2,15 +2,15 @@
 
     python scripts/check_floors.py
 
-A file uses another one if it includes or imports it, or names a function or variable that is defined there. A header
-uses those that the bodies of its inline functions name. Three rules:
+A file uses another one if it includes or imports it, or names a function or variable that the other one defines. A
+header uses the files that define the names in the bodies of its inline functions. The rules are:
 
 - A folder of csrc uses only itself and the folders that FLOORS gives it. The core includes nothing of Python, and the
   extension nothing of the core but the public headers.
 - No files use each other in a circle. A C source and the header of its name count as one file.
 - No two files of csrc have one name, the public headers included.
 
-Prints one line a fault and exits with 1, or prints nothing.
+It prints one line a fault and exits with 1, or prints nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Each folder of csrc with those that it may use besides itself. Everything may use the public headers.
+# Each folder of csrc with the folders that it may use besides itself. All of them may use the public headers.
 FLOORS: dict[str, tuple[str, ...]] = {
     "base": (),
     "device": ("base",),
@@ -39,7 +39,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
 }
 # All that a backend includes, besides its own .def and what backends share (.inc).
 BACKENDS_INCLUDE = {"device/backend.h", "base/error.h"}
-# Python packages, each with those of the project that it must not import.
+# Python packages, each with the packages of the project that it must not import.
 APART = {"offload_args": ("bindings", "tests"), "bindings": ("offload_args", "tests")}
 
 Edge = tuple[str, str]
@@ -69,7 +69,7 @@ def bodies_in(code: str) -> str:
 
 
 def block_end(code: str, position: int) -> int:
-    """Return where the block that is open at a position ends."""
+    """Return the end of the block that is open at a position."""
     depth = 1
     for brace in re.finditer(r"[{}]", code[position:]):
         depth += 1 if brace[0] == "{" else -1
@@ -89,7 +89,7 @@ def unit_of(path: str) -> str:
 
 
 def c_edges(files: dict[str, str]) -> tuple[set[Edge], set[Edge]]:
-    """Return (what includes what, by file; what uses what, by unit)."""
+    """Return the files that each file includes, and the units that each unit uses."""
     includes: set[Edge] = set()
     uses: set[Edge] = set()
     for path, text in files.items():
@@ -109,7 +109,7 @@ def c_edges(files: dict[str, str]) -> tuple[set[Edge], set[Edge]]:
 
 
 def floor_faults(includes: set[Edge], uses: set[Edge]) -> Iterator[Edge]:
-    """Yield what uses a folder of csrc that is not below its own."""
+    """Yield the uses of a folder of csrc that is not below the user's own."""
     for path, target in includes:
         own = "/" not in target or target.startswith("offload_args/") or target in BACKENDS_INCLUDE
         if path.startswith("backends/") and target.endswith(".h") and not own:
@@ -130,14 +130,14 @@ def same_names(units: Iterable[str]) -> Iterator[Edge]:
 
 
 def bridge_faults(includes: set[Edge], files: dict[str, str]) -> Iterator[Edge]:
-    """Yield what the extension includes of the core's own headers."""
+    """Yield the core's own headers that the extension includes."""
     for path, target in includes:
         if target not in files and not target.startswith("offload_args"):
             yield path, target
 
 
 def python_edges(folder: Path) -> set[Edge]:
-    """Return which modules of a package import which, those inside functions and for type checkers too."""
+    """Return the modules that each module of a package imports, also inside functions and for type checkers."""
     package = folder.name
     modules = {}
     for path in sorted(folder.rglob("*.py")):
@@ -153,7 +153,7 @@ def python_edges(folder: Path) -> set[Edge]:
                 start = ".".join(here.split(".")[: len(here.split(".")) - node.level + 1]) if node.level else ""
                 base = ".".join(filter(None, (start, node.module)))
                 inside = [f"{base}.{alias.name}" for alias in node.names]
-                # `from . import errors` imports a module of the package, and only else the package itself.
+                # `from . import errors` imports a module of the package, or else the package itself.
                 targets = [name if name in modules or compiled(folder, name) else base for name in inside]
             else:
                 continue

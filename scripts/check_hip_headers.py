@@ -34,7 +34,7 @@ def ours() -> dict[str, list[str]]:
 
 
 def theirs(include: Path) -> dict[str, list[str]]:
-    """Return the same of each function of a header, and what it returns as the last."""
+    """Return the same of each function of a header, with its result as the last."""
     own = subprocess.run(["gcc", "-print-file-name=include"], capture_output=True, text=True, check=True)
     arguments = ["-x", "c", "-std=c11", f"-I{include}", "-isystem", own.stdout.strip()]
     arguments += ["-D__HIP_PLATFORM_AMD__=1", "-D__HIP_DISABLE_CPP_FUNCTIONS__"]
@@ -58,7 +58,7 @@ def theirs(include: Path) -> dict[str, list[str]]:
 
 
 def other_facts(include: Path) -> list[str]:
-    """Return what the compiler says of numbers and structures that differ."""
+    """Return the compiler's messages about numbers and structures that differ."""
     command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE=", "-fsyntax-only", "-isystem", str(include)]
     command += [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'csrc' / 'include'}", str(ROOT / "tests" / "doubles" / "hip_facts.c")]
     ran = subprocess.run(command, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Checks the links of a built site: each file that a page links to is there, and has the anchor that the link names.
+"""Checks the links of a built site: each file that a page links to exists, and has the anchor that the link names.
 
     python scripts/check_links.py build/docs/html
 
@@ -36,7 +36,7 @@ page_of = cache(Page)
 
 
 def fault_of(link: str, page: Path) -> str | None:
-    """Return what is wrong with a link of a page, if anything."""
+    """Return the fault of a link of a page; None if it has none."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return None

@@ -2,7 +2,7 @@
 
     python scripts/check_paths.py
 
-It looks at links, and at code spans with a slash and an ending of SUFFIXES, or with a slash at their end. A path may be
+It reads links, and code spans with a slash and an ending of SUFFIXES, or with a slash at their end. A path may be
 relative to the root, to csrc or csrc/include (as includes are), to offload_args or to the page; <library> and * stand
 for any name. A C name is a code span that begins with oa_ or OA_; csrc or the module of Fortran must have it,
 unless it is generated for a library.
@@ -68,7 +68,7 @@ def folders() -> Iterator[str]:
 def main() -> int:
     libraries = "|".join(["blas", *(path.stem for path in (ROOT / "bindings/api").glob("*.json"))])
     sources = [path for path in (ROOT / "csrc").rglob("*") if path.suffix in {".c", ".def", ".h", ".inc"}]
-    sources.append(ROOT / "bindings/emit/fortran.py")  # the module of Fortran has a few of its own
+    sources.append(ROOT / "bindings/emit/fortran.py")  # the module of Fortran has a few names of its own
     known = set(re.findall(r"\w+", "".join(path.read_text() for path in sources)))
     faults = []
     for page in files_of(ROOT, "*.md"):

@@ -1,10 +1,10 @@
 """Compares bindings/api with AMD's headers of rocBLAS: python scripts/check_rocblas_headers.py INCLUDE...
 
-INCLUDE is a folder that has rocblas/rocblas.h. A header of version 5 or later has to differ from that of version 4 by
-exactly what roles/rocblas.toml says under [newer]: what it adds as far as that version has it, and what it lacks; an
-earlier header has none of the additions, and all that is lacking later. Other headers of a version that bindings/api
-is not of are named and left out. It prints each difference, and exits with 1 if there is one, or if no header was
-compared.
+INCLUDE is a folder that has rocblas/rocblas.h. A header of version 5 or later has to differ from the header of version
+4 by exactly the entries of [newer] in roles/rocblas.toml: it has the additions up to its version, and lacks the
+functions that [newer] lacks. An earlier header has none of the additions, and all of these functions. Other headers
+whose version bindings/api lacks are named and left out. It prints each difference, and exits with 1 if there is one,
+or if no header was compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bindings import headers, roles  # noqa: E402
 
 
 def _newest(four: Any, version: str) -> Any:
-    """Return what the header of a version from 5 on has to have, by those of version 4 and by [newer]."""
+    """Return the required contents of a header of version 5 or later, by the header of version 4 and [newer]."""
     labels = roles.read_roles("rocblas")
     newer = json.loads((ROOT / "bindings" / "api" / f"{labels['newer']['api']}.json").read_text())
     since = {
@@ -43,7 +43,7 @@ def _newest(four: Any, version: str) -> Any:
 
 
 def _faults_of_newer(header: Path, there: Any) -> list[str]:
-    """Return how the header of a version before 5 contradicts what [newer] says of later ones."""
+    """Return the contradictions between the header of a version before 5 and [newer]."""
     newer = roles.read_roles("rocblas")["newer"]
     added = json.loads((ROOT / "bindings" / "api" / f"{newer['api']}.json").read_text())
     constants = {name for members in there["enums"].values() for name in members}
@@ -81,7 +81,7 @@ def main() -> int:
         compared += 1
         for part in ("functions", "enums"):
             for entry in there[part].values() if part == "functions" else ():
-                entry.pop("deprecated", None)  # bindings/api was written before headers were asked for it
+                entry.pop("deprecated", None)  # bindings/api is older than this key
             names = {*ours[part], *there[part]}
             faults += [f"{header}: {name} differs" for name in names if ours[part].get(name) != there[part].get(name)]
         print(f"{header}: version {there['version']}, {len(there['functions'])} functions compared")

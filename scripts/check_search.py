@@ -3,7 +3,7 @@
     python scripts/check_search.py build/docs/html
 
 It runs the site's own search in Node. It prints one line a fault and exits with 1, or prints the number of queries;
-without Node it says that nothing was searched.
+without Node it reports that nothing was searched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 FIRST = 3
-# The words of a user, each with the pages of which one has to be among the first.
+# The words of a user, with pages: at least one of them has to be among the first.
 QUERIES = {
     "solve linear system": ("guide/lapack", "guide/linalg"),
     "matrix multiplication": ("guide/blas", "guide/linalg"),

@@ -4,8 +4,8 @@
 
 Chromium opens every page from the file system, at the widths of a phone and of a desktop. It types the queries of
 check_search.py into the search field. --pictures keeps pictures of some pages, light and dark; with --every, of all
-pages. The script needs the package playwright (pip install playwright) and Chromium on PATH, or where CHROMIUM says.
-It downloads neither: where one is missing it says so, and exits with 0.
+pages. The script needs the package playwright (pip install playwright) and Chromium on PATH, or at CHROMIUM.
+It downloads neither: if one is missing, it reports that and exits with 0.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def search(browser: Any, folder: Path) -> Iterator[str]:
 
 
 def look(browser: Any, folder: Path, pictures: Path | None, every: bool) -> list[str]:
-    """Return the faults of all pages, and keeps pictures of them."""
+    """Return the faults of all pages, and keep pictures of them."""
     faults = []
     for name, width in WIDTHS.items():
         for scheme in SCHEMES:
             page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
-            page.set_default_timeout(0)  # a busy machine takes as long as it takes
+            page.set_default_timeout(0)  # no limit: a busy machine is slow
             pages = sorted(folder.rglob("*.html")) if scheme == SCHEMES[0] else map(folder.joinpath, PICTURED)
             for path in pages:
                 faults += faults_of(page, path, width)

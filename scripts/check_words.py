@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = 120
 
-# Each phrase with what to write instead.
+# Each phrase with its replacement.
 PHRASES: list[tuple[str, str]] = [
     (r"\bfor\s+want\s+of\b", "say 'without', or 'under pressure' of memory"),
     (r"\b(?:giv(?:e|es|en|ing)|gave|hand(?:s|ed|ing)?)\s+back\b", "return to a pool, or free memory"),
@@ -103,7 +103,7 @@ def prose_of(path: str, text: str) -> str:
 
 
 def names_of(path: str, text: str) -> Iterator[tuple[str, int]]:
-    """Yield the names in a source that say nothing, each with its line: those that Python binds, or that C has."""
+    """Yield the refused names in a source, each with its line: the names that Python binds, or that C has."""
     if path.endswith(".py"):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NAMES_OF_NOTHING:

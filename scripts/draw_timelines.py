@@ -26,7 +26,7 @@ def text(x: float, y: float, words: str, color: str = "#1c1c1c", size: int = 13)
 
 
 def slices(path: Path, skip: int) -> list[dict[str, Any]]:
-    """Return the slices of the thread that calls, from the region of the call after those to skip."""
+    """Return the slices of the calling thread, from the region of the first call that is not skipped."""
     events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("cat") in COLORS]
     calls = sorted((event for event in events if event["cat"] == "call"), key=lambda event: event["ts"])
     first = calls[skip]

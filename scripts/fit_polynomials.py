@@ -2,7 +2,7 @@
 
     python scripts/fit_polynomials.py > offload_args/kernels/python/polynomials.py
 
-Each is interpolated at Chebyshev points with 60 digits, and rounded to float64. It needs mpmath.
+Each polynomial is interpolated at Chebyshev points with 60 digits, and rounded to float64. It needs mpmath.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TABLE: dict[str, tuple[Callable[[Real], Real], Real, Real, int, int]] = {
 
 
 def parts(value: Real, bits: int = 53, count: int = 2) -> list[float]:
-    """Return numbers whose sum is the value; the first ones have so many bits."""
+    """Return numbers whose sum is the value; the first ones have this many bits."""
     numbers = []
     for left in range(count, 0, -1):
         if left > 1 and bits < 53:

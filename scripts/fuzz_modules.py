@@ -3,7 +3,7 @@
     PYTHONPATH=tests python scripts/fuzz_modules.py [--inputs 1000000] [--seed 0]
 
 The good modules are those of tests/kernels/images.py. A fault is printed with the seed of its input, and the mutated
-bytes are written to the current directory. Exits with 1 after the first one.
+bytes are written to the current directory. It exits with 1 after the first fault.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLOW = 1.0  # seconds
 
 
 def fault_of(data: bytes) -> str:
-    """Return what is wrong with how the bytes are read; "" if nothing is."""
+    """Return the fault in the reading of the bytes; "" if there is none."""
     begun = time.perf_counter()
     try:
         module = Module.load(data)

@@ -1,9 +1,9 @@
-"""Says the package's version to scikit-build-core: that of a release, or that of a checkout between two releases.
+"""Gives scikit-build-core the package's version: of a release, or of a checkout between two releases.
 
-The number stands in csrc/include/offload_args/core.h. A clean checkout whose commit has the tag v<number> is the
+The number is in csrc/include/offload_args/core.h. A clean checkout whose commit has the tag v<number> is the
 release of that number. Any other checkout is <number>.dev0+g<commit>, with .dirty after it if tracked files were
-changed. A copy without git is <number>.dev0. An archive by git, and the source archive of the package, are what their
-checkout was.
+changed. A copy without git is <number>.dev0. An archive by git, and the source archive of the package, have the
+version of their checkout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ARCHIVED = "$Format:%h %D$"
 
 
 def _git(*arguments: str) -> str | None:
-    """Return what git prints; None without git, or outside of a checkout."""
+    """Return the output of git; None without git, or outside of a checkout."""
     try:
         run = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):

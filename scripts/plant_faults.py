@@ -98,7 +98,7 @@ FAULTS: Final = (
 
 
 def hunt(seconds: float) -> float | None:
-    """Run random programs until one comes out wrong. Returns after how many seconds; None if none did."""
+    """Run random programs until one gives a wrong result; return the seconds until then, or None if none did."""
     from helpers.programs import Wrong
     from helpers.writer import (
         BYTES,
@@ -124,7 +124,7 @@ def hunt(seconds: float) -> float | None:
 
 
 def site(folder: Path) -> Path:
-    """Return where the packages of an environment below a folder go, which has .venv's packages but its own core."""
+    """Return the packages' folder of an environment below a folder, with .venv's packages but its own core."""
     environment = folder / "environment"
     python = ROOT / ".venv" / "bin" / "python"
     if not environment.exists():

@@ -1,6 +1,6 @@
 // Prints, as JSON, the pages that the search of a built site shows for each query, best first:
 //     node scripts/search.js build/docs/html QUERY ...
-// It runs the site's own scripts, with as much of a browser as they ask for.
+// It runs the site's own scripts, with the parts of a browser that they need.
 const fs = require("fs");
 const path = require("path");
 const vm = require("vm");

@@ -1,6 +1,6 @@
-"""The directives of the reference: they make nodes of what _records.py and _headers.py have.
+"""The directives of the reference: they make nodes of the data in _records.py and _headers.py.
 
-They make no text to be parsed, as there are some thousands of names.
+They make no text to be parsed, because there are some thousands of names.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Docstrings of this project as autodoc is to read them: they are plain text with `code`, indented programs and the
-parameters as lines `name: text`.
+"""Docstrings of this project in the form that autodoc reads: they are plain text with `code`, indented programs and
+the parameters as lines `name: text`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _linked(text: str) -> str:
 
 
 def _parameters(paragraph: str, names: set[str]) -> list[str]:
-    """Return a paragraph that says what parameters are as a list, one item each; [] if it says none."""
+    """Return a paragraph about parameters as a list, one item each; [] if it is about none."""
     starts = [match for match in NAME.finditer(paragraph) if set(match[1].split(", ")) <= names]
     if not starts or starts[0].start():
         return []
@@ -57,7 +57,7 @@ def _parameters(paragraph: str, names: set[str]) -> list[str]:
 
 
 def _see_also(text: str) -> str:
-    """Return what a docstring's last line names, as links: functions, and a page of the guide."""
+    """Return the functions and the page of the guide in a docstring's last line, as links."""
     groups = text.removeprefix("See also:").strip().removesuffix(".").split(";")
     pieces = []
     for group in groups:
@@ -101,7 +101,7 @@ _GIVEN = set(
 
 
 def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Rewrite what autodoc reads of an object of the package."""
+    """Rewrite the docstring that autodoc reads of an object of the package."""
     if lines and lines[0].startswith("Alias for field number"):  # a named tuple's field without a comment
         lines[:] = []
     if name.startswith("offload_args"):
@@ -110,7 +110,7 @@ def rewrite(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: 
 
 @cache
 def _declared(path: Path) -> dict[str, ast.AST]:
-    """Return what a source or stub declares, by name: functions, classes and methods of classes."""
+    """Return the functions, classes and methods that a source or stub declares, by name."""
     tree = ast.parse(path.read_text())
     results: dict[str, ast.AST] = {}
     for node in tree.body:
@@ -148,7 +148,7 @@ def typed(thing: Any, names: list[str]) -> tuple[str, str | None] | None:
 def sign(
     app: Sphinx, kind: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
-    """Return the signature with types of what is written in C, from the stub of the extension."""
+    """Return the signature with types of an object that is written in C, from the stub of the extension."""
     if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
         return "", None
     if kind == "class" and any(name.startswith("_") for name in _names(thing)):  # fields that are a dataclass's own

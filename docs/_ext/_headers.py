@@ -1,7 +1,7 @@
-"""The reference of the C API: what the headers of csrc/include declare, each with the comment above it.
+"""The reference of the C API: the declarations in the headers of csrc/include, each with the comment above it.
 
-A header is read as this project writes them: a comment stands above what it explains, a blank line or the next comment
-ends that, and a comment such as `-- devices ---` begins a section.
+A header is read as this project writes it: a comment is above the declarations that it explains, a blank line or the
+next comment ends these, and a comment such as `-- devices ---` begins a section.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bindings.declarations import entries
 from bindings.emit.blas_dispatch import portable_header
 
 INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
-# Those that a program includes; graph.h and routine.h serve the package's own extension.
+# The headers that a program includes; graph.h and routine.h serve the package's own extension.
 HEADERS = {
     "offload_args/core.h": "Regions, pointers, devices and libraries, for every program in C.",
     "offload_args_blas.h": "The portable BLAS: one name on each device.",
@@ -65,7 +65,7 @@ class Unit:
 
     @property
     def names(self) -> list[str]:
-        """Returns the names that it declares."""
+        """Return the names that it declares."""
         actual = (next(filter(None, match.groups())) for match in _DECLARED.finditer("\n".join(self.code)))
         return [name for name in dict.fromkeys(actual) if name not in ("if", "for", "while", "return", "switch")]
 
@@ -82,7 +82,7 @@ def is_cpp(name: str) -> bool:
 
 
 def _without_bodies(code: list[str]) -> list[str]:
-    """Return declarations of C++ without what functions do, and what classes have for themselves."""
+    """Return declarations of C++ without the bodies of functions and the private members of classes."""
     kept: list[str] = []
     hidden = ""
     for line in code:
@@ -102,7 +102,7 @@ def _without_bodies(code: list[str]) -> list[str]:
 
 
 def units(text: str, cpp: bool = False) -> Iterator[Unit]:
-    """Yield what a header has: first its own comment, then its declarations."""
+    """Yield the parts of a header: first its own comment, then its declarations."""
     unit, section = Unit(), ""
     comment: list[str] | None = None
     for line in [*text.splitlines(), ""]:
@@ -143,7 +143,7 @@ def _expanded(text: str) -> str:
 
 
 def header(name: str) -> list[Unit]:
-    """Return what a public header has, by its name in an #include."""
+    """Return the parts of a public header, by its name in an #include."""
     text = portable_header(list(libraries().values())) if name == "offload_args_blas.h" else None
     results = list(units(_expanded(text or (INCLUDE / name).read_text()), is_cpp(name)))
     for entry in results:
@@ -193,7 +193,7 @@ def pages() -> Iterator[tuple[str, str]]:
     texts: dict[str, str] = {}
     for name, text in HEADERS.items():
         file = re.sub(r"\W", "-", Path(name).name)
-        shown = name.replace("/", "/\u200b")  # a line may break there
+        shown = name.replace("/", "/\u200b")  # a line may break after a slash
         texts[file] = PAGE.format(title=shown, name=name, part="")
         listed.append(f"- [{name}]({file}.md): {text}")
         for part in PARTS.get(name, {}):

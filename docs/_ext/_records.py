@@ -66,7 +66,7 @@ SUBJECTS = {
         ("Settings of tensors and filters", r"\w*(tensor|filter|transform|reduction)"),
     ),
 }
-# So many entries make a page of some 15,000 pixels; a heading with more is divided by subjects, then by forms.
+# This many entries make a page of some 15,000 pixels; a heading with more is divided by subjects, then by forms.
 MOST = 24
 FORMS = {"": "", "_batched": ", batches", "_strided_batched": ", strided batches"}
 
@@ -125,7 +125,7 @@ def constants(library: Library) -> dict[str, dict[str, tuple[str, int]]]:
 
 
 def vendor_names(library: Library, function: Function) -> Iterator[tuple[str, str]]:
-    """Yield the vendor's functions behind a routine, with a remark to each."""
+    """Yield the vendor's functions of a routine, with a remark to each."""
     older = library.older
     is_old = older is not None and function.symbol in older.only
     yield function.symbol, f"in versions before {older.before} only" if older and is_old else ""
@@ -143,7 +143,7 @@ def slug(title: str) -> str:
 
 
 def groups(library: Library, functions: Iterable[Function]) -> list[Group]:
-    """Return the functions, those that differ in dtypes only together."""
+    """Return the functions in groups that differ in dtypes only."""
     results: dict[tuple[object, ...], Group] = {}
     for function in functions:
         said = describe(library, function)
@@ -241,7 +241,7 @@ last parameter. The forms that end in `_device` take numbers and results as devi
 {titles}
 ```
 """
-# So many lines make a page of prototypes.
+# This many lines make a page of prototypes.
 MOST_LINES = 600
 
 
@@ -268,14 +268,14 @@ def c_pages(library: Library) -> dict[str, list[str]]:
 
 
 def _classes(library: Library) -> Iterator[str]:
-    """Yield the entries of what a library's module has beside functions and constants."""
+    """Yield the entries of a library's module beside its functions and constants."""
     for kind in library.object_kinds:
         built = f"a ``{kind.type}``, which ``{kind.destroy}`` ends."
         yield f".. py:class:: {kind.name}\n\n   A :py:class:`~offload_args.objects.LibraryObject`: {built}\n"
     for module, name in ((module, name) for module, names in library.adds.items() for name in names):
         kind, options = ("class", "\n   :members:") if name[0].isupper() else ("function", "")
         having = [other.name for other in libraries().values() if name in other.adds.get(module, ())]
-        if library.name != min(having):  # the index has one entry of what libraries share
+        if library.name != min(having):  # the index has one entry of a name that libraries share
             options += "\n   :no-index:"
         yield f".. auto{kind}:: offload_args.{library.name}.{name}{options}\n"
 

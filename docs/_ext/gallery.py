@@ -1,6 +1,6 @@
 """The gallery: runs the programs of examples/ when the site is built, and writes a page of each with its output.
 
-They run on the default device of the machine, or on that of OFFLOAD_ARGS_GALLERY.
+They run on the default device of the machine, or on the device that OFFLOAD_ARGS_GALLERY names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reference of the site, made when it is built; CONTRIBUTING.md says from what.
+"""The reference of the site, made when it is built; CONTRIBUTING.md lists its sources.
 
 Pages on vendors' routines and on C headers are written to docs/reference/_generated, which git ignores.
 """
