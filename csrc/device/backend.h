@@ -4,9 +4,9 @@
  * A new backend is csrc/backends/<name>.c and one line in backends.def. The file includes this header, base/error.h and
  * its own .def, and nothing else of the core.
  *
- * A backend reports a failure as an oa_status and sets the text with oa_fail(). It knows nothing of regions or of the
- * present table. Any thread may call any function at any time. Addresses are device addresses; on `host` and `sim` they
- * are addresses of this process. A stream runs its operations in order; only events order operations of different
+ * A backend reports a failure as an oa_status and sets the text with oa_fail(). It uses neither regions nor the present
+ * table. Any thread may call any function at any time. Addresses are device addresses; on `host` and `sim` they are
+ * addresses of this process. A stream runs its operations in order; only events order operations of different
  * streams. */
 #ifndef OA_BACKEND_H
 #define OA_BACKEND_H
@@ -32,7 +32,7 @@ enum oa_backend_flags {
 
 enum { OA_RELAXED = 2 }; /* oa_backend.capture_mode */
 
-/* The end of a graph's loop: a number that its calls write is not 0, or it ran so often. */
+/* The end of a graph's loop: a number that its calls write is not 0, or the graph ran at_most times. */
 typedef struct oa_graph_until {
   uint64_t address;  /* of the number, a multiple of word_bytes */
   int words;         /* of it: 2 if it is complex */
@@ -40,12 +40,12 @@ typedef struct oa_graph_until {
   uint64_t bits;     /* of a word; if none is set in any word, the number is 0 */
   int64_t at_most;   /* 1 or more */
   uint64_t count;    /* the address of 8 bytes of the device, which are 0 when the loop is launched */
-  uint64_t *outcome; /* in pinned memory: becomes how often the graph ran, and 1 if the number is not 0, else 0 */
+  uint64_t *outcome; /* in pinned memory: becomes the number of runs, and 1 if the number is not 0, else 0 */
 } oa_graph_until;
 
 typedef struct oa_backend {
   const char *name;
-  unsigned flags;  /* oa_device_flags and oa_backend_flags; OA_DEVICE_HOST_CALLS asks for `submit` */
+  unsigned flags;  /* oa_device_flags and oa_backend_flags; OA_DEVICE_HOST_CALLS needs `submit` */
   int dlpack_type; /* DLPack's DLDeviceType of its memory; 0: it can't be exported */
   /* Sets the number of devices of this machine. The number is 0 without a driver, and the error text has the reason.
    * Loads the driver. `sim` has a fixed number. */
@@ -58,8 +58,8 @@ typedef struct oa_backend {
   int (*allocate)(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
   /* Frees memory in stream order. The address is invalid afterwards, even after a failure. */
   int (*free)(oa_device *device, void *stream, uint64_t address, size_t nbytes);
-  /* Tell that the core put the memory into its own pool, or took it out again; nothing uses pooled memory. NULL: pooled
-   * memory needs no such care. */
+  /* Report that the core put the memory into its own pool, or took it out again; nothing uses pooled memory. NULL:
+   * pooled memory needs no such care. */
   void (*pool)(oa_device *device, uint64_t address, size_t nbytes);
   void (*take)(oa_device *device, uint64_t address, size_t nbytes);
   int (*trim)(oa_device *device); /* waits for pending frees, then returns idle memory to the driver */
@@ -95,8 +95,8 @@ typedef struct oa_backend {
    * after a failure. */
   int (*stream_synchronize)(oa_device *device, void *stream);
   int (*stream_wait)(oa_device *device, void *stream, void *event);
-  /* Notes that programs may capture this stream of the backend from now on. Events recorded in it later may be asked
-   * meanwhile. NULL: any may. */
+  /* Notes that programs may capture this stream of the backend from now on. Events recorded in it later may be queried
+   * meanwhile. NULL: any event may. */
   void (*stream_expose)(oa_device *device, void *stream);
   /* Sets *capturing to 1 if the caller's stream is being captured into a graph. */
   int (*stream_capturing)(oa_device *device, void *stream, int *capturing);
@@ -109,7 +109,8 @@ typedef struct oa_backend {
   int (*graph_begin)(oa_device *device, void **stream);
   /* Ends the recording, whatever it returns. *graph: NULL after a failure. */
   int (*graph_end)(oa_device *device, void **stream, void **graph);
-  /* Makes a graph ready to be launched. Threads may call it at once, and again. NULL: a graph is ready at its end. */
+  /* Makes a graph ready to be launched. Several threads may call it at the same time, and repeatedly. NULL: a graph is
+   * ready at its end. */
   int (*graph_prepare)(oa_device *device, void *graph);
   int (*graph_launch)(oa_device *device, void *stream, void *graph);
   int (*graph_destroy)(oa_device *device, void *graph); /* no launch of it is under way */
@@ -128,13 +129,13 @@ typedef struct oa_backend {
   /* Runs run(copy of arguments) on the CPU in stream order. For OA_DEVICE_HOST_CALLS backends only. */
   int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
   /* Kernels. NULL: the device has none, or is OA_DEVICE_HOST_CALLS; there the core itself runs functions of shared
-   * objects through `submit`. The core checked the image as far as it knows the format. Returns OA_ERROR_MODULE if the
-   * driver refuses it; name is for the text. */
+   * objects through `submit`. The core checked the image as far as it can read the format. Returns OA_ERROR_MODULE if
+   * the driver refuses it; name is for the text. */
   int (*module_load)(oa_device *device, const char *name, const void *image, size_t nbytes, void **module);
   int (*module_unload)(oa_device *device, void *module);
   /* Finds a variable of the module; returns OA_ERROR_MODULE if the module has no variable of that name. On
    * OA_DEVICE_HOST_CALLS backends the core found it already, and its memory belongs to the device from now on; NULL if
-   * the backend need not know. */
+   * the backend does not need this. */
   int (*module_variable)(oa_device *device, void *module, const char *name, uint64_t *address, size_t *nbytes);
   /* Makes a function and fills info except for its size. function_free frees the function. */
   int (*function_make)(oa_device *device, void *module, const char *name, void **function, oa_kernel_info *info);
@@ -184,7 +185,7 @@ int oa_device_lost(oa_device *device, const char *reason);
 /* Returns the finder's output (oa_driver_set_finder), or "". For `count` only. */
 const char *oa_driver_places(void);
 /* Sets *device to the device of that number. Fails, with the text set, if no device has the number, the device is lost,
- * or the process was forked. function: the public function that asks. */
+ * or the process was forked. function: the calling public function. */
 int oa_device_find(int number, const char *function, oa_device **device);
 /* Reads the environment's limit on the device's memory again, after the size of that memory changed. */
 int oa_device_read_limit(oa_device *device);

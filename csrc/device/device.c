@@ -36,7 +36,7 @@ void oa_driver_set_finder(oa_library_loader function) { atomic_store(&finder, fu
 
 const char *oa_driver_places(void) { return driver_places; }
 
-/* Takes `opening`. The finder is asked before that, the first time that a backend may need it: it may run any Python
+/* Takes `opening`. The finder is called before that, the first time that a backend may need it: it may run any Python
  * code. */
 static int lock_opening(const oa_backend *backend) {
   char places[sizeof driver_places] = "";
@@ -129,7 +129,7 @@ static int parse_name(const char *name, const oa_backend **backend, int *index) 
 int oa_device_read_limit(oa_device *device) {
   int64_t free_bytes, total_bytes, limit;
   int status = oa_settings_memory_limit(0, &limit);
-  if (!status && limit != INT64_MAX) { /* otherwise the backend need not be asked */
+  if (!status && limit != INT64_MAX) { /* otherwise the backend need not be called */
     if ((status = device->backend->memory(device, &free_bytes, &total_bytes))) return status;
     status = oa_settings_memory_limit(total_bytes, &limit);
   }

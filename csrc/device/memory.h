@@ -11,7 +11,7 @@
 extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
 /* Allocates memory and counts it. If there is no room, or the limit would be passed, it returns idle memory to the
- * driver, then asks oa_device_pressure, and tries again. */
+ * driver, then calls oa_device_pressure, and tries again. */
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 /* Frees memory in the order of stream. */
 int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nbytes);

@@ -140,7 +140,7 @@ int oa_staging_expect(oa_device *device, int64_t bytes) {
   return large_blocks(staging);
 }
 
-/* Asks whether a busy block's copies are over; frees the mutex meanwhile. The block is on no shelf. */
+/* Checks whether a busy block's copies are over; frees the mutex meanwhile. The block is on no shelf. */
 static void look_at(oa_device *device, struct oa_staging *staging, oa_block *block) {
   int done = 0;
   pthread_mutex_unlock(&staging->mutex);

@@ -20,7 +20,7 @@ typedef struct oa_block {
   struct oa_block *next;
 } oa_block;
 
-/* Says whether oa_block_take waits for a block that another thread holds if none is idle (WAIT), or returns NULL
+/* States whether oa_block_take waits for a block that another thread holds if none is idle (WAIT), or returns NULL
  * (NOW). */
 enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
 
@@ -42,7 +42,7 @@ void oa_block_lose(oa_device *device, oa_block *block);
 /* Returns a block to the pool while copies on stream are under way; waits for them if no event can mark them. */
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
 /* Blocks that are returned once their stream was waited for, so that they need no event. The first one has an event all
- * the same if few bytes were sent from it: asking for the event before a copy down is issued makes that copy arrive
+ * the same if few bytes were sent from it: querying the event before a copy down is issued makes that copy arrive
  * sooner (benchmarks/transfer.md). */
 enum { OA_HELD_BLOCKS = 2, OA_HELD_MARKED_MOST = 64 << 10 };
 typedef struct oa_held_blocks {
@@ -52,7 +52,7 @@ typedef struct oa_held_blocks {
 /* Adds a block with copies of so many bytes under way on stream. Returns false if *held has no room, or too many of the
  * device's blocks are held. */
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block, int64_t bytes, void *stream);
-/* Asks whether the copies from the first block are over. */
+/* Checks whether the copies from the first block are over. */
 void oa_held_blocks_look(oa_device *device, const oa_held_blocks *held);
 /* Returns all of them to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited);

@@ -54,14 +54,14 @@ void oa_stream_destroy(oa_stream *stream);
 int oa_stream_make_known(oa_stream *stream);
 /* Notes that no other code has the handle of a stream of the device's own any more. */
 void oa_stream_make_unknown(oa_stream *stream);
-/* Sets *capturing to 1 if a program captures the stream into a graph; asks the driver only if other code has the
- * stream, and if it exists for sure: CUDA ends a process that asks about a destroyed stream. The caller's own stream
- * may be gone, unless the program uses it now (is_used), or calls were captured on it: then it has to live until its
- * region is left. */
+/* Sets *capturing to 1 if a program captures the stream into a graph; queries the driver only if other code has the
+ * stream, and if the stream certainly exists: CUDA ends a process that queries a destroyed stream. The caller's own
+ * stream may be gone, unless the program uses it now (is_used), or calls were captured on it: then it has to live until
+ * its region is left. */
 int oa_stream_capturing(const oa_stream *stream, bool is_used, int *capturing);
-/* Fails with OA_ERROR_CAPTURE if a program captures a stream of the device that the core knows: drivers then refuse to
- * wait for the whole device, and end the capture. why: the purpose of the wait. asked: the program itself asks for the
- * wait, so the streams of its open regions exist. */
+/* Fails with OA_ERROR_CAPTURE if a program captures a known stream of the device: drivers then refuse to wait for the
+ * whole device, and end the capture. why: the purpose of the wait. asked: the program itself requests the wait, so the
+ * streams of its open regions exist. */
 int oa_streams_check(const oa_device *device, const char *why, bool asked);
 
 /* Notes an operation that was just issued on the stream; on a known stream it records the event at once. */

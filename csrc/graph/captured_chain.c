@@ -358,7 +358,7 @@ int oa_chain_replay(oa_chain *handle) {
   return status;
 }
 
-/* Says where the zeros of a dtype are: in no bit of its parts, but for the signs of floats. */
+/* Sets the bits that are 0 in a zero of the dtype: all bits of its parts, but for the signs of floats. */
 static void set_words(oa_graph_until *until, int dtype) {
   const bool is_complex = dtype == OA_C64 || dtype == OA_C128;
   const bool is_float = is_complex || dtype == OA_F8E4M3 || dtype == OA_F8E5M2 || dtype == OA_F16 || dtype == OA_BF16 ||
@@ -384,7 +384,7 @@ static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
 /* Runs the loop on the device, if it can. */
 static int loop_there(const char *function, const oa_chain *handle, const oa_any *until, int64_t at_most,
                       device_loop *loop) {
-  enum { MOST_CALLS = 8 }; /* a node takes 1 us longer in a loop there, and a test from the host takes 14 */
+  enum { MOST_CALLS = 8 }; /* in a device's loop a node takes 1 us longer; a test by the host takes 14 us */
   int status;
   chain *c = use(function, handle, &status);
   if (!c) return status;

@@ -26,7 +26,7 @@ typedef struct oa_hsaco_kernel {
   oa_bytes name;
   const char *fault; /* "its .vgpr_count is not a number ...": NULL if nothing is wrong */
   uint64_t argument_bytes, shared_bytes, vector_registers, scalar_registers, most_threads;
-  uint64_t wave; /* its threads; 64 if the metadata does not say */
+  uint64_t wave; /* its threads; 64 if the metadata states none */
   bool uniform_blocks;
   oa_bytes arguments; /* the unread parameters, their number, and the end of the last one */
   uint64_t arguments_left, arguments_end;
@@ -53,7 +53,7 @@ bool oa_hsaco_suits(oa_bytes code, const char *device);
 int oa_hsaco_version(oa_bytes object);
 /* Finds its metadata; returns false if it is damaged or has none. */
 bool oa_hsaco_metadata(oa_bytes object, oa_bytes *metadata);
-/* Writes the targets that an image has code for: "gfx90a:xnack+, gfx1100"; "" if it does not say. */
+/* Writes the targets that an image has code for: "gfx90a:xnack+, gfx1100"; "" if it states none. */
 void oa_hsaco_targets(const void *image, size_t nbytes, char *text, size_t size);
 /* Returns whether the metadata is one map, and nothing follows it. */
 bool oa_hsaco_is_whole(oa_bytes metadata);

@@ -154,7 +154,7 @@ static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, co
 }
 
 /* Passes the kernel to the driver, and ends the call. beside: streams of the device may be captured, and the call is
- * not, or by the core's own graph. A driver may then load the kernel, or wait to make room for it. */
+ * not captured, or only by the core. A driver may then load the kernel, or wait to make room for it. */
 static int run_on_device(const oa_kernel_state *kernel, const oa_launch *shape, const void *const *arguments,
                          oa_call *call, unsigned char *bytes, bool beside) {
   void *places[OA_MOST_PARAMETERS];

@@ -211,7 +211,7 @@ int oa_module_unload(oa_module *module) {
   const oa_wait wait = {"oa_module_unload", unloading_needs, module};
   if (status) return status;
   oa_lock();
-  /* This comes before launches are read: this thread sees the end of a launch, or the launch sees the count. */
+  /* This comes before launches are read: this thread reads the end of a launch, or the launch reads the count. */
   atomic_fetch_add(&unloads, 1);
   oa_slot *slot = module_slot("oa_module_unload", module, &status);
   while (slot && atomic_load(&((oa_module_state *)slot->state)->launches)) {

@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A loaded object. The descriptor stays open while it is loaded: the loader knows objects by their paths, so no other
- * object may have this path. */
+/* A loaded object. The descriptor stays open while it is loaded: the loader identifies objects by their paths, so no
+ * other object may have this path. */
 struct object {
   void *library;
   int descriptor;

@@ -4,8 +4,7 @@
 
 #include "offload_args/shim.h"
 
-/* Tries a file, or a name that the system's linker knows, and returns a status. `path` is valid only during the
- * call. */
+/* Tries a file, or a name for the system's linker, and returns a status. `path` is valid only during the call. */
 typedef int (*oa_library_attempt)(const oa_library *library, const char *path);
 
 /* Tries the places of a library, in the order that core.h documents, until an attempt succeeds. Returns OA_OK, or

@@ -161,7 +161,7 @@ int oa_library_set_workspace(const oa_library *library, void *handle, const oa_s
   const int status =
       vendor(library, library->symbols[library->set_workspace], set(handle, (void *)(uintptr_t)address, nbytes));
   if (status || address) return status;
-  return oa_library_set_stream(library, handle, stream->native); /* with no memory cuBLAS would have none at all */
+  return oa_library_set_stream(library, handle, stream->native); /* a size of 0 leaves cuBLAS without memory */
 }
 
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode) {

@@ -83,7 +83,7 @@ static bool has_64_bit_integers(void *search) {
   return search && (int32_t)((size_t (*)(int64_t, const float *, int64_t))search)(n, x, 1) == 0;
 }
 
-/* Asks the library's version function; leaves text unchanged if that fails. size: the bytes of text. */
+/* Calls the library's version function; leaves text unchanged if that fails. size: the bytes of text. */
 static void ask_version(int kind, void *function, char *text, size_t size) {
   int parts[3] = {0};
   switch (kind) {

@@ -1,5 +1,5 @@
-/* Callers: the threads that make calls. A caller knows the slots that its open calls hold, and its wait, so that
- * threads that would wait for each other for ever are found. The core's lock guards all of this. */
+/* Callers: the threads that make calls. A caller has the slots that its open calls hold, and its wait, so that the core
+ * finds threads that would wait for each other for ever. The core's lock guards all of this. */
 #ifndef OA_CALLER_H
 #define OA_CALLER_H
 

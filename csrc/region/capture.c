@@ -253,7 +253,7 @@ static bool concerns(const oa_region_state *region, const oa_stream *stream, con
 static int check(const char *function, const char *name, oa_stream *stream, oa_stream *own) {
   int capturing;
   if (own && own->native == stream->native) return OA_OK;
-  /* An update, which has no stream, comes after the last call of this one, which may be gone by then. */
+  /* An update has no stream, and may come after this stream was destroyed. */
   if (oa_stream_capturing(stream, own != NULL, &capturing)) return OA_OK; /* HIP: the stream no longer exists */
   if (capturing)
     return oa_fail(

@@ -44,8 +44,8 @@ static int keep_shape(oa_view *view, const oa_array *a, int64_t itemsize) {
   return OA_OK;
 }
 
-/* The mappings that have some of an array's bytes: one on its device, another one there, and any on other devices. A
- * mapping with bytes only between the array's lines does not count. */
+/* The mappings that have some of an array's bytes: one on its device, a second one on that device, and any on other
+ * devices. A mapping with bytes only between the array's lines does not count. */
 typedef struct overlap {
   oa_device *device;
   uintptr_t low;

@@ -14,7 +14,7 @@ int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *
 void oa_guard_arm(oa_mapping *mapping, const oa_group *group);
 /* Makes the pages that overlap [low, high) usable until the group is armed again. */
 void oa_guard_lift(oa_mapping *mapping, uintptr_t low, uintptr_t high);
-/* Makes all pages usable, for good. */
+/* Makes all pages usable, permanently. */
 void oa_guard_end(oa_mapping *mapping);
 /* Returns whether OFFLOAD_ARGS_GUARD guards the arrays of every region. */
 bool oa_guard_everywhere(void);

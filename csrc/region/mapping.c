@@ -71,7 +71,7 @@ bool oa_view_lines_on_host(const oa_mapping *mapping, const oa_view *view, oa_li
   const oa_lines host = host_lines(mapping, view);
   int64_t nbytes = s ? s->itemsize : 0;
   for (int i = 0; s && i < s->ndim; i++) nbytes *= s->shape[i];
-  if (s && nbytes != oa_lines_bytes(host)) return false; /* some of these bytes belong to others */
+  if (s && nbytes != oa_lines_bytes(host)) return false; /* some of these bytes are not the view's */
   *lines = host;
   return true;
 }

@@ -247,11 +247,11 @@ static int scan(uint64_t *next, uintptr_t high, struct region *pages) {
 
 /* Notes and arms the pages of [low, high) that may have changed: all except pages that exist (in memory or swapped out)
  * and were not written. Holes count as changed, as do pages that can't be scanned. A mapping that was replaced or moved
- * is not scanned any more, so its kind need not be asked again.
+ * is not scanned any more, so its kind need not be checked again.
  *
- * The scan returns the changed pages, which are few: returning the others takes four times as long. It says nothing
- * about addresses without a mapping, so msync, which does nothing else here, has to find a mapping everywhere. (A scan
- * for written pages alone is faster still, but misses holes, and before Linux 6.15 some swapped-out pages.) */
+ * The scan returns the changed pages, which are few: returning the others takes four times as long. It does not report
+ * addresses without a mapping, so msync, which does nothing else here, checks that all addresses have a mapping. (A
+ * scan for written pages alone is faster still, but misses holes, and before Linux 6.15 some swapped-out pages.) */
 static void look(oa_watch *watch, uintptr_t low, uintptr_t high) {
   struct region pages[MOST_REGIONS];
   oa_run changed = {low, low};
@@ -273,7 +273,7 @@ static bool enlist(const oa_watch *watch) {
   return ioctl(userfault, USERFAULT_REGISTER, &registration) == 0;
 }
 
-/* Brings the bits up to date and arms the pages. The caller asks for pinned memory afterwards. */
+/* Brings the bits up to date and arms the pages. The caller checks for pinned memory afterwards. */
 static void refresh(oa_watch *watch) {
   if (watch->lost && is_own_memory(watch->at.low, watch->at.high) && enlist(watch)) {
     watch->lost = false; /* it was mapped again, and no page is protected */
@@ -311,7 +311,7 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples) {
   watch->at.high = (high + page - 1) / page * page;
   watch->count = (int64_t)((watch->at.high - watch->at.low) / page);
   if (samples && watch->count > samples) {
-    if (watch->count > samples + 2) { /* others write to the pages at the ends, too, which would count against it */
+    if (watch->count > samples + 2) { /* other data share the pages at the ends: writes to them would count */
       watch->at.low = (low + page - 1) / page * page;
       watch->at.high = high / page * page;
       watch->count = (int64_t)((watch->at.high - watch->at.low) / page);

@@ -35,7 +35,7 @@ struct oa_resident {
   bool wanted;      /* it is to be resident; otherwise it is a candidate of automatic residency */
   bool automatic;   /* automatic residency or OA_TRACKED chose it, not the program */
   bool tracked;     /* it was OA_TRACKED; automatic residency does not try it */
-  bool dropped;     /* its memory goes with the mapping that has it */
+  bool dropped;     /* its memory ends with the mapping that has it */
   bool keeps;       /* OA_TRACKED memory that the region writes is to stay all the same */
   bool announced;   /* oa_owner_kept reported it, or need not */
   bool outdated;    /* all bytes have to be sent: the device's are not reliable */

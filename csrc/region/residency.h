@@ -25,8 +25,8 @@ void oa_resident_unused(oa_mapping *mapping);
  * it is resident, 0 if a region lends it. Moves and changes nothing, so it may be wrong a moment later. Without the
  * lock. */
 int64_t oa_resident_missing(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines);
-/* Ends the residency of memory that is resident only by OA_TRACKED. Waits for nothing: memory that is being copied
- * goes later. Takes the lock. */
+/* Ends the residency of memory that is resident only by OA_TRACKED. Waits for nothing: memory that is being copied is
+ * freed later. Takes the lock. */
 void oa_resident_drop(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines);
 /* Separates a mapping that ends from its entry. Returns whether the memory stays with the entry. */
 bool oa_resident_return(oa_mapping *mapping);

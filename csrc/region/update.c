@@ -310,7 +310,7 @@ static int add_parts(plan *p, oa_mapping *mapping, const oa_view *view) {
       const bool together = all.count == 1 || piece.count == 1 || all.pitch == piece.pitch;
       for (int64_t i = 0; i < (together ? 1 : all.count) && !status; i++) {
         part.lines =
-            together ? all : (oa_lines){all.start + i * all.pitch, all.width, all.width, 1}; /* which has any name */
+            together ? all : (oa_lines){all.start + i * all.pitch, all.width, all.width, 1}; /* it may have any name */
         status = add_common(p, mapping, &part, piece);
       }
     }

@@ -39,7 +39,7 @@ static void note_failure(oa_batch *b, int status, bool stop) {
 
 static bool stopped(const oa_batch *b) { return atomic_load_explicit(&b->stop, memory_order_relaxed); }
 
-/* -- the plain way: from and to memory that the backend does not know -- */
+/* -- the plain way: from and to memory that is unknown to the backend -- */
 
 /* Returns the part of an irregular section that begins at offset `at` and is copied through the stack. */
 static oa_section little_part(const oa_section *p, int64_t at) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Four lanes, so that it runs at the speed of memory. It is no protection against adversaries: it tells whether two
+/* Four lanes, so that it runs at the speed of memory. It is no protection against adversaries: it shows whether two
  * sets of bytes are equal. */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t size) {
   const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static PyObject *site_of_this_thread;          /* () -> the number of the calling thread's place; set once */
-static PyInterpreterState *own_interpreter;    /* that of site_of_this_thread */
+static PyInterpreterState *own_interpreter;    /* the interpreter of site_of_this_thread */
 static PyThreadState *(*current_thread)(void); /* the running thread of Python, or NULL */
 
 /* Python's own functions for this are not part of the stable ABI. PyGILState_Check is of no use: it returns 1 on every
@@ -25,7 +25,7 @@ static void find_current_thread(void) {
 
 static int has_gil(void) {
   PyThreadState *current = current_thread == NULL ? NULL : current_thread();
-  /* The thread may be another one that runs, before Python 3.12. */
+  /* Before Python 3.12, the current thread may be another running thread. */
   return current != NULL && (Py_Version >= 0x030C0000 || current == PyGILState_GetThisThreadState());
 }
 
@@ -53,7 +53,7 @@ static int site_with_gil(void) {
 }
 
 /* Is called in a hook, which never waits for Python's lock: the thread that has it may wait for a lock that the program
- * holds around the call. accelerate_wait asks for the place of a thread without Python's lock. A thread without a
+ * holds around the call. accelerate_wait requests the place of a thread without Python's lock. A thread without a
  * Python state, such as one of OpenMP, has no place of its own. */
 static int find_site(void) {
   if (atomic_load(&leaving_process)) return OA_SITE_NONE;

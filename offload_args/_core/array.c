@@ -48,7 +48,7 @@ static PyObject *update_begin(PyObject *Py_UNUSED(module), PyObject *arguments) 
   return capsule;
 }
 
-/* Asks a question about an array, with the lock of lent arrays held. */
+/* Tests an array, with the lock of lent arrays held. */
 static PyObject *ask(PyObject *array, int (*question)(const Held *)) {
   Held held = {0};
   Item item = {.source = Py_NewRef(array)};

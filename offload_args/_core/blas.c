@@ -74,7 +74,7 @@ typedef struct {
   int64_t size[SIZE_COUNT];       /* -1: not known yet */
   int64_t batch;                  /* the number of matrices of each operand; -1: one, not a batch */
   int letter[MOST_OPTIONS];
-  int by_rows; /* the order that the caller asked for */
+  int by_rows; /* the order that the caller requested */
   Pointer *first;
   PyObject *result; /* NULL: not passed */
 } Call;
@@ -339,7 +339,7 @@ static int read_choice(const Plan *plan, Choice *choice, PyObject *facts) {
   return 0;
 }
 
-/* Asks Python for the vendor's function, and keeps it. NULL with an exception. */
+/* Gets the vendor's function from Python, and keeps it. NULL with an exception. */
 static __attribute__((cold, noinline)) const Choice *choose(Plan *plan, PyObject *routine, const Pointer *pointer) {
   PyObject *facts = PyObject_CallFunctionObjArgs(plan->choose, routine, (PyObject *)pointer, NULL);
   Choice *choice = facts == NULL ? NULL : PyMem_Calloc(1, sizeof *choice);
@@ -598,8 +598,8 @@ static inline PyObject *call_plan(Plan *plan, PyObject *const *values, Py_ssize_
   return call_python(plan->python, values, count, names);
 }
 
-/* Calls the routine, and tells the recorder before and after it, so that the vendor's calls in between count as parts
- * of it. */
+/* Calls the routine, and reports to the recorder before and after it, so that the vendor's calls in between count as
+ * parts of it. */
 static __attribute__((cold, noinline)) PyObject *call_recorded(Plan *plan, PyObject *const *values, Py_ssize_t count,
                                                                PyObject *names) {
   const Recorded call = {NULL, PyUnicode_AsUTF8AndSize(plan->name, NULL), values, count, names};

@@ -547,7 +547,7 @@ PyObject *function_tell(const char *kind, const Function *function, PyObject *co
   return result;
 }
 
-/* Calls the function, and tells the recorder. */
+/* Calls the function, and reports to the recorder. */
 static __attribute__((cold, noinline)) PyObject *call_recorded(const Function *function, PyObject *const *values,
                                                                Py_ssize_t count, PyObject *names) {
   if (atomic_load_explicit(&recording, memory_order_relaxed) == RECORDS_BEGINNINGS) {

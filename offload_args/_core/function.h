@@ -38,7 +38,7 @@ enum kind {
   HOST_ARRAY,
   KEPT,  /* device memory that an object keeps, or None */
   GIVEN, /* an output: an integer, or with `more`: "text" or "stream" */
-  BYTES, /* bytes, as many as the record says */
+  BYTES, /* bytes, as many as the record states */
   GIVEN_BYTES,
   GIVEN_LIST, /* integers, or structs of the format in `more`; elements: the index of the value with their number */
   NEW         /* an object that the function makes */
@@ -93,7 +93,7 @@ const Function *function_of(PyObject *object);
 /* Calls a function that is not a helper function, with the arguments of its builtin. */
 PyObject *function_call(const Function *function, PyObject *const *values, Py_ssize_t count, PyObject *names);
 
-/* Tells the recorder of a call, or (kind "begun") of one that comes next; as tell_recorder(). */
+/* Reports a call to the recorder, or (kind "begun") the next call; as tell_recorder(). */
 __attribute__((cold)) PyObject *function_tell(const char *kind, const Function *function, PyObject *const *values,
                                               Py_ssize_t count, PyObject *names, PyObject *result);
 
@@ -133,7 +133,7 @@ PyObject *function_number(const Parameter *parameter, const void *memory);
 PyObject *function_outputs(const Function *function, const Parameter *parameters, const oa_value *values);
 
 /* -- explain.c ----------------------------------------------------------------------------------------------------- */
-/* Raises the fault of the arguments, after they could not be read; if none of them is to blame, the current exception
+/* Raises the fault of the arguments, after they could not be read; if none of them is wrong, the current exception
  * stays. on_device: scalars and results have to be on the device. Returns NULL. */
 __attribute__((cold)) PyObject *function_explain(const Function *function, const Arguments *arguments, int on_device);
 

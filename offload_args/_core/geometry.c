@@ -151,8 +151,8 @@ static PyObject *layout(PyObject *Py_UNUSED(module), PyObject *const *arguments,
   return result;
 }
 
-/* (pointer) -> its geometry: for a matrix (rows, columns, leading dimension by columns, by rows), where the one of the
- * other order is 0; () for an array without 1 to 3 dimensions */
+/* (pointer) -> its geometry: for a matrix (rows, columns, leading dimension by columns, by rows), with 0 for the order
+ * that it does not have; () for an array without 1 to 3 dimensions */
 static PyObject *geometry(PyObject *Py_UNUSED(module), PyObject *argument) {
   Pointer *pointer = as_pointer(argument);
   PyObject *facts = pointer == NULL ? NULL : pointer_geometry_tuple(pointer);

@@ -91,8 +91,8 @@ int raise_touch(void) {
 }
 
 /* The core's oa_guard_report, in a signal handler. The fault came from a load or a store of other code, which holds no
- * lock of Python, but perhaps the GIL. A thread that Python does not know, such as a thread of a BLAS, must not wait
- * for the GIL: the GIL's owner may be waiting for that thread. */
+ * lock of Python, but perhaps the GIL. A thread without a Python state, such as a thread of a BLAS, must not wait for
+ * the GIL: the GIL's owner may be waiting for that thread. */
 static int report_touch(const oa_guard_touch *touch) {
   if (atomic_load(&leaving_process)) return 0;
   if (PyGILState_GetThisThreadState() == NULL) {

@@ -34,7 +34,7 @@ typedef struct {
   int passed;                          /* of those, in a call; numbers of the arrays follow them */
   size_t nbytes;                       /* of all arguments */
   _Atomic(OnDevice *) loaded[DEVICES]; /* by number of the device; NULL: not loaded yet */
-  atomic_int home;                     /* the device of an offload without one; -1: not asked yet */
+  atomic_int home;                     /* the device of an offload without one; -1: not known yet */
   /* access 0: a value; its dtype is OA_ANY if only _value can read it. struct_bytes of an array of structs: its pointer
    * is one to bytes, whose last dimension is a struct; otherwise 0. */
   struct {

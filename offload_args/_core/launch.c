@@ -84,7 +84,7 @@ static __attribute__((cold, noinline)) void refuse(Kernel *kernel, PyObject *met
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "offload_args: an argument is not a device pointer");
 }
 
-/* Tells whether the last dimension of a pointer to bytes is a struct of that size, and its others count structs. */
+/* Returns whether the last dimension of a pointer to bytes is a struct of that size, and its others count structs. */
 static __attribute__((noinline)) int points_to_structs(const Pointer *pointer, int struct_bytes) {
   const Py_ssize_t last = PyTuple_Size(pointer->shape) - 1;
   if (last < 1 || PyLong_AsLongLong(PyTuple_GetItem(pointer->shape, last)) != struct_bytes ||
@@ -297,7 +297,7 @@ static inline PyObject *launch_any(Kernel *kernel, const oa_launch *asked, PyObj
                                                 : launch_many(kernel, asked, arguments);
 }
 
-/* Launches the kernel, and tells the recorder of it, but not of a launch within it. */
+/* Launches the kernel, and reports it to the recorder, but not a launch within it. */
 static __attribute__((cold, noinline)) PyObject *launch_recorded(Kernel *kernel, const oa_launch *asked,
                                                                  PyObject *const *arguments) {
   static _Thread_local int depth;

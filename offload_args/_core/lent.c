@@ -167,9 +167,9 @@ static Py_ssize_t deferred_index(PyObject *array) {
   return -1;
 }
 
-/* Asking before any array is held distinguishes a view that the host made read-only from one whose base is lent beside
- * it. NumPy does not distinguish the former from a view that was taken of a lent array. So if an outer region lends the
- * memory, a read-only view counts as the latter, unless it was lent with that region or before. */
+/* Checking before any array is held distinguishes a view that the host made read-only from one whose base is lent
+ * beside it. NumPy does not distinguish the former from a view that was taken of a lent array. So if an outer region
+ * lends the memory, a read-only view counts as the latter, unless it was lent with that region or before. */
 int was_writeable(const Held *held, int flag) {
   return flag || is_locked(held, 1) || deferred_index(held->array) >= 0 || is_lent(held);
 }

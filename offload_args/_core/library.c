@@ -1,4 +1,4 @@
-/* Libraries: asks Python to find one when the core first needs it. */
+/* Libraries: calls Python to find a library when the core first needs it. */
 #include "module.h"
 
 #include <stdio.h>

@@ -15,8 +15,8 @@
 enum { ALL = 1 << 16, LINE = 1 << 12, INSIDE = 1 << 11, PLACES = 1024, LIBRARIES = 16, DEEPEST = 8 };
 enum { REACH = 4096, VALUES = 14 }; /* calls between one and the same again; values of such a call, at most */
 
-/* A call: its place, thread, function and values, but for the real numbers. Equal bytes are such calls, as long as no
- * line of Python's is in the file between them. */
+/* A call: its place, thread, function and values, but for the real numbers. Calls are the same if the bytes of their
+ * keys are equal, as long as no line of Python's is in the file between them. */
 typedef struct {
   const char *library, *name;
   long place, thread;
@@ -70,7 +70,7 @@ static _Thread_local struct {
   unsigned recording;
   long thread; /* its number in the recording */
   int depth;
-  int told;              /* of calls whose beginning Python was told */
+  int told;              /* of calls whose beginning was reported to Python */
   Outermost outermost;   /* of them */
   size_t begun[DEEPEST]; /* where the text of each one's calls begins */
   size_t size;
@@ -192,7 +192,7 @@ static int put_call(Text *text, const Recorded *call) {
 }
 
 /* -- the user's line ----------------------------------------------------------------------------------------------- */
-/* Asks Python for a fact. Returns a new reference; NULL with an exception. */
+/* Gets a fact from Python. Returns a new reference; NULL with an exception. */
 static PyObject *ask(const char *kind, PyObject *subject) {
   return PyObject_CallFunction(python.done, "sOOOOO", kind, subject, Py_None, Py_None, Py_None, Py_None);
 }
@@ -308,7 +308,7 @@ static int find_before(Outermost *outermost, unsigned recording_number, const Re
 
 int lines_are_known(void) { return inside.depth > 0 && inside.outermost.again > 0; }
 
-/* Tells Python of a library at its first call. Returns -1 with an exception. */
+/* Reports a library to Python at its first call. Returns -1 with an exception. */
 static int note_library(const char *library) {
   int known = 0;
   pthread_mutex_lock(&mutex);
@@ -476,7 +476,7 @@ int lines_end(const Recorded *call, PyObject *result) {
     return number < 0 || (number > 0 && write_line((unsigned)number, call, NULL, "", 0) < 0) ? -1 : 1;
   }
   Outermost outermost = inside.outermost;
-  const int64_t number = is_plain ? join() : 0; /* with an exception nothing is asked of Python */
+  const int64_t number = is_plain ? join() : 0; /* with an exception no Python function is called */
   if (number <= 0) return (int)number;
   if (call->library != NULL && note_library(call->library) < 0) return -1;
   if ((call->library != NULL || outermost.recording != (unsigned)number) &&

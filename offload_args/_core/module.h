@@ -293,8 +293,8 @@ int add_library_call(PyObject *module);
 int add_region(PyObject *module);
 int add_guard(PyObject *module);
 int add_chain(PyObject *module);
-/* Raises the GuardError that was noted for this thread, or sent to it: it has an array that a thread touched which
- * Python does not know. Returns 0, or -1 with the exception. */
+/* Raises the GuardError that was noted for this thread, or sent to it, after a thread without a Python state touched an
+ * array. Returns 0, or -1 with the exception. */
 int raise_touch(void);
 int add_open(PyObject *module);
 void open_after_fork(void); /* empties the list of open regions, which belong to the parent, in a forked child */

@@ -74,7 +74,7 @@ static PyObject *older_than(const Region *region) {
   PyObject *list = PyList_New(0);
   lock_lent();
   for (Region *each = region == NULL ? youngest : region->older; each != NULL && list != NULL; each = each->older) {
-    PyObject *object = strong(each); /* this runs no code, nor does a list that grows */
+    PyObject *object = strong(each); /* neither this nor a growing list runs code */
     if (object != NULL && PyList_Append(list, object) < 0) Py_CLEAR(list);
     Py_XDECREF(object);
   }

@@ -386,7 +386,7 @@ static PyObject *do_copy(PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
-/* These, and the recorder is told. */
+/* The same functions, which also report to the recorder. */
 static PyObject *assign(PyObject *Py_UNUSED(module), PyObject *arguments) {
   return recorded("assign", arguments, do_assign(arguments));
 }

@@ -12,11 +12,11 @@ typedef struct {
   PyObject *names;  /* a tuple, or NULL */
 } Recorded;
 
-/* A call of blas begins: the vendor's calls until its end are its own. Returns 1; 0 if Python has to be told; -1 with
- * an exception. */
+/* A call of blas begins: the vendor's calls until its end are its own. Returns 1; 0 if Python needs a report of it; -1
+ * with an exception. */
 int lines_begin(const Recorded *call);
-/* Tells whether the call that this thread is in was made before with the same values: nothing needs to be told of the
- * vendor's. */
+/* Returns whether this thread's present call was made before with the same values: its vendor calls then need no
+ * report. */
 int lines_are_known(void);
 /* After lines_begin returned 0: that call has ended. */
 void lines_told(void);

@@ -107,7 +107,7 @@ static void trace_left(Region *self) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* Tells the recorder that the region is about to end ("leaving"), or has ended ("leave"); otherwise as trace_left. */
+/* Reports to the recorder that the region will end now ("leaving"), or has ended ("leave"); otherwise as trace_left. */
 static __attribute__((cold)) void recorded_left(const char *kind, Region *self, int outcome) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -121,8 +121,8 @@ static __attribute__((cold)) void recorded_left(const char *kind, Region *self, 
   PyErr_Restore(type, value, traceback);
 }
 
-/* Asks for the names of the arrays and for the line, for reports of guarded touches. Returns the object that owns them,
- * or NULL with an exception. *names has to be freed in either case. */
+/* Gets the names of the arrays and the line, for reports of guarded touches. Returns the object that owns them, or NULL
+ * with an exception. *names has to be freed in either case. */
 static PyObject *guard_entering(Region *self, oa_region_options *options, const char ***names) {
   PyObject *each, *tuple = PyObject_CallFunctionObjArgs(python.guarding, (PyObject *)self, NULL);
   *names = PyMem_Calloc((size_t)self->count + 1, sizeof **names);
@@ -138,8 +138,8 @@ static PyObject *guard_entering(Region *self, oa_region_options *options, const 
   return tuple;
 }
 
-/* Asks the trace for the region's tag and the names of its arrays. Returns the object that owns the names, or NULL if a
- * signal handler raised meanwhile. */
+/* Gets the region's tag and the names of its arrays from the trace. Returns the object that owns the names, or NULL if
+ * a signal handler raised meanwhile. */
 static PyObject *trace_entering(Region *self, oa_array *arrays, oa_region_options *options) {
   PyObject *names = NULL, *tuple = PyObject_CallFunctionObjArgs(python.entering, (PyObject *)self, NULL);
   if (tuple == NULL || !PyArg_ParseTuple(tuple, "LO!", &self->tag, &PyTuple_Type, &names)) {
@@ -568,8 +568,8 @@ static void add_text(PyObject *body, const char *text) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* Returns whether the exception may be from a system call that got guarded memory: the kernel answers such a call with
- * EFAULT, and no fault is seen. ndarray.tofile keeps no errno. */
+/* Returns whether the exception may be from a system call that got guarded memory: the kernel ends such a call with
+ * EFAULT, and raises no fault. ndarray.tofile keeps no errno. */
 static int is_bad_address(PyObject *body) {
   if (!PyErr_GivenExceptionMatches(body, PyExc_OSError)) return 0;
   PyObject *type, *value, *traceback;
@@ -581,7 +581,7 @@ static int is_bad_address(PyObject *body) {
   return is_fault;
 }
 
-/* Returns 1 if nobody reads the exception's message or notes: it ends a cancelled task, or the program. */
+/* Returns 1 if no code reads the exception's message or notes: it ends a cancelled task, or the program. */
 static int is_silent(PyObject *body) {
   return !PyErr_GivenExceptionMatches(body, PyExc_Exception) &&
          !PyErr_GivenExceptionMatches(body, PyExc_KeyboardInterrupt);
@@ -589,7 +589,7 @@ static int is_silent(PyObject *body) {
 
 int region_leave(Region *self, PyObject *body) {
   int state = OPEN, warnings = 0;
-  /* A generator is closed because its caller is done with it: nothing failed. */
+  /* A generator is closed because its caller needs no more values: nothing failed. */
   if (body != NULL && PyErr_GivenExceptionMatches(body, PyExc_GeneratorExit)) body = NULL;
   if (!atomic_compare_exchange_strong(&self->state, &state, BUSY))
     return state == CLOSED ? 0 : refuse_busy(state); /* closed: left before */

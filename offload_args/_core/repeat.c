@@ -34,7 +34,7 @@ static int read_step(PyObject *object, int64_t times, int64_t *stride, const voi
   return status;
 }
 
-/* Makes the repeated call. Returns None, or a list of what the repetitions returned; NULL with an exception. */
+/* Makes the repeated call. Returns None, or a list of the repetitions' values; NULL with an exception. */
 static PyObject *call_repeated(const Function *function, Arguments *arguments) {
   const int64_t times = arguments->times;
   if (!function->has_result || times < 0) return function_call_with(function, arguments);

@@ -16,15 +16,15 @@ extern "C" {
 typedef struct oa_accelerate_options {
   size_t size;
   /* a call goes to the device if its predicted time there, multiplied by this, is less than the CPU's; 0: every call
-   * goes that can */
+   * that can go goes */
   double margin;
   int64_t least;     /* multiplications m n k: calls with fewer never go, and cost one comparison */
   uint64_t families; /* a sum of 1 << family, numbered as in oa_accelerate_family; 0: all */
   int only_count;    /* 1: no call goes; the rows have the time that would have been saved */
-  int sites;         /* 1: oa_accelerate_wait asks for the program's line of each call */
-  double price;      /* the seconds that refused calls must have lost before a device is asked for */
+  int sites;         /* 1: oa_accelerate_wait requests the program's line of each call */
+  double price;      /* the seconds that refused calls must have lost before a device is requested */
   int planned;       /* an oa_accelerate_planning */
-  double patience;   /* the seconds that a call waits for its place, at most, if the plan needs it */
+  double patience;   /* the most seconds that a call waits for its place, if the plan needs it */
 } oa_accelerate_options;
 
 enum oa_accelerate_planning {
@@ -48,7 +48,7 @@ enum oa_accelerate_reason {
   OA_REFUSED_OVERLAP, /* the output overlaps an input */
   OA_REFUSED_INVALID, /* an argument is wrong, or the call does nothing */
   OA_REFUSED_CROWD,   /* several threads make such calls at once */
-  OA_REFUSED_BACKOFF, /* the device failed recently, or for good */
+  OA_REFUSED_BACKOFF, /* the device failed recently, or permanently */
   OA_REFUSED_FAILED,  /* the device failed in this call */
   OA_REFUSED_ASKED,   /* the program's options exclude the function, or only count */
   OA_REFUSED_PLAN,    /* the plan refuses the call, or does not have it */
@@ -78,7 +78,7 @@ enum oa_accelerate_decided { OA_DECIDED_NOTHING, OA_DECIDED_GOES, OA_DECIDED_STA
 
 enum oa_accelerate_no_site {
   OA_SITE_NONE = -1, /* the call has no place that is known */
-  OA_SITE_LATER = -2 /* another thread can tell: oa_accelerate_wait asks for the place */
+  OA_SITE_LATER = -2 /* another thread can find it: oa_accelerate_wait requests the place */
 };
 
 enum oa_accelerate_event { OA_EVENT_NONE, OA_EVENT_STOPPED, OA_EVENT_DEVICE, OA_EVENT_SITE, OA_EVENT_LAPACK };
@@ -118,8 +118,8 @@ int oa_accelerate_set_finder(int (*finder)(void));
 /* Fills up to capacity rows, and counts all of them. *small is the number of calls with fewer than `least`
  * multiplications; calls of several threads at once may be missing from it. */
 int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_t *small);
-/* Sets the plan, and forgets the former one. It has the routine, m, n, k, site and decision of each row. Calls of that
- * routine and site whose sizes have the same powers of two follow the decision, if the options ask for a plan. */
+/* Sets the plan, which replaces the former one. The plan has the routine, m, n, k, site and decision of each row. Calls
+ * of that routine and site whose sizes have the same powers of two follow the decision, if the options require it. */
 int oa_accelerate_plan(const oa_accelerate_row *rows, int count);
 /* Empties the rows. */
 int oa_accelerate_clear(void);

@@ -1,7 +1,7 @@
 /* Chains: calls of a region that are captured once, and run again by one launch.
  *
- * A chain knows every array that its calls use. So a replay is one call of the core: it is ordered with others, brings
- * up what the device lacks, and marks what it writes. It fails where the chain could not run any more. */
+ * A chain has a record of every array that its calls use. So a replay is one call of the core: it is ordered with
+ * others, brings up missing bytes, and marks written arrays. It fails if the chain can't run any more. */
 #ifndef OFFLOAD_ARGS_CHAIN_H
 #define OFFLOAD_ARGS_CHAIN_H
 
@@ -44,9 +44,9 @@ int oa_chain_end(oa_chain *chain);
 /* Runs the captured calls in the order of the region's stream. OA_ERROR_STALE if the region has ended, or one of the
  * arrays is no longer where the calls have it. */
 int oa_chain_replay(oa_chain *chain);
-/* Repeats the captured calls until the element that they write is not 0, and at most so many times. It is tested after
- * each time, by the device if its driver can and the calls are few: then all is one launch, which is waited for.
- * *count: how often they ran, also after a failure; *ended: 1 if the element is not 0. */
+/* Repeats the captured calls until the element that they write is not 0, and at most so many times. The element is
+ * tested after each run, by the device if its driver can and the calls are few: then the loop is one launch, which is
+ * waited for. *count: the number of runs, also after a failure; *ended: 1 if the element is not 0. */
 int oa_chain_loop(oa_chain *chain, const oa_any *until, int64_t at_most, int64_t *count, int *ended);
 /* Describes a captured call by its number, and one of its uses of an array. */
 int oa_chain_get_use(const oa_chain *chain, int call, int use, oa_chain_use *info);

@@ -88,7 +88,7 @@ enum oa_array_flags {
   OA_RESIDENT = 4,  /* its device memory stays when the region ends, see oa_keep */
   OA_OWNED = 8,     /* `owner` is the sole owner of the memory and calls oa_owner_gone before freeing it */
   OA_REUSED = 16,   /* the calls read each element many times: copy it to the device even with single_use */
-  /* with OA_RESIDENT: nothing announces the end of the memory, and only its pages tell whether the device still has its
+  /* with OA_RESIDENT: nothing announces the end of the memory, and only its pages show whether the device still has its
    * bytes. It stays as long as few of them are written */
   OA_TRACKED = 32,
   OA_OF_GRAPH = 64 /* with OA_SCRATCH, of oa_scratch: in a region that a chain captures, which keeps the memory */
@@ -163,7 +163,7 @@ typedef struct oa_pointer_info {
   int captured; /* 1 while a chain captures the calls of its region */
 } oa_pointer_info;
 
-/* The layout of a pointer's array on the device. The shape alone does not tell a call the order: the transpose of a
+/* The layout of a pointer's array on the device. The shape alone does not determine the order: the transpose of a
  * square matrix has the shape of the matrix. */
 typedef struct oa_pointer_layout {
   size_t size;
@@ -248,14 +248,14 @@ typedef struct oa_device_info {
 const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
 const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
 /* Returns a warning that concerns the process (pinned memory is not available) the first time, then NULL. The call
- * costs next to nothing; make it after each region. */
+ * takes almost no time; make it after each region. */
 const char *oa_take_warning(void);
 const char *oa_status_name(int status); /* "OA_ERROR_TYPE" */
 int oa_version(void);                   /* OA_VERSION of the library: 10000 * major + 100 * minor + patch */
 /* Returns OA_OK if a program that was compiled with a header of this version, OA_VERSION, may use the library. Before
  * 1.0 both need the same minor version; from 1.0 on, the same major version and a library that is not older. Returns
  * OA_ERROR_VERSION otherwise, and if another copy of the library, from another file, is in use in this process: the two
- * would lend the same arrays without knowing of each other. */
+ * would lend the same arrays independently of each other. */
 int oa_check_version(int compiled);
 int oa_in_use(void);                  /* 1 once the process has used this copy of the library */
 int64_t oa_itemsize(int dtype);       /* in bytes; 0 for OA_ANY and for a number that is not an oa_dtype */
@@ -394,8 +394,9 @@ int oa_residency_query(int device, oa_residency *residency);
 int oa_residency_current(void); /* oa_residency_mode; -1 if the value of OFFLOAD_ARGS_RESIDENCY is not a mode */
 
 /* -- vendor libraries ---------------------------------------------------------------------------------------------- */
-/* Loads library ("cublas", "cblas") from an absolute path. prefix: of its symbols; NULL: one that known builds have. A
- * CBLAS may also have the suffix "64_" or "_64"; a test call finds out whether its integers have 64 bits (ILP64). */
+/* Loads library ("cublas", "cblas") from an absolute path. prefix: of its symbols; NULL: a prefix that known builds
+ * have. A CBLAS may also have the suffix "64_" or "_64"; a test call finds out whether its integers have 64 bits
+ * (ILP64). */
 int oa_library_open(const char *library, const char *path, const char *prefix);
 /* Takes the library that a loaded module (an absolute path; NULL: the program) is linked with, so that both share one
  * pool of threads. Loads nothing. Returns OA_ERROR_LIBRARY if a required function is missing there. */
@@ -411,10 +412,10 @@ typedef int (*oa_library_loader)(const char *library, char *text, size_t size);
  * 3. the folders into which its vendor installs ($ROCM_PATH/lib, /opt/rocm/lib);
  * 4. its usual names ("libopenblas.so.0", "libcublas.so.13"), as dlopen finds them. */
 void oa_library_set_loader(oa_library_loader loader);
-/* Sets a function that is asked once, with "hip", before HIP's runtime is looked for. It writes a line for each place:
+/* Sets a function that is called once, with "hip", before HIP's runtime is looked for. It writes a line for each place:
  * the absolute path of a file to try, or the reason why a place has none. If it fails, so does the function that needed
- * the driver. NULL: the runtime is looked for in _rocm_sdk_core beside this library's Python package, in
- * ROCM_PATH, in /opt and in the system's folders. */
+ * the driver. NULL: the runtime is looked for in _rocm_sdk_core beside this library's Python package, in ROCM_PATH, in
+ * /opt and in the system's folders. */
 void oa_driver_set_finder(oa_library_loader finder);
 int oa_library_has_symbol(const char *library, const char *symbol);
 /* Finds a function of a library by its name in the manual, and loads the library if needed. Calls of that function are
@@ -437,7 +438,8 @@ typedef struct oa_object_info {
   int reserved;        /* 0 */
 } oa_object_info;
 int oa_object_query(const oa_object *object, oa_object_info *info);
-/* Does so without the vendor's own part, which code outside may change once it has it. A NULL result is not written. */
+/* Describes an object without the vendor's own part, which code outside may change once it has that part. A NULL result
+ * is not written. */
 int oa_object_names(const oa_object *object, const char **library, const char **name, int *device);
 /* Waits for the calls that use the object, and destroys it. NULL and a destroyed object are fine. */
 int oa_object_destroy(oa_object *object);
@@ -495,7 +497,7 @@ int oa_trace_set(int flags);
  * full. The queue holds 32,768. */
 int oa_trace_read(oa_trace_event *events, int capacity, int *count, int64_t *lost);
 /* Lists up to capacity copies and waits that are under way, in no order. Copies and waits that began before
- * OA_TRACE_UNDER_WAY was turned on are not listed. The core knows at most 64 at a time. */
+ * OA_TRACE_UNDER_WAY was turned on are not listed. The core lists at most 64 at a time. */
 int oa_trace_under_way(oa_under_way *list, int capacity, int *count);
 /* [cffi end] */
 /* -- arrays to lend, in C ------------------------------------------------------------------------------------------ */

@@ -240,7 +240,7 @@ class Here : public Place {
   bool in_row;       /* blocks along x are one loop: x alone determines the block */
   /* clang does not split a loop at a bound, so the first thread of a row stores its bound for the others. */
   long long below; /* x is less than this; no_bound if nothing is known */
-  long long *met;  /* becomes the least bound that the thread asks about; may be null */
+  long long *met;  /* becomes the least bound that x is compared with; may be null */
 
  public:
   static constexpr bool of_block = false;

@@ -5,7 +5,7 @@
 #ifdef __cplusplus
 
 /* oa::now has the same functions for each compiler. The words for AMD are clang's own: only hipcc, hiprtc and clang
- * know them without a header. OA_DEBUG is for Kernel.compile(debug=True). */
+ * accept them without a header. OA_DEBUG is for Kernel.compile(debug=True). */
 #if defined(__CUDACC__) && !defined(__HIP__)
 #define OA_ON_GPU 1
 #define OA_FUNCTION __host__ __device__ __forceinline__

@@ -57,7 +57,7 @@ typedef struct oa_python_api {
   int (*region_get)(PyObject *region, oa_region **handle);
   /* Raises the exception of a call that failed on this thread. Returns NULL. */
   PyObject *(*raise)(int status);
-  /* Does so with a text that was kept, for a call of another thread, or after later failures of other calls. */
+  /* Raises the exception with a saved text, for a call of another thread, or after later failures of other calls. */
   PyObject *(*raise_text)(int status, const char *text);
   /* Does as oa_array_from_python. */
   PyObject *(*array_get)(PyObject *object, int direction, oa_array *array);

@@ -251,7 +251,7 @@ typedef struct oa_object_kind {
   int destroy;      /* the index of its symbol: int destroy(void *) */
   int is_handle;    /* 1: it is the library's handle, which belongs to a device and has a stream */
   int is_number;    /* 1: its type is int, and every int is an object, also 0 */
-  /* The indices of the functions that tell numbers of an object which never change: int tell(void *, int *) */
+  /* The indices of the functions that return numbers of an object, which never change: int tell(void *, int *) */
   int told_count, tells[OA_MOST_TOLD];
 } oa_object_kind;
 struct oa_library {
@@ -272,7 +272,7 @@ struct oa_library {
   int optional_count; /* number of symbols, at the end, that a library may lack */
   int success;        /* the status of a call that succeeded */
   /* Statuses that are not failures, ended by success, or NULL: of calls that did their work all the same, and of calls
-   * that only asked for their needs and wrote nothing. */
+   * that only queried their needs and wrote nothing. */
   const int *also_done, *only_asked;
   /* Indices into symbols, or -1 if it has no such function: int create(void **), int destroy(void *), int
    * set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int), int
@@ -301,8 +301,8 @@ struct oa_library {
   /* Places in addition to its sonames, see oa_library_set_loader; NULL-terminated, or NULL: */
   const char *const *beside;  /* patterns of files in other packages of a Python, from the folder of packages */
   const char *const *folders; /* where its vendor installs; a folder may begin with a variable, as in $ROCM_PATH/lib */
-  /* The index of int set_workspace(void *, void *, size_t), which gives the calls of a handle memory to use inside, and
-   * how much a graph gives its handles; 0 bytes: the library has no such function. */
+  /* The index of int set_workspace(void *, void *, size_t), which sets the memory that the calls of a handle use
+   * inside, and the size of that memory in a graph; 0 bytes: the library has no such function. */
   int set_workspace;
   int64_t workspace_bytes;
 };
