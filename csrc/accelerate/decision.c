@@ -161,7 +161,7 @@ static uint64_t maker_of(const oa_program_call *call) {
 }
 
 /* Returns whether the call does little work with each number that moves, as level 2 does: the CPU takes less time for
- * it than a bus, whatever the rates are. */
+ * the call than the copies take, whatever the rates are. */
 static bool is_thin(const oa_program_call *call) {
   return call->operations * (double)oa_itemsize(call->routine->dtype) <= 8 * (call->bytes_up + call->bytes_down);
 }

@@ -148,7 +148,7 @@ static void break_chain(uint64_t maker) {
   c->skip = (int64_t)power(c->strikes);
 }
 
-/* Notes what happens to an array that a call wrote: the next call reads it, or another write comes first. */
+/* Notes whether the next call reads an array that a call wrote, or another write comes first. */
 static void end_chain(place *p, bool unchanged) {
   if (!p->maker) return;
   if (unchanged)
@@ -264,7 +264,7 @@ void oa_known_see(oa_known *known) {
     if (array->is_read)
       see_read(p, array);
     else if (p->kept && !p->maker)
-      end_stay(p); /* it was kept for reading */
+      end_stay(p); /* the array was kept for reading */
   }
   sweep();
 }

@@ -35,7 +35,7 @@ typedef struct oa_known {
  * Without any lock. */
 void oa_known_look(oa_known *known, const oa_array *arrays, int count, int device, uint64_t maker, bool eager);
 
-/* The one lock of the table. It is held while the kernel is asked for pages, a few at a time. */
+/* The one lock of the table. It is held while the kernel reports pages, a few at a time. */
 void oa_known_lock(void);
 void oa_known_unlock(void);
 /* Notes that the call has these arrays, finds the steady ones, and ends the stay of others. Call it under the lock,
@@ -44,8 +44,8 @@ void oa_known_see(oa_known *known);
 /* Returns how many bytes fewer would go up if the steady arrays were on the device already. */
 int64_t oa_known_steady(const oa_known *known);
 /* Notes that the steady arrays would have saved that many seconds in this call. Returns whether this repays `price`,
- * the seconds that it takes to put them there, and whether they were unchanged since: then they are to stay. room:
- * bytes that may stay on the device; 0: any, -1: none, as there is no device or it may not be used. */
+ * the seconds that it takes to put them there, and whether the arrays were unchanged since: then the arrays are to
+ * stay. room: bytes that may stay on the device; 0: any, -1: none, as there is no device or it may not be used. */
 bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room);
 /* Keeps the call's result on the device, if similar calls wrote results that the next call read unchanged, twice. */
 void oa_known_chain(oa_known *known, int64_t room);

@@ -195,7 +195,7 @@ int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, i
                     oa_any *tau, oa_any *C, int64_t ldc) {
   const int64_t from = side_of(l, side), op = operation(l, trans);
   if (l->gpu) return cusolver(l, "ormqr", "iiiiipippip", from, op, m, n, k, A, lda, tau, C, ldc, l->info);
-  const int64_t size = ((side == 'L' ? n : m) + BLOCK + 1) * BLOCK; /* and triangles in addition to it */
+  const int64_t size = ((side == 'L' ? n : m) + BLOCK + 1) * BLOCK; /* columns, and the triangular factors of a block */
   oa_any *work;
   OA_TRY(oa_lapack_scratch(l, l->dtype, size, 1, &work));
   return lapacke(l, "ormqr", "iiiiiipippipi", N(COLUMNS), from, op, m, n, k, A, lda, tau, C, ldc, work, size);

@@ -15,7 +15,7 @@ typedef struct oa_lapack {
   bool gpu;                /* by cuSOLVER and cuBLAS, otherwise by LAPACKE and CBLAS */
   oa_region *regions[OA_LAPACK_SCRATCHES];
   int region_count;
-  oa_any *info; /* where a GPU's library writes LAPACK's info */
+  oa_any *info; /* memory for LAPACK's info, which a GPU's library writes */
 } oa_lapack;
 
 /* Makes the libraries of a device ready: loads them, and makes a small call. */

@@ -16,7 +16,7 @@ void oa_model_predict(oa_program_call *call);
 bool oa_model_needs_host(const oa_program_call *call);
 /* Returns how many bytes go up per second. */
 double oa_model_up(void);
-/* Learns from a call that the CPU made, or the device. */
+/* Corrects the rates by the measured time of a call that the CPU or the device made. */
 void oa_model_learn(const oa_program_call *call, bool on_device, double seconds);
 
 #endif

@@ -60,7 +60,7 @@ typedef struct oa_program_call {
 /* Makes the call on the device, with pointers for the operands. Returns an oa_status. */
 typedef int (*oa_program_make)(const void *arguments, oa_any *const *pointers);
 /* Lends the operands to a device, each with more oa_array_flags, makes the call, and brings its results down. Returns
- * an oa_status, or OA_CALL_ODD: it brought nothing down, because the library has to report the odd argument. */
+ * an oa_status, or OA_CALL_ODD: nothing came down, because the library has to report the odd argument. */
 typedef int (*oa_program_lend)(void *arguments, const oa_program_operand *operands, const int *flags, int count,
                                int device);
 enum { OA_CALL_ODD = -1 };

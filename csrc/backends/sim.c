@@ -328,8 +328,8 @@ static void stop_running(void) {
   if (pthread_rwlock_timedwrlock(&running, &end) == 0) pthread_rwlock_unlock(&running);
 }
 
-/* Registered when this library is loaded, so that it runs after the program's own handlers, which may still leave
- * regions. */
+/* Registers stop_running when this library is loaded, so that it runs after the program's own handlers, which may still
+ * leave regions. */
 static __attribute__((constructor)) void stop_at_exit(void) { atexit(stop_running); }
 
 /* -- streams ------------------------------------------------------------------------------------------------------ */
@@ -819,7 +819,7 @@ static int sim_graph_begin(oa_device *device, void **pointer) {
   return stream->recording ? OA_OK : no_host_memory(device, "graph_begin");
 }
 
-/* Fails after the recording has ended, if it is made to fail. */
+/* An end that is made to fail fails after the recording has ended. */
 static int sim_graph_end(oa_device *device, void **pointer, void **graph) {
   struct stream *stream = NULL;
   const int failure = count_call(device, "graph_end"), status = find_stream(device, "graph_end", *pointer, &stream);
@@ -1003,7 +1003,7 @@ int oa_sim_configure(int number, int64_t capacity, int64_t fail_after, int64_t d
   sim->capacity = capacity;
   pthread_mutex_unlock(&sim->mutex);
   atomic_store(&sim->fail_at, 0);
-  if ((status = oa_device_read_limit(device))) return status; /* it may be a percentage of the capacity */
+  if ((status = oa_device_read_limit(device))) return status; /* the limit may be a percentage of the capacity */
   atomic_store(&sim->delay_us, delay_us);
   int64_t calls = atomic_load(&sim->calls);
   atomic_store(&sim->fail_base, calls);

@@ -110,7 +110,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
   bool regular = true;
   for (int i = 0; i < count; i++) {
     layout->overlapping |= axes[i].stride < inner;
-    regular &= axes[i].stride % itemsize == 0; /* otherwise most elements would be where devices can't read them */
+    regular &= axes[i].stride % itemsize == 0; /* otherwise devices can't read most elements, which are not aligned */
     regular &= grow_lines(&lines, axes[i]);
     inner += axes[i].stride * (axes[i].size - 1);
   }

@@ -6,7 +6,7 @@
 
 typedef struct oa_parts oa_parts;
 
-enum { OA_PARTS_RUNS = 64 }; /* the most runs of a set: each is less than half as long as the one before it */
+enum { OA_PARTS_RUNS = 64 }; /* the most runs of a set: each is at most half as long as the run before it */
 
 /* A place in a set. All zeros: its start. */
 typedef struct oa_parts_place {

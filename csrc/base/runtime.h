@@ -29,8 +29,8 @@ extern int oa_waiting;           /* number of threads in oa_wait_change; under t
 static inline void oa_lock(void) { pthread_mutex_lock(&oa_mutex); }
 static inline void oa_unlock(void) { pthread_mutex_unlock(&oa_mutex); }
 
-/* Waits until another thread announces a change of the guarded state. Called with the lock, which it frees meanwhile:
- * look everything up again. */
+/* Waits until another thread announces a change of the guarded state. Called with the lock, which it frees meanwhile,
+ * so that the caller has to look everything up again. */
 void oa_wait_change(void);
 /* Wakes all threads in oa_wait_change. Called with the lock. */
 void oa_wake_waiting(void);

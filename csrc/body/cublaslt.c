@@ -310,7 +310,7 @@ static void remember(const product *p) {
 static int64_t product_value(product *p, int attribute, size_t nbytes) {
   int64_t value = 0;
   if (p->answers.attributes >> attribute & 1) return p->answers.values[attribute];
-  /* an older version lacks the attribute: its default */
+  /* an older version lacks the attribute: it has the default */
   if (p->get(p->object, attribute, &value, nbytes, NULL)) value = 0;
   p->answers.attributes |= (uint64_t)1 << attribute;
   return p->answers.values[attribute] = nbytes == 4 ? (int32_t)value : value;

@@ -170,7 +170,8 @@ static int place_of(const uint64_t *key, int stamps, int count) {
   return count == 1 ? (int)(key[0] % MOST_ANSWERS) : MOST_ANSWERS + (int)((hash ^ hash >> 32) % MOST_ANSWERS);
 }
 
-/* Returns the index of an answer, which is that of its key or the one beside it; -1: there is none. Under the lock. */
+/* Returns the index of an answer: the index of its key, or the neighbouring index; -1: there is none. Under the
+ * lock. */
 static int find_answer(int place, const uint64_t *key, int count, size_t size) {
   for (int turn = 0; turn < 2; turn++, place ^= 1)
     if (answers[place].count == count && answers[place].size == size &&

@@ -85,8 +85,8 @@ typedef struct oa_workspace {
 } oa_workspace;
 
 /* Takes the workspace of a call: the caller's memory (`own`, `size` bytes, an argument called size_name), or, if that
- * is NULL, memory of the device. needed, answer: the library's answer and its status; asked: the function that gave it.
- * Cancels the call if it fails. */
+ * is NULL, memory of the device. needed, answer: the library's answer and its status; asked: the function that returned
+ * it. Cancels the call if it fails. */
 int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *own, const char *name, int64_t size,
                       const char *size_name, size_t needed, int answer, const char *asked);
 /* Ends the call with the vendor's status, and frees the workspace in stream order. */

@@ -248,7 +248,8 @@ static int64_t type_of(const oa_routine *routine) {
   return kind + (is_double ? IN_DOUBLE : 0);
 }
 
-/* Returns the plan that a value stands for; NULL with the error set if it has no transform, or another one. */
+/* Returns the plan that a value stands for; NULL with the error set if the plan has no transform, or one of another
+ * type. */
 static const oa_object_state *plan_of(const oa_routine *routine, const oa_value *value) {
   uint64_t word;
   memcpy(&word, value->bytes + sizeof(uint64_t), sizeof word);

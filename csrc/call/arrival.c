@@ -154,8 +154,8 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
   return status || !bytes ? status : oa_stream_advance(*stream);
 }
 
-/* Notes that all of a group is on the device. While the host may write some of it, the next call reads that again,
- * unless this call writes the group. */
+/* Notes that all of a group is on the device. While the host may write some of the group, the next call brings the
+ * group up again, unless this call writes it. */
 static void note_arrival(const arrival *a) {
   oa_group *group = &a->mapping->groups[a->group];
   const bool again = a->host_writes && !group->writing;

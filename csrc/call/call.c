@@ -71,7 +71,7 @@ static int take_handle(oa_call *call, oa_stream *stream) {
   return oa_library_handle(library, stream, call->device_scalars, &call->handle);
 }
 
-/* Returns whether the vendor's function takes no stream: then it is waited for before and after each call. */
+/* Returns whether the vendor's function takes no stream: then the stream is waited for before and after each call. */
 static inline bool has_no_stream(const oa_call *call) {
   return call->library->state->waits || call->special & OA_ON_DEFAULT_STREAM;
 }

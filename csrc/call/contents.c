@@ -35,7 +35,7 @@ static bool on_host(const oa_slot *slot) {
   mapping->elsewhere =
       mapping->elsewhere && oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_elsewhere, mapping);
   if (mapping->elsewhere) return false;           /* a call checks which device has the newer bytes */
-  if (oa_capture_concerns(mapping)) return false; /* captured calls may come before: a call refuses it */
+  if (oa_capture_concerns(mapping)) return false; /* captured calls may come before: a call refuses the read */
   const oa_group *group = slot->group;
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }

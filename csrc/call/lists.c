@@ -14,7 +14,7 @@
 
 static bool is_listed(const oa_operand *o) { return o->extent.part & OA_LISTED; }
 
-/* Returns whether the operand continues the list of the one before it. */
+/* Returns whether the operand continues the list of the operand before it. */
 static bool goes_on(const oa_call *call, int i) {
   const oa_operand *o = &call->operands[i];
   return i > 0 && is_listed(o) && is_listed(&o[-1]) && o[-1].pointer == o->pointer;

@@ -92,8 +92,8 @@ int oa_object_destroy_native(const char *function, const oa_library *library, co
 /* Takes an object from its users, while calls may use it: it is stale from now on, the caller has to destroy `*native`,
  * and the state has one more holder. */
 int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native);
-/* Waits for calls that use a seized object, and removes that holder. Returns whether it was the last one: then the rest
- * is to be destroyed. */
+/* Waits for calls that use a seized object, and removes the holder that oa_object_seize added. Returns whether it was
+ * the last holder: then the rest is to be destroyed. */
 bool oa_object_drop_seized(const char *function, oa_object_state *state);
 /* Waits for calls that use the object, and makes it stale. *state: the rest to destroy; NULL: nothing, because the
  * object was stale or other objects hold it. */

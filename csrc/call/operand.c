@@ -117,7 +117,8 @@ static inline bool is_being_filled(const oa_slot *slot) {
   return OA_UNLIKELY(group->writing) && !group->valid && group->writer != oa_caller_of_thread;
 }
 
-/* Fails for an operand of an Out that uses bytes that no call wrote. exact: it would overwrite all of its lines. */
+/* Fails for an operand of an Out that uses bytes that no call wrote. exact: the call would overwrite all of the
+ * operand's lines. */
 static __attribute__((cold, noinline)) int fail_unwritten(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                           bool writes, bool exact) {
   const char *name = oa_slot_view(slot)->name;
@@ -202,7 +203,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
         (slot->out && !oa_slot_view(slot)->goes_up && !group->valid && !group->invalid && !group->written ? OA_OVERWRITE
                                                                                                           : OA_READ);
   const bool writes = oa_writes(o->access);
-  bool whole = false, exact = false; /* the call overwrites the whole group; it overwrites all of its lines */
+  bool whole = false, exact = false; /* the call overwrites: the whole group; all of the operand's lines */
   if (writes) {
     if (OA_UNLIKELY(!slot->writes))
       return oa_fail(
