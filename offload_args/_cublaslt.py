@@ -267,7 +267,7 @@ class Matmul:
 
     The bias has one element a column if D is stored by rows, as NumPy adds it, and one element a row if D is stored by
     columns. The gradients of EPILOGUE_BGRADA and EPILOGUE_BGRADB are the sums of A's rows and of B's columns. aux_shape
-    and aux_dtype say which array aux needs.
+    and aux_dtype describe the array that aux needs.
 
     epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default in A's dtype, or in float32 for narrower
     dtypes; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: of the bias, by default D's. workspace:

@@ -141,8 +141,8 @@ class Update:
 def open_regions() -> list[offload_args]:
     """Return the open regions of all threads, the oldest first, such as regions that a notebook's cells left open.
 
-    Each shows its device, and the line or cell that entered it: `open_regions()[0].close()` leaves the first one, and
-    `discard()` discards its results.
+    The repr of a region shows its device, and the line or cell that entered it: `open_regions()[0].close()` leaves the
+    first one, and `discard()` discards its results.
 
         region = offload_args(np.ones(3))
         (dx,) = region.open()

@@ -4,8 +4,8 @@
         C = A @ B
     print(on.report)
 
-csrc/accelerate has the hooks. They decide by sizes, by measured rates, and by the times of calls of the same kind;
-other calls are made by the original library.
+csrc/accelerate has the hooks. They decide by sizes, by measured rates, and by the times of calls of the same kind. The
+original library makes the calls that do not go.
 """
 
 from __future__ import annotations

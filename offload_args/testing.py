@@ -86,7 +86,7 @@ def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
     """Load a double of a vendor library, in place of the real one, for the devices of a backend.
 
     name: "cublas". path: the double's file. Call it once per process, before the library's first call. On devices that
-    are not GPUs each of its calls is waited for, so that the double may read and write their memory.
+    are not GPUs each call of the double is waited for, so that the double may read and write their memory.
 
         testing.library("cublas", "build/libmy_double.so")  # sim:0 calls it
         print(libraries.load("cublas").path)

@@ -168,10 +168,10 @@ class Graph(Operations):
         fastest engine, and the outputs are undefined afterwards.
 
         tf32: convolutions and products of float32 may round their operands to TF32, for tensor cores. Otherwise engines
-        that do so are left out, and so are plans that sum in less than float32.
+        that round operands, and plans that sum in less than float32, are left out.
 
-        Raises LibraryError if cuDNN has no engine for them. GPUs of compute capability 8.0 and later multiply matrices
-        of float32 with tf32=True only: cuDNN's engines round on these GPUs, and do not report it.
+        Raises LibraryError if cuDNN has no engine for the operations. GPUs of compute capability 8.0 and later multiply
+        matrices of float32 with tf32=True only: cuDNN's engines round on these GPUs, and do not report it.
         """
         if not self._outputs:
             raise ArgumentError("cudnn.Graph.plan: needs an output; call output(result, pointer, layout)")

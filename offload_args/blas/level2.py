@@ -213,7 +213,7 @@ def hemv(alpha: Scalar, A: DevicePtr, x: DevicePtr, beta: Scalar, y: DevicePtr, 
     y: vector of shape (n,), written.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    It is symv for real dtypes.
+    The function is symv for real dtypes.
 
         A, x, y = np.array([[2, 1j], [-1j, 3]]), np.ones(2, complex), np.empty(2, complex)
         with offload_args(A, x, y) as (dA, dx, dy):
@@ -357,7 +357,7 @@ def her(alpha: Scalar, x: DevicePtr, A: DevicePtr, *, uplo: str = "U") -> None:
     A: matrix of shape (n, n); one triangle is read and written.
     uplo: the triangle of A that is read and written: "U", the upper one, or "L", the lower one.
 
-    The diagonal counts as real. It is syr for real dtypes.
+    The diagonal counts as real. The function is syr for real dtypes.
 
         x, A = np.array([1, 1 + 1j]), np.zeros((2, 2), complex)
         with offload_args(x, A) as (dx, dA):
@@ -397,7 +397,7 @@ def her2(alpha: Scalar, x: DevicePtr, y: DevicePtr, A: DevicePtr, *, uplo: str =
     A: matrix of shape (n, n); one triangle is read and written.
     uplo: the triangle of A that is read and written: "U", the upper one, or "L", the lower one.
 
-    The diagonal counts as real. It is syr2 for real dtypes.
+    The diagonal counts as real. The function is syr2 for real dtypes.
 
         x, y, A = np.array([1, 2 + 0j]), np.array([1j, 1]), np.zeros((2, 2), complex)
         with offload_args(x, y, A) as (dx, dy, dA):

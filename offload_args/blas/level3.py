@@ -95,7 +95,7 @@ def hemm(
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    All have one order. It is symm for real dtypes.
+    All have one order. The function is symm for real dtypes.
 
         A, B, C = np.array([[2, 1j], [-1j, 3]]), np.ones((2, 3), complex), np.empty((2, 3), complex)
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -187,7 +187,7 @@ def herk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "C", as in the sum above.
 
-    A and C have one order. It is syrk for real dtypes.
+    A and C have one order. The function is syrk for real dtypes.
 
         A, C = np.array([[1 + 1j, 2, 1], [1, 1j, 1]]), np.zeros((2, 2), complex)
         with offload_args(A, C) as (dA, dC):
@@ -240,7 +240,8 @@ def her2k(
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
     trans: "N" or "C", as in the sum above.
 
-    The first sum is for trans "N", the second for "C". All matrices have one order. It is syr2k for real dtypes.
+    The first sum is for trans "N", the second for "C". All matrices have one order. The function is syr2k for real
+    dtypes.
 
         A, B, C = np.array([[1, 1], [2, 0j]]), np.array([[1j, 1], [1, 1]]), np.zeros((2, 2), complex)
         with offload_args(A, B, C) as (dA, dB, dC):

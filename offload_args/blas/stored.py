@@ -199,7 +199,7 @@ def hbmv(
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
     order: the order of ab. "C": it has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
 
-    It is sbmv for real dtypes.
+    The function is sbmv for real dtypes.
 
         # A is [[2, 1j, 0], [-1j, 2, 1j], [0, -1j, 2]]
         ab = np.array([[0, 1j, 1j], [2, 2, 2]], order="F")
@@ -251,7 +251,7 @@ def hpmv(
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
     order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
 
-    It is spmv for real dtypes.
+    The function is spmv for real dtypes.
 
         ap = np.array([2, 1j, 3])  # A is [[2, 1j], [-1j, 3]]
         x, y = np.ones(2, complex), np.empty(2, complex)
@@ -423,7 +423,7 @@ def hpr(alpha: Scalar, x: DevicePtr, ap: DevicePtr, *, uplo: str = "U", order: s
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
     order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
 
-    The diagonal counts as real. It is spr for real dtypes.
+    The diagonal counts as real. The function is spr for real dtypes.
 
         x, ap = np.array([1, 1 + 1j]), np.zeros(3, complex)
         with offload_args(x, ap) as (dx, d_ap):
@@ -467,7 +467,7 @@ def hpr2(alpha: Scalar, x: DevicePtr, y: DevicePtr, ap: DevicePtr, *, uplo: str 
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
     order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
 
-    The diagonal counts as real. It is spr2 for real dtypes.
+    The diagonal counts as real. The function is spr2 for real dtypes.
 
         x, y, ap = np.array([1, 2 + 0j]), np.array([1j, 1]), np.zeros(3, complex)
         with offload_args(x, y, ap) as (dx, dy, d_ap):

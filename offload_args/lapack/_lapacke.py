@@ -28,7 +28,7 @@ __all__ = ["LAPACKE"]
 _BLOCK: Final = 64  # the most columns that LAPACK processes together
 _TRIANGLES: Final = 65 * _BLOCK  # elements that ormqr needs beside these columns
 
-_LOOPED: Final = 128  # the largest order of matrices of a loop in C: larger ones take longer than their calls
+_LOOPED: Final = 128  # the largest order of matrices of a loop in C; beyond it calls take little of the time
 _TOGETHER: Final = 1 << 22  # elements of one such loop: Ctrl-C is handled between two loops, and each is waited for
 _SPACE: Final = 1 << 20  # elements of the loops' workspaces, which the next loop uses again
 

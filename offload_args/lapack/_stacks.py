@@ -32,7 +32,7 @@ _in_a_stack: ContextVar[bool] = ContextVar("in_a_stack", default=False)
 
 
 class StackError(np.linalg.LinAlgError):
-    """Some matrices of a stack failed; the others are as if they had been alone.
+    """Some matrices of a stack failed; the results of the others are the same as without a stack.
 
     `info` has the shape of the stack: 0 for a matrix that did not fail, else LAPACK's info of it, or -1 for NaN and
     infinity. A failing matrix and its results have undefined contents.

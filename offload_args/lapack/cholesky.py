@@ -164,7 +164,7 @@ def potri(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     A: matrix of shape (n, n), as potrf left it, in any order. One triangle of it is read and written; the other one is
     unchanged.
     uplo: the triangle that potrf factored.
-    info: as in potrf: k if element k of the factor's diagonal is 0. Unless it becomes 0, A is undefined.
+    info: as in potrf: k if element k of the factor's diagonal is 0. Unless info becomes 0, A is undefined.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         with offload_args(A) as (dA,):
@@ -218,7 +218,7 @@ def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", info: DevicePtr | None 
             lapack.posv(dA, db)
         print(b.round(6))  # [1. 2.]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite; B is as it was then. Source:
+    Raises numpy.linalg.LinAlgError, naming the pivot, if A is not positive definite; B is unchanged then. Source:
     LAPACK, xPOSV.
 
     See also: lapack.potrf, lapack.potrs, lapack.gesv; lapacke.dpotrf, cusolver.dpotrf, lapacke.dposv;
@@ -278,7 +278,7 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
             lapack.trtrs(dA, db)  # the 9 is not read
         print(b.round(6))  # [1. 2.]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if the diagonal has a zero; B is as it was then. Source: LAPACK,
+    Raises numpy.linalg.LinAlgError, naming the pivot, if the diagonal has a zero; B is unchanged then. Source: LAPACK,
     xTRTRS.
 
     See also: blas.trsm, lapack.potrs, lapack.getrs; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.

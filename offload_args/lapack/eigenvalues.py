@@ -78,7 +78,7 @@ def hegvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str
     jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
     uplo: the triangle of A and of B that is read: "U", the upper one, or "L", the lower one.
 
-    It is sygvd for real dtypes.
+    The function is sygvd for real dtypes.
 
         A, B, w = np.array([[2, 1j], [-1j, 2]], order="F"), np.eye(2, dtype=complex, order="F"), np.empty(2)
         with offload_args(A, B, w) as (dA, dB, dw):
@@ -183,7 +183,7 @@ def heevdx(
     jobz: "V": A[:, i] becomes the eigenvector of w[i], for i < count. "N": no vectors. A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    It is syevdx for real dtypes.
+    The function is syevdx for real dtypes.
 
         A, w = np.array([[2, 1j], [-1j, 2]], order="F"), np.empty(2)
         with offload_args(A, w) as (dA, dw):

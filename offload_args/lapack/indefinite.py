@@ -72,7 +72,7 @@ def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
     uplo: the triangle: "U", the upper one, or "L", the lower one.
     singular: the action if D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
-    It is sytrf for real dtypes.
+    The function is sytrf for real dtypes.
 
         A, ipiv, b = np.array([[0, 2j], [-2j, 1]], order="F"), np.empty(2, np.int32), np.array([4j, 4])
         with offload_args(A, ipiv, b) as (dA, dp, db):

@@ -44,7 +44,7 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> A
         print(rank, b[:2].round(6))  # 1 [2. 2.]
 
     Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the singular values do not converge. Source: LAPACK,
-    xGELSD; here by gesvd.
+    xGELSD; computed here by gesvd.
 
     See also: lapack.gels, lapack.gesvd, linalg.lstsq; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
     """

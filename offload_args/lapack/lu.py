@@ -265,7 +265,7 @@ def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, info: DevicePtr | None 
             lapack.gesv(dA, dp, db)
         print(b.round(6))  # [1. 2.]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if A is singular; B is as it was then. Source: LAPACK, xGESV.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if A is singular; B is unchanged then. Source: LAPACK, xGESV.
 
     See also: lapack.getrf, lapack.getrs, lapack.posv, lapack.gels; lapacke.dgetrf, cusolver.dgetrf, lapacke.dgetrs,
     cusolver.dgetrs, lapacke.dgesv; docs/guide/lapack.md.

@@ -64,7 +64,7 @@ def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
     jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    It is syevd for real dtypes.
+    The function is syevd for real dtypes.
 
         A, w = np.array([[2, 1j], [-1j, 2]], order="F"), np.empty(2)
         with offload_args(A, w) as (dA, dw):
