@@ -79,7 +79,7 @@ if options.plot:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(4, 10, figsize=(8, 4), layout="constrained", subplot_kw={"xticks": [], "yticks": []})
-    for axis, i in zip(axes.flat, np.argsort(actual == labels, kind="stable"), strict=False):  # those misread first
+    for axis, i in zip(axes.flat, np.argsort(actual == labels, kind="stable"), strict=False):  # misread ones first
         axis.imshow(np.load(demo.DIGITS)["images"][1497 + i].reshape(8, 8), cmap="gray_r")
         axis.set_title(actual[i], color="black" if actual[i] == labels[i] else "red")
     figure.savefig(options.plot)

@@ -25,12 +25,12 @@ n, d = data.shape
 values, vectors, places = np.empty(d), np.empty((d, d), order="F"), np.empty((n, 2))
 
 # %%
-# V is lent once and is two things in turn: ``gemm`` writes the covariance there, and ``syevd`` overwrites it with its
+# V is lent once and is two things in turn: ``gemm`` writes the covariance into it, and ``syevd`` overwrites it with its
 # eigenvectors. The places are a product with two columns of V, which is a view on the device.
 
 with offload_args(In(data), Out(values), Out(vectors), Out(places), device=options.device) as (X, w, V, P):
     blas.gemm(1.0 / (n - 1), X.T, X, 0.0, V)  # V is the covariance matrix
-    lapack.syevd(V, w)  # now its eigenvectors, those of the largest eigenvalues last
+    lapack.syevd(V, w)  # now its eigenvectors, in the order of their eigenvalues
     blas.gemm(1.0, X, V[:, -2:], 0.0, P)
 print(f"8 of {d} components have {values[-8:].sum() / values.sum():.1%} of the variance")
 

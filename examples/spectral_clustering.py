@@ -28,7 +28,7 @@ scale = 1 / np.sqrt(affinity.sum(axis=0))
 
 # %%
 # D A D, with D the diagonal of ``scale``, has the eigenvalue 1. A second eigenvalue near 1 means a second cluster. Two
-# calls of ``dgmm`` make the matrix in place and ``syevd`` puts its eigenvectors there; one column of it comes down.
+# calls of ``dgmm`` make the matrix in place and ``syevd`` replaces it by its eigenvectors; one column of it comes down.
 
 n = len(points)
 values, vector = np.empty(n), np.empty(n)

@@ -11,7 +11,7 @@ import numpy as np
 from offload_args import Device, In, Kernel, Out, Scratch, kernels, launch, offload_args
 
 # %%
-# The threads of a block copy its tile and a border into shared memory. Then each computes its points from there.
+# The threads of a block copy its tile and a border into shared memory. Then each thread computes its points from it.
 
 SOURCE = """
 #include <offload_args/kernel.h>

@@ -1,4 +1,4 @@
-"""Print how many lines of each file of csrc the C tests ran: reads what `gcov --json-format --stdout` writes."""
+"""Print the number of lines of each file of csrc that the C tests ran, from `gcov --json-format --stdout`."""
 
 from __future__ import annotations
 

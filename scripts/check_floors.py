@@ -37,7 +37,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "graph": ("base", "device", "region", "call"),
     "accelerate": ("base", "device", "library", "region", "call"),
 }
-# All that a backend includes, besides its own .def and what backends share (.inc).
+# All that a backend includes, besides its own .def and the files that backends share (.inc).
 BACKENDS_INCLUDE = {"device/backend.h", "base/error.h"}
 # Python packages, each with the packages of the project that it must not import.
 APART = {"offload_args": ("bindings", "tests"), "bindings": ("offload_args", "tests")}

@@ -2,8 +2,8 @@
 
     python scripts/check_words.py [FILE ...]
 
-Without files it reads all that git tracks, and new files that it does not ignore. It looks for phrases in comments and
-strings of sources, and in Markdown outside of code; for names in Python, and in the C of the package and of its tests.
+Without files it reads all files that git tracks, and new ones that git does not ignore. It finds phrases in comments
+and strings of sources, and in Markdown outside of code; and names in Python and in the package's C and its tests.
 It prints one line a fault and exits with 1, or prints nothing.
 """
 

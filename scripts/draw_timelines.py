@@ -2,7 +2,7 @@
 
     python scripts/draw_timelines.py --skip 1 --ms 20 --out docs/guide/timelines.svg before.json after.json
 
-It shows the main thread: regions, the calls in them, and the copies and waits in those. --skip leaves out the first
+It shows the main thread: regions, the calls in them, and the calls' copies and waits. --skip leaves out the first
 calls, which load libraries; --ms is the time to show.
 """
 

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python scripts/fuzz_modules.py [--inputs 1000000] [--seed 0]
 
-The good modules are those of tests/kernels/images.py. A fault is printed with the seed of its input, and the mutated
+The good modules come from tests/kernels/images.py. A fault is printed with the seed of its input, and the mutated
 bytes are written to the current directory. It exits with 1 after the first fault.
 """
 

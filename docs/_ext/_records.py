@@ -1,6 +1,6 @@
 """The reference of the vendors' routines as data: its pages, and the entries of each, from the generator's records.
 
-A page has the families of one section of a roles file, those below a line `# -- level 2 ---`, or a part of them.
+A page has the families of one section of a roles file, which begins at a line `# -- level 2 ---`, or a part of them.
 Routines that differ in dtypes only share an entry.
 """
 
@@ -97,12 +97,12 @@ def _sections(name: str) -> dict[str, list[Function]]:
 
 
 def sections(library: Library) -> dict[str, list[Function]]:
-    """Return the functions of each page of a library: those below a heading, or a part of them."""
+    """Return the functions of each page of a library: the functions below a heading, or a part of them."""
     return _sections(library.name)
 
 
 def headings(library: Library) -> dict[str, list[Function]]:
-    """Return the functions below each heading of a library's roles file, and of those that it extends."""
+    """Return the functions below each heading of a library's roles file, and of the files that it extends."""
     files = [library.name, *_read(library.name).get("extends", [])]
     headings = {family: title for file in reversed(files) for family, title in _headings(file).items()}
     actual: dict[str, list[Function]] = {title: [] for file in reversed(files) for title in _headings(file).values()}
@@ -158,7 +158,7 @@ def groups(library: Library, functions: Iterable[Function]) -> list[Group]:
 
 
 def letters(group: Group) -> dict[tuple[str, ...], str]:
-    """Return a letter for the dtypes, one a function, that stand at one place in a group's texts: T, R, U, V."""
+    """Return a letter for the dtypes, one a function, that are at one place in a group's texts: T, R, U, V."""
     if len(group) == 1:
         return {}
     said = [description for _, description in group]
@@ -183,12 +183,12 @@ def _linked(text: str) -> str:
 
 LIBRARIES = """# The vendors' libraries
 
-One function each, with the arguments of the vendor's manual less its handle. The search finds a function by the
-vendor's name, too, such as `cublasSgemm_v2`. Functions that differ in dtypes only share an entry: there T stands for
-the dtype of each, and R for another one.
+Each entry is a function with the arguments of the vendor's manual without its handle. The search finds a function by
+the vendor's name, too, such as `cublasSgemm_v2`. Functions that differ in dtypes only share an entry, in which T stands
+for the dtype of each, and R for another one.
 
-An extent, such as *m by n, columns lda apart*, is what a call touches. It is checked before the call. *read* brings the
-array up; *overwritten* does not.
+An extent, such as *m by n, columns lda apart*, is the set of elements that a call touches. It is checked before the
+call. *read* brings the array up; *overwritten* does not.
 
 ```{{toctree}}
 :maxdepth: 2

@@ -20,7 +20,7 @@ from sphinx.application import Sphinx  # noqa: E402
 
 
 def write_pages(app: Sphinx) -> None:
-    """Write the generated pages: those that changed, so that only these are read again."""
+    """Write the generated pages that changed, so that only these are read again."""
     folder = Path(app.srcdir, "reference", "_generated")
     texts = {**dict(_records.pages(Path(app.srcdir, "guide"))), **dict(_headers.pages())}
     for path in folder.rglob("*.md"):
@@ -34,7 +34,7 @@ def write_pages(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Add the directives and what autodoc needs."""
+    """Add the directives and the hooks of autodoc."""
     app.setup_extension("sphinx.ext.autodoc")
     app.add_object_type("vendor", "vendor", objname="vendor's function")
     app.add_object_type("vendor-constant", "vendor-constant", objname="vendor's constant")
