@@ -27,7 +27,7 @@ class Query:
 
     symbol: str
     arguments: tuple[ast.expr, ...]
-    output: str  # the name of that parameter; "" of its only one
+    output: str  # the name of that parameter; "" for its only output
     beside: tuple[tuple[str, str], ...] = ()  # an output, and the array of the call without which it is NULL
 
     @property
@@ -469,7 +469,7 @@ def _pointed_to(labelled: Labelled) -> str:
 
 
 def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
-    """Return why a function may change an object without that being noticed, with the role that makes it so; or "".
+    """Return why a function may change an object unnoticed, with the role that is the reason; or "".
 
     The core remembers the settings of objects until a helper function, or a function with an output `gives`, has them.
     No other function may change an object. A function changes an object if it writes nothing else, or if the name of
@@ -480,7 +480,7 @@ def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
         for parameter in parameters
         if isinstance(parameter, Object) and not parameter.object_kind.is_handle and not parameter.object_kind.tells
     ]
-    # Without any it is a helper function.
+    # A function without arrays and numbers is a helper function.
     works = [parameter for parameter in parameters if isinstance(parameter, (Array, Number))]
     if not kinds or not works or any(isinstance(parameter, Given) for parameter in parameters):
         return ""

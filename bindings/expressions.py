@@ -41,7 +41,7 @@ class Names:
     """The names that the expressions of one function may have."""
 
     def __init__(self, parameters: Iterable[Parameter], constants: Iterable[str], of_groups: bool = False) -> None:
-        """of_groups: the names of lists stand for a group's own values."""
+        """Take the parameters of a function. of_groups: the names of lists stand for the values of one group."""
         lists = [parameter for parameter in parameters if isinstance(parameter, HostList)] if of_groups else []
         self.sizes: dict[str, Size | HostList] = {
             parameter.name: parameter for parameter in parameters if isinstance(parameter, Size)

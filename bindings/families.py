@@ -347,7 +347,7 @@ class Families:
         ]
 
     def check_names(self, parameters: list[Parameter], place: str) -> None:
-        """Note which parameters refer to others that are not there, or have names that can't be used."""
+        """Note the parameters that refer to missing ones, or have names that can't be used."""
         types = {parameter.name for parameter in parameters if isinstance(parameter, DataType)}
         for parameter in parameters:
             if isinstance(parameter, HostList) and parameter.length not in {other.name for other in parameters}:
@@ -389,9 +389,9 @@ class Families:
     def with_fields(
         self, parameters: list[list[str]], by_name: dict[str, tuple[str, str]], place: str
     ) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
-        """Return names and types of a header's parameters, with the fields in place of structs that are labelled so.
+        """Return names and types of a header's parameters, with fields in place of structs that are labelled so.
 
-        And the struct of each field, by the field's name.
+        Also return the struct of each field, by the field's name.
         """
         declared: list[tuple[str, str]] = []
         structs: dict[str, str] = {}
@@ -467,7 +467,7 @@ class Families:
         return group
 
     def noted_by(self, family: dict[str, Any], place: str) -> str:
-        """Return the C function that computes the notes of an object, likewise."""
+        """Return the C function that computes the notes of an object; "" if none."""
         noted_by = str(family.get("noted_by", ""))
         if noted_by and not _declared(noted_by, "oa_helper_call"):
             self.faults.append(f"{place}: noted_by: none of {_names(BODIES)} in csrc/body has {noted_by}")

@@ -15,7 +15,7 @@ from clang import cindex
 
 
 def _c_type(kind: cindex.Type) -> str:
-    """Spells a parameter's type as the header does, less a const of the value itself."""
+    """Return a parameter's type as the header spells it, without a const of the value itself."""
     spelling = re.sub(r"\s+", " ", kind.spelling).strip()
     if kind.is_const_qualified():
         spelling = re.sub(r"\s*\bconst$", "", spelling) if spelling.endswith("const") else spelling

@@ -1,4 +1,4 @@
-"""A label and the parameter that it is for. The classes of parameters read themselves from these."""
+"""A label and its parameter. The classes of parameters are made from these."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class Extent:
     kind: str
     arguments: tuple[ast.expr, ...]
     batch: tuple[ast.expr, ast.expr] | None = None  # how far they are apart, and how many there are
-    pointers: ast.expr | None = None  # how many there are, each behind a separate pointer
-    groups: str = ""  # the number of groups: of each, other values of the names that are lists
+    pointers: ast.expr | None = None  # the number of arrays, each with a separate pointer
+    groups: str = ""  # the number of groups, each with other values of the names that are lists
 
     @property
     def sizes(self) -> list[ast.expr]:
@@ -117,10 +117,10 @@ class ObjectKind:
     name: str  # of its class in Python
     destroy: str  # the function that destroys one
     is_handle: bool  # it is the library's handle, of one device and with a stream
-    describes: tuple[str, str, str] = ("", "", "")  # memory: the functions that say how, and how many bytes; "": none
+    describes: tuple[str, str, str] = ("", "", "")  # memory: the functions for its layout, and for its bytes; "": none
     attributes: tuple[str, str] = ("", "")  # the enum of dtypes, and the beginning of the functions' names in Python
     placed: bool = False  # it belongs to the device that is current when it is made
-    tells: tuple[tuple[str, str], ...] = ()  # numbers that never change, each with the function that tells it
+    tells: tuple[tuple[str, str], ...] = ()  # numbers that never change, each with the function that returns it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,14 +131,14 @@ class Scope:
     has_backend: bool
     stream: str | None  # that of [library]
     workspace: str  # the end of the names of queries; "" if there are none
-    functions: Container[str]  # those of the header
+    functions: Container[str]  # the functions of the header
     dtypes: dict[str, str]  # by C type: [types]
     kinds: dict[str, ObjectKind]  # the [object] tables
     enums: dict[str, Enum]  # the [enums] tables
     named: dict[str, str]  # the C definitions of types, as [raw] has them; the header's enums are "int"
     words: dict[str, str]  # a constant for each word of shared families
     letter: str  # s, d, c, z or ""
-    is_listed: bool  # the arrays of the batched form are behind arrays of pointers
+    is_listed: bool  # the arrays of the batched form are passed as arrays of pointers
     on_device: bool  # all pointers are to the device
     order: list[str]  # the names of the parameters in the record
     objects: dict[str, ObjectKind]  # the kinds of the parameters that are objects
@@ -238,7 +238,7 @@ class Labelled:
             groups, pointers = ast.unparse(call.args[1]), call.args[2]
             call = call.args[0]
         elif self.scope.is_listed:
-            pointers = ast.Name("batch count")  # shared.in_form says which
+            pointers = ast.Name("batch count")  # shared.in_form replaces it
         elif outer == "strided" and len(call.args) == 3 and isinstance(call.args[0], ast.Call):
             batch = (call.args[1], call.args[2])
             call = call.args[0]

@@ -33,15 +33,15 @@ class Function:
     family: str
     form: str  # "", or one of FORMS
     optional: bool  # a library that has all others is whole
-    device_only: bool  # its pointers are to the device whatever they are to
-    query: str = ""  # the symbol that tells how much workspace it needs
+    device_only: bool  # all its pointers are to the device
+    query: str = ""  # the symbol that returns the bytes of its workspace
     asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
     requires: tuple[ast.expr, ...] = ()  # comparisons of sizes that have to hold
     written: str = ""  # the C function that is its body, by hand
     called_by: str = ""  # the C function that calls it in stream order, by hand
     asks: tuple[str, ...] = ()  # the symbols that this one calls
     captured: bool = False  # the core's own graphs can have it
-    hides: str = ""  # the object that has no handles of the core's in it meanwhile
+    hides: str = ""  # the object that has no handles of the core during the call
     notes: str = ""  # the DataType whose dtype the first object notes
     group: str = ""  # "begins" or "ends": it does so with a group of calls
     outside_groups: bool = False  # it is refused in a group
@@ -78,7 +78,7 @@ class Function:
 
     @property
     def types(self) -> list[DataType]:
-        """Return the parameters that say dtypes."""
+        """Return the parameters that determine dtypes."""
         return [parameter for parameter in self.parameters if isinstance(parameter, DataType)]
 
     @property
@@ -102,7 +102,7 @@ class Library:
     backend: str | None
     sonames: list[str]
     stream: str  # one of STREAMS
-    last_error: str | None  # the function that tells more of the last failure
+    last_error: str | None  # the function that describes the last failure
     uncaptured: str | None  # why a graph of CUDA or HIP can't have its calls: "reason; remedy"
     scalars: str  # one of SCALARS
     results_since: str | None  # the first version that fetches results for the host in the order of the stream
@@ -122,7 +122,7 @@ class Library:
     find: dict[str, Any]
     api: dict[str, Any]
     older: Older | None = None
-    names_here: dict[str, str] = field(default_factory=dict)  # those of constants, by the vendor's
+    names_here: dict[str, str] = field(default_factory=dict)  # the names of constants, by the vendor's names
     status: str = ""  # the type that its functions return; "" if they return none
     integers: dict[str, str] = field(default_factory=dict)  # C's names for the header's own
     raw: dict[str, str] = field(default_factory=dict)  # the C definition of types that the api only names
@@ -147,7 +147,7 @@ class Library:
     def has_device_form(self, function: Function) -> bool:
         """Return whether the numbers of a function may be on the device."""
         numbers = function.numbers
-        if self.scalars == "host":  # a function of the CPU that returns an integer beside arrays, as LAPACK's info
+        if self.scalars == "host":  # a function of the CPU that returns an integer beside arrays, as LAPACK its info
             return (
                 self.backend is None and bool(function.arrays) and [number.role for number in numbers] == ["returned"]
             )

@@ -76,9 +76,9 @@ class Parameter:
     c_type: str
     dtype: str = ""
     count: int = 1
-    of: str = ""  # the DataType that says the dtype, which is "any" then
-    complex_as: str = ""  # the array that says whether that dtype is real or complex; families.py finds it
-    field_of: str = ""  # the struct behind a pointer, of the vendor's function, that it is a field of
+    of: str = ""  # the DataType that determines the dtype, which is then "any"
+    complex_as: str = ""  # the array that determines whether that dtype is real or complex; families.py finds it
+    field_of: str = ""  # the struct of which it is a field, and which the vendor's function gets by a pointer
 
     @property
     def kind(self) -> str:
@@ -186,7 +186,7 @@ class Size(Parameter):
     )
     label: str  # size, ld, inc, stride or integer
     may_be_negative: bool = False  # then it counts as 0
-    is_tried: bool = False  # a stride whose unit a first call tells
+    is_tried: bool = False  # a stride whose unit a first call determines
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -252,7 +252,7 @@ class Array(Parameter):
     repeats: bool = False  # a vector whose increment may be 0
     optional: bool = False  # there may be none
     optional_if: ast.expr | None = None  # there may be none if this holds
-    noted_by: str = ""  # the object whose note says the dtype, which is "any" then
+    noted_by: str = ""  # the object whose note has the dtype, which is then "any"
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -365,7 +365,7 @@ class Array(Parameter):
 
 @dataclass(frozen=True, kw_only=True)
 class PointerArray(Array):
-    """Device arrays of a number that the call says: a list of pointers, or one pointer with an axis more."""
+    """Device arrays, as many as an argument says: a list of pointers, or one pointer with an axis more."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -411,7 +411,7 @@ class HostList(Parameter):
     )
     role: ClassVar[str] = "list"
     label: str  # enum, size, ld or scalar
-    length: str  # the parameter that says how many
+    length: str  # the parameter that is its length
     enum: Enum | None = None
 
     @classmethod

@@ -275,7 +275,7 @@ def incomplete(name: str, roles: dict[str, Any]) -> list[str]:
 
 
 def _lacks(module: str, name: str) -> bool:
-    """Return whether a module of offload_args lacks a class or function; False where there are no such sources."""
+    """Return whether a module of offload_args lacks a class or function; False if there are no such sources."""
     path = PACKAGE / f"{module.replace('.', '/')}.py"
     text = path.read_text() if path.exists() else ""
     return PACKAGE.exists() and not re.search(rf"^(?:class|def) {re.escape(name)}\b", text, re.MULTILINE)

@@ -1,6 +1,6 @@
 """Writes the bodies of routines: the C function that checks, moves and calls, one for all routines that are alike.
 
-A body has nothing in it that differs between the types of a family: names, dtypes and symbols stand in the routine's
+A body is the same for all types of a family: names, dtypes and symbols are in the routine's
 row. Routines with equal bodies share one body. Bodies call csrc/body/body.h.
 
 The vendor's function is called in one of two ways. A body of a library that runs on a GPU calls it, with the library's
@@ -153,7 +153,7 @@ class Body:
 
     @property
     def telling(self) -> list[Object]:
-        """Return the objects whose numbers stand in the expressions of arrays."""
+        """Return the objects whose numbers are in the expressions of arrays."""
         nodes = (node for array in self.function.arrays for x in array.expressions for node in ast.walk(x))
         names = {
             node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
@@ -188,8 +188,8 @@ class Body:
             facts = f'"{array.noted_by}", &values[{self.at[array.noted_by]}], &dtypes[{self.at[array.name]}]'
             self.add(f"  if (oa_noted_dtype(routine, {facts})) return OA_ERROR_ARGUMENT;")
         self.enum_checks()
-        # A product with a size that an object has can't be negative: it would be too large before a plain size is
-        # refused.
+        # A product with a size of an object must not be negative: it would be refused as too large before the plain
+        # size is refused.
         checked_by_core = set() if self.telling else bare_sizes(self.function)
         for size in self.function.sizes:
             if size.is_short:
@@ -341,7 +341,7 @@ class Body:
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
-        if array.in_place:  # said of both operands
+        if array.in_place:  # both operands note it
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
             if array.in_place_if:
                 access = access.replace("OA_IN_PLACE", f"({self.overwrites(array.in_place_if)} ? OA_IN_PLACE : 0)")
@@ -476,7 +476,7 @@ class Body:
 
     @property
     def uncaptured(self) -> str:
-        """Return the C expression that says why a graph can't have the call, or ""."""
+        """Return the C expression of the reason why a graph can't have the call, or ""."""
         if self.is_late:  # no graph has calls on the CPU
             return ""
         if self.function.query:

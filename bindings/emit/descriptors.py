@@ -1,7 +1,7 @@
 """Writes the bodies of functions whose descriptors determine the extents; they call csrc/body/descriptor.h.
 
-Such a body asks the descriptors first, declares an operand for each array that there is, and opens the call. Then it
-asks how many bytes the call needs, and takes a workspace from the device if the caller gave none.
+Such a body queries the descriptors first, declares an operand for each passed array, and opens the call. Then it
+queries the bytes that the call needs, and takes a workspace from the device if the caller passed none.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _dtype_type(library: Library, kind: ObjectKind) -> str:
 
 
 def asked_symbols(library: Library) -> list[str]:
-    """Return the functions that bodies ask, besides their own."""
+    """Return the functions that bodies query, besides their own."""
     symbols = {called for kind in library.object_kinds for called in (kind.describes[0], kind.describes[2]) if called}
     for function in library.functions:
         symbols |= {array.query.symbol for array in function.arrays if isinstance(array, Room) and array.query}
@@ -78,7 +78,7 @@ def asked_symbols(library: Library) -> list[str]:
     return sorted(symbols)
 
 
-# -- asking descriptors ------------------------------------------------------------------------------------------------
+# -- queries of descriptors --------------------------------------------------------------------------------------------
 
 
 def describing(library: Library, kind: ObjectKind) -> list[str]:
@@ -151,7 +151,7 @@ def describing_functions(library: Library, index: dict[str, int]) -> list[str]:
 
 
 def _subscripted(function: Function) -> set[str]:
-    """Return the descriptors whose dimensions stand in expressions."""
+    """Return the descriptors whose dimensions are in expressions."""
     expressions = [x for array in function.arrays for x in array.expressions]
     expressions += [
         parameter.length for parameter in function.parameters if isinstance(parameter, Integers) and parameter.length
@@ -161,7 +161,7 @@ def _subscripted(function: Function) -> set[str]:
 
 
 def _descriptors(library: Library, function: Function) -> dict[str, str]:
-    """Return the descriptors that a body asks: the parameter, and the key of its kind."""
+    """Return the descriptors that a body queries: the parameter, and the key of its kind."""
     if not has_descriptors(library, function):
         return {}
     names = {array.by for array in function.arrays} | _subscripted(function)
@@ -295,7 +295,7 @@ class DescriptorBody(Body):
         return [*super().special, *["OA_ON_HOST_MEMORY"] * lists]
 
     def query(self, query: Query) -> None:
-        """Write the call of a function that says how many bytes are needed: into `needed`, and its status."""
+        """Write the call of a function that returns how many bytes are needed, in `needed`, and its status."""
         arguments = list(query.arguments)
         types: list[str] = []
         values: list[str] = []
@@ -331,7 +331,7 @@ class DescriptorBody(Body):
         return f"values[{self.at[array]}].pointer != NULL"
 
     def key(self, query: Query) -> tuple[list[str], list[str]]:
-        """Return the words that a query's answer depends on: stamps of objects, and the rest; "0": it may change."""
+        """Return the words that a query's result depends on: stamps of objects, and the rest; "0": it may change."""
         stamps, rest = [], []
         for argument in query.arguments:
             name = ast.unparse(argument)

@@ -215,7 +215,7 @@ def _parameters(library: Library, function: Function) -> list[str]:
 
 @dataclass(frozen=True)
 class Description:
-    """Everything there is to say of a function, in its docstring and on its page of the reference; no line breaks."""
+    """The description of a function, for its docstring and its page of the reference; no line breaks."""
 
     summary: str
     deprecated: str  # "" if it is not

@@ -132,7 +132,7 @@ def _struct(body: str, name: str) -> list[str]:
 
 
 def _constant(name: str, value: int, functions: set[str]) -> str:
-    """Return a constant; one that only its letters' case tells from a function has another name."""
+    """Return a constant; it gets another name if it differs from a function in the case of letters only."""
     return f"  integer(c_int), parameter :: {name}{'_CONSTANT' if name.lower() in functions else ''} = {value}"
 
 

@@ -1,7 +1,7 @@
 """Writes the hooks that stand in for BLAS in other modules, as csrc/accelerate puts them there.
 
 A routine has four forms of hooks: CBLAS and Fortran's names, with integers of 32 and of 64 bits. Each form has several
-hooks, which differ in their original alone. A hook compares sizes first. It hands a call that is large enough over by
+hooks, which differ in their original alone. A hook compares sizes first. It passes on a large enough call, by
 columns, with the extents that the roles file gives each array. The table of all hooks also has LAPACK's
 (lapack_hooks.py).
 """

@@ -68,7 +68,7 @@ def _declared(name: str) -> str:
 def _value(name: str) -> str:
     if name in _LETTERS:
         return f"oa_capital({name})"
-    if name in ("il", "iu"):  # are not read for all eigenvalues
+    if name in ("il", "iu"):  # they are not read if all eigenvalues are computed
         return f"{name} ? *{name} : 0"
     return f"*{name}" if name in _SIZES else name
 

@@ -89,7 +89,7 @@ def raw_file(library: Library) -> str:
         ffi.emit_python_code(str(path))
         signatures = path.read_text()
     routines: dict[str, str] = {}
-    results: dict[str, int] = {}  # where the result stands, if it is not the last parameter that a caller passes
+    results: dict[str, int] = {}  # the place of the result, if it is not the last parameter that a caller passes
     for function in library.functions:
         symbols = [symbol for symbol in (function.symbol, function.wide_symbol) if symbol]
         if any(isinstance(argument, Stream) or argument.field_of for argument in function.arguments):
