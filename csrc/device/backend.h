@@ -53,8 +53,8 @@ typedef struct oa_backend {
   /* Fills device->state and device->model for device->index. Called once per device, under a lock. */
   int (*open)(oa_device *device);
   int (*memory)(oa_device *device, int64_t *free_bytes, int64_t *total_bytes);
-  /* Allocates memory that is usable on stream at once, on other streams after an event. Returns OA_ERROR_MEMORY if
-   * there is no room. nbytes > 0. */
+  /* Allocates memory that is immediately usable on stream, and on other streams after an event. Returns OA_ERROR_MEMORY
+   * if there is no room. nbytes > 0. */
   int (*allocate)(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
   /* Frees memory in stream order. The address is invalid afterwards, even after a failure. */
   int (*free)(oa_device *device, void *stream, uint64_t address, size_t nbytes);
@@ -166,7 +166,7 @@ struct oa_device {
   char lost_reason[512];
   struct oa_counts counts;
   oa_residency residency;       /* owned by residency.c, under the core's lock; its size, mode, tracking are not used */
-  _Atomic int64_t memory_limit; /* the most bytes in use at once; INT64_MAX: no limit is set */
+  _Atomic int64_t memory_limit; /* the most bytes in use at a time; INT64_MAX: no limit is set */
   _Atomic int64_t spare_bytes;  /* bytes in its pool of spare memory */
   _Atomic(struct oa_spares *) spares;   /* owned by memory.c, made at first use */
   _Atomic(struct oa_staging *) staging; /* owned by staging.c, made at first use */

@@ -87,8 +87,8 @@ void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool r
 void oa_capture_end(const oa_capture *capture);
 /* Allocates pinned memory that lives as long as the graph. Sets *memory. Without the lock. */
 int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
-/* Allocates memory of the device that lives as long as the graph, which can use it at once. Sets *address. Without the
- * lock. */
+/* Allocates memory of the device that lives as long as the graph, which can use it immediately. Sets *address. Without
+ * the lock. */
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address);
 /* Has the captured calls of the stream's handle use memory of the graph inside, if the library can and the device has
  * room: otherwise it is the library's own. Without the lock, with the device current. */

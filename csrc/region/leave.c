@@ -207,7 +207,7 @@ static void lend_up(const oa_region_state *left, oa_mapping *mapping, int number
       if (s->group == group) s->out = oa_slot_root(s)->owed;
 }
 
-/* Does so for all groups that the region lent. */
+/* Decides this for all groups that the region lent. */
 static void lend_rest_up(const oa_region_state *left) {
   for (int i = 0; i < left->mapping_count; i++) {
     oa_mapping *mapping = left->mappings[i];
@@ -217,9 +217,9 @@ static void lend_rest_up(const oa_region_state *left) {
   }
 }
 
-/* Decides what becomes of the region's results: they pass to the enclosing region, are committed if there is none, or
- * become invalid if they are discarded. Adds to `arrays` the names of arrays lent as Out that no call wrote, or whose
- * results are lost, and to `partly` the names of arrays lent as Out that calls wrote in part. */
+/* Settles the region's results: they pass to the enclosing region, are committed if there is none, or become invalid if
+ * they are discarded. Adds to `arrays` the names of arrays lent as Out that no call wrote, or whose results are lost,
+ * and to `partly` the names of arrays lent as Out that calls wrote in part. */
 static void account_writes(oa_region_state *region, int outcome, names *arrays, names *partly) {
   for (oa_slot *slot = region->slots; slot; slot = slot->next) {
     if (!slot->mapping) continue;

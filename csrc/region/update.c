@@ -398,7 +398,7 @@ static bool has_all(const plan *p, const oa_mapping *mapping) {
   return is_named_device(p, mapping) && mapping->at.low <= p->array->low && p->array->high <= mapping->at.high;
 }
 
-/* Refuses captures: an update is made at once, and is part of no graph. */
+/* Refuses captures: an update is made immediately, and is part of no graph. */
 static int check_captures(const plan *p, const oa_mapping *mapping) {
   const int status = oa_capture_check(p->function, p->array->name, mapping, NULL);
   return status || !mapping->escaped ? status : oa_streams_check(mapping->device, p->function, false);

@@ -343,7 +343,7 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *argument
   return none;
 }
 
-/* Does so with a tuple and a dict. */
+/* Launches the kernel with a tuple and a dict. */
 static PyObject *launcher_call(PyObject *object, PyObject *arguments, PyObject *keywords) {
   Launcher *self = (Launcher *)object;
   PyObject *values[OA_MOST_PARAMETERS];

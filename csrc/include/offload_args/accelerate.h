@@ -47,7 +47,7 @@ enum oa_accelerate_reason {
   OA_REFUSED_WAITING, /* the device, or its LAPACK, is not open yet */
   OA_REFUSED_OVERLAP, /* the output overlaps an input */
   OA_REFUSED_INVALID, /* an argument is wrong, or the call does nothing */
-  OA_REFUSED_CROWD,   /* several threads make such calls at once */
+  OA_REFUSED_CROWD,   /* several threads make such calls at the same time */
   OA_REFUSED_BACKOFF, /* the device failed recently, or permanently */
   OA_REFUSED_FAILED,  /* the device failed in this call */
   OA_REFUSED_ASKED,   /* the program's options exclude the function, or only count */
@@ -116,7 +116,7 @@ int oa_accelerate_set_site(uint64_t serial, int site);
  * wait for another thread: the program may hold a lock around the call that the other thread waits for. */
 int oa_accelerate_set_finder(int (*finder)(void));
 /* Fills up to capacity rows, and counts all of them. *small is the number of calls with fewer than `least`
- * multiplications; calls of several threads at once may be missing from it. */
+ * multiplications; concurrent calls of several threads may be missing from it. */
 int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_t *small);
 /* Sets the plan, which replaces the former one. The plan has the routine, m, n, k, site and decision of each row. Calls
  * of that routine and site whose sizes have the same powers of two follow the decision, if the options require it. */

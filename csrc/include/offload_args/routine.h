@@ -99,9 +99,9 @@ int oa_library_object_kinds(const char *library, const oa_object_kind **kinds, i
 /* Returns one of them, by the name after the dot; NULL with the error set if there is none. */
 const oa_routine *oa_routine_find(const char *library, const char *name);
 /* Makes the call of a routine of a library that runs on the CPU `times` times, as one call: it is checked, moved and
- * ordered at once, with the arrays of all repetitions. strides: for each array, in the record's order, the elements
- * from one repetition to the next; 0 repeats the array, and with a negative stride the pointer is to the last one.
- * lists (may be NULL): for each array NULL, or its `times` pointers, which replace one pointer and a stride. Sizes and
+ * ordered once, with the arrays of all repetitions. strides: for each array, in the record's order, the elements from
+ * one repetition to the next; 0 repeats the array, and with a negative stride the pointer is to the last one. lists
+ * (may be NULL): for each array NULL, or its `times` pointers, which replace one pointer and a stride. Sizes and
  * numbers are the same each time. names: a letter for each array, which messages use; or "". It serves routines whose
  * record has no result, update, output or list. If a routine returns a number (OA_ROLE_VALUE), the pointer of that
  * value is NULL, or to `times` values: each receives the number of its repetition. */
