@@ -155,8 +155,10 @@ static struct {
   uint64_t key[MOST_WORDS];
   int count;
   size_t size;
+  uint64_t used; /* when it was last used, by the count of uses */
   unsigned char answer[OA_MOST_ANSWER];
-} answers[2 * MOST_ANSWERS]; /* under the lock */
+} answers[2 * MOST_ANSWERS]; /* under the lock; two beside each other are for the same keys */
+static uint64_t uses;
 
 /* Returns the index of a key; -1: some object may change unnoticed. */
 static int place_of(const uint64_t *key, int stamps, int count) {
@@ -170,13 +172,14 @@ static int place_of(const uint64_t *key, int stamps, int count) {
   return count == 1 ? (int)(key[0] % MOST_ANSWERS) : MOST_ANSWERS + (int)((hash ^ hash >> 32) % MOST_ANSWERS);
 }
 
-/* Returns the index of an answer: the index of its key, or the neighbouring index; -1: there is none. Under the
- * lock. */
+/* Returns the index of a key's answer; -1: there is none. Under the lock. */
 static int find_answer(int place, const uint64_t *key, int count, size_t size) {
   for (int turn = 0; turn < 2; turn++, place ^= 1)
     if (answers[place].count == count && answers[place].size == size &&
-        memcmp(answers[place].key, key, (size_t)count * sizeof *key) == 0)
+        memcmp(answers[place].key, key, (size_t)count * sizeof *key) == 0) {
+      answers[place].used = ++uses;
       return place;
+    }
   return -1;
 }
 
@@ -191,18 +194,16 @@ int oa_answer_find(const uint64_t *key, int stamps, int count, void *answer, siz
 }
 
 void oa_answer_keep(const uint64_t *key, int stamps, int count, const void *answer, size_t size) {
-  int place = place_of(key, stamps, count);
+  const int place = place_of(key, stamps, count);
   if (place < 0 || size > OA_MOST_ANSWER) return;
   oa_lock();
-  const int known = find_answer(place, key, count, size);
-  if (known >= 0)
-    place = known;
-  else if (answers[place].count > 0)
-    answers[place ^ 1] = answers[place]; /* the answer of another key, which is used with this one */
-  memcpy(answers[place].key, key, (size_t)count * sizeof *key);
-  memcpy(answers[place].answer, answer, size);
-  answers[place].count = count;
-  answers[place].size = size;
+  int at = find_answer(place, key, count, size);
+  if (at < 0) at = answers[place].used <= answers[place ^ 1].used ? place : place ^ 1; /* the one used longer ago */
+  memcpy(answers[at].key, key, (size_t)count * sizeof *key);
+  memcpy(answers[at].answer, answer, size);
+  answers[at].count = count;
+  answers[at].size = size;
+  answers[at].used = ++uses;
   oa_unlock();
 }
 
