@@ -6,8 +6,8 @@
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
 Importing the package needs no GPU and loads no vendor library. `blas`, `communicator`, `embedding`, `fft`, `kernels`,
-`lapack`, `linalg`, `scripts`, `sparse`, `testing` and the modules of the vendor libraries are imported when first used;
-`libraries.NAMES` lists these libraries.
+`lapack`, `linalg`, `scripts`, `sparse`, `testing` and the modules of the vendor libraries are imported at their first
+use. `libraries.NAMES` lists the vendor libraries.
 """
 
 from __future__ import annotations

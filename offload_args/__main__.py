@@ -1,6 +1,6 @@
 #!/usr/bin/env python
 # PYTHON_ARGCOMPLETE_OK
-"""`python -m offload_args`: the command line, in the folder command."""
+"""The command line `python -m offload_args`; the folder command has its code."""
 
 import sys
 

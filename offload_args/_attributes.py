@@ -1,4 +1,4 @@
-"""Attributes of library objects, each with a function that gets them and a function that sets them."""
+"""Attributes of library objects, which two functions of the library get and set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ __all__ = ["Attribute", "attributes_of"]
 class Attribute:
     """One attribute of a library's object, such as cublaslt.MatmulDesc.epilogue.
 
-    An attribute of 64 bits may be a DevicePtr or an object of the library, which the object then keeps alive.
+    The value of a 64-bit attribute may be a DevicePtr or an object of the library. The object that has the attribute
+    keeps this value alive.
     """
 
     def __init__(self, library: str, kind: str, name: str, stem: str, code: int, dtype: str) -> None:
@@ -75,7 +76,10 @@ def _kept(owner: Any) -> dict[int, tuple[int | float, Any]]:
 
 
 def attributes_of(library: str, kind: str, tables: dict[str, tuple[str, dict[str, tuple[int, str]]]]) -> dict[str, Any]:
-    """Return the attributes of a kind of object. tables: by kind, the beginning of its functions' names, and facts."""
+    """Return the attributes of one kind of object.
+
+    tables: {kind: (the beginning of its functions' names, {attribute: (code, dtype)})}.
+    """
     if kind not in tables:
         return {}
     stem, facts = tables[kind]

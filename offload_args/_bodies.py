@@ -1,4 +1,4 @@
-"""Bodies of loops: the values that decide which calls a function makes."""
+"""The values that determine the calls in the body of a loop."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BUILTINS: Final = frozenset(
     "abs bool complex divmod enumerate float int len max min pow range reversed round slice sum tuple zip".split()
 )
 _STORES: Final = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_SUBSCR", "DELETE_", "IMPORT_", "YIELD", "SEND")
-_DEEPEST: Final = 5  # the most functions that are examined, each called by the one before
+_DEEPEST: Final = 5  # the most functions in a chain of calls that are examined
 
 
 def fixed_values(body: object) -> tuple[Any, ...] | None:
     """Return all values from outside that a function without arguments may read, in a fixed order.
 
-    If these values are the same objects later, the function makes the same calls again. None: unknown, because some of
-    them can change, such as a list, or because the function itself changes something.
+    If these values are the same objects later, the function makes the same calls again. The result is None if one of
+    the values can change, such as a list, or if the function changes anything but its own variables.
     """
     values: list[Any] = []
     return tuple(values) if _add_function(body, values, _DEEPEST) else None
@@ -71,7 +71,7 @@ def _add_function(function: object, values: list[Any], depth: int) -> bool:
 
 
 def _add(value: Any, values: list[Any], depth: int) -> bool:
-    """Add a value that can't change; return False for any other."""
+    """Add a value; return False if it can change."""
     values.append(value)
     if isinstance(value, tuple):
         return all(_add(part, values, depth) for part in value)

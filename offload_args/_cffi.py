@@ -1,4 +1,4 @@
-"""Converts DevicePtrs to cffi pointers, and calls cffi functions on them."""
+"""Converts DevicePtrs to cffi pointers, and calls cffi functions with DevicePtrs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["CDATA", "FFI", "adapted", "cdata", "converted", "declare_status"]
 
 FFI: Final = _cffi_backend.FFI()
 CDATA: Final = FFI.CData
-# The C types of each dtype's elements; the first is the one that cdata() casts to.
+# The C types of each dtype's elements. By default, cdata() casts to the first of them.
 _C_TYPES: Final = {
     "bool": ("_Bool",),
     "int8": ("int8_t", "signed char", "char"),
@@ -81,15 +81,15 @@ def _converted(pointer: _core.Pointer, c_type: Any) -> Any:
 
 
 def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> list[Any]:
-    """Return the arguments of a C function with each DevicePtr as a pointer of the type that the function takes.
+    """Return the arguments of a C function, with each DevicePtr converted to the pointer type that the function takes.
 
-    That is the pointer's address, or its handle for a type of the core. Nothing moves before all DevicePtrs
-    are known to fit.
+    A DevicePtr becomes its address, or its handle for a type of the core. All DevicePtrs are checked before any bytes
+    move.
     """
     c_types: list[Any] = []
     for index, value in enumerate(arguments):
         c_type = None
-        if isinstance(value, _core.Pointer):  # its type may be missing: variadic functions, surplus arguments
+        if isinstance(value, _core.Pointer):  # variadic and surplus arguments have no type
             c_type = types[index] if index < len(types) else FFI.typeof(_pointer_type(value))
             _check(f"{title}: argument {index + 1}", value, c_type)
         c_types.append(c_type)
@@ -103,7 +103,7 @@ def _pointer_type(pointer: _core.Pointer) -> str:
 
 
 def cdata(pointer: _core.Pointer, ffi: Any, c_type: str | None) -> Any:
-    """Return a DevicePtr as a pointer of cffi's: DevicePtr.cdata has the details."""
+    """Return a DevicePtr as a cffi pointer; DevicePtr.cdata has the details."""
     try:
         target = ffi.typeof(c_type or _pointer_type(pointer))
     except AttributeError:
@@ -115,7 +115,7 @@ def cdata(pointer: _core.Pointer, ffi: Any, c_type: str | None) -> Any:
 
 
 class _Status:
-    """The results of a function that are success, and the exception for other results."""
+    """The results of a function that count as success, and the exception for other results."""
 
     def __init__(self, success: Collection[int], error: Callable[[int], object] | None) -> None:
         self._success = success
@@ -138,7 +138,7 @@ _statuses: Final[dict[Any, _Status]] = {}  # by function or by type
 
 
 def declare_status(subject: Any, success: int | Collection[int], error: Callable[[int], object] | None) -> None:
-    """Note which results are success: embedding.declare_status has the details."""
+    """Note which results count as success; embedding.declare_status has the details."""
     c_type = subject if isinstance(subject, FFI.CType) else _function_type(subject)
     if c_type is None or c_type.kind not in ("enum", "function"):
         raise ArgumentTypeError(
@@ -157,7 +157,7 @@ def declare_status(subject: Any, success: int | Collection[int], error: Callable
 
 
 def _status_of(function: Any, result: Any) -> _Status | None:
-    """Return the rule for the result of a function; None: the result is not a status."""
+    """Return the rule for the result of a function; None if the result is not a status."""
     declared = _statuses.get(function) or _statuses.get(result)
     return _CORE_STATUS if declared is None and result.cname == "enum oa_status" else declared
 
@@ -172,7 +172,7 @@ class _Symbol(ctypes.Structure):
 
 
 def _name_of(function: Any) -> str:
-    """Return the name of a function that a loaded library exports; "" for others: a cffi pointer has no name."""
+    """Return the name by which a loaded library exports a function, from its address; "" if no library exports it."""
     address, symbol = int(FFI.cast("uintptr_t", function)), _Symbol()
     dladdr = getattr(ctypes.CDLL(None), "dladdr", None)
     if dladdr is None or not dladdr(ctypes.c_void_p(address), ctypes.byref(symbol)) or symbol.address != address:
@@ -209,7 +209,7 @@ def _function_type(function: Any) -> Any:
         return None
     try:
         c_type = FFI.typeof(function)
-    except TypeError:  # it is a method of cffi
+    except TypeError:  # the object is a method of cffi
         return None
     return c_type if c_type.kind == "function" else None
 

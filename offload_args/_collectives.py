@@ -1,4 +1,4 @@
-"""Unique IDs, groups, and communicators of one process: offload_args.nccl and rccl have them."""
+"""Unique IDs, groups of calls, and communicators of one process, for offload_args.nccl and offload_args.rccl."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BYTES: Final = 128
 class UniqueId(bytes):
     """The ID of a new communicator, 128 bytes, which one rank makes and passes to all others.
 
-    An ID can be sent as `bytes(id)` or as a pickle; `UniqueId(data)` makes it from these bytes.
+    An ID can be sent as `bytes(id)` or as a pickle. `UniqueId(data)` makes the ID again from the bytes.
     """
 
     __slots__ = ()
@@ -74,7 +74,7 @@ def init_all(
     unique_id: Callable[[], UniqueId],
     init_rank: Callable[[int, bytes, int, Any], _Comm],
 ) -> list[_Comm]:
-    """Return a communicator's ranks, one for each device, in their order."""
+    """Return a communicator's ranks, one for each device, in the order of the devices."""
     function = f"{library}.comm_init_all"
     opened = [as_device(device) for device in devices]
     if not opened:

@@ -109,7 +109,7 @@ OA_READ_WRITE: Final[int]
 OA_MOST_PARAMETERS: Final[int]
 OA_MOST_PARAMETER_BYTES: Final[int]
 
-# records.c: named tuples, each by one table in C, with the docs of the fields.
+# records.c: named tuples. A table in C defines each of them, with the docs of its fields.
 class BackendInfo(NamedTuple):
     name: str
     flags: int
@@ -410,7 +410,7 @@ def function(library: str, name: str, module: str, /) -> Any: ...
 def record(library: str, name: str, /) -> tuple[tuple[str, str, str, str, int], ...]: ...
 def routine_dtypes(library: str, name: str, values: tuple[Any, ...], /) -> bytes: ...
 
-reused: dict[Callable[..., Any], int]  # by function: the positions of arguments that it reads many times, as bits
+reused: dict[Callable[..., Any], int]  # {function: the positions of the arguments that it reads many times, as bits}
 
 def planned(
     function: Callable[..., Any],

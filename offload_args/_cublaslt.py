@@ -1,4 +1,4 @@
-"""Layouts, searches for algorithms, and products that are kept: offload_args.cublaslt has them."""
+"""Layouts, searches for algorithms, and products that can be repeated, for offload_args.cublaslt."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ _COMPUTE: Final = {
 _SMALL: Final = ("float8_e4m3fn", "float8_e5m2")
 _RESULT: Final = 96  # bytes of a cublasLtMatmulHeuristicResult_t
 _WORKSPACE: Final = 32 << 20  # bytes: NVIDIA's recommendation for its newest devices
-_AUX, _MASKS, _WRITES_AUX = 128, 2 | 8, 2 | 32  # bits of an epilogue: aux; an aux of bits; an aux that is written
-_GRADIENT, _OF_A, _OF_B, _BIAS = 16, 256, 512, 4  # the bias: a gradient of the result, of A, of B; added
+_AUX, _MASKS, _WRITES_AUX = 128, 2 | 8, 2 | 32  # bits of an epilogue: it has aux; its aux has bits; it writes aux
+_GRADIENT, _OF_A, _OF_B, _BIAS = 16, 256, 512, 4  # the bias is a gradient of the result, of A, of B; it is added
 
 
 @cache
@@ -79,7 +79,7 @@ def _handle(number: int) -> Any:
 
 @dataclass(frozen=True)
 class _Facts:
-    """The layout of a matrix, or of a batch of them, in memory; strides in elements."""
+    """The layout of a matrix, or of a batch of matrices, in memory; its strides count elements."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -113,7 +113,10 @@ class _Facts:
 
 
 def _dtype_name(function: str, name: str, code: int, like: Any) -> str:
-    """Return a dtype's name; refuse dtypes that cuBLASLt lacks. code: its number, -1 if devices can't hold it."""
+    """Return a dtype's name; refuse dtypes that cuBLASLt lacks.
+
+    code: the dtype's number; -1 if devices can't hold the dtype.
+    """
     dtype = DTYPE_NAMES[code] if code >= 0 else str(getattr(like, "dtype", like))
     if dtype not in _CODES:
         raise ArgumentError(f"{function}: {name} is of {dtype}, and cuBLASLt has {', '.join(_CODES)}")
@@ -156,11 +159,11 @@ def _layout(facts: _Facts, by_rows: bool) -> MatrixLayout:
 
 
 def layout(like: Any) -> MatrixLayout:
-    """Make the layout of a matrix from a pointer: its dtype, shape, order and leading dimension.
+    """Make the layout of a matrix from the dtype, shape, order and leading dimension of a pointer.
 
-    like: a DevicePtr, or an array that will be lent. The first of 3 axes counts a batch; the layout has the batch's
-    stride. A matrix that is stored by columns has ORDER_COL; other matrices have ORDER_ROW. The layout is destroyed
-    with its last user.
+    like: a DevicePtr, or an array that will be lent. If there are 3 axes, the first one counts the matrices of a batch,
+    and the layout has the batch's stride. A matrix that is stored by columns has ORDER_COL; other matrices have
+    ORDER_ROW. The layout is destroyed with its last user.
 
     Raises ArgumentError if rows and columns both have gaps.
     """
@@ -179,16 +182,16 @@ class Algo:
 
     algo: NDArray[np.uint64]  #: cuBLASLt's own cublasLtMatmulAlgo_t, for matmul
     workspace: int  #: bytes of device memory that it needs
-    waves: float  #: how many times it fills the device; just above a whole number, the last wave is nearly empty
+    waves: float  #: how often it fills the device; just above a whole number, the last wave is nearly empty
     status: int  #: STATUS_SUCCESS, or the reason why it does not take the product
 
     def capability(self, attribute: int) -> int | tuple[int, ...]:
-        """Return a capability, by its constant cublaslt.ALGO_CAP_*; a list becomes a tuple."""
+        """Return the capability that a constant cublaslt.ALGO_CAP_* names; a list becomes a tuple."""
         is_list = attribute in (cublaslt.ALGO_CAP_TILE_IDS, cublaslt.ALGO_CAP_STAGES_IDS)
         return self._asked("matmul_algo_cap_get_attribute", attribute, is_list)
 
     def setting(self, attribute: int) -> int | tuple[int, ...]:
-        """Return a setting, by its constant cublaslt.ALGO_CONFIG_*."""
+        """Return the setting that a constant cublaslt.ALGO_CONFIG_* names."""
         return self._asked("matmul_algo_config_get_attribute", attribute, is_list=False)
 
     def _asked(self, function: str, attribute: int, is_list: bool) -> int | tuple[int, ...]:
@@ -208,7 +211,8 @@ class Algo:
 def preference(*, workspace: int = _WORKSPACE, alignment: int = 256) -> MatmulPreference:
     """Make the preferences of a search: the most bytes of workspace, and the alignment of matrices.
 
-    alignment: bytes; lent arrays start at multiples of 256, slices of them may not. Other preferences are attributes.
+    alignment: in bytes. Lent arrays start at multiples of 256 bytes, but their slices may not. Other preferences are
+    attributes of the result.
     """
     result: MatmulPreference = _service("matmul_preference_create")()
     result.max_workspace_bytes = workspace
@@ -231,7 +235,7 @@ def heuristics(
     """Find at most `count` algorithms for a product, in the order of cuBLASLt's estimate, the fastest first.
 
     preference: by default at most 32 MiB of workspace. device: a Device or its name; None: the default device.
-    Raises LibraryError if there is none.
+    Raises LibraryError if there is no algorithm.
     """
     number = default_number() if device is None else as_device(device).number
     if count < 1:
@@ -256,30 +260,30 @@ def _rounded(size: int, to: int) -> int:
 
 
 class Matmul:
-    """A product that is kept: descriptor, layouts and algorithm, for D = epilogue(alpha A B + beta C).
+    """A product that can be repeated: descriptor, layouts and algorithm, for D = epilogue(alpha A B + beta C).
 
         product = cublaslt.Matmul(dA, dB, dD, epilogue=cublaslt.EPILOGUE_RELU_BIAS)
         product(dA, dB, dD, bias=db)
 
     A, B, D and C: DevicePtrs, or arrays that will be lent; only dtype, shape and strides count. Each is stored by rows
-    or by columns. The first of 3 axes counts a batch, and a matrix of 2 axes is used for the whole batch. C and D have
-    the same order.
+    or by columns. If there are 3 axes, the first one counts the matrices of a batch. A matrix of 2 axes is used for the
+    whole batch. C and D have the same order.
 
-    The bias has one element a column if D is stored by rows, as NumPy adds it, and one element a row if D is stored by
-    columns. The gradients of EPILOGUE_BGRADA and EPILOGUE_BGRADB are the sums of A's rows and of B's columns. aux_shape
-    and aux_dtype describe the array that aux needs.
+    If D is stored by rows, the bias has one element for each column, as in NumPy's addition. If D is stored by columns,
+    the bias has one element for each row. The gradients of EPILOGUE_BGRADA and EPILOGUE_BGRADB are the sums of A's rows
+    and of B's columns. aux_shape and aux_dtype describe the array that aux needs.
 
     epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default in A's dtype, or in float32 for narrower
-    dtypes; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: of the bias, by default D's. workspace:
-    the most bytes that a call takes from the device's pool. alignment: bytes; lent arrays start at multiples of 256,
-    slices of them may not. algo: an Algo; by default the first that cuBLASLt proposes.
+    dtypes; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: the dtype of the bias, by default D's.
+    workspace: the most bytes that a call takes from the device's pool. alignment: in bytes. Lent arrays start at
+    multiples of 256 bytes, but their slices may not. algo: an Algo; by default the first one that cuBLASLt proposes.
 
     Raises ArgumentError for shapes that do not fit, LibraryError if cuBLASLt has no algorithm for the product.
     """
 
     desc: MatmulDesc  #: cuBLASLt's descriptor
     algo: Algo
-    aux_shape: tuple[int, ...] | None  #: of aux, in C order: a row for each line of D; None: the epilogue has no aux
+    aux_shape: tuple[int, ...] | None  #: the shape of aux in C order, a row for each line of D; None without aux
     aux_dtype: Any
 
     def __init__(
@@ -335,7 +339,7 @@ class Matmul:
         self.desc = _service("matmul_desc_create")(sums if compute is None else compute, _CODES[scale])
 
     def _make_layouts(self, a: _Facts, b: _Facts, d: _Facts, c: _Facts | None) -> None:
-        """Make column-major layouts; for a row-major D, layouts of D^T = B^T A^T."""
+        """Make column-major layouts; for a row-major D, they describe D^T = B^T A^T."""
         c = c if c is not None else _Facts(_c_dtype(d.dtype), d.shape, d.strides)
         if self._swapped:
             a, b, c, d = b.transposed, a.transposed, c.transposed, d.transposed
@@ -388,10 +392,11 @@ class Matmul:
     ) -> None:
         """Compute the product.
 
-        arrays: bias, aux, and DevicePtrs of one float32: the factors a_scale, b_scale, c_scale, d_scale, aux_scale, and
-        the results d_amax, aux_amax.
+        arrays: bias, aux, and DevicePtrs to one float32 each: the factors a_scale, b_scale, c_scale, d_scale,
+        aux_scale, and the results d_amax, aux_amax.
 
-        Raises the errors of any call of a library's function, ArgumentError if an array differs from the product's.
+        Raises the errors that any call of a library's function may raise, and ArgumentError if an array has another
+        shape or other strides than the product was made for.
         """
         last = self._last
         if A is not last[0] or B is not last[1] or D is not last[2] or C is not last[3]:
@@ -468,14 +473,14 @@ _USES: Final = {"bias": _BIAS | _GRADIENT | _OF_A | _OF_B, "aux": _AUX}
 
 
 def _with_names_swapped(error: OffloadError) -> OffloadError:
-    """Return an error with the caller's names of A and B, which the library exchanges."""
+    """Return an error with the names A and B exchanged, because the library's A is the caller's B."""
     names = {"A": "B", "B": "A", "Adesc": "Bdesc", "Bdesc": "Adesc"}
     text = re.sub(r"\b(A|B|Adesc|Bdesc)\b", lambda match: names[match[0]], str(error))
     return type(error)(text)
 
 
 def _c_dtype(dtype: str) -> str:
-    """Return the dtype for a missing C: the library accepts no 8-bit dtype."""
+    """Return the dtype that describes a missing C: the library accepts no float8 dtype for C."""
     return "bfloat16" if dtype in _SMALL else dtype
 
 
@@ -493,7 +498,7 @@ def _batched(facts: _Facts, d: _Facts) -> _Facts:
 
 
 def _check_shapes(subject: str, a: _Facts, b: _Facts, d: _Facts, c: _Facts | None) -> None:
-    """Raise ArgumentError, with the name of the matrix that does not fit."""
+    """Raise ArgumentError if a matrix does not fit; the error names this matrix."""
     (m, k), (inner, n) = a.shape[-2:], b.shape[-2:]
     if k != inner:
         raise ArgumentError(f"{subject}: B needs {k} rows, as many as A has columns, has {inner}")

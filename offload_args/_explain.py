@@ -1,7 +1,7 @@
-"""Explains the fault of a call of a vendor's function.
+"""Explains which argument of a vendor's function is wrong.
 
-_core/function.c, which has the functions themselves, imports this module when an argument is wrong, and when the caller
-passes a handle.
+_core/function.c has the functions themselves. It imports this module if an argument is wrong, or if the caller passes a
+handle.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
 
 class _Row(NamedTuple):
-    """A parameter as records describe it: a row of _core.record."""
+    """A parameter, as a row of _core.record describes it."""
 
-    kind: str  # csrc/include/offload_args/roles.def
+    kind: str  # a kind of csrc/include/offload_args/roles.def
     name: str
     dtype: str  # abbreviated, "any" for enum and size
-    more: str  # the class of an object; the argument that sets the dtype; "none": None is accepted
+    more: str  # the class of an object, or the argument that sets the dtype, or "none" if None is accepted
     elements: int
 
     @property
@@ -77,7 +77,7 @@ def _describe(value: object) -> str:
 
 
 def _with_dtypes(rows: tuple[_Row, ...], dtypes: bytes) -> list[_Row]:
-    """Return the rows with the dtypes that arguments of the call set."""
+    """Return the rows, with the dtypes that depend on arguments of the call filled in."""
     types = {row.name for row in rows if row.kind == "type"}
     return [
         row._replace(dtype=C_NAMES[code]) if row.more in types else row for row, code in zip(rows, dtypes, strict=True)
@@ -94,9 +94,9 @@ def explain(
 ) -> None:
     """Raise the error of the first wrong argument; return if there is none.
 
-    function: such as "cublas.sgemv". record: from _core.record. arguments: in the record's order, the
-    result last if one was given. on_device: scalars and results have to be on the device. has_device_form: they may be
-    there.
+    function: such as "cublas.sgemv". record: from _core.record. arguments: in the record's order; a result that was
+    passed is the last one. on_device: scalars and results have to be on the device. has_device_form: scalars and
+    results may be on the device.
     dtypes: the number of each argument's dtype.
     """
     rows = _with_dtypes(_rows(record), dtypes)
@@ -161,8 +161,8 @@ def explain(
 
 
 def dtype_code(dtype: Any) -> int:
-    """Return the oa_dtype of anything that NumPy makes a dtype of, or -1."""
-    if dtype is None:  # NumPy takes None for float64
+    """Return the oa_dtype of any object from which NumPy can make a dtype; -1 for other objects."""
+    if dtype is None:  # np.dtype(None) is float64
         return -1
     try:
         return code_of(np.dtype(dtype))
@@ -179,7 +179,7 @@ def refuse_type(function: str, name: str, value: object) -> NoReturn:
 
 
 def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-    """Raise the TypeError of a Python function that has this signature, for arguments that do not fit it.
+    """Raise the TypeError that a Python function with this signature raises for these arguments.
 
     doc: begins with the signature, such as "sgemv(trans, m, n)".
     """
@@ -217,7 +217,7 @@ def handle_address(function: str, handle: object) -> int:
 
 
 class _Failure:
-    """The two ends of a message: the argument with its need, and the value that was given."""
+    """The beginning and the end of a message: the argument with its need, and the value that was passed."""
 
     def __init__(self, need: str, value: object) -> None:
         self._need = need

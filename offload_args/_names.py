@@ -1,4 +1,4 @@
-"""Names of operands in errors: vendors' functions, copies and regions name them in other ways than the caller does."""
+"""Names of operands in errors: vendors' functions, copies and regions use other names than the caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["named", "note_names", "rename"]
 
 
 def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -> None:
-    """Call a library's function whose operands have other names than the caller's: {its name: the caller's}."""
+    """Call a library's function; an error gets a note with the caller's names of the operands.
+
+    callers: {the library's name: the caller's name}.
+    """
     try:
         call(*arguments)
     except OffloadError as error:
@@ -23,12 +26,12 @@ def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -
 
 
 def rename(error: OffloadError, pattern: str | re.Pattern[str], name: str | Callable[[re.Match[str]], str]) -> None:
-    """Replace a name in an error's text by the caller's, such as the number of a region's argument."""
+    """Replace a name in an error's text, such as the number of a region's argument, by the caller's name."""
     error.args = (re.sub(pattern, name, str(error)),)
 
 
 def note_names(error: OffloadError, callers: dict[str, str]) -> None:
-    """Add a note with the caller's names of the operands to an error of a library's function."""
+    """Add a note to an error of a library's function: the caller's names of the operands."""
     words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
     text = ", and ".join(
         f"its {library_name} is {caller_name}" for library_name, caller_name in callers.items() if library_name in words

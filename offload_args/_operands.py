@@ -1,6 +1,6 @@
-"""Operands of the portable modules, blas and lapack: the needs of a function, and the errors of unfit operands.
+"""Checks of the operands of the portable modules, blas and lapack, and errors for operands that do not fit.
 
-Functions have the names that messages use, such as "blas.gemv".
+The argument `function` is a name as in messages, such as "blas.gemv".
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ INT32: Final = DTYPE_NAMES.index("int32")
 
 
 class Matrix(NamedTuple):
-    """A matrix: its shape, and its leading dimension in Fortran order and in C order, 0 if it has another order."""
+    """A matrix: its shape, and its leading dimension in Fortran order and in C order; 0 for an order that it lacks."""
 
     rows: int
     columns: int
@@ -90,7 +90,8 @@ def need_uncaptured(
 ) -> None:
     """Raise CaptureError if a chain captures the calls of an operand's region.
 
-    instead: the call that a chain can have. reads: the value that the host reads, the reason for the refusal.
+    `instead`: how to make a call that a chain can capture. `reads`: the value that the host would read, which is the
+    reason for the refusal.
     """
     if any(query(operand).captured for operand in operands):
         raise CaptureError(
@@ -100,7 +101,7 @@ def need_uncaptured(
 
 
 def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, reason: str) -> None:
-    """Raise ArgumentError for a vector of another size, or with gaps (the functions take no increment)."""
+    """Raise ArgumentError for a vector of another size, or with gaps, because the functions take no increment."""
     need_shape(function, operand, pointer, (size,), reason)
     if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
         raise ArgumentError(
@@ -122,9 +123,11 @@ def need_dtype(
 
 
 def letter_of(function: str, operand: str, pointer: DevicePtr[Any], takes: str = "sdcz", remedy: str = "") -> str:
-    """Return the letter of a pointer's dtype; raise HostPointerError, or DTypeError if its dtype is not in `takes`.
+    """Return the letter of a pointer's dtype.
 
-    remedy: for a dtype that another function takes.
+    Raises HostPointerError for another object, and DTypeError if the letter is not in `takes`.
+
+    remedy: the advice for a dtype that another function takes.
     """
     need_pointer(function, operand, pointer)
     letter = LETTERS.get(pointer._dtype_code, "")
@@ -151,7 +154,7 @@ def need_dimensions(function: str, operand: str, pointer: DevicePtr[Any], ndim: 
 
 
 def unordered(function: str, operand: str, pointer: DevicePtr[Any], copy: str) -> ArgumentError:
-    """Return the error for a matrix in neither order; copy: the function of NumPy that makes one in an order."""
+    """Return the error for a matrix in neither order; copy: the NumPy function that makes a copy in an order."""
     return ArgumentError(
         f"{function}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs unit stride in one "
         f"dimension and rows or columns that do not overlap; copy it on the host: numpy.{copy}({operand})"
@@ -159,7 +162,7 @@ def unordered(function: str, operand: str, pointer: DevicePtr[Any], copy: str) -
 
 
 def matrix(function: str, operand: str, pointer: DevicePtr[Any], like: DevicePtr[Any] | None = None) -> Matrix:
-    """Return the geometry of a matrix in C or Fortran order; like: the operand A, whose dtype it needs."""
+    """Return the geometry of a matrix in C or Fortran order; `like`: the operand A, whose dtype is needed."""
     need_pointer(function, operand, pointer)
     if like is not None:
         need_dtype(function, operand, pointer, (like._dtype_code,), " as A has")
@@ -198,7 +201,7 @@ def vector(function: str, operand: str, pointer: DevicePtr[Any], size: int, code
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Check the first call of a block without making it: the call raises the errors of its checks."""
+    """Only check the first call in a block: it raises the errors of its checks, and has no other effect."""
     only_check(True)
     try:
         yield

@@ -1,9 +1,8 @@
-"""The modules `cublas.raw`, `cblas.raw` and so on: each function of a vendor's library with the signature of its
-manual, through cffi.
+"""The modules `cublas.raw`, `cblas.raw` and so on: a vendor's functions, as its manual declares them, through cffi.
 
 If every pointer is a plain cffi pointer, the vendor's function is called directly. If an argument is a DevicePtr, the
-call is checked, and missing bytes come up, as in the function of the library's module. For a function that the package
-does not bind, the dtype is checked, and the pointer's address is passed.
+call is checked, and missing bytes come up, as in a call through the library's module. If the package does not bind the
+function, only the dtype of each DevicePtr is checked, and its address is passed.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def _numbers_at(place: Any, dtype: int, count: int) -> NDArray[Any]:
 
 
 def _number(dtype: int, value: Any) -> Any:
-    """Return the number that a scalar's pointer points to; return a value that is not a cffi pointer as it is."""
+    """Return the number of a scalar argument: a cffi pointer to it, a list of one number, or the number itself."""
     if isinstance(value, (list, tuple)) and len(value) == 1:
         return value[0]
     if not isinstance(value, CDATA):
@@ -52,7 +51,7 @@ def _numbers(dtype: int, count: int, value: Any) -> Any:
 
 
 def _all_of(kind: str, dtype: int, value: Any) -> list[Any]:
-    """Return the elements of a cffi array: of integers, or of numbers of an oa_dtype."""
+    """Return the elements of a cffi array: integers, or numbers of an oa_dtype."""
     if kind != "scalar*":
         return [int(number) for number in value]
     numbers: list[Any] = _numbers_at(value, dtype, FFI.sizeof(value) // dtype_of(dtype).itemsize).tolist()
@@ -62,7 +61,7 @@ def _all_of(kind: str, dtype: int, value: Any) -> list[Any]:
 def _store(place: Any, kind: str, dtype: int, value: Any) -> None:
     """Write a host result where the vendor's function would have written it."""
     if kind in ("result", "value") and dtype == _core.OA_I32:
-        place[0] = value  # an index; the type of the caller's pointer sets its bits
+        place[0] = value  # an index, as wide as the type of the caller's pointer
     else:
         numbers = value if isinstance(value, tuple) else (value,)
         _numbers_at(place, dtype, len(numbers))[:] = numbers
@@ -142,7 +141,7 @@ class _Function:
         return answer
 
     def _check(self, arguments: Sequence[Any]) -> Any:
-        """Make the call through the function that the package binds, which checks it and moves missing data."""
+        """Make the call through the package's own function, which checks the call and moves missing data."""
         function = getattr(self._raw.functions, self._routine)
         values = list(arguments)
         keywords: dict[str, Any] = {}
@@ -187,8 +186,9 @@ class _Function:
 class Raw:
     """A vendor's library through cffi: functions, constants and types with the names of its manual.
 
-    `ffi` is cffi's own object for them: ffi.new("cublasHandle_t *"). A function whose name ends in _v2 in the library
-    also has its name without this ending, as in the manual. The library is opened at the first call.
+    `ffi` is the cffi object of the library: ffi.new("cublasHandle_t *") makes a value of one of its types. If the
+    library's name of a function ends in _v2, the name without this ending works, too, as in the manual. The library is
+    opened at the first call.
 
         x = np.array([3.0, 4.0])
         raw = cblas.raw
@@ -212,7 +212,7 @@ class Raw:
         self._types = frozenset(declared.ffi.list_types()[0])
 
     def function_type(self, name: str) -> Any:
-        """Return the type of a pointer to a function, with the integers of the loaded library."""
+        """Return the type of a pointer to a function, with the integer width of the loaded library."""
         wide = f"{name}__ilp64"
         if wide in self._types and _core.library_integer_bits(self.library) == 64:
             name = wide

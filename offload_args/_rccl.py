@@ -1,4 +1,4 @@
-"""Groups, and communicators of several devices of one process: offload_args.rccl has them."""
+"""Groups of calls, and communicators of several devices of one process, for offload_args.rccl."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ __all__ = ["comm_init_all", "group"]
 def comm_init_all(devices: Iterable[Device | str]) -> list[Comm]:
     """Make a communicator of several devices of this process.
 
-    Returns its ranks, one for each device, in their order. Each is made by comm_init_rank, in a separate thread.
+    Returns its ranks, one for each device, in the order of the devices. comm_init_rank makes each rank in a separate
+    thread.
     """
     return init_all("rccl", devices, rccl.get_unique_id, rccl.comm_init_rank)
 
 
 def group() -> Group:
-    """Return a group of calls for `with`: the calls of this thread in it are issued together at its end.
+    """Return a group for `with`: the calls that this thread makes in the block are issued together at its end.
 
-    Groups may be nested; the end of the outermost one issues the calls. An error in the block ends the group as well.
+    Groups may be nested; the end of the outermost one issues the calls. An error in the block also ends the group.
     """
     return Group(rccl.group_start, rccl.group_end)

@@ -17,14 +17,15 @@ __all__ = ["serve"]
 def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a library's module.
 
-    module: its `__name__`, which ends with the library's name. namespace: its globals; functions are kept there.
+    module: the module's `__name__`, which ends with the library's name. namespace: the module's globals, which also
+    keep the functions.
     """
     library = module.rpartition(".")[2]
     constants = [name for name in namespace if not name.startswith("_")]
     routines = frozenset(_core.routine_names(library))
     classes = frozenset(_core.object_kinds(library))
     deprecated: frozenset[str] = namespace.get("_DEPRECATED", frozenset())
-    adds: dict[str, str] = namespace.get("_ADDS", {})  # by name that is not generated: the module that has it
+    adds: dict[str, str] = namespace.get("_ADDS", {})  # {a name that is not generated: the module that has it}
     public = sorted({*constants, *routines, *classes, *adds, "raw"})
 
     def find(name: str) -> Any:

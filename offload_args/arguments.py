@@ -40,7 +40,7 @@ class _Direction(type):
 
 
 class _Declared(metaclass=_Direction):
-    """Set the direction that an array is lent in."""
+    """Set the direction in which an array is lent."""
 
     __slots__ = ("array",)
 
@@ -57,7 +57,7 @@ class DeviceMemory(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     address: int
-    device: int  #: its number
+    device: int  #: the device's number
 
 
 class Parameter(NamedTuple):
@@ -65,12 +65,13 @@ class Parameter(NamedTuple):
 
     direction: type[Any]  #: In, Out or InOut
     dtype: np.dtype[Any]
-    partition: Any = None  #: one of offload_args.kernels; None: not declared
+    partition: Any = None  #: a partition of offload_args.kernels; None if it is not declared
 
     def by(self, partition: object) -> Parameter:
-        """Return the parameter with the partition of the array in its kernel: Out[np.float32].by(Tiles(16, 16)).
+        """Return the parameter with a partition of its array among threads: Out[np.float32].by(Tiles(16, 16)).
 
-        Each launch then checks that every element has an owner, and `launch` and `offload` take grid and block from it.
+        Each launch then checks that every element has an owner, and `launch` and `offload` take grid and block from the
+        partition.
 
             from offload_args.kernels import Linear1D
             print(Out[np.float32].by(Linear1D()))  # Out[float32].by(Linear1D())
@@ -91,7 +92,7 @@ class In(_Declared):
             blas.axpy(10.0, dx, dy)
         print(y)  # [11. 21.]
 
-    In[np.float32] is a parameter of a kernel, which reads it.
+    In a kernel's signature, In[np.float32] is an array that the kernel reads.
 
     See also: Out, InOut, Scratch, offload_args; docs/guide/regions.md.
     """
@@ -108,7 +109,7 @@ class Out(_Declared):
             blas.copy(dx, dy)
         print(y)  # [1. 2.]
 
-    Out[np.float32] is a parameter of a kernel, which writes it.
+    In a kernel's signature, Out[np.float32] is an array that the kernel writes.
 
     See also: In, InOut, Scratch, offload_args; docs/guide/regions.md.
     """
@@ -125,7 +126,7 @@ class InOut(_Declared):
             blas.scal(10.0, dx)
         print(x)  # [10. 20.]
 
-    InOut[np.float32] is a parameter of a kernel, which reads and writes it.
+    In a kernel's signature, InOut[np.float32] is an array that the kernel reads and writes.
 
     See also: In, Out, Scratch, offload_args; docs/guide/regions.md.
     """
@@ -185,7 +186,7 @@ def resolve(argument: Any, position: int, device: int) -> Any:
     position: counted from 1. device: the number of the region's device; -1: not chosen yet. The description is a tuple
     (dtype, shape, strides, address, flags, device, stream).
 
-    Raises ArgumentTypeError, DTypeError, StalePointerError or WrongDeviceError; each names the position.
+    Raises ArgumentTypeError, DTypeError, StalePointerError or WrongDeviceError; each error names the position.
     """
     subject = f"offload_args: argument {position}"
     if isinstance(argument, Scratch):
@@ -239,7 +240,7 @@ def _from_dlpack(argument: Any, subject: str) -> NDArray[Any]:
         )
     try:
         return np.from_dlpack(argument)
-    except OffloadError:  # the argument's export uses this package
+    except OffloadError:  # this package raised it in the argument's export
         raise
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArgumentTypeError(

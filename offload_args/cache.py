@@ -1,4 +1,4 @@
-"""A cache of compiled kernels and rates: a folder of this user's only, with files named after a hash of their inputs.
+"""A cache of compiled kernels and rates, in a folder of this user; a hash of the inputs names each file.
 
 OFFLOAD_ARGS_CACHE names another folder; "off" turns the cache off. A folder or file that other users can write is not
 used. A file is written under another name in the same folder and then renamed, so that no reader gets a part of it.
@@ -23,7 +23,7 @@ _said: Final[set[tuple[str, str]]] = set()  # folders that are not used, each wi
 
 
 def _folder() -> str | None:
-    """Return the cache's folder, made if needed; None without a safe folder, with one warning."""
+    """Return the cache's folder, and make it if needed. Without a safe folder, warn once and return None."""
     value = path = os.environ.get(_VARIABLE, "")
     if path == "off":
         return None
@@ -74,7 +74,7 @@ def find(key: str) -> bytes | None:
     folder = _folder()
     if folder is None:
         return None
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not wait for a writer
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not wait
     try:
         descriptor = os.open(os.path.join(folder, key), flags)
     except OSError:

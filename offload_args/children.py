@@ -1,8 +1,8 @@
 """Unmodified programs in the child processes of `offload_args run --children`.
 
-The parent describes the acceleration in the environment (OFFLOAD_ARGS_RUN), and makes their Pythons import
-startup/sitecustomize.py (PYTHONPATH). A child that ends writes the results of its decisions into a folder of the
-parent, and the parent reads them at its own end.
+The parent sets the environment variable OFFLOAD_ARGS_RUN to the options of the acceleration. It adds the folder startup
+to PYTHONPATH, so that the Python of each child imports startup/sitecustomize.py. At its end, a child writes its report
+and its decisions into a folder of the parent. The parent reads them at its own end.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ DIGITS = Path(__file__).with_name("data") / "digits.npz"
 
 
 def load_digits() -> Array:
-    """Load the 1,797 digits as rows of 64 pixels, each pixel's mean subtracted.
+    """Load the 1,797 digits as rows of 64 pixels, and subtract each pixel's mean.
 
     Source: offload_args/data/SOURCE.md.
     """
@@ -52,7 +52,7 @@ def principal_components(
     the calls.
 
     Args:
-        data: n rows of d features, their means subtracted.
+        data: n rows of d features, from which the features' means are subtracted.
         count: the number of components; at most d.
         device: the device that computes; None: the default device.
         iterations: the most steps; the demo stops earlier once every eigenvalue is stable to a relative 1e-13.

@@ -1,6 +1,7 @@
 """The devices that arrays can be lent to.
 
-`host` always exists and really copies; `cuda:0`, `cuda:1` are NVIDIA GPUs; `sim:0` to `sim:7` are for strict testing.
+`host` always exists, and arrays that are lent to it are copied, too. `cuda:0` and `cuda:1` are NVIDIA GPUs. `sim:0` to
+`sim:7` are simulated devices for strict tests.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Device:
 
     name: str  #: such as "cuda:0"
     number: int  #: the core's number for it; valid in this process
-    _info: _core.DeviceInfo  # as it was when the device was opened; only its memory changes
+    _info: _core.DeviceInfo  # from the time when the device was opened; later only its memory changes
 
     _opened: ClassVar[dict[int, Device]] = {}
 
@@ -147,17 +148,17 @@ class Device:
 
     @property
     def model(self) -> str:
-        """The maker's name for it, such as "NVIDIA H200"."""
+        """The maker's name for the device, such as "NVIDIA H200"."""
         return self._info.model
 
     @property
     def index(self) -> int:
-        """The number within its backend."""
+        """The device's number within its backend."""
         return self._info.index
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU; other devices run the libraries of the CPU."""
+        """Whether it is a GPU. On other devices, the libraries of the CPU run."""
         return bool(self._info.flags & _core.OA_DEVICE_GPU)
 
     @property
@@ -192,10 +193,10 @@ class Device:
     def keep(self, array: NDArray[Any]) -> None:
         """Make an array resident: its device memory outlives its regions, until release() or the end of its owner.
 
-        array: exactly as it will be lent. Nothing moves now. When the array is lent again and read, only the pages that
-        the host wrote meanwhile are sent if they are known (docs/guide/residency.md), otherwise the whole array. Under
-        memory pressure its device memory is evicted, and the array becomes resident again when it is next lent.
-        Pointers end with their regions as usual.
+        array: exactly the array that will be lent. Nothing moves now. When the array is lent again and read, only the
+        pages that the host wrote meanwhile are sent. If these pages are not known, the whole array is sent
+        (docs/guide/residency.md). Under memory pressure its device memory is evicted, and the array becomes resident
+        again when it is next lent. Pointers end with their regions as usual.
 
         Raises DTypeError for an array that can't be lent, ArgumentTypeError for an object that is not an array.
 
@@ -310,7 +311,7 @@ def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 
 def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
-    """List the backends of GPUs in the order of preference: all, or only backends with that DLPack type of memory."""
+    """List the backends of GPUs in the order of preference; with `dlpack_type`, only those with this type of memory."""
     return [
         backend.name
         for backend in _BACKENDS
@@ -344,7 +345,7 @@ def by_number(number: int) -> Device:
 def as_device(device: Device | str) -> Device:
     """Return the Device for an argument `device=`, which is a Device or a name.
 
-    Raises DeviceUnavailableError, and ArgumentError for anything else.
+    Raises DeviceUnavailableError if this machine does not have the device, and ArgumentError for any other argument.
     """
     if isinstance(device, Device):
         return device

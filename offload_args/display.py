@@ -12,7 +12,7 @@ _MOST_ITEMS: Final = 16
 
 
 def shown(value: object) -> str:
-    """Return the repr of any value; a long one is cut, and for a long int the number of its bits is returned."""
+    """Return the repr of any value. A long repr is cut, and a long int is described by the number of its bits."""
     try:
         text = repr(value)
     except ValueError:
@@ -38,7 +38,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def plural(word: str, count: int) -> str:
-    """Return the form of a word that follows a number."""
+    """Return the singular or the plural of a word, for a number before it."""
     if count == 1:
         return word
     return word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeiou" else word + "s"
@@ -91,7 +91,7 @@ def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
 
 
 def missing(module: str, names: Sequence[str]) -> Callable[[str], NoReturn]:
-    """Return the `__getattr__` of a module: its error names the functions most similar to a missing one."""
+    """Return the `__getattr__` of a module. Its error lists the names that are most similar to the missing name."""
 
     def refuse(name: str) -> NoReturn:
         raise AttributeError(f"module {module!r} has no attribute {name!r}{nearest(name, names)}", name=name)

@@ -1,4 +1,4 @@
-"""Dtypes: the elements that devices can hold, by the core's numbers (oa_dtype)."""
+"""The dtypes that devices can hold, by the core's numbers (oa_dtype)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dtype_of(code: int) -> np.dtype[Any]:
     """Return the NumPy dtype of an oa_dtype."""
     dtype = _DTYPES.get(code)
     if dtype is None:
-        import ml_dtypes  # installed if such an array exists, since it defines the dtype
+        import ml_dtypes  # it is installed if an array has its dtype
 
         dtype = _DTYPES[code] = np.dtype(getattr(ml_dtypes, DTYPE_NAMES[code]))
     return dtype

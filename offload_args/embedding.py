@@ -40,8 +40,8 @@ def get_include() -> str:
 def get_library() -> str:
     """Return the path of the C library.
 
-    A program that is linked with it finds it at run time by an rpath to its folder. In a process that imported
-    offload_args the library is loaded already.
+    At run time, a linked program finds the library through an rpath, which names the library's folder. In a process
+    that imported offload_args, the library is already loaded.
 
         print(os.path.isfile(embedding.get_library()))  # True
 
@@ -52,7 +52,7 @@ def get_library() -> str:
 
 
 def get_cmake_dir() -> str:
-    """Return the folder to set offload_args_DIR to, for find_package(offload_args) of CMake.
+    """Return the value of the variable offload_args_DIR for CMake's find_package(offload_args): a folder.
 
         print(os.path.isdir(embedding.get_cmake_dir()))  # True
 
@@ -72,7 +72,7 @@ def get_pkg_config_dir() -> str:
 
 
 def get_fortran_module() -> str:
-    """Return the path of offload_args.f90, the module of the C API for Fortran, to be compiled with a program.
+    """Return the path of offload_args.f90, the Fortran module of the C API, which is compiled with a program.
 
         print(os.path.isfile(embedding.get_fortran_module()))  # True
 
@@ -97,13 +97,13 @@ def declare_status(
 ) -> None:
     """Declare which results of a cffi function are success, so that `call` raises an exception after any other result.
 
-    what: a function of a cffi library of your own, or an enum, ffi.typeof("mine_status"), for all functions that return
-    it. success: its result if the function did its work, or several such results. error: raises the exception for any
-    other result; None: a LibraryError. After an exception nothing that the function wrote is committed, as after any
-    exception of a region's body.
+    what: a function of a cffi library of your own, or an enum such as ffi.typeof("mine_status"), which stands for all
+    functions that return it. success: the result that means success, or several such results. error: a function that
+    raises the exception for any other result; None: a LibraryError is raised. After such an exception, no bytes that
+    the function wrote are committed, as after any exception in a region's body.
 
-    A function that returns `enum oa_status` needs no declaration. For a function that returns an oa_status
-    as an int, error is `errors.raise_status`, which raises the exception of the failed call of the core.
+    A function that returns `enum oa_status` needs no declaration. If a function returns an oa_status as an int, pass
+    error=errors.raise_status, which raises the exception of the failed call of the core.
 
         ffi = cffi.FFI()
         ffi.cdef("int memcmp(const double *, const double *, size_t);")  # 0 if both are the same

@@ -1,4 +1,4 @@
-"""Exceptions: one class per kind of failure, each also derived from the built-in that programs catch for it.
+"""Exceptions: one class for each kind of failure, also derived from the built-in class that programs catch for it.
 
 The core writes most texts; they name the call, the argument, the value that it needs, the value that it got, and a
 remedy.
@@ -76,11 +76,11 @@ class HostAccessError(OffloadError, TypeError):
 
 
 class HostAttributeError(HostAccessError, AttributeError):
-    """An attribute of GPUs' pointers and regions alone, or of host arrays alone; hasattr() returns False."""
+    """An attribute that only pointers and regions of GPUs have, or only host arrays; hasattr() returns False."""
 
 
 class HostPointerError(OffloadError, TypeError):
-    """A host array, a host address or nothing where a device pointer belongs, or the reverse."""
+    """A host array, a host address or None in place of a device pointer, or the reverse."""
 
 
 class StalePointerError(OffloadError, RuntimeError):
@@ -100,7 +100,7 @@ class WrongDeviceError(OffloadError, ValueError):
 
 
 class DirectionError(OffloadError, ValueError):
-    """An In or a read-only array would be written, an Out read before it was written, or rights widened."""
+    """A write of an In or a read-only array, a read of an Out before it was written, or a widening of rights."""
 
 
 class AliasError(OffloadError, ValueError):
@@ -112,7 +112,7 @@ class PresentError(OffloadError, ValueError):
 
 
 class RegionError(OffloadError, RuntimeError):
-    """A region that is entered while it is open, or asked for its stream while it is not."""
+    """A region that is entered while it is open, or an operation on a region that has to be open and is not."""
 
 
 class InvalidDataError(OffloadError, RuntimeError):
@@ -144,11 +144,11 @@ class DeviceLostError(OffloadError, RuntimeError):
 
 
 class CaptureError(OffloadError, RuntimeError):
-    """A function that a graph can't have while a stream is being captured; it is refused before it has any effect."""
+    """A function that a graph can't have, called during a capture; it is refused before it has any effect."""
 
 
 class CommunicatorError(OffloadError, RuntimeError):
-    """Ranks of a communicator that left, failed, were late, or called another function; `ranks` has their numbers."""
+    """A failed call of a communicator: the ranks in `ranks` left, failed, were late, or called another function."""
 
     def __init__(self, text: str = "", ranks: Iterable[int] = ()) -> None:
         super().__init__(text)
@@ -174,7 +174,7 @@ class GuardError(OffloadError, RuntimeError):
 
 
 class TornArrayError(OffloadError, RuntimeError):
-    """A device that was lost while host arrays were being written; the text says which are new, old and torn."""
+    """A device that was lost while host arrays were being written; the text lists new, old and torn arrays."""
 
 
 class ModuleError(OffloadError, ValueError):
@@ -239,7 +239,7 @@ _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
 }
 
 
-# The names that Python has for functions of the core, for messages.
+# {the core's name of a function: the name in Python, for messages}.
 _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_chain_begin": "offload_args.capture",
@@ -280,7 +280,7 @@ def caller_name(function: str) -> str:
     return _CALLERS.get(function, function)
 
 
-#: Failures whose cause may be outside the program; a note on them advises a recording.
+#: Failures whose cause may be outside the program; a note on such an error advises the user to make a recording.
 _RECORDED: Final = (BackendError, DeviceLostError, TornArrayError)
 _RECORD_IT: Final = (
     "To report it, record it: `python -m offload_args record script.py` writes a file that others can run again, "
@@ -294,16 +294,16 @@ def _noted(error: OffloadError) -> OffloadError:
     return error
 
 
-#: The remedies at the end of a status's messages, made from its text; modules with more facts add theirs here.
+#: {status: a function that makes the end of a message, its remedy, from the message's text}. Other modules add theirs.
 ends: Final[dict[int, Callable[[str], str]]] = {}
 
 
 def raise_status(status: int, text: str | None = None) -> NoReturn:
     """Raise the exception of a failed call of the core, on the thread that made the call.
 
-    status: its oa_status, other than OA_OK. text: the failure's text, if another thread made the call, or if the call
-    was earlier; None: the thread's last one. If Ctrl-C came during a callback of the core, KeyboardInterrupt is raised
-    instead.
+    status: the call's oa_status, other than OA_OK. text: the failure's text, which is needed if another thread made the
+    call, or if it is not this thread's last failure; None: the text of this thread's last failure. If Ctrl-C came
+    during a callback of the core, KeyboardInterrupt is raised instead.
     """
     if (interrupt := _core.take_postponed()) is not None:
         raise interrupt

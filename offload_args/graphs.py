@@ -48,16 +48,16 @@ class Node(NamedTuple):
 
 
 def _stale(function: str, error: StalePointerError) -> StaleGraphError:
-    """Return a graph's exception, to be raised in place of a captured pointer's."""
+    """Return the exception of a graph, which replaces the exception of a captured pointer."""
     return StaleGraphError(f"{function}: {str(error).partition(': ')[2]}")
 
 
 class Graph:
     """Run the captured calls of a region again, by one launch.
 
-    `region.capture()` makes it. A graph has a list of the arrays that its calls use. So a replay is like one call: it
-    runs in order with other calls, and brings up arrays that are newer on the host. Its results come down like a call's
-    results. A graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
+    `region.capture()` makes a graph. A graph has a list of the arrays that its calls use. So a replay is like one call:
+    it runs in order with other calls, and brings up arrays that are newer on the host. Its results come down like a
+    call's results. A graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
 
         x = np.ones(3)
         region = offload_args(x)
@@ -83,7 +83,7 @@ class Graph:
     def replay(self, /, **contents: Any) -> None:
         """Run the captured calls.
 
-        contents: new contents by the names that were passed to `capture`: host arrays or pointers of the same shape and
+        contents: the new contents, each with its name in `capture`: host arrays or pointers of the same shape and
         dtype, or numbers for scalars. Other arrays keep their contents on the device. All new contents are checked
         before anything is written, and are read as they were before the replay: `replay(a=db, b=da)` swaps two arrays.
         A replay with contents is one step: no replay on another thread comes between the writes and the calls.
@@ -149,7 +149,7 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the graph itself sends to the device at each replay: values of the host in captured calls.
+        """The bytes that the graph itself sends to the device at each replay: host values in captured calls.
 
         New contents of a replay, and arrays that the host has written since, add to these bytes.
         """
@@ -159,9 +159,9 @@ class Graph:
     def nodes(self) -> tuple[Node, ...]:
         """The captured calls in order, each with the arrays that it reads and writes.
 
-        An array has the name that it was captured by, or the name of the argument that lends it. A host number of a
-        call that has other numbers on the device is also listed, as "a number". After the end of the region, each of
-        these is listed as "an array".
+        An array has the name by which it was captured, or the name of the argument that lends it. If a call has some
+        numbers on the device, its numbers on the host are also listed, as "a number". After the end of the region, each
+        of them is listed as "an array".
         """
         handle = self._usable("nodes")
         nameless = "a number" if self._region is not None and self._region._pointers() else "an array"
@@ -176,9 +176,9 @@ class Graph:
         return tuple(nodes)
 
     def draw(self, file: str | os.PathLike[str] | None = None) -> str:
-        """Return a drawing of the captured calls, as SVG: a box for each, an arrow for each array that it reads.
+        """Return an SVG drawing of the captured calls: a box for each call, an arrow for each array that a call reads.
 
-        file: a file to write the drawing to as well; None: no file.
+        file: the drawing is also written to this file; None: to no file.
 
             x = np.ones(3)
             region = offload_args(x)
@@ -221,8 +221,8 @@ class Graph:
         if not is_defined and all("undefined" not in target._state() for target, _ in targets):
             return  # no content defines the undefined array: the replay is refused
         if len(targets) > 1 or isinstance(targets[0][1], DevicePtr):
-            # A source is read before the memory that it may point to is written: a single source directly, several
-            # through copies.
+            # Each source is read before the memory to which it may point is written. A single source is copied
+            # directly, several sources are copied through other memory.
             sources = [(target, value) for target, value in targets if isinstance(value, DevicePtr)]
             targets = [(target, value) for target, value in targets if not isinstance(value, DevicePtr)]
             sources = [(target, value) for target, value in sources if value is not target]
@@ -232,7 +232,7 @@ class Graph:
             target.assign(value)
 
     def _check_targets(self, targets: list[DevicePtr[Any]]) -> None:
-        """Raise the error that writing the targets in this order would raise, before any of them is written."""
+        """Before any target is written, raise the error that writing them in this order would raise."""
         defined = set()  # arrays that earlier contents define
         for target in targets if len(targets) > 1 else ():
             array = _core.origin(target)[0]
@@ -386,7 +386,7 @@ def _check_live(name: str, value: Any) -> None:
 
 
 def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:
-    """Return a pointer unchanged; for a number, return a new 0-d pointer of the region that has it."""
+    """Return a pointer unchanged; for a number, return a new 0-d pointer of the region to this number."""
     if isinstance(value, DevicePtr):
         return value
     pointers = region._pointers()
@@ -394,7 +394,7 @@ def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:
         raise RegionError(f"offload_args.capture: {name} the region is not open, or lends no array; enter it first")
     number = np.asarray(value)
     pointer: DevicePtr[Any] = _core.stage(pointers[0], number)
-    pointer.assign(number)  # the number may change from now on: no call takes it as a constant zero
+    pointer.assign(number)  # a replay may change the number, so no call may take it for a constant 0
     return pointer
 
 
@@ -416,7 +416,7 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
 
 
 class _Kept(NamedTuple):
-    """The graph of a loop's body, with the body's code and values, kept so that no other object has their identity."""
+    """The graph of a loop's body. The body's code and values stay alive, so that no object gets their identity."""
 
     pointers: object  # the region's pointers since it was entered
     values: tuple[Any, ...]
@@ -471,7 +471,7 @@ def _is_alive(graph: Graph) -> bool:
 
 
 def _drawing(nodes: tuple[Node, ...]) -> str:
-    """Draw calls from top to bottom as SVG, with the arrays between them: arrays from outside, and results, at the
+    """Draw calls as SVG from top to bottom, with the arrays between them; arrays from outside and results are at the
     left.
 
     A result is an array that no later call reads or writes.

@@ -3,16 +3,16 @@
 A library is found in this order, and never in the working directory:
 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CUBLAS; if the variable is
    set, nothing else is tried;
-2. the library that another package is linked with, if it has every function but optional ones. NumPy shares CBLAS in
-   this way: both then have one pool of threads, and the limits that are set for NumPy's (OPENBLAS_NUM_THREADS,
-   threadpoolctl) hold for both;
+2. the library that another package is linked with, if it has all functions that are not optional. This package uses
+   NumPy's CBLAS in this way: one pool of threads then serves both, and limits for NumPy's threads
+   (OPENBLAS_NUM_THREADS, threadpoolctl) also hold for this package;
 3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also searches conda, a toolkit's folder
    and the libraries that are already loaded), AMD's (through AMD's finders), and wheels that carry the library, such
    as scipy-openblas32;
 4. the folders that its vendor installs into, such as $ROCM_PATH/lib and /opt/rocm/core-X.Y/lib, the newest first;
 5. the system: absolute folders of LD_LIBRARY_PATH, then the linker's places.
 
-The library's roles file in bindings/roles lists the places that apply, and the names.
+A library's roles file in bindings/roles lists the places and the file names of the library.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class _Facts(NamedTuple):
     """The facts for finding one library, from its roles file."""
 
     title: str
-    backend: str | None  # of its devices; None: devices whose libraries run on the CPU
+    backend: str | None  # the backend of its devices; None: devices whose libraries run on the CPU
     install: str  # the remedy if it is not found
     sonames: tuple[str, ...]  # in the order of preference
     pathfinder: str  # its name for cuda-pathfinder; "" if cuda-pathfinder lacks it
     rocm: str  # its name for AMD's finders; "" if they lack it
-    shared_with: Mapping[str, Sequence[str]]  # package: modules of it that are linked with the library
-    wheels: Mapping[str, str]  # package: "module/pattern", the library's file inside that module's folder
+    shared_with: Mapping[str, Sequence[str]]  # {package: its modules that are linked with the library}
+    wheels: Mapping[str, str]  # {package: "module/pattern" of the library's file, inside that module's folder}
     folders: Sequence[str]  # absolute patterns, or patterns that begin with an environment variable: $ROCM_PATH/lib
 
 
@@ -65,7 +65,7 @@ class Library(NamedTuple):
 class _Candidate(NamedTuple):
     path: str
     found: str
-    shared: bool = False  # path: a loaded module's; the library is linked with that module
+    shared: bool = False  # whether path is a loaded module that is linked with the library
 
 
 _MAJOR: Final = re.compile(r"\.so\.(\d+)[^/]*$")  # in the name of a library's file
@@ -81,7 +81,7 @@ _found: dict[str, str] = {}
 
 
 def _candidates(name: str, tried: list[str]) -> Generator[_Candidate, None, None]:
-    """Yield the places where a library may be; append to `tried` the places that do not exist."""
+    """Yield the possible places of a library; append to `tried` the places that do not exist."""
     variable = f"OFFLOAD_ARGS_{name.upper()}"
     if override := chosen(name):
         if not os.path.isabs(override):
@@ -144,10 +144,10 @@ def _in_rocm(name: str, tried: list[str]) -> Iterator[_Candidate]:
 
 
 def rocm_files(name: str, tried: list[str]) -> Iterator[str]:
-    """Yield the files that a library of ROCm's core may be, in the places and the order of HIP's runtime.
+    """Yield the possible files of a library of ROCm's core, in the same order as for HIP's runtime.
 
-    The file of a loaded runtime comes first. The last ones are names, which the system searches for. Append to `tried`
-    the places that do not exist.
+    Files beside a loaded runtime come first. The last items are names without a folder, for which the system searches.
+    Append to `tried` the places that do not exist.
     """
     names = [f"lib{name}.so{version}" for version in ("", ".7", ".6", ".5")]
     if runtime := driver("hip"):
@@ -176,7 +176,7 @@ def _in_rocm_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
 
 
 def _newest_first(pattern: str) -> list[str]:
-    """Return the folders that a pattern names, the highest version first; the pattern itself if there are none."""
+    """Return the folders that match a pattern, the highest version first; the pattern itself if there are none."""
     from glob import glob
 
     if "*" not in pattern or not os.path.isabs(pattern):
@@ -243,7 +243,7 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
 def _unknown_version(name: str, candidate: _Candidate) -> str:
     """Return the reason to refuse a GPU's library of an unknown major version; "" if it may be loaded.
 
-    Its functions might take other arguments than the functions of known versions. A path that the user set is used
+    The functions of such a library might take other arguments than in known versions. A path that the user set is used
     without checks.
     """
     variable = f"OFFLOAD_ARGS_{name.upper()}"
@@ -259,7 +259,7 @@ def _unknown_version(name: str, candidate: _Candidate) -> str:
 
 
 def find_and_open(name: str) -> str:
-    """Load a library; return "", or every place tried with the reason for its failure.
+    """Load a library and return ""; if that fails, return every place that was tried, with the reason.
 
     The core calls this function, through _core, the first time that a call needs the library: an exception of this
     function is raised in that call.
@@ -271,7 +271,7 @@ def find_and_open(name: str) -> str:
                 tried.append(unknown)
                 continue
             path = os.fsencode(candidate.path)
-            _found[name] = candidate.found  # before it is loaded: Ctrl-C may come between
+            _found[name] = candidate.found  # before the library is loaded: Ctrl-C may come between the two lines
             failure = _core.library_open(name, path, candidate.shared)
             if not failure:
                 return ""

@@ -1,4 +1,4 @@
-"""Host memory that devices copy from and to directly."""
+"""Pinned host memory, from which and to which devices copy directly."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ __all__ = ["LibraryObject", "Stream", "SupportsStream", "class_of", "device_numb
 class LibraryObject(_core.Object):
     """An object that a vendor's library made, such as a cublas.Handle.
 
-    The library's own function, the end of a `with` block, or the end of its last user destroys it. Functions then
-    refuse it.
+    The library's own function, the end of a `with` block, or the end of the object's last user destroys the object.
+    Functions refuse a destroyed object.
 
         with cublas.create("cuda:0") as handle:
             cublas.set_math_mode(handle, cublas.TF32_TENSOR_OP_MATH)
@@ -119,7 +119,7 @@ class Stream:
 
 
 def device_number(function: str, name: str, device: Any) -> int:
-    """Return the number of the device of an object that a function makes."""
+    """Return the number of the device on which a function makes an object."""
     return default_number() if device is None else as_device(device).number
 
 
@@ -129,7 +129,7 @@ def stream_handle(function: str, name: str, stream: object) -> int:
 
 
 def stream_of(owner: LibraryObject, handle: int) -> SupportsStream:
-    """Return the stream of an object: the one that the caller set, or its own."""
+    """Return the stream of an object: the stream that the caller set, or else the object's own."""
     own = _core.object_stream(owner)
     if isinstance(own, SupportsStream) and _handle_of_stream("get_stream: the stream", own) == handle:
         return own
@@ -137,7 +137,7 @@ def stream_of(owner: LibraryObject, handle: int) -> SupportsStream:
 
 
 def made_of_bytes(library: str, name: str, data: bytes) -> Any:
-    """Return an object of a class that a library's module has, made of bytes."""
+    """Return an object of a class of a library's module, made from bytes."""
     return getattr(import_module(f"{__package__}.{library}"), name)(data)
 
 

@@ -1,7 +1,8 @@
-"""Plans and rates: knowledge about a program's calls and about a machine, kept from one run to the next.
+"""Plans and rates: facts about a program's calls and about a machine, which are stored for later runs.
 
-A plan is a file that the user names. For each line, routine and powers of two of the sizes, it states whether such
-calls go to the device. Rates are in the cache (cache.py), for a device with this machine's driver, CPUs and BLAS.
+A plan is a file that the user names. It states whether calls go to the device: one decision holds for the calls from
+one line, of one routine, and with sizes between the same powers of two. Rates are in the cache (cache.py); they hold
+for a device with its driver, and for the CPUs with their BLAS.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from .tracing.source import Place
 
 __all__ = ["Decision", "Plan", "decides", "machine", "rates_of"]
 
-VERSION: Final = 1  # of the form of a plan
+VERSION: Final = 1  # the version of the file format
 _RATES_VERSION: Final = "1"
-_RATES: Final = 12  # numbers of accelerate_calibrate
+_RATES: Final = 12  # how many numbers accelerate_calibrate returns
 
 
 # -- this machine ------------------------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ def _blas() -> str:
 
 
 def machine(device: Device | None) -> dict[str, Any]:
-    """Return the things that a program's bits and times depend on: the device, its driver, the CPUs, their BLAS."""
+    """Return the facts on which a program's results and times depend: the device, its driver, the CPUs, their BLAS."""
     return {
         "device": device.model or device.name if device is not None else "",
         "driver": device.driver_version if device is not None else 0,
@@ -66,7 +67,7 @@ def machine(device: Device | None) -> dict[str, Any]:
 
 
 def rates_of(device: Device) -> tuple[float, ...]:
-    """Return the rates of a device, from the cache, or measured in at most a second and kept there."""
+    """Return the rates of a device from the cache; if it has none, measure them in at most a second and store them."""
     key = cache.key_of("rates", _RATES_VERSION, __version__, json.dumps(machine(device), sort_keys=True))
     with contextlib.suppress(ValueError):  # the file is damaged, or another program wrote it
         rates = json.loads(cache.find(key) or b"[]")
@@ -83,7 +84,7 @@ def rates_of(device: Device) -> tuple[float, ...]:
 class Decision(NamedTuple):
     """One decision: whether calls of a routine with similar sizes from one place go to the device."""
 
-    place: Place | None  #: None: not known, as on threads that Python does not know
+    place: Place | None  #: None if it is not known, such as on threads without Python code
     routine: str  #: "dgemm"
     m: int
     n: int
@@ -110,7 +111,7 @@ def _name_of_machine(parts: dict[str, Any]) -> str:
 
 
 class Plan:
-    """Hold the decisions of a plan file: its former ones, and this run's."""
+    """Hold the decisions of a plan file: the decisions of former runs, and of this run."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(os.fspath(path))
@@ -169,9 +170,10 @@ class Plan:
         self.decisions.setdefault(key, decision)
 
     def check(self, device: Device | None, there_is_one: bool = True) -> None:
-        """Refuse a plan that was made on another machine: its decisions and bits differ from this machine's.
+        """Refuse a plan of another machine, because its decisions and results differ from this machine's.
 
-        device: None if none is open. there_is_one: the machine may have one; then device and driver are not compared.
+        device: None if no device is open. there_is_one: whether the machine may have a device. If it may, and none is
+        open, the device and its driver are not compared.
         """
         if self.is_new:
             return
@@ -216,8 +218,11 @@ class Plan:
 
 
 def decides(gone: int, calls: int, host: float, device: float, missed: float, margin: float) -> bool:
-    """Return whether calls of one kind should go, from their seconds on the CPU, on the device, and the seconds
-    lost by calls that stayed."""
+    """Return whether calls of one kind should go to the device.
+
+    host, device: the seconds of these calls on the CPU and on the device. missed: the seconds that calls on the CPU
+    lost.
+    """
     stayed = calls - gone
     if gone and stayed:
         return device / gone * margin < host / stayed

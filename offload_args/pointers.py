@@ -44,18 +44,18 @@ _MAX_STRIDE: Final = 2**63 - 1
 # DLPack's type codes, by NumPy's kind; dtypes that NumPy lacks have separate codes.
 _DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _DLPACK_OWN_CODES: Final = {_core.OA_BF16: 4, _core.OA_F8E4M3: 10, _core.OA_F8E5M2: 12}
-# Kinds of dtypes in rising order: a Python number may become a dtype of the same or a higher rank, with a loss of
-# precision only.
+# The ranks of kinds of dtypes. A Python number may become a dtype of its own or of a higher rank: it then loses at most
+# precision.
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
 
 class DevicePtr(_core.Pointer, Generic[T_co]):
     """Point to an array, or a part of one, on a device.
 
-    Regions make pointers; `DevicePtr[np.float32]` is their type for static checkers. They have no meaning on the host:
-    operations that need the values on the host raise HostAccessError. After their region only `repr`, `live`, `shape`,
-    `dtype` and other descriptions work; all other operations raise StalePointerError. `is` tests whether two pointers
-    are the same object.
+    Regions make pointers; `DevicePtr[np.float32]` is their type for static checkers. Pointers have no meaning on the
+    host: operations that need the values on the host raise HostAccessError. After the end of its region, only `repr`,
+    `live`, `shape`, `dtype` and other descriptions of a pointer work; all other operations raise StalePointerError.
+    `is` tests whether two pointers are the same object.
 
         A = np.ones((3, 4))
         with offload_args(A) as (dA,):
@@ -121,8 +121,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         For a matrix in Fortran order it is the distance between columns. For one in C order it is the distance between
         rows, which a column-major library reads as the columns of the transpose. For a single row or column it is the
-        distance between elements, which suits either order: the functions of this package raise it to the number of
-        rows if the matrix that they pass has one column. Other functions may need max(ld, rows) for such a matrix.
+        distance between elements, in either order. If a matrix has one column, a column-major library needs at least
+        the number of rows: the functions of this package pass max(ld, rows), and for other functions the caller has to.
 
         Raises ArgumentError, a ValueError, if there are not two dimensions, or if the order is neither C nor Fortran.
         """
@@ -152,7 +152,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     @property
     def T(self) -> DevicePtr[T_co]:
-        """The transpose, of the same memory."""
+        """The transpose, in the same memory."""
         return self._view(0, self._shape[::-1], self._strides[::-1])
 
     # -- slices ----------------------------------------------------------------------------------------------
@@ -166,9 +166,12 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return pointer
 
     def __getitem__(self, key: Any) -> DevicePtr[T_co]:
-        """Point to a part, with separate bounds: slices, `...`, np.newaxis, and integers, which remove a dimension.
+        """Point to a part of the array, with separate bounds.
 
-        Raises HostAccessError for a key that needs an element or a copy, IndexError beyond the end.
+        key: slices, `...`, np.newaxis, and integers, which remove a dimension.
+
+        Raises HostAccessError for a key that selects a single element or needs a copy, and IndexError for an index
+        beyond the end.
 
             A = np.zeros((3, 4))
             with offload_args(A) as (dA,):
@@ -227,7 +230,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return self._view(offset if 0 not in shape else 0, tuple(shape), tuple(strides))
 
     def offset(self, n: int) -> DevicePtr[T_co]:
-        """Point n elements further on, as `p + n` does in C: in one dimension, to the end of the memory.
+        """Point n elements further on, as `p + n` does in C; the result is a vector up to the end of the memory.
 
         Raises ExtentError if the new place is before the beginning or past the end, ArgumentError if a stride is
         negative, ArgumentTypeError if n is not an integer.
@@ -275,11 +278,11 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def assign(self, values: object) -> None:
         """Write host values to the device now.
 
-        values: an array of the same dtype, or a Python number that fits it; broadcast to the pointer's shape. Other
-        dtypes are not converted.
+        values: an array of the same dtype, or a Python number that fits this dtype. They are broadcast to the pointer's
+        shape. Other dtypes are not converted.
 
-        Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, ArgumentError, a ValueError, for a
-        shape that does not fit, DirectionError if the array may not be written.
+        Raises DTypeError for another dtype; SizeOverflowError for a number beyond the dtype's range; ArgumentError, a
+        ValueError, for a shape that does not fit; DirectionError if the array may not be written.
 
             x = np.zeros(3)
             with offload_args(x) as (dx,):
@@ -306,10 +309,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         """Set every element to a number; only the number goes to the device.
 
         value: a Python number that fits the dtype, or a NumPy scalar of it. The fill runs in order with the calls:
-        earlier calls see the old elements.
+        earlier calls read the old elements.
 
-        Raises DTypeError, SizeOverflowError for a number beyond the dtype's range, DirectionError if the array may not
-        be written.
+        Raises DTypeError for another dtype; SizeOverflowError for a number beyond the dtype's range; DirectionError if
+        the array may not be written.
 
             x = np.empty(3)
             with offload_args(x) as (dx,):
@@ -329,9 +332,9 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         source: a pointer of the same dtype, shape and device, with no element in common. The copy runs in order with
         the calls.
 
-        Raises DTypeError, ArgumentError for another shape, WrongDeviceError, AliasError if the two overlap (slices with
-        steps along two axes include all bytes between their elements), DirectionError if the source may not be read or
-        this pointer may not be written.
+        Raises DTypeError, ArgumentError or WrongDeviceError for another dtype, shape or device; AliasError if the two
+        overlap; DirectionError if the source may not be read or this pointer may not be written. In the check for
+        overlaps, slices with steps along two axes include all bytes between their elements.
 
             x = np.ones(3)
             with offload_args(x, Scratch(3, np.float64)) as (dx, dold):
@@ -373,9 +376,9 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     def cdata(self, ffi: Any, c_type: str | None = None) -> Any:
         """Return the pointer as a cffi pointer, for a cffi library of your own.
 
-        ffi: cffi's object of that library. c_type: such as "float *", if it is not the dtype's own; a pointer to one of
-        the core's types, such as "oa_f32 *", is the handle that the core's own functions take. A pointer to any other
-        type is the address, and the rules of `address` hold: accesses through it are not checked.
+        ffi: cffi's object of that library. c_type: the pointer type, such as "float *"; None: the dtype's own type. If
+        it points to one of the core's types, such as "oa_f32 *", the result is the handle that the core's own functions
+        take. Otherwise the result is the address, and the rules of `address` hold: accesses through it are not checked.
 
         Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is not an FFI object, and the
         errors of `address`.
@@ -416,7 +419,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Export the memory as a DLPack capsule; it outlives the region.
+        """Export the memory as a DLPack capsule, which outlives the region.
 
         Any stream of the consumer may read the data immediately.
 
@@ -456,7 +459,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         )
 
     def __format__(self, specification: str) -> str:
-        """Return `str`: a format for numbers needs them on the host."""
+        """Return `str`; refuse a format for numbers, which needs them on the host."""
         if specification:
             raise HostAccessError(
                 f"DevicePtr: the format {shown(specification)} needs the values on the host; use to_host(), or leave "
@@ -493,7 +496,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         )
 
     def _state(self) -> str:
-        """Return its rights and the state of its bytes: "read-only, sent"; "dead" after its region."""
+        """Return the rights and the state of the bytes, such as "read-only, sent"; "dead" after the region's end."""
         try:
             now = _core.query(self)
         except OffloadError:
@@ -692,7 +695,7 @@ def _strides_without_copy(
 
 _PRODUCT: Final = "blas.gemv for a matrix and a vector, blas.gemm for matrices, blas.dot for vectors"
 _SCALED: Final = "blas.scal for a number, blas.dgmm for a diagonal matrix"
-# The functions that replace NumPy's, and Python's operators, on a device.
+# The functions that replace NumPy's functions and Python's operators on a device.
 _ON_DEVICE: Final = {
     **dict.fromkeys("matmul dot inner vecdot matvec vecmat tensordot einsum".split(), _PRODUCT),
     **dict.fromkeys("add sub subtract".split(), "blas.axpy for vectors, blas.geam for matrices"),
@@ -725,7 +728,7 @@ def _refuse(name: str, remedy: str, subject: str = "") -> None:
     setattr(DevicePtr, name, refusing)
 
 
-# Static checkers do not find these methods, and report every use.
+# The methods are set here, so that static checkers do not find them, and report every use.
 for _name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split():
     for _prefix in ("", "r", "i"):
         if _prefix + _name != "idivmod":

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
         @property
         def __cuda_array_interface__(self) -> Any: ...
 
-    # NumPy's arrays are also such objects, so only the last form takes these, with pointers of any dtype.
+    # NumPy's arrays have this method, too. So only the last overload takes such objects, and its pointers have any
+    # dtype.
     class _ByDLPack(Protocol):
         def __dlpack__(self) -> Any: ...
 
@@ -67,8 +68,8 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
 
     array: the array that was lent, or a part of it. device: the source, if several devices have the array. The host
     keeps these bytes, whatever the region does later. The result is a context manager for writing the array:
-    `with update(x): x[0] = 1` sends the array at the end of the block, also if the block raises, to every device that
-    has some of it. From the block's beginning on, the host's bytes count as newer than the bytes of all devices.
+    `with update(x): x[0] = 1` sends the array to every device that has some of it, at the end of the block, also if the
+    block raises. From the block's beginning on, the host's bytes count as newer than the bytes of all devices.
 
     Raises PresentError if no device (or not the named one) has the whole array, or if a device wrote some of it in a
     form that also has other bytes; nothing moves then. Raises InvalidDataError if a failed call left the array
@@ -103,7 +104,7 @@ class Update:
         self._writings: list[object] = []
 
     def __enter__(self) -> NDArray[Any]:
-        writing = _core.update_begin(self._array, self._device)  # this first refuses an array that can't be sent
+        writing = _core.update_begin(self._array, self._device)  # refuses an array that can't be sent
         chain: list[NDArray[Any]] = []
         array: object = self._array
         while isinstance(array, np.ndarray):
@@ -141,8 +142,8 @@ class Update:
 def open_regions() -> list[offload_args]:
     """Return the open regions of all threads, the oldest first, such as regions that a notebook's cells left open.
 
-    The repr of a region shows its device, and the line or cell that entered it: `open_regions()[0].close()` leaves the
-    first one, and `discard()` discards its results.
+    The repr of a region shows its device, and the line or cell that entered it. `open_regions()[0].close()` leaves the
+    oldest region, and `open_regions()[0].discard()` leaves it and discards its results.
 
         region = offload_args(np.ones(3))
         (dx,) = region.open()
@@ -164,18 +165,19 @@ class offload_args(_core.Region["_Pointers_co"]):
         print(y)  # [3. 7.]
 
     arrays: NumPy arrays, objects that share host memory through DLPack or GPU memory through
-    `__cuda_array_interface__`, or In, Out, InOut, Scratch of them; a plain array goes up when it is first read, and
-    comes down if it was written. `as` binds a tuple with one DevicePtr per argument, also for a single argument. The
-    host can't write the arrays meanwhile. A read-only array is never written. But NumPy does not distinguish a view
-    that was made read-only from a view of an array that is lent already. So inside a region that lends the same memory,
-    a read-only view may be written, unless that region lends the view too: lend such a view as In.
+    `__cuda_array_interface__`, or In, Out or InOut of such an array, or Scratch. A plain array goes up when it is first
+    read, and comes down if it was written. `as` binds a tuple with one DevicePtr per argument, also for a single
+    argument. The host can't write the arrays meanwhile. A read-only array is never written. But NumPy does not
+    distinguish a view that was made read-only from a view of an array that is lent already. So inside a region that
+    lends the same memory, a read-only view may be written, unless that region lends the view too: lend such a view as
+    In.
     device: a Device or its name; None: the device of the first borrowed argument, else the first GPU, else the host.
     stream: an object with `__cuda_stream__` that receives the calls; None: one of the package's own streams.
     on_error: if the block raises, "discard" leaves the host arrays unchanged, "keep" copies valid results down.
     resident: keep the device memory of these arrays when the block ends, as Device.keep does: when such an array is
     lent again, only the pages that the host wrote since then are sent.
-    guard: while the device is newer, reading or writing whole pages of an array on the host raises GuardError, at the
-    next call or turn of a loop; OFFLOAD_ARGS_GUARD=1 does so in all regions.
+    guard: while the device is newer, a read or write of an array's whole pages by the host raises GuardError, at the
+    next call or turn of a loop. OFFLOAD_ARGS_GUARD=1 sets this for all regions.
 
     Without a block, such as in the cells of a notebook, open() enters the region and returns the tuple, close() leaves
     it, and discard() leaves it as a block that raises does.
@@ -319,9 +321,9 @@ class offload_args(_core.Region["_Pointers_co"]):
 
     @property
     def stream(self) -> Stream:
-        """The stream of the region's calls, on a GPU; work that other packages put on it runs in order with them.
+        """The stream of the region's calls, on a GPU; work of other packages on it runs in order with the calls.
 
-        Raises RegionError unless the region is open, HostAttributeError on other devices.
+        Raises RegionError unless the region is open, and HostAttributeError on a device that is not a GPU.
         """
         self._calls_to()
         device = self._open_on()
@@ -336,11 +338,12 @@ class offload_args(_core.Region["_Pointers_co"]):
 
         names: pointers whose contents `g.replay(x=new)` may replace, and numbers, such as alpha=1.0, which the graph
         then has on the device: `g["alpha"]` is the 0-d pointer to pass to calls, and `g.replay(alpha=2.0)` sets it. A
-        float is float64; other dtypes are NumPy's scalars. Each call is checked when it is made, and the arrays that it
-        reads go up then. The captured calls run at each `g.replay()`, in order with the calls before and after it.
+        float becomes a float64; for another dtype, pass a NumPy scalar. Each call is checked when it is made, and the
+        arrays that it reads go up then. The captured calls run at each `g.replay()`, in order with the calls before and
+        after it.
 
-        A call raises CaptureError, and the capture goes on, if it would have to wait: for a result on the host, or for
-        memory that exists only while a function runs. Raises RegionError if the region is not open.
+        A call raises CaptureError if it would have to wait for a result on the host, or for memory that exists only
+        while a function runs; the capture then goes on. Raises RegionError if the region is not open.
 
             A, x, y = 2.0 * np.eye(2), np.ones(2), np.empty(2)
             region = offload_args(A, x, y)
@@ -360,13 +363,13 @@ class offload_args(_core.Region["_Pointers_co"]):
         """Repeat calls until one of them has set a number on the device, and return how many times they ran.
 
         body: a function without arguments that makes the calls; it runs once, and the calls are captured, as in
-        `capture`. A later loop of the region runs the captured calls without a new capture, if the function uses only
-        the same pointers, kernels, functions, numbers and texts: values that can change, such as a list or an array,
-        are read again.
-        until: a pointer to one element, which the calls write; the loop ends when the element is not 0. It is tested
-        after each step, so the calls run at least once, and never after the element was set. at_most: the most steps.
-        On CUDA with a driver of 12.3 or later the device tests it after steps of at most 8 calls, and no step waits for
-        the host.
+        `capture`. If the function uses only the same pointers, kernels, functions, numbers and texts, a later loop of
+        the region runs the captured calls without a new capture. If it uses values that can change, such as a list or
+        an array, the calls are captured again.
+        until: a pointer to one element, which the calls write; the loop ends when the element is not 0. The element is
+        tested after each step, so the calls run at least once, and never after the element was set. at_most: the most
+        steps. On CUDA with a driver of 12.3 or later, the device itself tests the element if a step has at most 8
+        calls, and no step waits for the host.
 
         Raises CaptureError at a call in the body that can't be captured, ArgumentTypeError if until points to more than
         one element, RegionError if the region is not open, and the errors of `Graph.replay`.
@@ -445,7 +448,7 @@ class Stream:
 
     @property
     def handle(self) -> int:
-        """The handle alone, for code without the protocol: torch.cuda.ExternalStream(region.stream.handle)."""
+        """The handle alone, for code that lacks the protocol: torch.cuda.ExternalStream(region.stream.handle)."""
         return self._region._calls_to()
 
     def __repr__(self) -> str:
@@ -463,7 +466,7 @@ def _place(entered: tuple[CodeType, int] | None) -> str:
 
 
 def _largest(text: str) -> str:
-    """Return the end of a message: the largest arrays in the memory of the full device that a text names."""
+    """Return the end of a message about a full device, which the text names: the largest arrays in its memory."""
     device = text.partition(": out of device memory")[0].rpartition(" ")[2]
     arrays: dict[int, tuple[int, str]] = {}  # by the lent object, which an inner region may share
     for region in open_regions():
@@ -482,7 +485,7 @@ ends[_core.OA_ERROR_MEMORY] = _largest
 
 
 def _warn_inside(outer: offload_args, position: int) -> None:
-    """Warn of a region that open() entered inside another one, whose memory its argument at a position shares."""
+    """Warn that open() entered a region inside an open one; both lend memory of the argument at `position`."""
     warnings.warn(
         f"offload_args: argument {position} is lent already by the region that open() entered at "
         f"{_place(outer._place())}, and that was never left: this region is inside that one, and results come down "
@@ -541,14 +544,14 @@ def _stream_handle(stream: object) -> int:
 
 
 def _load(library: str) -> str:
-    """Load a vendor library, which the core needs for the first time: libraries.find_and_open()."""
+    """Load a vendor library that the core needs for the first time, by libraries.find_and_open()."""
     from .libraries import find_and_open
 
     return find_and_open(library)
 
 
 def _find_driver(backend: str) -> str:
-    """Return the places of a backend's driver, which the core needs for the first time: libraries.driver_places()."""
+    """Return the places of a driver that the core needs for the first time, by libraries.driver_places()."""
     from .libraries import driver_places
 
     return driver_places(backend)

@@ -1,4 +1,4 @@
-"""Running a script to its end, as Python itself would, for commands that print a report after it."""
+"""Runs a script to its end, as Python itself does, for commands that then print a report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def say(text: str, file: TextIO | None) -> None:
         print(text, file=file, flush=True)
     except (AttributeError, OSError, ValueError):
         if file is sys.stderr:
-            sys.stderr = None  # Python would try again at its end, and exit with another status
+            sys.stderr = None  # otherwise Python flushes it at its end, and exits with another status
 
 
 def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> int:
@@ -52,13 +52,13 @@ def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> 
         status = 1
     finally:
         try:
-            # Executors end their threads in these callbacks. Python calls them before it waits for threads, and would
-            # call them again.
+            # Executors end their threads in these callbacks. Python itself calls them before it waits for threads. It
+            # would call each callback again if the list still had it.
             ends: list[Callable[[], object]] = getattr(threading, "_threading_atexits", [])
             while ends:
                 try:
                     ends.pop()()
-                except Exception as error:  # Python continues as well
+                except Exception as error:  # Python also continues here
                     say("".join(traceback.format_exception(error)).rstrip("\n"), sys.stderr)
             while others := [thread for thread in threading.enumerate() if thread is not me and not thread.daemon]:
                 others[0].join()  # as Python itself does at its end

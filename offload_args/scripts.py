@@ -4,8 +4,8 @@
         C = A @ B
     print(on.report)
 
-csrc/accelerate has the hooks. They decide by sizes, by measured rates, and by the times of calls of the same kind. The
-original library makes the calls that do not go.
+The hooks in csrc/accelerate decide by sizes, by measured rates, and by the times of calls of the same kind. If a call
+does not go to the device, the original library makes it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _HERE: Final = os.path.dirname(__file__) + os.sep
 
 
 def _number_of(frame: FrameType | None) -> int:
-    """Return the number of the innermost place in the program, or else of the innermost place."""
+    """Return the number of the innermost place in the program's own files, or of the innermost place of all."""
     own = frame
     while own is not None and (
         own.f_code.co_filename.startswith((*_INSTALLED, _HERE)) or own.f_code.co_filename.startswith("<frozen")
@@ -201,7 +201,7 @@ class Row(NamedTuple):
     k: int
     calls: int
     gone: int  #: calls that went to the device
-    refused: dict[str, int]  #: by reason
+    refused: dict[str, int]  #: {reason: the number of calls}
     bytes_up: int
     bytes_down: int
     bytes_spared: int  #: of operands that were on the device already
@@ -218,9 +218,9 @@ class Report:
         self.rows: tuple[Row, ...] = tuple(sorted(rows, key=lambda row: -(row.host_seconds + row.device_seconds)))
         self.small = small  #: calls of fewer than a million multiplications; approximate with several threads
         self.device = device  #: its name; "" while none is open
-        self.note = note  #: the reason why no call goes, such as a missing GPU; ""
-        self.failure = failure  #: of the device; ""
-        self.lapack = lapack  #: the reason why no call of LAPACK goes; ""
+        self.note = note  #: the reason why no call goes, such as a missing GPU, or ""
+        self.failure = failure  #: the failure of the device, or ""
+        self.lapack = lapack  #: the reason why no call of LAPACK goes, or ""
 
     @property
     def calls(self) -> int:
@@ -244,7 +244,7 @@ class Report:
 
     @property
     def missed(self) -> float:
-        """The seconds that calls that did not go would have saved, by the model."""
+        """The seconds that the device would have saved in calls that did not go, by the model."""
         return sum(row.missed for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
@@ -295,7 +295,7 @@ class Report:
         return header, rows
 
     def _advice(self) -> list[str]:
-        """Return the copies that a region would save: arrays that one line sends repeatedly."""
+        """Return advice for lines that send much repeatedly: a region would save these copies."""
         return [
             f"{row.place or row.routine}: {row.gone} calls moved {size_text(row.bytes_up + row.bytes_down)}; "
             "if they have an array in common, lend it around the loop: with offload_args(A) as (dA,)"
@@ -378,7 +378,7 @@ class Accelerated:
             self._failure = f"the device can't be used: {error}"
 
     def _buy_lapack(self) -> None:
-        """Open the device's LAPACK, and let calls go to it; without LAPACK they stay. The caller has the lock."""
+        """Open the device's LAPACK, and let calls go to it; on failure they stay. The caller has the lock."""
         try:
             _core.accelerate_use_lapack(self._number)
             _have_lapack.add(self._device)
@@ -398,7 +398,7 @@ class Accelerated:
                 for decision in self.decisions():
                     self._plan.add(decision)
             was_last = _active and _active[-1] is self
-            was_on = self in _active  # not in a forked child, whose parent writes the plan
+            was_on = self in _active  # false in a forked child, whose parent writes the plan
             if was_on:
                 _active.remove(self)
             if was_last:
@@ -411,7 +411,7 @@ class Accelerated:
             self._plan.write(next((device for device in Device._opened.values() if device.name == self._device), None))
 
     def add_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Add the decisions of child processes to the plan, if the run adds any.
+        """Add the decisions of child processes to the plan, if this run adds decisions.
 
         Raises OSError if the plan can't be written.
         """
@@ -422,7 +422,7 @@ class Accelerated:
         self._write_plan()
 
     def decisions(self) -> Iterator[Decision]:
-        """Decide for each kind of call whether it should go next time, by its times.
+        """Decide for each kind of call, by its measured times, whether it should go next time.
 
         No kind goes if no device was opened, since the calls would have saved too little.
         """
@@ -433,7 +433,7 @@ class Accelerated:
             yield Decision(place, *row, goes)
 
     def _grown(self, now: list[tuple[Any, ...]]) -> Iterator[tuple[int, tuple[str, int, int, int], tuple[Any, ...]]]:
-        """Yield the place, the routine with its sizes, and the counts of each row that had calls meanwhile."""
+        """Yield the place, the routine with its sizes, and the counts of each row that had calls since the start."""
         for at, (routine, site, m, n, k, *counts) in enumerate(now):
             before = self._before[at][5:] if at < len(self._before) else (0, 0, (0,) * len(_REASONS), *(0,) * 7)
             grown = tuple(map(_less, counts, before))
@@ -455,7 +455,7 @@ class Accelerated:
 
     @property
     def report(self) -> Report:
-        """The outcomes of all threads' calls so far; after the end, of the calls until then."""
+        """The report on the calls of all threads so far; after the end, on the calls until the end."""
         with _lock:
             return self._ended if self._ended is not None else self._read()
 
@@ -486,7 +486,7 @@ def accelerate(
     Acceleration applies to all threads of the process, and may be nested: the innermost context decides. No call fails
     because of it: if the device can't or should not make a call, the original library makes it.
 
-    device: by default the first GPU, opened once the calls so far would have saved a second on it.
+    device: by default the first GPU. It is opened once the calls so far would have saved a second on it.
     margin: how many times as fast the device has to be, by the model; 0: every possible call goes, for tests.
     functions: the families that may go, such as ["gemm", "syrk"]; by default all.
     lines: whether the report has the program's lines.

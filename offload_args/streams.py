@@ -20,7 +20,7 @@ class SupportsStream(Protocol):
 def stream_handle(subject: str, stream: object) -> int:
     """Return the handle of a stream; subject: the function and the argument, such as "cublas.set_stream: streamId".
 
-    Raises ArgumentTypeError for an object without `__cuda_stream__`, or whose `__cuda_stream__` is not two integers;
+    Raises ArgumentTypeError if the object has no `__cuda_stream__`, or if this does not return two integers;
     ArgumentError for another version of the protocol.
     """
     protocol = getattr(stream, "__cuda_stream__", None)

@@ -13,7 +13,8 @@ from .errors import ArgumentError
 
 __all__ = ["Moved", "backend_calls", "counting", "fail_call", "library", "no_mappings_left", "residency", "sim_device"]
 
-# (capacity, delay_us) of sim_device(), by device number: the core sets all properties at once.
+# {device number: (capacity, delay_us) of sim_device()}. fail_call() passes them again: the core sets all properties in
+# one call.
 _settings: dict[int, tuple[int, int]] = {}
 
 
@@ -46,7 +47,7 @@ def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
 
 
 def fail_call(device: Device | str, k: int) -> None:
-    """Make the k-th backend call of a simulated device from now fail, counted from 1; 0: none fails.
+    """Make the k-th next backend call of a simulated device fail; k counts from 1, and with 0 no call fails.
 
         device, x = testing.sim_device(), np.ones(3)
         testing.fail_call(device, 1)
@@ -85,8 +86,9 @@ def backend_calls(device: Device | str) -> int:
 def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
     """Load a double of a vendor library, in place of the real one, for the devices of a backend.
 
-    name: "cublas". path: the double's file. Call it once per process, before the library's first call. On devices that
-    are not GPUs each call of the double is waited for, so that the double may read and write their memory.
+    name: "cublas". path: the double's file. Call this function once per process, before the library's first call. On
+    devices that are not GPUs, the package waits for each call of the double, so that the double may read and write
+    their memory.
 
         testing.library("cublas", "build/libmy_double.so")  # sim:0 calls it
         print(libraries.load("cublas").path)
@@ -99,10 +101,10 @@ def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
 
 @contextmanager
 def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: bool = True) -> Iterator[None]:
-    """Run a block with another OFFLOAD_ARGS_RESIDENCY, or as with a kernel that can't watch pages.
+    """Run a block with another OFFLOAD_ARGS_RESIDENCY, or as on a system that can't watch pages.
 
-    mode: None for the environment's. tracking: False for such a kernel. Resident memory of all devices is evicted
-    before and after.
+    mode: None for the environment's value. tracking: False for the behaviour of such a system. Resident memory of all
+    devices is evicted before and after the block.
 
         device, x = Device("host"), np.ones(1000)
         with testing.residency("explicit"):
@@ -145,7 +147,7 @@ def no_mappings_left() -> None:
 
 
 class Moved:
-    """Give the rise of each of a device's counters since the block began; it is fixed when the block ends.
+    """Give the increase of each counter of a device since the block began; the values are fixed when the block ends.
 
         x = np.ones(1000)
         with testing.counting("host") as moved, offload_args(In(x), device="host") as (dx,):

@@ -76,7 +76,7 @@ def _chosen(graph: Operations, scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _within(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...]) -> Tensor:
-    """Add the mask of lengths: counts of the rows and of the columns."""
+    """Add the mask of lengths; counts: the numbers of rows and of columns that are valid."""
     row, column = (
         graph._pointwise(cudnn.POINTWISE_CMP_LT, index, count, MASK)
         for index, count in zip(_places(graph, scores), counts, strict=True)
@@ -85,7 +85,7 @@ def _within(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...]) -> Te
 
 
 def _below_diagonal(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...], at_end: bool) -> Tensor:
-    """Add the causal mask; at_end: its diagonal ends in the last row and column, or in the last ones that count."""
+    """Add the causal mask; at_end: its diagonal ends in the last row and column, or in the last valid ones."""
     row, column = _places(graph, scores)
     if at_end:
         queries, keys = counts or (graph._number(size, scores, "int32") for size in scores.facts.shape[2:])
@@ -130,7 +130,7 @@ def _check_attention(subject: str, q: Tensor, k: Tensor, v: Tensor, scale: objec
 
 
 def check_rows(subject: str, name: str, tensor: Tensor) -> None:
-    """Check that attention's kernels can load and store 16 bytes at once, which cuDNN does not check."""
+    """Check that attention's kernels can load and store 16 bytes in one access; cuDNN does not check it."""
     *steps, last = tensor.facts.strides
     if last != 1 or any(step % 8 for size, step in zip(tensor.facts.shape, steps, strict=False) if size > 1):
         raise ArgumentError(
@@ -152,7 +152,7 @@ def _check_causal(subject: str, q: Tensor, k: Tensor, causal: object, lengths: o
 
 
 def _as_column(vector: Tensor) -> Tensor:
-    """Return a vector as a tensor of four axes, as cuDNN takes lengths."""
+    """Return a vector as a tensor of four axes, the form in which cuDNN accepts lengths."""
     return replace(
         vector, facts=Facts(vector.facts.dtype, (*vector.facts.shape, 1, 1, 1), (*vector.facts.strides, 1, 1, 1))
     )

@@ -55,16 +55,16 @@ CODES: Final = {
     "float8_e5m2": cudnn.DATA_FP8_E5M2,
 }
 _BOOL_SINCE: Final = 92500
-MASK: Final = "mask"  # the dtype of a comparison's result in a graph, which is never in memory
+MASK: Final = "mask"  # the dtype of a comparison's result in a graph; such a result is never in memory
 _SUMS: Final = {"float64": np.float64, **dict.fromkeys(("int8", "uint8", "int32"), np.int32)}  # of convolutions
 _IMAGES: Final = "NCHW"
 _VOLUMES: Final = "NCDHW"
-_FILTERS: Final = {"K": "N", "R": "H", "S": "W", "T": "D"}  # letters of filters, with the letters of tensors
+_FILTERS: Final = {"K": "N", "R": "H", "S": "W", "T": "D"}  # {letter of a filter: letter of a tensor}
 
 
 @cache
 def service(name: str) -> Any:
-    """Return a function of cuDNN, without the warning of a deprecated one."""
+    """Return a function of cuDNN; a deprecated one gives no warning here."""
     return _core.function("cudnn", name, cudnn.__name__)
 
 
@@ -95,7 +95,7 @@ class Facts:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """The elements of a line, and the step to the next; all elements are one line if the steps are not even."""
+        """The elements of a line, and the step to the next line; if steps are uneven, one line has the whole span."""
         line, step, count = 1, 0, 1
         for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
             if size == 1:
@@ -181,11 +181,11 @@ def matrix_facts_of(function: str, like: Any, layout: str) -> Facts:
 
 
 def tensor(like: Any, layout: str = "NCHW") -> TensorDescriptor:
-    """Make the descriptor of a tensor from a pointer: its dtype, shape and strides.
+    """Make the descriptor of a tensor from the dtype, shape and strides of a pointer.
 
-    like: a DevicePtr, or an array that will be lent. layout: a letter for each of its axes, in its own order: "NHWC" of
-    an array of shape (images, height, width, channels); "NCDHW" for volumes; "NC" for vectors; "C" for a bias. Missing
-    axes have the size 1. Gaps between elements are kept.
+    like: a DevicePtr, or an array that will be lent. layout: a letter for each axis, in the order of the axes: "NHWC"
+    for an array of shape (images, height, width, channels), "NCDHW" for volumes, "NC" for vectors, "C" for a bias.
+    Missing axes have the size 1. Gaps between elements are kept.
 
     The descriptor is destroyed with its last user. Raises ArgumentError for a layout that does not fit.
     """
@@ -200,8 +200,8 @@ def tensor(like: Any, layout: str = "NCHW") -> TensorDescriptor:
 def filter(like: Any, layout: str = "KCHW") -> FilterDescriptor:
     """Make the descriptor of a convolution's filter from a pointer.
 
-    layout: "KCHW" (or "KCRS") of an array of shape (outputs, inputs, height, width); "KHWC" (or "KRSC") with the inputs
-    last; "KCDHW" and "KDHWC" for volumes. Raises ArgumentError if there are gaps between elements.
+    layout: "KCHW" (or "KCRS") for an array of shape (outputs, inputs, height, width); "KHWC" (or "KRSC") with the
+    inputs last; "KCDHW" and "KDHWC" for volumes. Raises ArgumentError if there are gaps between elements.
     """
     facts = facts_of("cudnn.filter", like, layout)
     letters = "".join(_FILTERS.get(letter, letter) for letter in layout)
@@ -245,10 +245,10 @@ def convolution(
 
     padding, stride, dilation: a number for all axes, or one for each. axes: 2 for images, 3 for volumes.
 
-    dtype: of the images and the filter; None: the dtype of compute, or float32. Tensor cores multiply float16, bfloat16
-    and integers if dtype is one of these. compute: the dtype of sums; None: float64 for float64, int32 for integers,
-    else float32. tf32: tensor cores may also multiply float32. They round it to TF32, which keeps 10 bits of a fraction
-    instead of 23.
+    dtype: the dtype of the images and the filter; None: `compute`, or float32 without it. Tensor cores multiply
+    float16, bfloat16 and integers if dtype is one of these. compute: the dtype of sums; None: float64 if dtype is
+    float64, int32 if it is an integer, else float32. tf32: whether tensor cores may also multiply float32. They round
+    it to TF32, which keeps 10 bits of a fraction instead of 23.
 
     Raises ArgumentError for tf32=True with another dtype than float32.
     """
@@ -267,7 +267,7 @@ def convolution(
 
 
 def _math_type(dtype: str, tf32: bool) -> int:
-    """Return the math type that multiplies a dtype as it is, or float32 as TF32; the default would use TF32."""
+    """Return the math type for products without rounding to TF32, or with it; cuDNN's default would round float32."""
     if tf32 and dtype != "float32":
         raise ArgumentError(f"cudnn.convolution: tf32=True needs the dtype float32, got {dtype}; leave it out")
     if dtype == "float64":
@@ -285,8 +285,8 @@ def pooling(
 ) -> PoolingDescriptor:
     """Make the descriptor of a pooling.
 
-    mode: a constant cudnn.POOLING_*. window, padding, stride: a number for all axes, or one for each; without a
-    stride windows do not overlap.
+    mode: a constant cudnn.POOLING_*. window, padding, stride: a number for all axes, or one for each. By default, the
+    stride is the window, so that windows do not overlap.
     """
     steps = window if stride is None else stride
     lists = [

@@ -34,17 +34,17 @@ class Graph(Operations):
         plan = graph.output(y, dy, "NHWC").plan()
         plan(dx, dw, db, dy)
 
-    A plan takes the pointers in the order of the inputs, then the outputs; the arrays are checked, moved and ordered as
-    in any call. Plans are kept: another graph of the same operations, dtypes, shapes and strides has the same plan.
-    Intermediate results are of float32 and never in memory. Products of float32 have full precision or are refused,
-    unless `plan(tf32=True)` allows TF32.
+    A plan takes the pointers of the inputs, and then of the outputs, in the order in which the graph got them. The
+    arrays are checked, moved and ordered as in any call. Plans are kept: another graph of the same operations, dtypes,
+    shapes and strides has the same plan. Intermediate results are of float32 and never in memory. Products of float32
+    have full precision or are refused, unless `plan(tf32=True)` allows TF32.
     """
 
     _outputs: dict[int, Tensor] = field(default_factory=dict)
     _attended: list[Tensor] = field(default_factory=list)  # results of attention
 
     def input(self, like: Any, layout: str = "NCHW") -> Tensor:
-        """Add an argument; like and layout are as in cudnn.tensor.
+        """Add an input and return it; `like` and `layout` are as in cudnn.tensor.
 
         Layouts such as "BMK" are for matrices, and layouts such as "BHSD" are for attention: batches, heads, positions,
         dimensions.
@@ -115,11 +115,11 @@ class Graph(Operations):
         return self._product(a, b)
 
     def add(self, x: Tensor, b: Tensor) -> Tensor:
-        """Add b, whose axes of size 1 repeat."""
+        """Add b to x; axes of b that have the size 1 are repeated."""
         return self._pointwise(cudnn.POINTWISE_ADD, x, b)
 
     def multiply(self, x: Tensor, b: Tensor | float) -> Tensor:
-        """Multiply by b, whose axes of size 1 repeat, or by a number."""
+        """Multiply x by a number, or by b; axes of b that have the size 1 are repeated."""
         return self._pointwise(cudnn.POINTWISE_MUL, x, b if isinstance(b, Tensor) else self._number(b, x))
 
     def attention(
@@ -137,17 +137,17 @@ class Graph(Operations):
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
         dimensions of a head. If q has n times the heads of k and v, each head of k and v serves n consecutive heads of
         q.
-        scale: above 0; None: 1 over the root of the number of dimensions. It needs cuDNN 9.13.
+        scale: a number above 0; None: 1 over the square root of the number of dimensions. Attention needs cuDNN 9.13.
 
         causal: with True the query at position i attends to the keys at positions 0 to i: the mask's diagonal begins in
-        the top left corner, as with PyTorch's is_causal. With "bottom-right" it ends in the other corner: the last
-        query attends to all keys, and each earlier query to one key less than the next query. The keys have to be at
-        least as many as the queries.
+        the top left corner, as with PyTorch's is_causal. With "bottom-right" the diagonal ends in the bottom right
+        corner: the last query attends to all keys, and each earlier query attends to one key less than the next query.
+        There have to be at least as many keys as queries.
 
-        lengths: the number of positions of q, and of k and v, in each batch: two inputs of int32 with the layout "B".
-        Keys past the lengths are ignored, and the results of queries past them have no meaning. Each batch then has its
-        own corner at the bottom right. Lengths are read on the device, and are not checked: if a length is not from 1
-        to the number of positions, the results have no meaning.
+        lengths: two inputs of int32 with the layout "B": the numbers of positions of q, and of k and v, in each batch.
+        Keys past the lengths are ignored, and the results of queries past them have no meaning. With lengths, each
+        batch has a separate bottom right corner. Lengths are read on the device, and are not checked: if a length is
+        not from 1 to the number of positions, the results have no meaning.
         """
         result = attend(self, q, k, v, scale, causal, lengths)
         self._attended.append(result)
@@ -162,10 +162,10 @@ class Graph(Operations):
         return self._pointwise(cudnn.POINTWISE_GELU_FWD, x)
 
     def plan(self, *, measured_on: Sequence[DevicePtr[Any]] = (), tf32: bool = False) -> Plan:
-        """Return the plan of these operations, made at its first use.
+        """Return the plan of these operations; it is built once.
 
-        It uses the first engine that cuDNN proposes. With measured_on (pointers as for a call of the plan), it uses the
-        fastest engine, and the outputs are undefined afterwards.
+        The plan uses the first engine that cuDNN proposes. With measured_on (pointers as for a call of the plan), it
+        uses the fastest engine, and the contents of the outputs are then undefined.
 
         tf32: convolutions and products of float32 may round their operands to TF32, for tensor cores. Otherwise engines
         that round operands, and plans that sum in less than float32, are left out.

@@ -27,18 +27,18 @@ __all__ = [
 ]
 
 NUMBERS: Final = (int, float, np.integer, np.floating)
-ALIGNMENT: Final = 16  # bytes, of the arrays of plans
+ALIGNMENT: Final = 16  # bytes, to which the arrays of plans are aligned
 
 
 class Typed(NamedTuple):
-    """A value of an attribute whose type does not follow from it, such as a constant of an enum."""
+    """An attribute's value with its type, if the value does not determine the type, such as a constant of an enum."""
 
     type: int
     value: Any
 
 
 FLOAT: Final = Typed(cudnn.TYPE_DATA_TYPE, cudnn.DATA_FLOAT)
-_PRECISIONS: Final = {  # in which an operation computes, by the dtype of its result; other dtypes have FLOAT
+_PRECISIONS: Final = {  # {dtype of a result: the precision of its operation}; other dtypes have FLOAT
     "int32": Typed(cudnn.TYPE_DATA_TYPE, cudnn.DATA_INT32),
     MASK: Typed(cudnn.TYPE_DATA_TYPE, cudnn.DATA_BOOLEAN),
 }
@@ -66,7 +66,7 @@ def _type_of(value: Any) -> int:
 def make(kind: str, **attributes: Any) -> Any:
     """Return a finalized descriptor of the graph API.
 
-    kind and the names of attributes are as in cuDNN's names: make("TENSOR", STRIDES=(4, 1)) sets the attribute
+    `kind` and the names of attributes are parts of cuDNN's names: make("TENSOR", STRIDES=(4, 1)) sets the attribute
     CUDNN_ATTR_TENSOR_STRIDES of a CUDNN_BACKEND_TENSOR_DESCRIPTOR. An attribute has one value or a sequence of them.
     """
     descriptor = service("backend_create_descriptor")(getattr(cudnn, f"BACKEND_{kind}_DESCRIPTOR"))
@@ -111,7 +111,7 @@ def tensor_descriptor(tensor: Tensor) -> Any:
 
 @dataclass(frozen=True)
 class Part:
-    """The descriptor of an operation's settings, an attribute of the operation."""
+    """The settings of an operation, whose descriptor is an attribute of the operation."""
 
     kind: str
     attributes: tuple[tuple[str, Any], ...]
@@ -175,7 +175,7 @@ class Operations:
                 raise ArgumentError(f"{function}: {name} is a tensor of another graph")
 
     def _between(self, shape: tuple[int, ...], like: Tensor | None, dtype: str = "float32") -> Tensor:
-        """Return a new tensor between operations; its channels come last if like's do."""
+        """Return a new tensor between operations. If the channels of `like` come last, its channels do, too."""
         order = list(range(len(shape) - 1, -1, -1))
         if like is not None and like.facts.strides[1] == 1:
             order = [1, *range(len(shape) - 1, 1, -1), 0]
@@ -192,7 +192,9 @@ class Operations:
         return self._new(Facts(dtype, ones, ones), is_virtual=False, number=float(number))
 
     def _add(self, kind: str, **attributes: Any) -> None:
-        """Add an operation; kind and the names of attributes are as in cuDNN's names, an attribute of None is not set.
+        """Add an operation.
+
+        `kind` and the attributes' names are parts of cuDNN's names; an attribute of None is not set.
 
         A tensor stands for its descriptor, and a part for the descriptor of the settings.
         """
@@ -209,7 +211,7 @@ class Operations:
         mask: Tensor | None = None,
         axis: int | None = None,
     ) -> Tensor:
-        """Add an operation on each element; mask: of a choice; axis: the axis of an index."""
+        """Add an operation on each element; mask: the mask of a choice; axis: the axis of a generated index."""
         self._check("cudnn.Graph", x=x, b=x if b is None else b)
         y = self._between(x.facts.shape, x, dtype)
         if b is not None and (
@@ -234,7 +236,7 @@ class Operations:
         return y
 
     def _product(self, a: Tensor, b: Tensor, **limits: Tensor) -> Tensor:
-        """Add a product of matrices; limits: how many rows (m), columns (n) or summands (k) of each batch count."""
+        """Add a product of matrices; limits: the valid rows (m), columns (n) or summands (k) of each batch."""
         y = self._between((*a.facts.shape[:-1], b.facts.shape[-1]), None)
         settings = {"PADDING_VALUE": Typed(cudnn.TYPE_DOUBLE, 0.0)} if limits else {}
         self._add(

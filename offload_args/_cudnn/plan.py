@@ -54,7 +54,7 @@ _LESS_EXACT: Final = {
     cudnn.NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
 }
 _MOST_TEXT: Final = 4096  # bytes of cuDNN's message
-_ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # of measuring an engine: rounds, the most calls and the most seconds of a round
+_ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # to measure an engine: rounds, the most calls and seconds of each
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Plan:
 
     _plan: Any
     _tensors: tuple[tuple[Any, ...], ...]
-    _parts: tuple[Any, ...]  # descriptors that it is made of
+    _parts: tuple[Any, ...]  # the descriptors from which it is made
     workspace: int  #: bytes of device memory that each call takes from the pool and returns
 
     def __call__(self, *pointers: DevicePtr[Any]) -> None:
@@ -86,9 +86,9 @@ class Plan:
 def plan_of(
     graph: Operations, outputs: dict[int, Tensor], number: int, measured_on: Sequence[DevicePtr[Any]], exact: bool
 ) -> Plan:
-    """Return the plan of a graph on a device, which is kept.
+    """Return the plan of a graph on a device; later requests get the same plan.
 
-    outputs: the argument that a result is written to, by the result's uid. exact: without TF32.
+    outputs: {uid of a result: the argument to which it is written}. exact: whether TF32 is excluded.
     """
     tensors = tuple((tensor.uid, tensor.facts, tensor.number) for tensor in graph._tensors)
     written = tuple((uid, tensor.uid) for uid, tensor in outputs.items())
@@ -102,7 +102,7 @@ def plan_of(
 def _build(
     graph: Operations, outputs: dict[int, Tensor], number: int, measured_on: Sequence[DevicePtr[Any]], exact: bool
 ) -> Plan:
-    """Return the plan of the first engine that takes a graph, or with measured_on of the fastest."""
+    """Return the plan of the first engine that takes a graph; with `measured_on`, of the fastest engine."""
     handle = _handle(number)
     _said()
     whole, kept = _whole(graph, outputs, handle)
@@ -182,7 +182,7 @@ def _arguments(graph: Operations, outputs: dict[int, Tensor]) -> tuple[tuple[Any
 
 
 def _said() -> list[str]:
-    """Return cuDNN's reasons since the last call of this function: the first one for each engine."""
+    """Return the reasons that cuDNN noted since the last call of this function: the first reason for each engine."""
     buffer = np.zeros(_MOST_TEXT, np.uint8)
     service("get_last_error_string")(buffer, buffer.nbytes)
     text = buffer.tobytes().partition(b"\0")[0].decode(errors="replace").strip("\n ")
@@ -224,7 +224,7 @@ def _engines(heuristics: Any) -> list[Any]:
 
 
 def _parts_of(whole: Any, name: int, kind: int, most: int) -> list[Any]:
-    """Return the descriptors, at most `count`, that an attribute of another descriptor has."""
+    """Return the descriptors in an attribute of another descriptor, but no more than `most`."""
     descriptors = [service("backend_create_descriptor")(kind) for _ in range(most)]
     addresses = np.array([descriptor.address for descriptor in descriptors], np.uint64)
     count = service("backend_get_attribute")(whole, name, cudnn.TYPE_BACKEND_DESCRIPTOR, most, addresses)

@@ -1,4 +1,4 @@
-"""Makes functions that CBLAS lacks from existing ones: one call repeats such a function over the lines of matrices.
+"""Makes functions that CBLAS lacks: one call repeats an existing function over the lines or matrices of operands.
 
 Matrices are in column-major order. Every function checks all arguments before anything is written.
 """
@@ -19,7 +19,7 @@ __all__ = ["dgmm", "geam", "gemm_batched", "gemm_strided_batched", "step_of", "t
 
 
 def gemm_strided_batched(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's gemm_strided_batched of gemm."""
+    """Make cuBLAS's gemm_strided_batched from gemm."""
     gemm, order = getattr(cblas, f"{letter}gemm"), cblas.ColMajor
 
     def call(*arguments: Any) -> None:
@@ -30,7 +30,7 @@ def gemm_strided_batched(cblas: Any, letter: str) -> Callable[..., None]:
 
 
 def gemm_batched(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's gemm_batched of gemm; operands are lists of pointers."""
+    """Make cuBLAS's gemm_batched from gemm; operands are lists of pointers."""
     gemm, order = getattr(cblas, f"{letter}gemm"), cblas.ColMajor
 
     def call(*arguments: Any) -> None:
@@ -41,7 +41,7 @@ def gemm_batched(cblas: Any, letter: str) -> Callable[..., None]:
 
 
 def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's trsm_batched of trsm; operands are lists of pointers, or stacks."""
+    """Make cuBLAS's trsm_batched from trsm; operands are lists of pointers, or stacks."""
     trsm, order = getattr(cblas, f"{letter}trsm"), cblas.ColMajor
 
     def call(*arguments: Any) -> None:
@@ -60,7 +60,7 @@ def step_of(stack: DevicePtr) -> int:
 
 
 class _Columns(NamedTuple):
-    """The columns of a matrix, or one vector repeatedly, as repeat() takes them."""
+    """The columns of a matrix, or one vector that is repeated, in the form that repeat() takes."""
 
     name: str
     first: Any  # the pointer of the first column
@@ -69,19 +69,19 @@ class _Columns(NamedTuple):
 
 
 class _InPlace:
-    """Find the operand that is C itself, before sums and products write C."""
+    """Find out whether an operand is C itself, before sums and products write C."""
 
     def __init__(self, cblas: Any, letter: str) -> None:
         self.plain = cblas.ColMajor, cblas.NoTrans
         self.gbmv, self.copy = getattr(cblas, f"{letter}gbmv"), getattr(cblas, f"{letter}copy")
 
     def scale(self, m: int, n: int, columns: _Columns, beta: float, C: _Columns) -> None:
-        """Set C to beta C, for beta 0 or 1. Raise AliasError if `columns`, which is not read, has an element of C."""
+        """Set C to beta C, for beta 0 or 1. Raise AliasError if `columns`, which is not read, overlaps C."""
         rest = m, m, 0, 0, 0.0, columns.first, abs(columns.inc), columns.first, columns.inc, beta, C.first, C.inc
         repeat(self.gbmv, n, (columns.step, columns.step, C.step), columns.name * 2 + C.name, *self.plain, *rest)
 
     def overlaps(self, m: int, n: int, columns: _Columns, C: _Columns) -> bool:
-        """Return whether an operand has an element of C; nothing changes."""
+        """Return whether an operand overlaps C; nothing changes."""
         try:
             self.scale(m, n, columns, 1.0, C)
         except AliasError:
@@ -108,7 +108,7 @@ class _InPlace:
 
 
 def geam(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's geam of axpy, and of OpenBLAS's axpyc if it conjugates."""
+    """Make cuBLAS's geam from axpy, or from OpenBLAS's axpyc for an operand that is conjugated."""
     axpy, gbmv, scal = (getattr(cblas, f"{letter}{name}") for name in ("axpy", "gbmv", "scal"))
     plain, known = cblas.NoTrans, _InPlace(cblas, letter)
     adding = {plain: axpy, cblas.Trans: axpy, cblas.ConjTrans: getattr(cblas, f"{letter}axpyc", axpy)}
@@ -129,7 +129,10 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
             )
 
     def in_place(m: int, n: int, C: _Columns, *sides: tuple[int, Any, _Columns]) -> bool:
-        """Sum if A or B is C; sides: the operation, factor and columns of both. Return False if neither is C."""
+        """Compute the sum in place if each operand that overlaps C is C itself; otherwise return False.
+
+        sides: the operation, factor and columns of A and of B.
+        """
         inside = [side for side in sides if known.overlaps(m, n, side[2], C)]
         if not all(op == plain and known.is_whole(m, n, side, C) for op, _, side in inside):
             return False
@@ -140,7 +143,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
         ((_, factor, _),), (outside,) = inside, [side for side in sides if side is not inside[0]]
         if isinstance(factor, DevicePtr) or factor:
             repeat(scal, n, (C.step,), C.name, m, factor, C.first, 1)
-        else:  # NaN does not count
+        else:  # NaN in C has no effect
             known.scale(m, n, outside[2], 0.0, C)
         add(m, n, *outside, C)
         return True
@@ -150,7 +153,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
         of_a = _Columns("A", A, 1, lda) if op_a == plain else _Columns("A", A, lda, 1)
         of_b = _Columns("B", B, 1, ldb) if op_b == plain else _Columns("B", B, ldb, 1)
         of_c = _Columns("C", C, 1, ldc)
-        # no sum to compute: the check is that the function exists and that alpha is a number of its dtype
+        # Calls for no elements only check that the functions exist, and that alpha and beta are numbers of their dtype.
         named(adding[op_a], {"x": "A", "y": "C"}, 0, alpha, A, 1, C, 1)
         named(adding[op_b], {"x": "B", "y": "C", "alpha": "beta"}, 0, beta, B, 1, C, 1)
         # C = 0 diag(B) A + 0 C makes C zero: A and B are checked and not read.
@@ -168,16 +171,16 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
 
 
 def dgmm(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's dgmm from gbmv, with the diagonal as its band, or from gemv, with one column as its matrix.
+    """Make cuBLAS's dgmm from gbmv, whose band is the diagonal, or from gemv, whose matrix is one column.
 
-    If A is C, it is made from tbmv, which multiplies a vector by a triangular band in place.
+    If A is C, dgmm is made from tbmv, which multiplies a vector by a triangular band in place.
     """
     gbmv, gemv, tbmv = (getattr(cblas, f"{letter}{name}") for name in ("gbmv", "gemv", "tbmv"))
     first, known = (cblas.ColMajor, cblas.NoTrans), _InPlace(cblas, letter)
     triangle = cblas.ColMajor, cblas.Upper, cblas.NoTrans, cblas.NonUnit
 
     def call(side: int, m: int, n: int, A: Any, lda: int, x: Any, incx: int, C: Any, ldc: int) -> None:
-        inc = -1 if incx < 0 else 1  # backwards, as x
+        inc = -1 if incx < 0 else 1  # backwards if x is
         try:
             if side == cblas.Left:
                 repeat(gbmv, n, (0, lda, ldc), "xAC", *first, m, m, 0, 0, 1.0, x, abs(incx), A, inc, 0.0, C, inc)

@@ -1,4 +1,4 @@
-"""Copies of vectors on the device: for matrices of one row, and conjugates."""
+"""Copies of vectors on the device, to be used as matrices of one row, and conjugates of vectors."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Vector(NamedTuple):
 
 
 def is_read(beta: Scalar) -> bool:
-    """Return whether an output is read: not if beta is the number 0."""
+    """Return whether an output is read; it is not if beta is the number 0."""
     return isinstance(beta, DevicePtr) or bool(beta != 0)
 
 
 @contextmanager
 def forwards(*vectors: Vector, check: Callable[[], None] | None = None) -> Iterator[list[tuple[DevicePtr, int]]]:
-    """Yield a pointer and a positive increment for each vector: its own, or a copy's with the same order.
+    """Yield a pointer and a positive increment for each vector: of the vector itself, or of a copy in the same order.
 
-    check: makes a call that is only checked, before anything is copied. After the block, written copies are copied back
-    to their vectors.
+    check: makes a call, which is only checked, before anything is copied. After the block, written copies are copied
+    back to their vectors.
     """
     if check is not None and any(vector.inc < 1 for vector in vectors):
         with checking():

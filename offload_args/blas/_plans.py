@@ -1,9 +1,10 @@
-"""Plans for the usual calls of a routine, which C makes: the kinds of its arguments, and their form in a call.
+"""Plans from which C makes the usual calls of a routine: the kinds of its arguments, and their form in a call.
 
     @planned(_TRMV, "A:nn x:n", "n", "uplo^ trans^ diag", orders=True)
 
-means that A is square and x has its size; that the library's function takes uplo, trans, diag and n before the arrays;
-and that uplo and trans are exchanged if A is passed as its transpose, except for libraries that have row-major order.
+This plan means that A is square and x has the same size; that the library's function takes uplo, trans, diag and n
+before the arrays; and that uplo and trans are exchanged if A is passed as its transpose, except for libraries that have
+row-major order.
 """
 
 from __future__ import annotations
@@ -53,21 +54,23 @@ def planned(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let C make the usual calls of a function; the function itself makes all other calls.
 
-    routine: for matrices; strided: for batches in one array; None if there is none. lists: matrices are in
-    lists of pointers.
+    routine: the routine for matrices. strided: the routine for batches in one array. Each is None if it does not exist.
+    lists: whether matrices are in lists of pointers.
 
-    arguments: "x:n" is a vector of n elements, "A:mn" a matrix, "x:n/m@trans" a vector whose size depends on an option:
-    the first size for its first letter. "~A:mn" may have another order than the call. "ap:packed" and "ab:band" have n
-    columns, or n rows if stored by rows; "ab:band/m" has m rows. "a:1" has 1 element, "param:5" has 5. Other arguments
-    are numbers, and a number on the device has the dtype of the arrays if it is "alpha:same". turned: the arguments'
-    names in a call of transposes, if they differ.
+    arguments: "x:n" is a vector of n elements, "A:mn" a matrix, "x:n/m@trans" a vector of n elements for the first
+    letter of the option trans, and of m elements for other letters. "~A:mn" may have another order than the call.
+    "ap:packed" and "ab:band" have n columns, or n rows if stored by rows; "ab:band/m" has m rows. "a:1" has 1 element,
+    "param:5" has 5. Other arguments are numbers; with "alpha:same", a number on the device has the dtype of the arrays.
+    turned: the names of the arguments in a call for the transposes, if their order differs.
 
-    sizes: of the library's call; after a "/", of a call of transposes. options: "uplo^" is exchanged in a call of
-    transposes, "uplo^A" if A is stored as its transpose, "trans!A" if exactly one of the two holds.
+    sizes: the sizes in a call of the library; after a "/", in a call for the transposes. options: "uplo^" is exchanged
+    in a call for the transposes, "uplo^A" if A is stored as its transpose, and "trans!A" if exactly one of these two
+    conditions holds.
 
-    hermitian: the storage of complex matrices: "one order" for all, or "columns". orders: libraries that have both
-    orders take matrices unchanged. absolute: a vector may run either way. names: of operands, the library's and the
-    caller's; names_turned: for a call of transposes, if they differ.
+    hermitian: the storage that complex matrices need: "one order" for all, or "columns". orders: whether libraries that
+    have both orders take matrices unchanged. absolute: whether the direction of a vector has no effect. names: {the
+    library's name of an operand: the caller's name}. names_turned: the same for a call for the transposes, if the names
+    differ.
     """
     order = [argument.strip("~").partition(":")[0] for argument in arguments.split()]
     places = [order.index(name) for name in turned.split()] or list(range(len(order)))
@@ -88,7 +91,7 @@ def planned(
         defaults = function.__kwdefaults__ or {}
         known = (routine or strided).options  # type: ignore[union-attr]
         turned_options = list(range(len(chosen)))
-        if turned:  # the options of matrices go with these
+        if turned:  # the options of the matrices move with the matrices
             turned_options.sort(key=lambda i: places.index(order.index(chosen[i][2])))
         rules = tuple(
             (
@@ -130,9 +133,9 @@ def planned(
 
 
 def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tuple[Any, ...]) -> Callable[P, R]:
-    """Return the function, whose TypeError for too few arguments names the scalars that were left out.
+    """Return a function whose TypeError for too few arguments names the missing scalars.
 
-    order: the names of its arguments. operands: their kinds. Python's own error would name the last arguments.
+    order: the names of the arguments. operands: their kinds. Python's own error would name the last arguments instead.
     """
     scalars = {name for name, (kind, *_) in zip(order, operands, strict=True) if kind in (_WHAT[""], _WHAT["same"])}
 
@@ -161,7 +164,7 @@ def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tu
 
 
 def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -> tuple[list[str], Any]:
-    """Return the scalars that arguments lack, and the array in the place of the first; no names for other faults."""
+    """Return the names of the missing scalars, and the array in place of the first one; no names for other faults."""
     missing: list[str] = []
     argument, rest = None, list(arguments)
     for name in names:
@@ -177,9 +180,9 @@ def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -
 
 
 def signature_of(function: Callable[..., Any]) -> str:
-    """Return the text of a builtin that stands for a function: its signature, and its docstring after a typed one.
+    """Return the text for a builtin that stands for a function: a signature, and a docstring after a typed signature.
 
-    `inspect.signature` reads the first. It drops types, and a builtin has no other place for them than its docstring.
+    `inspect.signature` reads the first signature, and drops types. So the docstring is the only place for them.
     """
     code, defaults, types = function.__code__, function.__kwdefaults__ or {}, function.__annotations__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

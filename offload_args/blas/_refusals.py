@@ -11,7 +11,7 @@ __all__ = ["inexpressible", "note_exchange"]
 
 
 def _order(A: DevicePtr) -> str:
-    """Return the order of a matrix, or of each of a batch: "F", "C" or "" for neither."""
+    """Return the order of a matrix, or of each matrix of a batch: "F", "C" or "" for neither."""
     (m, n), (down, across), itemsize = A._shape[-2:], A._strides[-2:], A.dtype.itemsize
     if (m <= 1 or down == itemsize) and (n <= 1 or (across >= m * itemsize and across % itemsize == 0)):
         return "F"

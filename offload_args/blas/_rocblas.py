@@ -1,4 +1,4 @@
-"""Makes functions that rocBLAS computes differently from the reference BLAS."""
+"""Replaces functions of rocBLAS that differ from the reference BLAS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["rotmg"]
 
 
 def rotmg(vendors: Callable[..., None]) -> Callable[..., None]:
-    """Make rotmg from CBLAS's on the host: rocBLAS's own, which spoils H if it scales both weights, only checks."""
+    """Make rotmg from CBLAS's function, on the host.
+
+    rocBLAS's own function, whose H is wrong if it scales both weights, only checks the operands.
+    """
 
     def call(*operands: DevicePtr[Any]) -> None:
         with checking():

@@ -15,7 +15,7 @@ from ._vendors import Entry, vendor_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Shared by pointers of one device and dtype: its number, the dtype's code, and entries of routines.
+    # A dict for all pointers of one device and dtype: the device's number, the dtype's code, and entries of routines.
     Kind: TypeAlias = dict[Any, Any]
 
 __all__ = ["WRONG", "Routine", "Scalar", "level3"]
@@ -25,7 +25,8 @@ P = ParamSpec("P")
 #: A number, or a 0-d DevicePtr of the operands' dtype.
 Scalar: TypeAlias = complex | np.number[Any] | DevicePtr
 
-# The exceptions of wrong operands and options, which explain() replaces: no DevicePtr, a dtype, an option, dimensions.
+# explain() replaces these exceptions of wrong operands and options: for an object that is no DevicePtr, a dtype, an
+# option or dimensions.
 WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
 
 _OPTIONS: Final = {
@@ -48,7 +49,7 @@ _COMPLEX_FORMS: Final = {
 
 
 def level3(function: Callable[P, None]) -> Callable[P, None]:
-    """Note that a function reads each element of its matrices, except the last, many times, for `offload_args.call`."""
+    """Note for `offload_args.call` that a function reads the elements of its matrices, except the last, many times."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     reused[function] = sum(1 << names.index(name) for name in names[:-1] if name in ("A", "B"))
     return function
@@ -57,8 +58,9 @@ def level3(function: Callable[P, None]) -> Callable[P, None]:
 class Routine:
     """One routine: how it takes its operands, and the vendor's function for each device and dtype.
 
-    functions: for float32, float64, complex64 and complex128 ("-": there is none), or by oa_dtype. operands: names with
-    the number of dimensions, 0 for one element: "A2 x1 y1". options: names.
+    functions: the vendor's names for float32, float64, complex64 and complex128 ("-" if there is none), or a dict by
+    oa_dtype. operands: their names, each with its number of dimensions: "A2 x1 y1"; 0 stands for one element. options:
+    their names.
     """
 
     def __init__(self, name: str, functions: str | dict[int, str], operands: str, options: str = "") -> None:
@@ -69,7 +71,7 @@ class Routine:
         self.options = {option: _OPTIONS[option] for option in options.split()}
 
     def entry(self, kind: Kind) -> Entry:
-        """Find the vendor's function, which `kind` keeps for layout(); raise KeyError if the dtype has none."""
+        """Find the vendor's function, and store it in `kind` for layout(); raise KeyError if the dtype has none."""
         function = self.functions.get(kind["dtype"], "-")
         if function == "-":
             raise KeyError(kind["dtype"])

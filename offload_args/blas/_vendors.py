@@ -26,19 +26,19 @@ class Enums(NamedTuple):
     side: tuple[dict[str, int], dict[str, int]]
     diag: dict[str, int]
     conjugates: bool  # the dtype is complex
-    base: int  # of the index that iamax returns
+    base: int  # the index of the first element in iamax
 
 
 class Entry(NamedTuple):
     """A library's functions for a routine and a dtype."""
 
-    call: Any  # in column-major order, with arguments in the reference's order; None if there is no such function
-    by_rows: Any  # the same in row-major order; None if the library has only one order
+    call: Any  # for column-major order, with arguments in the reference's order; None if it does not exist
+    by_rows: Any  # the same for row-major order; None if the library has only one order
     enums: Enums
 
 
 class InNewPlace:
-    """A trmm with an operand for its result, in the form of the reference, which writes B."""
+    """A trmm with a separate operand for its result, called as in the reference, which writes B."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         self.function = function
@@ -50,7 +50,7 @@ class InNewPlace:
 class _Vendor(Adapter):
     """One library."""
 
-    module: ClassVar[str]  # in offload_args
+    module: ClassVar[str]  # its name in offload_args
     base: ClassVar[int]
     op: ClassVar[Sequence[str]]  # the names of the constants for "N", "T", "C"
     uplo: ClassVar[Sequence[str]]  # for "U", "L"
@@ -83,7 +83,7 @@ class _Vendor(Adapter):
 
 
 class _CBLAS(_Vendor):
-    """CBLAS: the order of matrices is an argument, and some functions are made of others."""
+    """CBLAS: the order of matrices is an argument, and some functions are made from others."""
 
     module = "cblas"
     backend = None
@@ -124,7 +124,7 @@ class _CuBLAS(_Vendor):
         return Entry(InNewPlace(function) if routine == "trmm" else function, None, enums)
 
     def _of_types(self, gemm_ex: Callable[..., None], a: str, c: str, sums: str) -> Callable[..., None]:
-        """Give gemm_ex, or its strided form, the arguments of gemm: the dtypes of A and B, and of C, are set."""
+        """Return gemm_ex, or its strided form, with the arguments of gemm, for fixed dtypes of A and B, and of C."""
         types = {"float16": "16F", "bfloat16": "16BF", "float32": "32F", "int8": "8I", "int32": "32I"}
         type_a, type_c = (getattr(self.functions, f"CUDA_R_{types[value]}") for value in (a, c))
         last = getattr(self.functions, f"COMPUTE_{sums}"), self.functions.GEMM_DEFAULT
@@ -160,7 +160,7 @@ _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _RocBLAS, _CBLAS)
 
 
 def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
-    """Return the error for a product of dtypes that a library lacks; name: the names of the dtypes."""
+    """Return the error for a product of dtypes that a library lacks; name: the function and the dtypes."""
     narrow = name.split()[1]
     return DTypeError(
         f"blas.{routine}: A needs float32 or a wider dtype, for {library} has no product of {narrow} matrices; convert "
@@ -169,7 +169,7 @@ def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
 
 
 def vendor_of(device: int) -> _Vendor:
-    """Return the adapter of the library that runs on a device, by its number.
+    """Return the adapter of the library that runs on the device with this number.
 
     Raises LibraryError if there is none.
     """

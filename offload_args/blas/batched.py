@@ -24,7 +24,8 @@ _TRSM = Routine("trsm_batched", " ".join(f"{t}trsm_batched" for t in "sdcz"), "A
 def _read(routine: Routine, operands: tuple[Sequence[DevicePtr], ...], *options: str) -> tuple[Any, ...]:
     """Return the operands as lists of one length, the vendor's function, and the geometry of each list's matrices.
 
-    The last operand is written, and determines the number of matrices; another list of one pointer serves all of them.
+    The last operand is written, and determines the number of matrices; in another list, a single pointer serves for all
+    of them.
     """
     batch = len(operands[-1]) if isinstance(operands[-1], (list, tuple)) else 0
     for operand, pointers in zip(routine.operands, operands, strict=True):
@@ -85,7 +86,7 @@ def gemm_batched(
     """Set C[i] to alpha op(A[i]) op(B[i]) + beta C[i] for every i; op(A) is A, A^T or A^H for "N", "T" or "C".
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
-    A, B: lists of as many matrices as C has, or of one for all; op(A[i]) has shape (m, k), op(B[i]) (k, n).
+    A, B: lists of as many matrices as C has, or of one for all: op(A[i]) of shape (m, k), op(B[i]) of shape (k, n).
     beta: as alpha; with the number 0, C is not read.
     C: list of matrices of shape (m, n), written.
     trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
@@ -136,10 +137,10 @@ def trsm_batched(
     side: the place of op(A[i]): "L" left of B[i], "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
 
-    Shapes are trsm's. The matrices of one list have one shape, order and leading dimension. The batch is one call of
-    the library. Nothing checks that the matrices can be inverted.
+    The shapes are as in trsm. The matrices of one list have one shape, order and leading dimension. The batch is one
+    call of the library. Nothing checks that the matrices can be inverted.
 
         A, B = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([[[4.0], [8.0]], [[8.0], [8.0]]])
         with offload_args(A, B) as (dA, dB):

@@ -18,12 +18,12 @@ _DGMM = Routine("dgmm", "sdgmm ddgmm cdgmm zdgmm", "A2 x1 C2", "side")
 def geam(
     alpha: Scalar, A: DevicePtr, beta: Scalar, B: DevicePtr, C: DevicePtr, *, trans_a: str = "N", trans_b: str = "N"
 ) -> None:
-    """Set C to alpha op(A) + beta op(B); op(A) is A, A^T or A^H for trans_a "N", "T" or "C", and so for B.
+    """Set C to alpha op(A) + beta op(B); op(A) is A, A^T or A^H for trans_a "N", "T" or "C", and op(B) likewise.
 
     alpha, beta: numbers, or 0-d DevicePtrs of the operands' dtype.
     A: matrix; op(A) has shape (m, n).
     B: matrix; op(B) has shape (m, n).
-    C: matrix of shape (m, n), written. It may be A or B if that operand has "N".
+    C: matrix of shape (m, n), written. C may be A or B if the option of that operand is "N".
     trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
 

@@ -26,7 +26,7 @@ __all__ = ["GEMM", "arranged", "gemm", "gemm_strided_batched"]
 
 GEMM = Routine("gemm", "sgemm dgemm cgemm zgemm", "A2 B2 C2", "trans_a trans_b")
 _FUNCTIONS = " ".join(f"{t}gemm_strided_batched" for t in "sdcz")
-# By name, and by the numbers of dimensions of A and B: a matrix of 2 dimensions serves all of a batch.
+# {(name, dimensions of A, dimensions of B): routine}. A matrix of 2 dimensions serves for the whole batch.
 _STRIDED = {
     (name, a, b): Routine(name, _FUNCTIONS, f"A{a} B{b} C3", "trans_a trans_b")
     for name, a, b in pairs(("gemm", "gemm_strided_batched"), (2, 3), (2, 3))
@@ -46,9 +46,9 @@ def arranged(
 ) -> tuple[Any, ...]:
     """Return (transposed, m, n, k, op of A, ld of A, op of B, ld of B, ld of C) of a product, in column-major order.
 
-    operands: A, B and C, each with its geometry. The product is computed directly, or transposed as a whole for a C in
-    C order: the library then reads a matrix in C order as the transpose that it needs. An operand in the other order
-    than C has its operation flipped.
+    operands: A, B and C, each with its geometry. If C is in C order, the whole product is transposed: the library then
+    reads a matrix in C order as the transpose that it needs. If the order of an operand is not C's, its operation is
+    exchanged.
     """
     (A, (rows_a, columns_a, *a)), (B, (rows_b, columns_b, *b)), (C, (m, n, *c)) = operands
     m_a, k = (rows_a, columns_a) if trans_a == "N" else (columns_a, rows_a)
@@ -110,7 +110,7 @@ def gemm(
     trans_b: str = "N",
     devices: Sequence[Device | str] | None = None,
 ) -> None:
-    """Set C to alpha op(A) op(B) + beta C; op(A) is A, A^T or A^H for trans_a "N", "T" or "C", and so for B.
+    """Set C to alpha op(A) op(B) + beta C; op(A) is A, A^T or A^H for trans_a "N", "T" or "C", and op(B) likewise.
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix; op(A) has shape (m, k).
@@ -119,15 +119,15 @@ def gemm(
     C: matrix of shape (m, n), written; of three dimensions for gemm_strided_batched.
     trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
-    devices: None: A, B and C are pointers. Otherwise they are NumPy's arrays, and alpha and beta numbers: these devices
-    compute the product by parts of C, while other parts are copied. No device needs memory for all of A, B and C. Each
-    part is a product of the library, so the last bits may differ from the result of one call. If a part fails, a note
-    of the error names the finished parts.
+    devices: None: A, B and C are pointers. Otherwise they are NumPy arrays, and alpha and beta are numbers. These
+    devices compute the product by parts of C, while other parts are copied. No device needs memory for all of A, B and
+    C. Each part is a product of the library, so the last bits may differ from the result of one call. If a part fails,
+    a note on the error names the finished parts.
 
     Orders may be mixed, except that a complex matrix with "C" needs the order of C.
 
-    On GPUs A and B may be of float16 or bfloat16, with a C of the same dtype or of float32, or of int8 with a C of
-    int32. Products are summed in float32 or int32, and alpha and beta are numbers of that dtype.
+    On GPUs, A and B may also be of float16 or bfloat16, if C has the same dtype or float32, or of int8, if C has int32.
+    Products are summed in float32 or int32, and alpha and beta are numbers of that dtype.
 
         A, B, C = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.ones((3, 4)), np.empty((2, 4))
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -140,7 +140,7 @@ def gemm(
     rocblas.dgemm; docs/guide/blas.md.
     """
     if devices is not None:
-        from .streamed import multiply  # with threads, which few programs need
+        from .streamed import multiply  # it imports threads, which few programs need
 
         multiply(gemm, alpha, A, B, beta, C, trans_a, trans_b, devices)
         return
@@ -168,15 +168,15 @@ def gemm_strided_batched(
     """Set C[i] to alpha op(A[i]) op(B[i]) + beta C[i] for every i; op(A) is A, A^T or A^H for "N", "T" or "C".
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
-    A: op(A) has shape (batch, m, k); as in numpy.matmul one of shape (1, ...), or of two dimensions, serves for all.
-    B: op(B) has shape (batch, k, n), and serves for all likewise.
+    A: op(A) has shape (batch, m, k); as in numpy.matmul, an A of shape (1, ...) or of two dimensions serves for all.
+    B: op(B) has shape (batch, k, n); a B of shape (1, ...) or of two dimensions serves for all, too.
     beta: as alpha; with the number 0, C is not read.
     C: shape (batch, m, n), written.
     trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
     transpose.
 
     Each matrix of an operand has the same order; orders may be mixed, except that a complex operand with "C" needs the
-    order of C. Dtypes are gemm's. The batch is one call of the library.
+    order of C. The dtypes are as in gemm. The batch is one call of the library.
 
         A, B, C = np.arange(12.0).reshape(2, 2, 3), np.ones((3, 2)), np.empty((2, 2, 2))
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -252,7 +252,7 @@ def _is_narrow(A: DevicePtr) -> bool:
 
 @cache
 def _narrow(name: str, operands: str, a: str, results: tuple[str, ...], taken: tuple[str, ...]) -> Routine:
-    """Return the routine of a product of dtype `a` with C in results; taken: the dtypes of its operands."""
+    """Return the routine for products of dtype `a`, with a C of the first of `results`; taken: the operands' dtypes."""
     strided = "_strided_batched" if "3" in operands or name != "gemm" else ""
     functions = {DTYPE_NAMES.index(dtype): f"gemm{strided}_ex {a} {results[0]} {_NARROW[a][1]}" for dtype in taken}
     return Routine(name, functions, operands, "trans_a trans_b" if "A" in operands else "")

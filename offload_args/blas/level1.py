@@ -240,11 +240,12 @@ def _extreme(routine: Routine, x: DevicePtr) -> int:
 
 @planned(_IAMAX, "x:n", "n")
 def iamax(x: DevicePtr) -> int:
-    """Return the index, from 0 as in NumPy on every device, of the first greatest abs(x.real) + abs(x.imag).
+    """Return the index of the first greatest abs(x.real) + abs(x.imag), counted from 0 on every device, as in NumPy.
 
     x: vector of shape (n,), n at least 1, with a positive stride.
 
-    There is no `result=`: vendors count from 0 or from 1.
+    There is no `result=`, because the index that a vendor's library writes counts from 0 or from 1, depending on the
+    vendor.
 
         x = np.array([1.0, -5.0, 3.0])
         with offload_args(x) as (dx,):
@@ -257,11 +258,12 @@ def iamax(x: DevicePtr) -> int:
 
 @planned(_IAMIN, "x:n", "n")
 def iamin(x: DevicePtr) -> int:
-    """Return the index, from 0 as in NumPy on every device, of the first smallest abs(x.real) + abs(x.imag).
+    """Return the index of the first smallest abs(x.real) + abs(x.imag), counted from 0 on every device, as in NumPy.
 
     x: vector of shape (n,), n at least 1, with a positive stride.
 
-    There is no `result=`: vendors count from 0 or from 1.
+    There is no `result=`, because the index that a vendor's library writes counts from 0 or from 1, depending on the
+    vendor.
 
         x = np.array([1.0, -5.0, 3.0])
         with offload_args(x) as (dx,):
@@ -274,7 +276,7 @@ def iamin(x: DevicePtr) -> int:
 
 @planned(_ROT, "x:n y:n c s", "n")
 def rot(x: DevicePtr, y: DevicePtr, c: Scalar, s: Scalar) -> None:
-    """Rotate the plane of x and y: x, y become c x + s y, c y - s x.
+    """Rotate the plane of x and y: x becomes c x + s y, and y becomes c y - s x.
 
     x, y: vectors of shape (n,), read and written.
     c, s: real numbers, or 0-d DevicePtrs of the real dtype.
@@ -292,7 +294,7 @@ def rot(x: DevicePtr, y: DevicePtr, c: Scalar, s: Scalar) -> None:
 
 @planned(_ROTG, "a:1 b:1 c:any s:1", "")
 def rotg(a: DevicePtr, b: DevicePtr, c: DevicePtr, s: DevicePtr) -> None:
-    """Write the rotation that makes (a, b) to (r, 0): c a + s b becomes r, c b - conj(s) a becomes 0.
+    """Write the rotation that turns (a, b) into (r, 0): c a + s b is r, and c b - conj(s) a is 0.
 
     a: DevicePtr of one element; becomes r.
     b: DevicePtr of one element of a's dtype. For real dtypes it becomes z; c and s can be computed from z again.
@@ -314,7 +316,7 @@ def rotg(a: DevicePtr, b: DevicePtr, c: DevicePtr, s: DevicePtr) -> None:
 
 @planned(_ROTM, "x:n y:n param:5?", "n")
 def rotm(x: DevicePtr, y: DevicePtr, param: Sequence[float] | DevicePtr) -> None:
-    """Multiply H by the rows x and y, for real dtypes.
+    """Set the rows x and y to the product of the matrix H and these rows, for real dtypes.
 
     x, y: vectors of shape (n,), read and written.
     param: flag, h11, h21, h12, h22, as five numbers or as a contiguous DevicePtr of shape (5,); rotmg makes it. H is
@@ -335,7 +337,7 @@ def rotm(x: DevicePtr, y: DevicePtr, param: Sequence[float] | DevicePtr) -> None
 
 @planned(_ROTMG, "d1:1 d2:1 x1:1 y1:1 param:5", "", names=_NAMES)
 def rotmg(d1: DevicePtr, d2: DevicePtr, x1: DevicePtr, y1: DevicePtr, param: DevicePtr) -> None:
-    """Write the modified rotation H that makes (sqrt(d1) x1, sqrt(d2) y1) to (r, 0), for real dtypes, to `param`.
+    """Write to `param` the modified rotation H that turns (sqrt(d1) x1, sqrt(d2) y1) into (r, 0), for real dtypes.
 
     d1, d2, x1: DevicePtrs of one element, read and updated.
     y1: DevicePtr of one element.

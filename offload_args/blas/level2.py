@@ -1,8 +1,8 @@
 """Level 2: matrices and vectors.
 
-A library with row-major order takes a matrix in C order directly. Other libraries read its memory as the transpose: the
-operation or triangle is exchanged, or, if that conjugates, vectors are passed as matrices of one row to the routine of
-level 3.
+A library with row-major order takes a matrix in C order directly. Other libraries read its memory as the transpose, so
+that the operation or triangle is exchanged. If that is not possible because of a conjugation, vectors are passed as
+matrices of one row to a routine of level 3.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def gemv(alpha: Scalar, A: DevicePtr, x: DevicePtr, beta: Scalar, y: DevicePtr, 
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix of shape (m, n).
-    x: vector of shape (n,); (m,) unless trans is "N".
+    x: vector of shape (n,) if trans is "N", else (m,).
     beta: as alpha; with the number 0, y is not read.
-    y: vector of shape (m,), written; (n,) unless trans is "N".
+    y: vector of shape (m,) if trans is "N", else (n,); written.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
 
         A, x, y = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.ones(3), np.empty(2)
@@ -258,7 +258,7 @@ def trmv(A: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag:
     x: vector of shape (n,), read and written.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
 
         A, x = np.array([[1.0, 2.0], [9.0, 3.0]]), np.array([1.0, 2.0])
         with offload_args(A, x) as (dA, dx):
@@ -278,9 +278,9 @@ def trsv(A: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag:
     x: vector of shape (n,), read and written.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
 
-    Nothing checks that A can be inverted; lapack.trtrs does.
+    The function does not check whether A can be inverted; lapack.trtrs does.
 
         A, x = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([4.0, 8.0])
         with offload_args(A, x) as (dA, dx):

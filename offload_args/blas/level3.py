@@ -41,7 +41,7 @@ def _symmetric_matrix(
     if not (rows == columns == order and rows_b == m and columns_b == n):
         need_shape(f"blas.{routine.name}", "A", A, (order, order), f'for C of shape ({m}, {n}) and side="{side}"')
         need_shape(f"blas.{routine.name}", "B", B, (m, n), "as C has")
-    conjugates = routine is HEMM and enums.conjugates  # then A in another order than C's is conj(A), not A
+    conjugates = routine is HEMM and enums.conjugates  # an A in another order than C is then conj(A)
     for t in (0, 1):
         at, ldb, ldc = t if a[t] else 1 - t, b[t], c[t]
         if a[at] and ldb and ldc and not (conjugates and at != t):
@@ -68,7 +68,7 @@ def symm(
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    A may have another order than B and C, which have one order.
+    B and C have the same order; A may have another one.
 
         A, B, C = np.array([[2.0, 1.0], [9.0, 3.0]]), np.ones((2, 3)), np.empty((2, 3))
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -95,7 +95,7 @@ def hemm(
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    All have one order. The function is symm for real dtypes.
+    All matrices have the same order. The function is symm for real dtypes.
 
         A, B, C = np.array([[2, 1j], [-1j, 3]]), np.ones((2, 3), complex), np.empty((2, 3), complex)
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -131,7 +131,7 @@ def _rank_k(
             continue
         operands_and_leads = list(zip(operands, leads, strict=True))
         op = enums.op[t][trans]
-        if hermitian and t:  # the operands of conj(C), which is computed, are A^T and B^T
+        if hermitian and t:  # conj(C) is computed; its operands are A^T and B^T
             op, operands_and_leads = enums.op[0]["C" if trans == "N" else "N"], operands_and_leads[::-1]
             call = call if len(operands_and_leads) == 1 else partial(named, call, {"A": "B", "B": "A"})
         call(
@@ -161,7 +161,7 @@ def syrk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
     beta: as alpha; with the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "T", as in the sum above; for real dtypes "C" is "T".
+    trans: "N" or "T", as in the sum above; for real dtypes, "C" means the same as "T".
 
     A and C may have different orders.
 
@@ -211,7 +211,7 @@ def syr2k(
     beta: as alpha; with the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "T", as in the sum above; for real dtypes "C" is "T".
+    trans: "N" or "T", as in the sum above; for real dtypes, "C" means the same as "T".
 
     A and B have one order; C may have another.
 
@@ -257,7 +257,7 @@ def her2k(
 def triangular(
     entry: Entry, routine: Routine, A: DevicePtr, a: Sequence[int], B: DevicePtr, b: Sequence[int], *options: str
 ) -> tuple[list[Any], int, int, int, int]:
-    """Return the arguments of trmm and trsm: side, triangle, operation and diagonal; m, n, ld of A, ld of B."""
+    """Return arguments of trmm or trsm: a list of side, triangle, operation, diagonal; and m, n, ld of A, ld of B."""
     side, uplo, trans, diag = options
     (rows, columns, *leads_a), (m, n, *leads_b), enums = a, b, entry.enums
     order = m if side == "L" else n
@@ -299,7 +299,7 @@ def trmm(
     side: the place of op(A): "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
 
     Orders may be mixed, except that a complex A with "C" needs the order of B.
 
@@ -329,14 +329,15 @@ def trsm(
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: triangular matrix of shape (m, m) for side "L", (n, n) for "R"; its other triangle is not read.
-    B: matrix of shape (m, n), read and written; or a stack (batch, m, n), with a stack A of as many, or one A for all.
+    B: matrix of shape (m, n), read and written. B may be a stack (batch, m, n); then A is a stack of as many matrices,
+    or one matrix for all.
     side: the place of op(A): "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
 
-    Orders may be mixed, except that a complex A with "C" needs the order of B. Nothing checks that A can be inverted;
-    lapack.trtrs does. A stack is one call of the library, as in trsm_batched.
+    Orders may be mixed, except that a complex A with "C" needs the order of B. The function does not check whether A
+    can be inverted; lapack.trtrs does. For a stack, it makes one call of the library, as trsm_batched does.
 
         A, B = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([[4.0, 8.0, 2.0], [8.0, 8.0, 0.0]])
         with offload_args(A, B) as (dA, dB):

@@ -39,7 +39,7 @@ _Triangle: TypeAlias = "tuple[tuple[int, ...], tuple[Any, ...]]"
 
 
 def _band_ld(name: str, ab: DevicePtr, ld: int, order: str) -> int:
-    """Return ld, of a band in Fortran order, one diagonal a row, or in C order, one diagonal a column."""
+    """Return ld, the leading dimension of a band: diagonals are rows in Fortran order, and columns in C order."""
     if not ld:
         known, copy = ("Fortran", "asfortranarray") if order == "F" else ("C", "ascontiguousarray")
         line = "column" if order == "F" else "row"
@@ -51,7 +51,7 @@ def _band_ld(name: str, ab: DevicePtr, ld: int, order: str) -> int:
 
 
 def _triangle(routine: Routine, A: DevicePtr, n: int, sizes: tuple[int, ...], order: str) -> _Triangle:
-    """Return the arguments of a triangle of an (n, n) matrix, a band `ab` or packed `ap`; sizes: its geometry."""
+    """Return the arguments for a triangle of an (n, n) matrix: a band `ab`, or a packed `ap`; sizes: its geometry."""
     need_option(f"blas.{routine.name}", "order", order, ("F", "C"))
     if "ap" in routine.operands:
         contiguous(f"blas.{routine.name}", "ap", A, n * (n + 1) // 2, f"for x of shape ({n},)")
@@ -91,9 +91,9 @@ def gbmv(
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     ab: the band of A, of shape (kl + ku + 1, n) in Fortran order: ab[ku + i - j, j] is A[i, j], and the corners outside
     of A are not read.
-    x: vector of shape (n,), for A of shape (m, n); (m,) unless trans is "N".
+    x: vector of shape (n,) if trans is "N", else (m,), for A of shape (m, n).
     beta: as alpha; with the number 0, y is not read.
-    y: vector of shape (m,), written; (n,) unless trans is "N".
+    y: vector of shape (m,) if trans is "N", else (n,); written.
     kl, ku: the numbers of diagonals of A below and above the main diagonal.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     order: the order of ab. "C": it has shape (m, kl + ku + 1), and ab[i, kl + j - i] is A[i, j].
@@ -289,7 +289,7 @@ def tbmv(ab: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     x: vector of shape (n,), read and written.
     uplo: whether A is upper ("U") or lower ("L") triangular.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
     order: the order of ab. "C": it has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
 
         # A is [[2, 1, 0], [0, 2, 1], [0, 0, 2]]
@@ -312,7 +312,7 @@ def tbsv(ab: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     x: vector of shape (n,), read and written.
     uplo: whether A is upper ("U") or lower ("L") triangular.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
     order: the order of ab. "C": it has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
 
     Nothing checks that A can be inverted.
@@ -336,7 +336,7 @@ def tpmv(ap: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     x: vector of shape (n,), read and written.
     uplo: whether A is upper ("U") or lower ("L") triangular.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
     order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
 
         ap, x = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0])  # A is [[1, 2], [0, 3]]
@@ -357,7 +357,7 @@ def tpsv(ap: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     x: vector of shape (n,), read and written.
     uplo: whether A is upper ("U") or lower ("L") triangular.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
     order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
 
     Nothing checks that A can be inverted.

@@ -51,7 +51,7 @@ _SMALLEST: Final = 16  # the side of a tile
 # The share of the free memory that parts may take.
 _SHARE: Final = 0.8
 
-# An argument of a region that is opened here, as messages name it.
+# The name that messages give to an argument of a region of this module.
 _OWN_ARGUMENT: Final = re.compile(r"^offload_args: argument (\d)")
 
 Part = tuple[slice, slice]  # of C
@@ -98,13 +98,13 @@ def multiply(
     trans_b: str,
     devices: Sequence[Device | str],
 ) -> None:
-    """Do as blas.gemm with devices does, for any arguments. gemm: blas.gemm of pointers."""
+    """Check the arguments, and do the work of blas.gemm with `devices`. gemm: blas.gemm for pointers."""
     used = _devices(devices)
     _check(alpha, A, B, beta, C, trans_a, trans_b)
     if not C.size:
         return
     if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
-        B = B.copy()  # a part of one would reach beyond the part of the other that is lent
+        B = B.copy()  # else a part of A and a part of B could overlap only in part
     work = _Product(gemm, alpha, A, B, beta, C, trans_a, trans_b)
     spaces = [device.memory.free * _SHARE if device.memory.total else math.inf for device in used]
     if all(space >= _in_panels(work, _LEAST) for space in spaces):
@@ -175,12 +175,12 @@ def _check(alpha: Any, A: Any, B: Any, beta: Any, C: Any, trans_a: str, trans_b:
 
 
 def _by_rows(work: _Product) -> bool:
-    """Return whether parts of C are rows, then without gaps; otherwise parts are columns."""
+    """Return whether parts of C are rows, because C is stored by rows; otherwise parts are columns."""
     return work.C.strides[0] >= work.C.strides[1]
 
 
 def _panels(work: _Product, part: slice) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return some rows of C, after the rows of op(A) that they need; or columns of C, after columns of op(B)."""
+    """Return a pair: the rows of op(A) and the same rows of C, or the columns of op(B) and the same columns of C."""
     return (work.of_a(part), work.C[part]) if _by_rows(work) else (work.of_b(part), work.C[:, part])
 
 
@@ -190,13 +190,13 @@ def _whole(work: _Product) -> NDArray[Any]:
 
 
 def _in_panels(work: _Product, rows: int) -> float:
-    """Return the bytes on each device while parts of so many rows or columns are computed."""
+    """Return the bytes that each device needs while it computes parts of `rows` rows or columns."""
     whole, panels = _span(_whole(work)), _panels(work, slice(rows))
     return whole + _THREADS * sum(map(_span, panels))
 
 
 def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:
-    """Return whether two arrays without gaps have the same memory, as an array and its transpose have."""
+    """Return whether two arrays without gaps have the same memory, such as an array and its transpose."""
     flags = [array.flags.c_contiguous or array.flags.f_contiguous for array in (A, B)]
     return all(flags) and A.ctypes.data == B.ctypes.data and A.nbytes == B.nbytes
 
@@ -208,7 +208,7 @@ def _span(array: NDArray[Any]) -> int:
 
 
 def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
-    """Compute rows of C by rows of op(A) and all of op(B), or columns likewise."""
+    """Compute rows of C from rows of op(A) and all of op(B), or columns of C from columns of op(B) and all of op(A)."""
     along, across = work.C.shape if _by_rows(work) else work.C.shape[::-1]
     rows = max(_LEAST, -(-_PART // across // _UNIT) * _UNIT)
     while rows > _LEAST and _in_panels(work, rows) > space:
@@ -233,11 +233,11 @@ def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
 
 
 def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
-    """Compute square tiles of C, which are sums of products of tiles that go up one after the other."""
+    """Compute square tiles of C. Each is a sum of products of tiles of A and B, which go up one after the other."""
     if not work.C.flags.writeable:
         raise DirectionError("blas.gemm: C is read-only, or lent; pass a writable array, outside of its region")
     (m, n), k = work.C.shape, work.depth
-    # Each thread has a tile of C, and tiles of A and B with a quarter as many terms.
+    # Each thread has a tile of C, and tiles of A and B; the number of their terms is a quarter of the side of C's tile.
     of_side = 1.5 * _THREADS * work.C.itemsize
     side = int(math.sqrt(space / of_side))
     if side < _SMALLEST:
@@ -264,7 +264,7 @@ def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
                 c = places[2][: height * width].reshape(height, width)
                 if work.beta != 0:
                     c.assign(work.C[part])
-                for start in range(0, max(k, 1), deep):  # with nothing to sum, C is scaled
+                for start in range(0, max(k, 1), deep):  # without terms, C is only scaled
                     terms = slice(start, min(start + deep, k))
                     tile_a, tile_b = work.of_a(rows, terms), work.of_b(columns, terms)
                     a, b = (p[: t.size].reshape(t.shape) for p, t in zip(places, (tile_a, tile_b), strict=False))
@@ -283,10 +283,10 @@ def _share_out(
     compute: Callable[[Device, Callable[[], Any]], None],
     of_c: Callable[[Any], Part],
 ) -> None:
-    """Compute each part once, on the thread and the device that are free next.
+    """Compute each part once, on the next free thread of a device.
 
-    compute: the work of one thread; it requests one part after the other, and a part is done at the next request. An
-    error names the parts that are done.
+    compute: the function of one thread. It requests one part after the other; a part is done when it requests the next
+    one. A note on an error names the parts that are done.
     """
     queue: SimpleQueue[Any] = SimpleQueue()
     for part in parts:
@@ -336,7 +336,7 @@ def _name_of_argument(match: re.Match[str]) -> str:
 
 
 def _note(work: _Product, done: list[Part]) -> str:
-    """Return a note with the elements of C that have their values."""
+    """Return a note that names the finished elements of C."""
     names = []
     for rows, columns in sorted(done, key=lambda part: (part[0].start or 0, part[1].start or 0)):
         names.append(

@@ -62,21 +62,21 @@ def as_columns(pointer: DevicePtr, stack: bool = False) -> DevicePtr:
 
 
 def by_columns(uplo: str, facts: Matrix) -> str:
-    """Return the triangle that a matrix's memory has by columns, as libraries read it: in C order, the other one."""
+    """Return the triangle of a matrix as libraries read its memory, by columns: in C order, the other one."""
     return uplo if facts.ld_f else OTHER_TRIANGLE[uplo]
 
 
 def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return a mask of the pivots that getrf can't have left."""
+    """Return a mask of the pivots that getrf can't have written."""
     n = pivots.shape[-1]
     impossible: NDArray[np.bool_] = (pivots < np.arange(1, n + 1)) | (pivots > n)
     return impossible
 
 
 def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
-    """Check the place of LAPACK's info. Raise CaptureError if there is none, and the calls are captured.
+    """Check `info`, the place for LAPACK's info. Raise CaptureError if it is None and the calls are captured.
 
-    operands: the function's operands, the last written one last.
+    operands: the function's operands; the last of them is one that is written.
     """
     if info is None:
         need_uncaptured(name, *operands, instead="pass info=, a DevicePtr of one int32")
@@ -93,7 +93,7 @@ def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
 
 
 def need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that getrf can't have left: unchecked, they make libraries write elsewhere."""
+    """Raise ArgumentError for pivots that getrf can't have written: libraries would write outside of the operands."""
     pivots = ipiv.to_host()
     wrong = np.flatnonzero(_impossible(pivots))
     if len(wrong):
@@ -105,24 +105,24 @@ def need_pivots(name: str, ipiv: DevicePtr) -> None:
 
 
 def has_pivots(ipiv: DevicePtr) -> bool:
-    """Return whether a stack has pivots as getrf leaves them."""
+    """Return whether getrf can have written all pivots of a stack."""
     return not _impossible(ipiv.to_host()).any()
 
 
 def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> None:
-    """Raise LinAlgError for NaN or infinity in A, or in its triangle uplo.
+    """Raise LinAlgError for NaN or infinity in A, or in the triangle `uplo` of A.
 
-    LAPACK's iterations do not check for either, and may never end.
+    LAPACK's iterations do not check for such elements, and with them may never end.
     """
     try:
         if _has_finite_sum(A):
             return
         values = A.to_host()
-    except OffloadError:  # the driver's message names the fault of A
+    except OffloadError:  # the library's function reports the fault of A
         return
     if uplo:
         values = np.triu(values) if uplo == "U" else np.tril(values)
-        np.fill_diagonal(values, values.diagonal().real)  # as the driver reads the diagonal
+        np.fill_diagonal(values, values.diagonal().real)  # as LAPACK reads the diagonal
     wrong = np.argwhere(~np.isfinite(values))
     if len(wrong):
         i, j = map(int, wrong[0])
@@ -146,7 +146,7 @@ def follow(vectors: DevicePtr) -> bool:
 
 
 def is_finite(A: DevicePtr) -> bool:
-    """Return whether the device quickly finds that all elements of a stack without gaps are finite."""
+    """Return whether one sum on the device shows that all elements of a stack are finite; False if it has gaps."""
     (count, m, n), (step, *inner) = A._shape, A._strides
     itemsize = A.dtype.itemsize
     if step != m * n * itemsize or (tuple(inner) not in ((itemsize, m * itemsize), (n * itemsize, itemsize))):
@@ -155,13 +155,13 @@ def is_finite(A: DevicePtr) -> bool:
 
 
 def _has_finite_sum(A: DevicePtr) -> bool:
-    """Return whether the device quickly shows that all elements are finite; only a matrix without gaps allows it."""
+    """Return whether one sum on the device shows that all elements are finite; False if the matrix has gaps."""
     (m, n), step = A._shape, min(A._strides)
     return step * m * n == max(A._strides[0] * m, A._strides[1] * n) and isfinite(asum(A._view(0, (m * n,), (step,))))
 
 
 def need_solvable(name: str, A: DevicePtr, B: DevicePtr) -> None:
-    """Raise the error that the solution would raise for its right sides, if it is known before A is factored."""
+    """Raise an error of the right sides now, which the solution would otherwise raise after A was factored."""
     if B._device != A._device:
         raise WrongDeviceError(
             f"{name}: B is on {B.device}, and A is on {A.device}; all pointers of a call must be on one device"
@@ -182,7 +182,7 @@ def _undefine(written: dict[str, DevicePtr]) -> str:
 
 
 def refuse(name: str, text: str, info: int, /, **written: DevicePtr) -> NoReturn:
-    """Raise LinAlgError, after the call's outputs were marked as undefined. info: LAPACK's, for stacks."""
+    """Mark the call's outputs as undefined, and raise LinAlgError. info: LAPACK's info, which stacks need."""
     error = np.linalg.LinAlgError(f"{name}: {text}{'' if in_a_stack() else _undefine(written)}")
     error.info = info  # type: ignore[attr-defined]
     raise error

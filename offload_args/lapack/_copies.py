@@ -1,4 +1,4 @@
-"""Copies of operands on the device, in another order than theirs."""
+"""Copies of operands on the device in another order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rearranged(source: DevicePtr, order: Order) -> Iterator[DevicePtr]:
 
 @contextmanager
 def conjugated(source: DevicePtr, order: Order) -> Iterator[DevicePtr]:
-    """Lend the conjugate transpose of a matrix that is in an order, as a matrix in that order."""
+    """Lend the conjugate transpose of a matrix; both matrices have the same order."""
     with offload_args(Scratch(source._shape[::-1], source.dtype, order=order), device=source.device) as (copy,):
         geam(1.0, source, 0.0, source, copy, trans_a="C", trans_b="C")
         yield copy
@@ -45,7 +45,8 @@ def conjugated(source: DevicePtr, order: Order) -> Iterator[DevicePtr]:
 def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | None) -> Iterator[DevicePtr]:
     """Lend right sides; if the library needs an order, "C" or "F", lend a copy of them in this order.
 
-    The copy's final contents are copied to B, unless the block fails. A: the matrix; B may be in A's order.
+    The copy's final contents are copied to B, unless the block fails. A: the matrix of the system, which B must not
+    overlap.
     """
     if order is None or 0 in B._shape:
         yield B
@@ -65,7 +66,7 @@ def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | 
 
 
 def need_apart(name: str, operand: str, A: DevicePtr, B: DevicePtr) -> None:
-    """Raise AliasError if right sides, of as many rows or columns as A has at most, overlap A."""
+    """Raise AliasError if right sides overlap A; max(A.shape) is the number of their rows or columns."""
     tall = A if A._shape[0] >= A._shape[1] else A.T
     B = B if len(B._shape) == 2 else B[:, None]
     B = B if B._shape[0] == tall._shape[0] else B.T
@@ -83,7 +84,7 @@ def need_apart(name: str, operand: str, A: DevicePtr, B: DevicePtr) -> None:
 
 
 def _depth() -> int:
-    """Return the stacklevel by which a warning of the caller names the line outside of this package's modules."""
+    """Return the stacklevel with which a warning of the caller names a line outside of this package's modules."""
     level, frame = 1, sys._getframe(1)
     here = __name__.rpartition(".")[0]
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith((here, "contextlib")):

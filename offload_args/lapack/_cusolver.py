@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CuSOLVER"]
 
-# The largest order of stacks for the Jacobi functions: gesvdjBatched takes no larger matrices, and syevjBatched is made
-# for small ones.
+# The largest order of matrices for the Jacobi functions of stacks: gesvdjBatched takes no larger ones, and syevjBatched
+# is made for small ones.
 _MOST_JACOBI: Final = 32
 _MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
 _INFO: Final = object()  # stands for the array of info
@@ -57,7 +57,7 @@ class CuSOLVER(Vendor):
     # -- stacks ----------------------------------------------------------------------------------------------
 
     def batched(self, library: Any, name: str, A: DevicePtr, *arguments: Any, place: DevicePtr | None = None) -> Infos:
-        """Call a batched function; _INFO among the arguments stands for the array of info, or its place."""
+        """Call a batched function; _INFO among the arguments stands for `place`, or for a new array of info."""
         wait_for_others(A, arguments)
         infos = np.zeros(A._shape[0], np.int32)
         function = getattr(library, name)
@@ -139,7 +139,7 @@ class CuSOLVER(Vendor):
             infos = self.batched(self.functions, name, A, *arguments)
             if U is not None:
                 U.copy_from(turned(u[:, : U._shape[2]]))
-            if VT is not None:  # V^H, exactly: the function makes V, and conjugates nothing
+            if VT is not None:  # the function makes V; a product with the identity makes V^H without rounding
                 make_identity(identity)
                 gemm(1.0, turned(v[:, : VT._shape[1]]), identity, 0.0, VT, trans_a="C")
         return infos
@@ -147,7 +147,7 @@ class CuSOLVER(Vendor):
     # -- one matrix ------------------------------------------------------------------------------------------
 
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
-        with offload_args(Scratch((n, n), A.dtype), device=A.device) as (inverse,):  # symmetric, so in either order
+        with offload_args(Scratch((n, n), A.dtype), device=A.device) as (inverse,):  # symmetric, so any order fits
             make_identity(inverse)
             info = self.getrs(t, "N", n, n, A, lda, ipiv, inverse, n)
             A.copy_from(inverse if A._strides[1] == A.dtype.itemsize else inverse.T)

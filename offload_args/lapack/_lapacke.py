@@ -28,8 +28,8 @@ __all__ = ["LAPACKE"]
 _BLOCK: Final = 64  # the most columns that LAPACK processes together
 _TRIANGLES: Final = 65 * _BLOCK  # elements that ormqr needs beside these columns
 
-_LOOPED: Final = 128  # the largest order of matrices of a loop in C; beyond it calls take little of the time
-_TOGETHER: Final = 1 << 22  # elements of one such loop: Ctrl-C is handled between two loops, and each is waited for
+_LOOPED: Final = 128  # the largest order of matrices for a loop in C; for larger ones, calls take little of the time
+_TOGETHER: Final = 1 << 22  # the most elements of such a loop; Ctrl-C is handled between two loops, at the end of each
 _SPACE: Final = 1 << 20  # elements of the loops' workspaces, which the next loop uses again
 
 
@@ -61,9 +61,9 @@ class LAPACKE(Vendor):
         sized: int = 3,
         info: DevicePtr | None = None,
     ) -> int:
-        """Call a function with workspaces after its arguments; sized: the number of those followed by a size.
+        """Call a function with workspaces after its arguments; sized: how many of these are followed by a size.
 
-        info: of a captured call; the graph keeps the workspaces.
+        info: the place of info of a captured call, whose graph keeps the workspaces.
         """
         if info is not None:
             spaces = [memory_of_graph((info,), size, dtype) for size, dtype in work]
@@ -95,7 +95,7 @@ class LAPACKE(Vendor):
             return self._loop(name, A._shape[0], most, arguments, _with_sizes(spaces, work, sized))
 
     def _loop(self, name: str, count: int, most: int, arguments: Sequence[Any], workspaces: Sequence[Any]) -> Infos:
-        """Call a function `count` times, at most `most` of them together."""
+        """Call a function `count` times, in loops of at most `most` calls."""
         infos, function = np.empty(count, np.int32), getattr(self.functions, name)
         steps = tuple(step_of(part) for part in (*arguments, *workspaces) if isinstance(part, DevicePtr))
         for first in range(0, count, most):
@@ -134,7 +134,7 @@ class LAPACKE(Vendor):
             return None
         ipiv, C, ldc = rest
         C.copy_from(A)  # A is in the same order
-        space = n if n <= _BLOCK else n * _BLOCK  # getri works on blocks of larger matrices only
+        space = n if n <= _BLOCK else n * _BLOCK  # getri uses blocks only for larger matrices
         return self.looped(f"{t}getri", C, n, C, ldc, ipiv, work=[(space, A.dtype)])
 
     def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
@@ -306,7 +306,7 @@ class LAPACKE(Vendor):
 
 
 def _placed(infos: Infos, place: DevicePtr | None) -> Infos:
-    """Return infos; or put them in a place on the device, and return zeros."""
+    """Return infos; with a place on the device, write them to it, and return zeros."""
     if place is None:
         return infos
     place.assign(infos)

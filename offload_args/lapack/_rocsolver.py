@@ -44,7 +44,7 @@ class RocSOLVER(Vendor):
         return 0
 
     def several(self, name: str, A: DevicePtr, *arguments: Any, count: int, place: DevicePtr | None = None) -> Infos:
-        """Call a function of one matrix or of `count`, whose info is before the count, if it has info."""
+        """Call a function of one matrix or of `count` matrices; its info, if it has any, is before the count."""
         wait_for_others(A, arguments)
         infos, function = np.zeros(count, np.int32), getattr(self.functions, name)
         last = (count,) if name.endswith("batched") else ()

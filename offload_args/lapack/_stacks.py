@@ -51,7 +51,7 @@ def in_a_stack() -> bool:
 
 
 def flat(pointer: DevicePtr, inner: int = 2) -> DevicePtr | None:
-    """Return a stack with one dimension for all its parts, each of `inner` dimensions; None if no one stride fits."""
+    """Return a stack with one dimension for its parts of `inner` dimensions; None if no single stride fits."""
     at = len(pointer._shape) - inner
     outer, shape, strides = pointer._shape[:at], pointer._shape[at:], pointer._strides[at:]
     count, step = 1, 0
@@ -69,7 +69,7 @@ def flat(pointer: DevicePtr, inner: int = 2) -> DevicePtr | None:
 
 
 def turned(pointer: DevicePtr) -> DevicePtr:
-    """Return a stack of the transposes, of the same memory."""
+    """Return a stack of the transposes, in the same memory."""
     (*outer, m, n), (*steps, down, across) = pointer._shape, pointer._strides
     return pointer._view(0, (*outer, n, m), (*steps, across, down))
 
@@ -95,20 +95,21 @@ def _inside() -> Iterator[None]:
         _in_a_stack.reset(token)
 
 
-#: Runs a function for a stack by one call of the library. It takes the function's operands, each with one dimension
-#: for the stack, and its options. It returns info of each matrix, and the text of a failure, which has {info}; or None,
-#: if it did nothing, as the library has no such call.
+#: A function that makes one call of the library for a whole stack. It takes the operands, each with one dimension for
+#: the stack, and the options. It returns info of each matrix, and the text of a failure, which has {info}. If the
+#: library has no such call, it does nothing and returns None.
 Whole: TypeAlias = "Callable[..., tuple[Infos, str] | None]"
 
 
 def stacked(
     *operands: str, writes: tuple[str, ...] = (), whole: Whole | None = None, captured: bool = False
 ) -> Callable[[F], F]:
-    """Have a function of a matrix A take a stack (..., m, n), as a whole or by a call for each matrix.
+    """Let a function of a matrix A also take a stack (..., m, n), as a whole or by one call for each matrix.
 
     operands: the function's operands after A, which then have the dimensions of the stack before their own. writes: the
-    operands that it overwrites; they may be lent as Out, as a whole. captured: a chain can have the function; if the
-    function has the parameter info, only with a place for it. Then info of a stack is a stack of numbers.
+    operands that the function overwrites. The whole of such an operand is first set to 0, so that it may be lent as
+    Out. captured: whether a chain can capture the function. A function with the parameter `info` can be captured only
+    with a place for info, which has one number for each matrix of a stack.
     """
 
     def decorate(function: F) -> F:
@@ -161,7 +162,7 @@ def for_each(
     for operand in writes:
         written = pointers.get(operand)
         if written is not None and 0 not in written._shape and not (is_captured and query(written).valid):
-            written.fill(0)  # each call writes a part, which not every Out takes
+            written.fill(0)  # each call writes a part, which an unwritten Out refuses
     infos_at = None if place is None or 0 in batch else flat(place, 0)
     if infos_at is not None:
         options = {**options, "info": infos_at}
@@ -189,7 +190,7 @@ def for_each(
 
 
 def _need_infos(name: str, info: Any, A: DevicePtr, operands: list[DevicePtr]) -> None:
-    """Check the place of a stack's info; raise CaptureError if there is none, and the calls are captured."""
+    """Check the place for a stack's info. Raise CaptureError if it is None and the calls are captured."""
     batch = A._shape[:-2]
     if info is None:
         need_uncaptured(name, *operands, instead=f"pass info=, a DevicePtr of int32 and shape {batch}")

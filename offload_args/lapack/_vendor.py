@@ -38,7 +38,7 @@ Chosen: TypeAlias = tuple[str, float, float, int, int]
 class Vendor(Adapter):
     """One library."""
 
-    module: ClassVar[str]  # in offload_args
+    module: ClassVar[str]  # its name in offload_args
     op: ClassVar[dict[str, str]]  # the names of the constants for "N", "T", "C"
     uplo: ClassVar[dict[str, str]]
     side: ClassVar[dict[str, str]]
@@ -65,14 +65,14 @@ class Vendor(Adapter):
         raise NotImplementedError
 
     def spare_info(self, *operands: DevicePtr) -> DevicePtr | None:
-        """Return a place for the info of a captured call, which is always 0; None: the call is not captured."""
+        """Return a place for info, which will always be 0, if the call is captured; None if it is not."""
         if not any(_core.query(operand).captured for operand in operands):
             return None
         return memory_of_graph(operands, 1, np.int32)
 
-    # Functions of stacks of matrices, whose first dimension counts them. They return None, and do nothing, if the
-    # library has no function for such a stack; otherwise info of each matrix: zeros, if info is written to a place on
-    # the device.
+    # Functions of stacks, whose first dimension counts the matrices. If the library has no function for such a stack,
+    # they do nothing and return None. Otherwise they return info of each matrix, or zeros if info is written to a place
+    # on the device.
 
     def potrf_batched(
         self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
@@ -89,7 +89,7 @@ class Vendor(Adapter):
         return None
 
     def getri_batched(self, t: str, n: int, A: DevicePtr, lda: int, *rest: Any) -> Infos | None:
-        """rest: ipiv, and C, ldc, which become the inverses."""
+        """rest: ipiv, C, ldc; C becomes the inverses."""
         return None
 
     def geqrf_batched(self, t: str, m: int, n: int, A: DevicePtr, lda: int, tau: DevicePtr) -> Infos | None:
@@ -145,7 +145,7 @@ class Vendor(Adapter):
         return False
 
     def loops_over(self, m: int, n: int) -> bool:
-        """Return whether ormqr_batched takes a C of that shape, and geev_batched such an A."""
+        """Return whether ormqr_batched takes a C of that shape, and geev_batched an A of that shape."""
         return False
 
     # One matrix.
@@ -203,11 +203,11 @@ class Vendor(Adapter):
     def syevdx(
         self, t: str, jobz: str, uplo: str, n: int, A: DevicePtr, lda: int, chosen: Chosen, w: DevicePtr
     ) -> tuple[int, int]:
-        """Return also how many eigenvalues there are. The vectors are in A."""
+        """Return info and the number of eigenvalues. The vectors are written to A."""
         raise NotImplementedError
 
     def need_indefinite(self, name: str, hermitian: bool, solves: bool) -> None:
-        """Raise LibraryError if the library lacks sytrf, or sytrs if `solves`, of a complex Hermitian matrix or not."""
+        """Raise LibraryError if the library lacks sytrf, or sytrs if `solves`, for Hermitian or symmetric matrices."""
 
     def need_geev(self, name: str, left: bool) -> None:
         """Raise LibraryError if the library has no geev, or has none with left vectors."""
@@ -215,26 +215,26 @@ class Vendor(Adapter):
     def geev(
         self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
     ) -> int:
-        """w: for a real A, n real parts, and then n imaginary ones; vectors of pairs likewise, as LAPACK has them."""
+        """w: for a real A, n real parts, then n imaginary ones; vectors of conjugate pairs likewise, as in LAPACK."""
         raise NotImplementedError
 
 
 def memory_of_graph(beside: Sequence[DevicePtr], size: int, dtype: Any) -> DevicePtr:
-    """Take memory in the region of some pointers, whose calls are captured: the graph keeps it."""
+    """Take memory in the region of some pointers, whose calls are captured; the graph keeps the memory."""
     kind = np.dtype(dtype)
     pointer: DevicePtr = _core.scratch(tuple(beside), code_of(kind), (size,), (kind.itemsize,), True)
     return pointer
 
 
 def name_on_q(t: str, name: str) -> str:
-    """Return a function's name: it works on Q, which is orthogonal for real dtypes and unitary for complex ones."""
+    """Return the name of a function for Q: "or" (orthogonal) for real dtypes, "un" (unitary) for complex ones."""
     return f"{t}{'or' if t in 'sd' else 'un'}{name}"
 
 
 def wait_for_others(A: DevicePtr, arguments: Sequence[Any]) -> None:
     """Wait for the device if other packages have the address of an argument.
 
-    Their work may be on a stream that a call does not wait for.
+    The work of these packages may be on a stream for which a call does not wait.
     """
     if any(isinstance(argument, DevicePtr) and _core.query(argument).escaped for argument in arguments):
         _core.device_synchronize(A._device)
@@ -243,10 +243,10 @@ def wait_for_others(A: DevicePtr, arguments: Sequence[Any]) -> None:
 def find_subset(
     call: Callable[..., int], jobz: str, n: int, A: DevicePtr, chosen: Chosen, w: DevicePtr, integers: int
 ) -> tuple[int, int]:
-    """Call a function that finds some eigenvalues, and move their vectors to A. Return its info, and their number.
+    """Call a function that finds some eigenvalues, and copy their vectors to A. Return info and their number.
 
-    call: takes the places of their number, values and vectors, the leading dimension of these, and as many integers as
-    `integers` states.
+    call: takes pointers for the number of eigenvalues, the values and the vectors, the leading dimension of the
+    vectors, and a workspace of `integers` integers.
     """
     which, _, _, il, iu = chosen
     most = iu - il + 1 if which == "I" else n

@@ -52,8 +52,8 @@ def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is unchanged.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
     info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if the leading minor of
-    order k is not positive definite. With info, the call waits for nothing, raises no error of A, and can be captured
-    by a chain.
+    order k is not positive definite. With info, the call waits for nothing, raises no error if A is not positive
+    definite, and can be captured by a chain.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         with offload_args(A) as (dA,):
@@ -79,7 +79,7 @@ def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str, place: Device
         if place is not None:
             place.fill(0)
         return
-    # In C order the library reads conj(A), and conj(U) or conj(L), transposed.
+    # In C order the library reads A^T, which is conj(A), and writes U^T or L^T.
     info = vendor.potrf(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c, place)
     if info:
         refuse(name, _INDEFINITE.format(info=info), info, A=A)
@@ -95,7 +95,7 @@ def _factor_stack(
 
 
 def _needed_order(t: str, a: Matrix, b: Columns) -> Order | None:
-    """Return the order that a complex B needs if it is not A's, as conj(A) can't be applied to it then."""
+    """Return the order that a complex B needs, if its order is not A's: conj(A) can't be applied to such a B."""
     if t in "sd" or (a.ld_f and b.ld_f) or (a.ld_c and b.ld_c):
         return None
     return "F" if a.ld_f else "C"
@@ -159,7 +159,7 @@ def _potri_stack(A: DevicePtr, uplo: str = "U", info: DevicePtr | None = None) -
 
 @stacked(whole=_potri_stack)
 def potri(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> None:
-    """Invert the matrix that potrf factored: a triangle of A becomes the inverse's.
+    """Invert the matrix that potrf factored: a triangle of A becomes the same triangle of the inverse.
 
     A: matrix of shape (n, n), as potrf left it, in any order. One triangle of it is read and written; the other one is
     unchanged.
@@ -269,7 +269,7 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": it is not, and counts as ones.
+    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
 
     A and B have any order. For trans "C", a complex B in another order than A is copied, with a PerformanceWarning.
 

@@ -41,8 +41,8 @@ def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> floa
 
     A may be a stack (..., n, n): then anorm and the returned array have the shape (...).
 
-    A solution loses more digits the nearer the result is to 0; a singular matrix has 0. The estimate of |A^-1| is at
-    most the true norm, and seldom less than a third of it.
+    The nearer the result is to 0, the more digits a solution loses. For a singular matrix, the result is 0. The
+    estimate of |A^-1| is at most the true norm, and seldom less than a third of it.
 
         A, ipiv = np.array([[4.0, 1.0], [2.0, 3.0]]), np.empty(2, np.int32)
         size = np.linalg.norm(A, 1)
@@ -116,7 +116,7 @@ def _of_stack(
 def _reciprocal(
     name: str, t: str, A: DevicePtr, anorm: float | NDArray[Any], forward: Sequence[_Step], backward: Sequence[_Step]
 ) -> float:
-    """Return 1 / (anorm |M|_1), where forward multiplies by M, the inverse, and backward by M^H."""
+    """Return 1 / (anorm |M|_1) for the inverse M: the steps of `forward` multiply by M, and of `backward` by M^H."""
     size = float(anorm)
     if size < 0:
         raise ArgumentError(f"{name}: anorm needs to be a norm, at least 0, got {size}")

@@ -43,7 +43,7 @@ __all__ = ["geev", "heevdx", "hegvd", "syevdx", "sygvd"]
 def sygvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of A x = w B x for real symmetric A and B, in ascending order, and the eigenvectors.
 
-    A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
+    A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
     B: positive definite matrix of shape (n, n), in A's order; one triangle is read, and becomes its Cholesky factor.
     w: vector of shape (n,) and A's dtype, set to the eigenvalues.
     itype: the problem: 1 for A x = w B x, 2 for A B x = w x, 3 for B A x = w x.
@@ -58,8 +58,8 @@ def sygvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str
             lapack.sygvd(dA, dB, dw)
         print(w.round(6))  # [0.348612 2.151388]
 
-    Raises numpy.linalg.LinAlgError if B is not positive definite, naming the pivot, if a matrix has NaN or infinity, or
-    if the algorithm does not converge. Source: LAPACK, xSYGVD.
+    Raises numpy.linalg.LinAlgError if B is not positive definite (the error names the pivot), if a matrix has NaN or
+    infinity, or if the algorithm does not converge. Source: LAPACK, xSYGVD.
 
     See also: lapack.hegvd, lapack.syevd; lapacke.dsygvd, cusolver.dsygvd; docs/guide/lapack.md.
     """
@@ -71,9 +71,9 @@ def sygvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str
 def hegvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of A x = w B x for Hermitian A and B, in ascending order, and the eigenvectors.
 
-    A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
+    A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
     B: positive definite matrix of shape (n, n), in A's order; one triangle is read, and becomes its Cholesky factor.
-    w: vector of shape (n,) and the real dtype of A's, set to the eigenvalues.
+    w: vector of shape (n,) and the real dtype of A's precision, set to the eigenvalues.
     itype: the problem: 1 for A x = w B x, 2 for A B x = w x, 3 for B A x = w x.
     jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
     uplo: the triangle of A and of B that is read: "U", the upper one, or "L", the lower one.
@@ -140,14 +140,14 @@ def syevdx(
 ) -> int:
     """Find some eigenvalues of a real symmetric A, in ascending order, and their vectors; return how many there are.
 
-    A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
+    A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
     w: vector of shape (n,) and A's dtype; w[:count] is set to the eigenvalues, and the others are undefined.
     il, iu: the places of the least and of the greatest eigenvalue to find, from 1 to n, or None.
     vl, vu: the interval of the eigenvalues to find: above vl, and at most vu; or None.
     jobz: "V": A[:, i] becomes the eigenvector of w[i], for i < count. "N": no vectors. A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    Without places and without an interval, it finds all eigenvalues.
+    Without places and without an interval, the function finds all eigenvalues.
 
         A, w = np.diag([3.0, 1.0, 2.0]), np.empty(3)
         with offload_args(A.T, w) as (dA, dw):
@@ -176,8 +176,8 @@ def heevdx(
 ) -> int:
     """Find some eigenvalues of a Hermitian A, in ascending order, and their vectors; return how many there are.
 
-    A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
-    w: vector of shape (n,) and the real dtype of A's; w[:count] is set, and the others are undefined.
+    A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
+    w: vector of shape (n,) and the real dtype of A's precision; w[:count] is set, and the others are undefined.
     il, iu: the places of the least and of the greatest eigenvalue to find, from 1 to n, or None.
     vl, vu: the interval of the eigenvalues to find: above vl, and at most vu; or None.
     jobz: "V": A[:, i] becomes the eigenvector of w[i], for i < count. "N": no vectors. A is destroyed.
@@ -235,7 +235,7 @@ def _some(
     if not a.rows:
         return 0
     need_finite(name, A, uplo)
-    w.fill(0)  # the library writes a part
+    w.fill(0)  # the library writes only a part
     info, count = vendor.syevdx(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, chosen, w)
     if info:
         refuse(name, UNFOUND.format(info=info), info, A=A, w=w)
@@ -272,15 +272,15 @@ def _geev_stack(
 
 @stacked("w", "VL", "VR", writes=("w", "VL", "VR"), whole=_geev_stack)
 def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr | None = None) -> None:
-    """Find the eigenvalues of a general A, in no order, and its left and right eigenvectors.
+    """Find the eigenvalues of a general A, in no particular order, and its left and right eigenvectors.
 
     A: matrix of shape (n, n); is destroyed. In Fortran order if vectors are found, otherwise in any order.
-    w: vector of shape (n,) and the complex dtype of A's, written.
+    w: vector of shape (n,) and the complex dtype of A's precision, written.
     VL: matrix of shape (n, n) and w's dtype, in Fortran order, written: VL[:, i]^H A is w[i] VL[:, i]^H; or None.
     VR: matrix of shape (n, n) and w's dtype, in Fortran order, written: A VR[:, i] is w[i] VR[:, i]; or None.
 
-    The vectors of a real A are complex, too, as in scipy.linalg.eig. On NVIDIA GPUs cuSOLVER finds right
-    vectors, from its version 11.7.1 on, and no left ones: these are the right ones of A^H.
+    The vectors are complex even if A is real, as in scipy.linalg.eig. On NVIDIA GPUs, cuSOLVER 11.7.1 and later
+    versions find right vectors, but no left ones. The left vectors of A are the right vectors of A^H.
 
         A, w = np.array([[0.0, 1.0], [-1.0, 0.0]]), np.empty(2, complex)
         with offload_args(A, w) as (dA, dw):
@@ -309,7 +309,7 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
 def _real(
     vendor: Vendor, t: str, n: int, A: DevicePtr, ld: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
 ) -> int:
-    """Do as geev for a real A: the library returns real parts and imaginary ones, and vectors of pairs likewise."""
+    """Do as geev for a real A: the library returns real and imaginary parts, of values and of pairs of vectors."""
     real = dtype_of(A._dtype_code)
     wanted = [V for V in (VL, VR) if V is not None]
     packed = [Scratch((n, n), real, order="F") for _ in wanted]
@@ -344,7 +344,10 @@ def _real_stack(
 
 
 def _unpacked(vectors: NDArray[Any], imaginary: NDArray[Any]) -> NDArray[Any]:
-    """Return the vectors of a matrix or of a stack; columns i and i + 1 have the real and imaginary parts of a pair."""
+    """Return the complex vectors of a matrix or of a stack.
+
+    vectors: columns i and i + 1 are the real and the imaginary part of a pair.
+    """
     unpacked = vectors.astype(np.complex128)
     *stack, firsts = np.nonzero(imaginary > 0)
     first: Any = (*stack, slice(None), firsts)

@@ -36,16 +36,16 @@ def _hetrf_stack(A: DevicePtr, ipiv: DevicePtr, uplo: str = "U", singular: str =
 
 @stacked("ipiv", writes=("ipiv",), whole=_sytrf_stack)
 def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "raise") -> None:
-    """Factor a symmetric A with pivots by Bunch and Kaufman: A = U D U^T for uplo "U", L D L^T for "L".
+    """Factor a symmetric A by the Bunch-Kaufman method: A = U D U^T for uplo "U", L D L^T for "L".
 
-    A: matrix of shape (n, n), in any order, also complex symmetric. One triangle of it is read, and becomes the
-    factors; the other one is unchanged.
-    ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
+    A: matrix of shape (n, n), in any order; a complex A is symmetric, not Hermitian. One triangle of it is read, and
+    becomes the factors; the other one is unchanged.
+    ipiv: vector of shape (n,) and dtype int32, written; two equal negative pivots mark a block of order 2 in D.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
     singular: the action if D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
-    For an A in C order the library factors the other triangle, stored transposed. sytrs takes the factors of either
-    order.
+    If A is in C order, the library reads A^T, and factors the other triangle of A^T, which has the same elements. sytrs
+    takes the factors of either order.
 
         A, ipiv, b = np.array([[0.0, 2.0], [2.0, 1.0]]), np.empty(2, np.int32), np.array([4.0, 4.0])
         with offload_args(A, ipiv, b) as (dA, dp, db):
@@ -64,11 +64,11 @@ def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
 
 @stacked("ipiv", writes=("ipiv",), whole=_hetrf_stack)
 def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "raise") -> None:
-    """Factor a Hermitian A with pivots by Bunch and Kaufman: A = U D U^H for uplo "U", L D L^H for "L".
+    """Factor a Hermitian A by the Bunch-Kaufman method: A = U D U^H for uplo "U", L D L^H for "L".
 
     A: matrix of shape (n, n); a complex one is in Fortran order. One triangle of it is read, and becomes the factors;
     the other one is unchanged.
-    ipiv: vector of shape (n,) and dtype int32, written; two equal negative ones mark a block of D of order 2.
+    ipiv: vector of shape (n,) and dtype int32, written; two equal negative pivots mark a block of order 2 in D.
     uplo: the triangle: "U", the upper one, or "L", the lower one.
     singular: the action if D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
@@ -106,7 +106,7 @@ def sytrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> No
     uplo: the triangle that sytrf factored.
 
     B is in Fortran order, or a vector without gaps; any other B is copied for the call, with a PerformanceWarning.
-    ArgumentError is raised for pivots that sytrf can't have left.
+    ArgumentError is raised for pivots that sytrf can't have written.
 
         A, ipiv, b = np.array([[0.0, 2.0], [2.0, 1.0]]), np.empty(2, np.int32), np.array([4.0, 4.0])
         with offload_args(A, ipiv, b) as (dA, dp, db):
@@ -211,14 +211,14 @@ def _solve(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, uplo: str, he
 
 
 def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return a mask of the pivots that no factors have."""
+    """Return a mask of the pivots that sytrf and hetrf never write."""
     n = pivots.shape[-1]
     impossible: NDArray[np.bool_] = (pivots == 0) | (pivots > n) | (pivots < -n)
     return impossible
 
 
 def _need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that no factors have: unchecked, they make libraries write elsewhere."""
+    """Raise ArgumentError for pivots that sytrf and hetrf never write: libraries would write outside of operands."""
     pivots = ipiv.to_host()
     n = len(pivots)
     wrong = np.flatnonzero(_impossible(pivots))

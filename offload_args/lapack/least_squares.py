@@ -29,13 +29,13 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> A
 
     A: matrix of shape (m, n), of any rank, in any order; it is unchanged.
     B: matrix of shape (max(m, n), nrhs), or vector (max(m, n),); B[:m] is read, and B[:n] becomes X.
-    s: vector of shape (k,) and the real dtype of A's, set to the singular values of A; k = min(m, n).
+    s: vector of shape (k,) and the real dtype of A's precision, set to the singular values of A; k = min(m, n).
     rcond: singular values of at most rcond times the largest count as zero; a negative rcond stands for eps / 2.
 
     A may be a stack (..., m, n). Then B and s have the stack's dimensions before their own, and the ranks are returned
     as an array.
 
-    If A has the rank n, and more rows than columns, the squares of the other elements of a column of B add up to the
+    If A has the rank n, and more rows than columns, the squares of the elements of a column below B[:n] add up to the
     square of |B - A X|; otherwise these elements are zeros.
 
         A, b, s = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), np.array([2.0, 4.0, 6.0]), np.empty(2)
@@ -114,9 +114,10 @@ def add_solution(
     factors: tuple[DevicePtr, NDArray[Any], DevicePtr],
     restore: Callable[[], object],
 ) -> None:
-    """Add the least solution of A X = left to X, and set left to B - A X.
+    """Add the solution of least norm of A X = `left` to X, and set `left` to B - A X.
 
-    factors: U, the singular values that count, and VT of A. restore: sets left to B, as it is before.
+    factors: A's U, its singular values that count, and its VT. restore: sets `left` to B; before the call, `left` is B,
+    too.
     """
     (U, values, VT), rank = factors, len(factors[1])
     order: Order = "F" if A._shape[0] >= A._shape[1] else "C"

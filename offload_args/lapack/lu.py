@@ -68,10 +68,10 @@ def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise", info: Devic
     singular: the action if U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, such as for a
     determinant.
     info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if U[k - 1, k - 1] is 0.
-    With info, the call waits for nothing, raises no error of A, and can be captured by a chain.
+    With info, the call waits for nothing, raises no error if A is singular, and can be captured by a chain.
 
-    For an A in C order these are the factors of A^T, the matrix that A's memory has by columns: U and L of A^T are
-    stored transposed, and ipiv counts columns of A. getrs takes the factors of either order.
+    If A is in C order, the factors are of A^T, because the library reads A's memory by columns: A becomes the
+    transposes of U and L, and ipiv counts columns of A. getrs takes the factors of either order.
 
         A, ipiv = np.array([[2.0, 4.0], [4.0, 2.0]], order="F"), np.empty(2, np.int32)
         with offload_args(A, ipiv) as (dA, dp):
@@ -109,7 +109,7 @@ def _factor(
 
 
 def _system(name: str, A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, trans: str = "N") -> tuple[str, Matrix, Columns]:
-    """Return the letter of a system, and the geometries of A and B."""
+    """Return the letter of a system's dtype, and the geometries of A and B."""
     t = letter_of(name, "A", A)
     need_option(name, "trans", trans, ("N", "T", "C"))
     a = square(name, "A", A)
@@ -156,7 +156,7 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
 
     B is in Fortran order, or a vector without gaps; any other B is copied for the call, with a PerformanceWarning.
 
-    The pivots are read, and ArgumentError is raised for pivots that getrf can't have left, because libraries would
+    The pivots are read, and ArgumentError is raised for pivots that getrf can't have written, because libraries would
     write outside of B. SciPy's lu_factor counts pivots from 0: pass piv + 1.
 
         A, ipiv, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.empty(2, np.int32), np.array([6.0, 8.0])
@@ -220,7 +220,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
         print(A.round(6).tolist())  # [[0.3, -0.1], [-0.2, 0.4]]
 
     The pivots are checked as in getrs. Raises numpy.linalg.LinAlgError, naming the pivot, if the factor U has a zero on
-    its diagonal. Source: LAPACK, xGETRI; cuSOLVER does not have it, and getrs is used.
+    its diagonal. Source: LAPACK, xGETRI; cuSOLVER does not have this function, so that getrs is used.
 
     See also: lapack.getrf, lapack.getrs, lapack.potri, linalg.inv; lapacke.dgetri, cublas.dgetri_batched;
     docs/guide/lapack.md.

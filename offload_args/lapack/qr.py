@@ -99,7 +99,7 @@ def _ungqr_stack(A: DevicePtr, tau: DevicePtr) -> tuple[Infos, str] | None:
 
 @stacked("tau", whole=_ungqr_stack)
 def ungqr(A: DevicePtr, tau: DevicePtr) -> None:
-    """Set A to the first n columns of the Q of geqrf, as orgqr does: LAPACK's name for complex dtypes.
+    """Set A to the first n columns of the Q of geqrf, as orgqr does; this is LAPACK's name for complex dtypes.
 
     A: matrix of shape (m, n), m >= n, in Fortran order; its first k columns as geqrf left them.
     tau: vector of shape (k,) that geqrf left; k is at most n.
@@ -138,7 +138,7 @@ def _make_q(name: str, A: DevicePtr, tau: DevicePtr) -> None:
         return
     if k:
         vendor.orgqr(t, a.rows, a.columns, k, A, a.ld_f, tau)
-    else:  # not every library makes the identity
+    else:  # not every library takes 0 reflectors, whose Q is the identity
         make_identity(A)
 
 
@@ -182,13 +182,13 @@ def _ormqr_stack(
 def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans: str = "N") -> None:
     """Set C to op(Q) C (side "L") or C op(Q) ("R") for the Q of geqrf; op(Q) is Q, Q^T or Q^H for "N", "T" or "C".
 
-    A: matrix that geqrf left, in Fortran order: at least k columns, and as many rows as C has rows ("L") or columns
-    ("R").
+    A: matrix that geqrf left, in Fortran order. It has at least k columns, and as many rows as C has rows ("L") or
+    columns ("R").
     tau: vector of shape (k,) that geqrf left.
     C: matrix of shape (m, n), or vector (m,) for side "L"; read and written. A complex one in C order is copied, with a
     PerformanceWarning.
-    side: where op(Q) stands: "L" left of C, "R" right of it.
-    trans: op(Q). "T" is for real dtypes only, where "C" means the same.
+    side: the place of op(Q): "L" left of C, "R" right of it.
+    trans: op(Q). "T" is for real dtypes only, for which "C" means the same.
 
     LAPACK calls the function unmqr for complex dtypes.
 
@@ -287,13 +287,13 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
 
     If op(A) has more rows than columns, B[:columns] is set to the X that makes |B - op(A) X| least, and the squares of
-    a column's other elements add up to the square of this minimum. If op(A) has fewer, B[:rows] is read, and B is set
-    to the solution of least norm.
+    a column's other elements add up to the square of this minimum. If op(A) has fewer rows, B[:rows] is read, and B is
+    set to the solution of least norm.
 
     A is factored in place if it has m >= n and Fortran order, or m < n and C order: it becomes the QR factors of A or
-    of its transpose. In the other order, or if a complex A needs conj(A), a copy is factored on the device, and A stays
-    as it was. A real B has any order; a complex one in C order is copied, with a PerformanceWarning. Unlike LAPACK's
-    xGELS, it does not scale numbers that are close to overflow.
+    of its transpose. In the other order, or if conj(A) is needed for a complex A, a copy is factored on the device, and
+    A stays as it was. A real B has any order; a complex one in C order is copied, with a PerformanceWarning. Unlike
+    LAPACK's xGELS, the function does not scale numbers that are close to overflow.
 
         t = np.array([0.0, 1.0, 2.0, 3.0])
         line, heights = np.asfortranarray(np.vander(t, 2)), np.array([1.0, 3.0, 5.0, 7.0])
@@ -321,9 +321,9 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
 
 
 def _to_factor(t: str, A: DevicePtr, a: Matrix, trans: str, copies: ExitStack) -> tuple[DevicePtr, bool]:
-    """Return the tall S in Fortran order whose S X = B is solved, or S^H X = B for the least norm.
+    """Return S, a tall matrix in Fortran order: S X = B is to be solved, or S^H X = B for the least norm.
 
-    Return also whether it is a copy, which exists until `copies` ends.
+    Return also whether S is a copy, which exists until `copies` ends.
     """
     tall = a.rows >= a.columns
     source, is_fortran, is_copy = (A, a.ld_f, False) if tall else (A.T, a.ld_c, False)

@@ -35,7 +35,7 @@ def _heevd_stack(A: DevicePtr, w: DevicePtr, jobz: str = "V", uplo: str = "U") -
 def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of a real symmetric A, in ascending order, and its eigenvectors.
 
-    A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
+    A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
     w: vector of shape (n,) and A's dtype, set to the eigenvalues.
     jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
@@ -59,8 +59,8 @@ def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
 def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> None:
     """Find the eigenvalues of a Hermitian A, in ascending order, and its eigenvectors.
 
-    A: matrix of shape (n, n); one triangle is read; in Fortran order for jobz "V", in any for "N".
-    w: vector of shape (n,) and the real dtype of A's, set to the eigenvalues.
+    A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
+    w: vector of shape (n,) and the real dtype of A's precision, set to the eigenvalues.
     jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
@@ -165,14 +165,14 @@ def gesvd(
     """Find the singular values of A, in descending order, and its singular vectors: A = U diag(s) VT.
 
     A: matrix of shape (m, n); is destroyed.
-    s: vector of shape (k,) and the real dtype of A's, written; k = min(m, n).
+    s: vector of shape (k,) and the real dtype of A's precision, written; k = min(m, n).
     U: matrix, written: (m, m) for jobu "A", (m, k) for "S". None for "N".
     VT: matrix, written: (n, n) for jobvt "A", (k, n) for "S". None for "N".
     jobu: the left vectors: "A" all m, "S" the first k, "N" none. None: the job that the shape of U needs.
     jobvt: the right vectors: "A" all n, "S" the first k, "N" none. None: the job that the shape of VT needs.
 
-    All matrices have one order. On NVIDIA GPUs, cuSOLVER has the function for m >= n in Fortran order and m <= n in C
-    order; other matrices are copied in the other order. Nothing is written if k is 0. LAPACK's job "O", which puts
+    All matrices have one order. On NVIDIA GPUs, cuSOLVER has the function for m >= n in Fortran order, and for m <= n
+    in C order; other matrices are copied to the other order. Nothing is written if k is 0. LAPACK's job "O", which puts
     vectors into A, is missing: lend an array for the vectors.
 
         A = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], order="F")
@@ -196,7 +196,7 @@ def gesvd(
     if tall:
         _decompose(vendor, job._replace(fits=tall), A, s, U, VT)
         return
-    # The library takes A^T, the same memory, in the other order only.
+    # The library takes this shape in the other order only.
     order: Order = "C" if job.fits == ["F"] else "F"
     with rearranged(A, order) as copy, _beside(U, order) as u, _beside(VT, order) as vt:
         _decompose(vendor, _job(copy, s, u, vt, job.jobu, job.jobvt)._replace(fits=[order]), copy, s, u, vt)
@@ -204,7 +204,7 @@ def gesvd(
 
 @contextmanager
 def _beside(V: DevicePtr | None, order: Order) -> Iterator[DevicePtr | None]:
-    """Lend memory for vectors in another order, which are copied to V at the end, unless the block fails."""
+    """Lend memory in another order for vectors. At the end they are copied to V, unless the block fails."""
     if V is None:
         yield None
         return
@@ -254,8 +254,10 @@ def _vectors(
     shapes: dict[str, tuple[int, int]],
     A: DevicePtr,
 ) -> tuple[str, Matrix | None]:
-    """Return the job and the geometry of U or VT; shapes: the shape for each job. Job None: the job that the shape
-    needs."""
+    """Return the job and the geometry of U or VT.
+
+    job: None for the job that the shape needs. shapes: {job: its shape}.
+    """
     if job is not None:
         need_option("lapack.gesvd", option, job, (*shapes, "N"))
     if pointer is None:

@@ -1,7 +1,7 @@
 """Accelerate this process, as a child of `offload_args run --children`, once it imports NumPy.
 
-Python imports this module at its start, since the parent put this folder first into PYTHONPATH. A sitecustomize that
-this one hides is imported after it. The process may be another environment's, without offload_args.
+The parent put this folder first into PYTHONPATH, so that Python imports this module at its start. This module then
+imports the sitecustomize that it hides. The process may run in another environment, without offload_args.
 """
 
 import os
