@@ -13,8 +13,8 @@ import numpy as np
 from offload_args import Device, In, Kernel, Out, Scratch, offload_args
 
 # %%
-# The threads of a block share ``part``. Half of the threads add the other half's numbers, then a quarter, until one sum
-# is left; a phase ends when all threads have come to its end.
+# The threads of a block share ``part``. Half of the threads add the other half's numbers, then a quarter of the threads
+# does so, until one sum is left. A phase ends when all threads have reached its end.
 
 SOURCE = """
 #include <offload_args/kernel.h>

@@ -1,7 +1,7 @@
 """Conjugate gradients, with no look at the host
 =============================================
 
-The Poisson problem, whose calls are captured once: a loop runs them until a call has set a number on the device.
+The calls of a Poisson solver are captured once, and a loop runs them until a call has set a number on the device.
 """
 
 # sphinx_gallery_thumbnail_path = "_static/card-cg_on_device.svg"
@@ -12,9 +12,9 @@ import numpy as np
 from offload_args import Device, In, Kernel, Out, blas, launch, offload_args
 
 # %%
-# The divisions are kernels of two threads. Sum 0 is the residual's length, 1 is p w, 2 the new length. On the
-# CPU kernels in C++ are checked and waited for, and a captured call waits for nothing: hence ``debug=False``.
-# Kernels of one line, by ``elementwise``, are captured as they are.
+# The divisions are kernels of two threads. Sum 0 is r r, sum 1 is p w, and sum 2 is the new r r. On the CPU, checked
+# kernels in C++ are waited for, and a captured call waits for nothing: hence ``debug=False``. Kernels of one line, by
+# ``elementwise``, are captured as they are.
 
 SOURCE = """
 #include <offload_args/kernel.h>

@@ -31,7 +31,7 @@ measured = np.sin(t) + noise * random.standard_normal(60)
 wanted = np.linspace(0, 10, 300)
 
 # %%
-# The Cholesky factor of K gives the mean's weights and the variance. It stays on the device in between.
+# The Cholesky factor of K gives the mean's weights and the variance. It stays on the device between the calls.
 
 K, cross = covariance(t, t) + noise**2 * np.eye(60), covariance(t, wanted)
 weights, mean, spread, L = measured.copy(), np.empty(300), cross.copy(order="F"), K.copy(order="F")

@@ -32,7 +32,7 @@ def forward(x: Any, w: Any, b: Any, v: Any) -> Any:
 
 
 # %%
-# NumPy's net reads 94 % of the others right, as cuDNN's does on an H200; a nearest neighbour reads 95 % of them.
+# NumPy's net reads 94 % of the others right, as cuDNN's does on an H200. A nearest-neighbour rule reads 95 % of them.
 
 labels, (w, b, v) = T[1497:, :, 0, 0].argmax(axis=1), (array.copy() for array in start)
 for i in batches:
@@ -46,7 +46,7 @@ actual = forward(X[1497:], w, b, v)[-1].argmax(axis=1)
 print(f"by NumPy {(actual == labels).mean():.1%} of the digits are read right")
 
 # %%
-# cuDNN has a function for each layer and for each of its gradients. The picture has the digits misread first, in red.
+# cuDNN has a function for each layer and for each of its gradients. The picture begins with the misread digits, in red.
 
 if device.backend == "cuda":
     W, B, V = (array.copy() for array in start)

@@ -41,7 +41,7 @@ image, step = np.empty((480, 640), np.uint8), 0.005
 offload(kernel, image, *image.shape, step, grid=(40, 60), block=(16, 8), device=device)
 
 # %%
-# NumPy steps all points at once, and stops none. ``where`` keeps the counts of the points that have left.
+# NumPy advances all points together, and stops none of them. ``where`` keeps the counts of the points that have left.
 
 cy, cx = np.mgrid[:480, :640] * step - np.array([1.2, 2])[:, None, None]
 x, y, n = np.zeros((3, 480, 640))

@@ -1,7 +1,7 @@
 """Larger than the device
 ======================
 
-Multiply matrices of files, whose parts go up and come down while other parts are multiplied. Little memory suffices::
+Multiply matrices of files: parts go up and come down while other parts are multiplied. Little memory suffices::
 
     OFFLOAD_ARGS_MEMORY_LIMIT=24MiB python examples/out_of_core.py --plot speed.png
 """
@@ -23,7 +23,7 @@ options = parser.parse_args()
 
 # %%
 # The system reads a file's pages when a part goes up, and writes the product's pages after a part came down. A region
-# needs all three matrices on the device together: it fails where a product with ``devices`` still works.
+# needs all three matrices on the device together. If they do not fit, only a product with ``devices`` works.
 
 
 def speed(way: str, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> float:

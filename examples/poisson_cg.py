@@ -16,8 +16,8 @@ parser.add_argument("--plot", metavar="FILE", help="draw the residual (needs mat
 options = parser.parse_args()
 
 # %%
-# The grid is a matrix U, so that the operator is two products with the tridiagonal T, and its matrix of 2304 x 2304
-# numbers is not needed.
+# The grid is a matrix U, so that the operator is two products with the tridiagonal T, and the operator's matrix of 2304
+# x 2304 numbers is not needed.
 
 n = 48  # interior points a side; the operator on a grid U is T U + U T
 T = 2.0 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)

@@ -26,7 +26,7 @@ values, vectors, places = np.empty(d), np.empty((d, d), order="F"), np.empty((n,
 
 # %%
 # V is lent once and is two things in turn: ``gemm`` writes the covariance into it, and ``syevd`` overwrites it with its
-# eigenvectors. The places are a product with two columns of V, which is a view on the device.
+# eigenvectors. The places are a product with two columns of V, which are a view on the device.
 
 with offload_args(In(data), Out(values), Out(vectors), Out(places), device=options.device) as (X, w, V, P):
     blas.gemm(1.0 / (n - 1), X.T, X, 0.0, V)  # V is the covariance matrix
@@ -35,7 +35,7 @@ with offload_args(In(data), Out(values), Out(vectors), Out(places), device=optio
 print(f"8 of {d} components have {values[-8:].sum() / values.sum():.1%} of the variance")
 
 # %%
-# NumPy's SVD of the data has the same components, with signs of its own.
+# NumPy's SVD of the data has the same components, up to their signs.
 
 singular, expected = np.linalg.svd(data, full_matrices=False)[1:]
 np.testing.assert_allclose(values[:-9:-1], singular[:8] ** 2 / (n - 1), rtol=1e-10)

@@ -13,7 +13,7 @@ import numpy as np
 from offload_args import Device, InOut, Kernel, Scratch, blas, launch, offload_args
 
 # %%
-# The kernel changes its array in place: ``oa::InOut``. It needs no more than the elements that each thread owns.
+# The kernel changes its array in place: ``oa::InOut``. Each thread needs only the elements that it owns.
 
 SOURCE = """
 #include <offload_args/kernel.h>
@@ -25,7 +25,7 @@ OA_KERNEL(relu, oa::InOut<float> x, int n) {
 """
 
 # %%
-# It is compiled once, before the region.
+# The kernel is compiled once, before the region.
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", help="such as host or cuda:0; the first GPU unless given, else host")

@@ -16,7 +16,7 @@ parser.add_argument("--plot", metavar="FILE", help="draw the points and the eige
 options = parser.parse_args()
 
 # %%
-# The points of each ring are near each other: their affinity is close to 1, and across the rings nearly 0.
+# Neighbours on a ring have an affinity close to 1. Points of different rings have an affinity of nearly 0.
 
 random = np.random.default_rng(5)
 ring = np.repeat([0, 1], 120)
@@ -28,7 +28,8 @@ scale = 1 / np.sqrt(affinity.sum(axis=0))
 
 # %%
 # D A D, with D the diagonal of ``scale``, has the eigenvalue 1. A second eigenvalue near 1 means a second cluster. Two
-# calls of ``dgmm`` make the matrix in place and ``syevd`` replaces it by its eigenvectors; one column of it comes down.
+# calls of ``dgmm`` make the matrix in place and ``syevd`` replaces it by its eigenvectors. One of these columns comes
+# down.
 
 n = len(points)
 values, vector = np.empty(n), np.empty(n)

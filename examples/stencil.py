@@ -11,7 +11,7 @@ import numpy as np
 from offload_args import Device, In, Kernel, Out, Scratch, kernels, launch, offload_args
 
 # %%
-# The threads of a block copy its tile and a border into shared memory. Then each thread computes its points from it.
+# The threads of a block copy its tile and a border into shared memory. Then each thread computes its points from these.
 
 SOURCE = """
 #include <offload_args/kernel.h>
@@ -38,7 +38,7 @@ parser.add_argument("--plot", metavar="FILE", help="draw the plate before and af
 options = parser.parse_args()
 
 # %%
-# The signature names the partition, so that ``launch`` computes the grid. The plate and a ``Scratch`` take turns.
+# The signature names the partition: ``launch`` computes the grid. The plate and a ``Scratch`` take turns as source.
 
 device = Device(options.device or Device.default().name)
 signature = [In[np.float32], Out[np.float32].by(kernels.Tiles(16, 16)), np.int32, np.int32]

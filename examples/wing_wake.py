@@ -13,7 +13,7 @@ from offload_args.kernels import Linear1D, barrier, elementwise, here, reduce, s
 
 # %%
 # Points of the plane are complex numbers. ``elementwise`` makes a kernel of a formula, and ``reduce`` a sum. In
-# ``velocities`` the threads of a block take 64 vortices at a time into shared memory; each sums for its own vortex.
+# ``velocities`` the threads of a block load 64 vortices at a time into shared memory. Each thread sums for one vortex.
 
 move = elementwise("z += 0.05 * (1.5 * v - 0.5 * w)", z=InOut[np.complex128], v=In[np.complex128], w=In[np.complex128])
 impulse = reduce("sum", "strength * z", strength=np.float64, z=np.complex128)

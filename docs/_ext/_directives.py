@@ -1,6 +1,6 @@
-"""The directives of the reference: they make nodes of the data in _records.py and _headers.py.
+"""The directives of the reference, which make nodes of the data in _records.py and _headers.py.
 
-They make no text to be parsed, because there are some thousands of names.
+They make nodes, and no text to be parsed, because there are some thousands of names.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Routines(SphinxDirective):
         return head
 
     def _note_vendors(self, library: Library, function: Function, anchor: str, head: nodes.Element) -> None:
-        # Several routines may call one symbol: the first has it.
+        # If several routines call one symbol, the symbol belongs to the first routine.
         domain = self.env.domains.standard_domain
         for symbol, _ in vendor_names(library, function):
             if symbol and ("vendor", symbol) not in domain.objects:
@@ -156,7 +156,7 @@ class Constants(Routines):
     def _note(self, library: Library, vendor: str, name: str, anchor: str, term: nodes.Element) -> None:
         full = f"offload_args.{library.name}.{name}"
         python, standard = self.env.domains.python_domain, self.env.domains.standard_domain
-        if full not in python.objects:  # as an alias it can be referred to, and is not in the index of the search
+        if full not in python.objects:  # an alias can be referred to, and is not in the search's index
             python.note_object(full, "data", anchor, aliased=True, location=term)
         if ("vendor-constant", vendor) not in standard.objects:
             standard.note_object("vendor-constant", vendor, anchor, location=term)

@@ -1,5 +1,5 @@
-"""Docstrings of this project in the form that autodoc reads: they are plain text with `code`, indented programs and
-the parameters as lines `name: text`.
+"""Rewrites this project's docstrings in the form that autodoc reads. They are plain text with `code`, indented programs
+and the parameters as lines `name: text`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = re.compile(r"(?:^|(?<=[.:] ))((?:\w+, )*\w+): ", re.MULTILINE)
 
 
 def _names(thing: Any) -> set[str]:
-    """Return the names of a function's parameters, or a class's."""
+    """Return the names of the parameters of a function or a class."""
     try:
         return set(inspect.signature(thing).parameters)
     except (TypeError, ValueError):
@@ -79,7 +79,7 @@ def _program(paragraph: str) -> list[str]:
 
 
 def rewritten(lines: list[str], names: set[str]) -> list[str]:
-    """Return a docstring's lines as reStructuredText; names: of the parameters."""
+    """Return a docstring's lines as reStructuredText; names: the names of the parameters."""
     results: list[str] = []
     text = re.sub(r"(?<=\S)\n(?=1\. )", "\n\n", "\n".join(lines).strip("\n"))  # a list
     for paragraph in re.split(r"\n\s*\n", text):
@@ -94,7 +94,7 @@ def rewritten(lines: list[str], names: set[str]) -> list[str]:
     return results
 
 
-# Programs get objects of these classes from others, and make none themselves.
+# Programs get objects of these classes from other objects, and make none themselves.
 _GIVEN = set(
     "Kernel LibraryObject Module Moved Plan Raw Stream Summary SupportsStream Tensor Timeline Trace Update".split()
 )
@@ -123,7 +123,7 @@ def _declared(path: Path) -> dict[str, ast.AST]:
 
 
 def typed(thing: Any, names: list[str]) -> tuple[str, str | None] | None:
-    """Return the signature of the first of these names with its types; None if the extension's stub has none."""
+    """Return the signature, with types, of the first of these names in the extension's stub; None if none is in it."""
     if getattr(thing, "__module__", None) != "offload_args._core":
         return None
     stub = _declared(Path(offload_args.__file__).with_name("_core.pyi"))
@@ -151,7 +151,7 @@ def sign(
     """Return the signature with types of an object that is written in C, from the stub of the extension."""
     if kind == "class" and (thing.__name__ in _GIVEN or issubclass(thing, tuple)):
         return "", None
-    if kind == "class" and any(name.startswith("_") for name in _names(thing)):  # fields that are a dataclass's own
+    if kind == "class" and any(name.startswith("_") for name in _names(thing)):  # private fields of a dataclass
         from sphinx.util.inspect import stringify_signature  # tests read this file without Sphinx
 
         results = inspect.signature(thing)

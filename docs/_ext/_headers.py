@@ -44,14 +44,15 @@ _DECLARED = re.compile(
     r"|^using (\w+) =|^extern [^;(]*?\b(oa_\w+)[\[;]",
     re.MULTILINE,
 )
-# The sections of long headers that have pages of their own, by the pages' titles; the first page has the others.
+# The sections of long headers that have pages of their own, by the pages' titles; the first page has the other
+# sections.
 PARTS = {
     "offload_args/core.h": {
         "regions and pointers": ("Regions", "Pointers", "Residency"),
         "devices, libraries, trace": ("Devices", "Vendor libraries", "The trace"),
     }
 }
-# Sections of kernel.h whose declarations serve the other ones.
+# Sections of kernel.h whose declarations serve the other sections.
 _HIDDEN = {"Compilers", "Elements in memory", "Kernels as they are launched", "Blocks on the CPU"}
 
 
@@ -65,7 +66,7 @@ class Unit:
 
     @property
     def names(self) -> list[str]:
-        """Return the names that it declares."""
+        """Return the names that the code declares."""
         actual = (next(filter(None, match.groups())) for match in _DECLARED.finditer("\n".join(self.code)))
         return [name for name in dict.fromkeys(actual) if name not in ("if", "for", "while", "return", "switch")]
 

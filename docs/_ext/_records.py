@@ -1,7 +1,7 @@
 """The reference of the vendors' routines as data: its pages, and the entries of each, from the generator's records.
 
-A page has the families of one section of a roles file, which begins at a line `# -- level 2 ---`, or a part of them.
-Routines that differ in dtypes only share an entry.
+A section of a roles file begins at a line such as `# -- level 2 ---`. A page has the families of one section, or a
+part of these families. Routines that differ in dtypes only share an entry.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def groups(library: Library, functions: Iterable[Function]) -> list[Group]:
 
 
 def letters(group: Group) -> dict[tuple[str, ...], str]:
-    """Return a letter for the dtypes, one a function, that are at one place in a group's texts: T, R, U, V."""
+    """Return a letter (T, R, U, V) for each tuple of dtypes, one a function, at one place in a group's texts."""
     if len(group) == 1:
         return {}
     said = [description for _, description in group]
@@ -170,7 +170,7 @@ def letters(group: Group) -> dict[tuple[str, ...], str]:
 
 
 def joined(texts: tuple[str, ...], letters: dict[tuple[str, ...], str]) -> str:
-    """Return texts that differ in dtypes only as one, with letters in their places."""
+    """Return texts that differ in dtypes only as one text, with letters in the places of the dtypes."""
     columns = zip(*map(DTYPES.findall, texts), strict=True)
     words = iter([letters.get(column, " / ".join(dict.fromkeys(column))) for column in columns])
     return DTYPES.sub(lambda _: next(words), texts[0])
