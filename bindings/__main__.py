@@ -1,6 +1,6 @@
 """Runs the generator: `extract` reads vendor headers, `emit` writes the files that the build compiles.
 
-`report` writes report.md and words.md; `--check` verifies the roles files, and that both are current.
+`report` writes report.md and words.md; `--check` verifies the roles files, and that report.md and words.md are current.
 
     python -m bindings extract --library cublas --header .../cublas_v2.h -I .../include [-I the compiler's]
     python -m bindings report

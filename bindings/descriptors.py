@@ -16,7 +16,7 @@ from .labelled import Extent, Label, Labelled, pointee
 from .parameters import Array, Number, Parameter, Scalar, device_pointer
 
 REALS = {"float": "f32", "double": "f64"}
-# The words of [object.<key>] describes, after the queried function: the meaning of each of its parameters.
+# In `describes` of [object.<key>], a word for each parameter of the queried function, after its name.
 WORDS = ("dtype", "rank", "shape", "strides", "lengths", "unused", "none")
 MOST_DIMENSIONS = 8  # OA_MOST_DIMENSIONS of csrc/body/descriptor.h
 
@@ -28,7 +28,7 @@ class Query:
     symbol: str
     arguments: tuple[ast.expr, ...]
     output: str  # the name of that parameter; "" for its only output
-    beside: tuple[tuple[str, str], ...] = ()  # an output, and the array of the call without which it is NULL
+    beside: tuple[tuple[str, str], ...] = ()  # an output, and the array without which NULL is passed for it
 
     @property
     def text(self) -> str:
@@ -121,7 +121,7 @@ class Factor(Scalar):
             "a number of the host: a double if `yDesc` describes doubles, else a float",
         ),
     )
-    by: str  # the descriptor
+    by: str  # the descriptor of the elements
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -158,7 +158,7 @@ class OptionalObject(Object):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldObject(OptionalObject):
-    """An object that the first one uses from now on, or none."""
+    """An object that the call's first object uses from now on, or none."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(r"keeps (?P<key>\w+)", "keeps tensor", "an object, or NULL, that the first object uses from now on"),
@@ -216,8 +216,8 @@ class Integers(HelperParameter):
         ),
     )
     role: ClassVar[str] = "integers"
-    length: ast.expr | None  # how many there are at least; None: as many as the caller passes
-    optional: bool = False  # there may be none
+    length: ast.expr | None  # the least number of integers; None: any number
+    optional: bool = False  # the caller may pass none
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
@@ -286,7 +286,7 @@ class GivenReal(Given):
 
 @dataclass(frozen=True, kw_only=True)
 class GivenList(Given):
-    """An output of as many integers or structs as an argument says."""
+    """An output of several integers or structs; an argument has their number."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -347,7 +347,7 @@ class GivenList(Given):
 
 @dataclass(frozen=True, kw_only=True)
 class GivenPlace(Given):
-    """An output that is an address inside an array: Python has the bytes from the array's start, or None."""
+    """An output that is an address inside an array. Python gets its offset in bytes from the array's start, or None."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -425,7 +425,7 @@ class Elements(HostArray):
 
 @dataclass(frozen=True, kw_only=True)
 class Bytes(HostArray):
-    """A number of bytes of a host array; type_of: the enum that determines their dtype."""
+    """A host array with a number of bytes. `type_of`: the enum that determines its dtype."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -471,9 +471,9 @@ def _pointed_to(labelled: Labelled) -> str:
 def unnoticed_change(symbol: str, parameters: list[Parameter]) -> str:
     """Return why a function may change an object unnoticed, with the role that is the reason; or "".
 
-    The core remembers the settings of objects until a helper function, or a function with an output `gives`, has them.
-    No other function may change an object. A function changes an object if it writes nothing else, or if the name of
-    the object's type is in its own, as in cudnnSetDropoutDescriptor.
+    The core remembers the settings of an object until the object is passed to a helper function, or to a function with
+    an output `gives`. No other function may change an object. A function changes an object if it writes nothing else,
+    or if the function's name contains the name of the object's type, as cudnnSetDropoutDescriptor does.
     """
     kinds = [
         parameter.object_kind

@@ -9,7 +9,7 @@ from .labelled import Enum
 
 
 def is_count(name: str, constants: dict[str, int]) -> bool:
-    """Return whether a constant is the last of its enum, and its value is the number of the others."""
+    """Return whether a constant is the last of its enum, and has the number of the other constants as its value."""
     return re.search("_COUNTS?$", name) is not None and constants[name] == len(constants) - 1 == max(constants.values())
 
 
@@ -48,7 +48,7 @@ class Enums:
         return short if short.isidentifier() else key
 
     def constants_of(self, enum: dict[str, Any]) -> list[str]:
-        """Return the names of an enum's constants: as they are listed, or as they fit a pattern in the header."""
+        """Return the names of an enum's constants: the listed names, or the names in the header that fit a pattern."""
         listed = next(enum[key] for key in ("dtypes", "values", "constants") if key in enum)
         if isinstance(listed, str):
             header = self.api["enums"].get(enum["type"], {})

@@ -10,11 +10,11 @@ from .helper_functions import HostArray, Integer, Object
 from .labelled import Extent
 from .parameters import Array, EnumValue, HostList, Number, Parameter, Size
 
-# Extents whose first argument is a test; their last may be another one.
+# Extents whose first argument is a test. Their last argument may be a test, too.
 _TRIANGLES = ("triangle", "band_triangle", "packed")
 _WITH_LD = ("matrix", "triangle", "band", "band_triangle")
 MOST = 2**63 - 1
-# The forms of expressions, each with an example of names m, n (sizes) and trans (an enum), OP_N a constant.
+# Examples of the forms of expressions. m and n are sizes, trans is an enum, and OP_N is a constant.
 EXPRESSIONS = {
     "n": "a size, an enum or a constant",
     "1": "a whole number",
@@ -31,7 +31,7 @@ EXPRESSIONS = {
 
 @cache
 def names_in(expression: ast.expr) -> frozenset[str]:
-    """Return every name of an expression, which functions share."""
+    """Return every name of an expression. Functions share expressions, so each is read once."""
     nodes = list(ast.walk(expression))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called)

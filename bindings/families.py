@@ -47,14 +47,14 @@ def _declared(function: str, first: str) -> bool:
 
 @dataclass(frozen=True)
 class Binding:
-    """One function that a family of the roles file binds, before the header is looked at."""
+    """One function that a family of the roles file binds, before it is looked up in the header."""
 
     family: str
     name: str
     letter: str
     form: str
     summary: str
-    older: str  # the name that it had in older versions; "" if that is the same
+    older: str  # its name in older versions; "" if that was the same
     may_lack: bool  # the header need not have it
 
 
@@ -80,10 +80,10 @@ class Families:
         self.integers = roles.get("integers", {})
         self.folded = {
             symbol.replace("_", "").casefold(): symbol for symbol in api["functions"]
-        }  # of cudnnRNNForward_v8
+        }  # for names such as cudnnRNNForward_v8
         self.folded |= {
             symbol.casefold(): symbol for symbol in api["functions"]
-        }  # of the functions named like cublasHSHgemvBatched
+        }  # for names such as cublasHSHgemvBatched
         self.faults: list[str] = []
 
     def functions(self) -> list[Function]:
@@ -133,7 +133,7 @@ class Families:
         return next((self.folded[name] for name in folded if name in self.folded), None), candidates
 
     def in_older_version(self, bound: Binding, symbol: str, place: str) -> None:
-        """Note under which name older versions of the library have a function, once it is known to be the same."""
+        """Note the name of a function in older versions of the library, after a check that it is the same function."""
         instead = (self.symbol(bound.older)[0] or bound.older) if bound.older else ""
         wrong = fault(self.api, symbol, instead)
         if wrong:
@@ -142,7 +142,7 @@ class Families:
             self.older.instead[symbol] = instead
 
     def twins(self, functions: list[Function]) -> list[str]:
-        """Return the symbols of bound functions that are not called, since the header has another one for the name."""
+        """Return the other symbols that the header has for names of bound functions; they are not called."""
         twins = {symbol for function in functions for symbol in self.symbol(function.name)[1]} - {
             function.symbol for function in functions
         }
@@ -152,7 +152,7 @@ class Families:
         """Return the functions that are not bound, by the reason, and the functions that only <library>.raw has."""
         bound = {name for function in functions for name in (function.symbol, function.wide_symbol, function.query)}
         bound |= set(self.twins(functions))
-        used = {str(symbol) for symbol in self.roles.get("handle", {}).values()}  # by the core
+        used = {str(symbol) for symbol in self.roles.get("handle", {}).values()}  # symbols that the core calls
         used |= {self.roles.get("find", {}).get("version", {}).get("call", "")}
         left = [symbol for symbol in self.api["functions"] if symbol not in bound]
         sections: list[dict[str, list[str]]] = []
@@ -225,7 +225,7 @@ class Families:
             isinstance(parameter, Array) for parameter in plain
         )
         query = symbol + self.query_end if any(isinstance(parameter, Workspace) for parameter in parameters) else ""
-        # The form with 64-bit sizes writes 64-bit indices: to arrays of another dtype, so it is another function.
+        # The form with 64-bit sizes writes 64-bit indices, to arrays of another dtype. So it is another function.
         has_sizes = any(isinstance(parameter, Size) and parameter.is_narrow for parameter in parameters)
         has_indices = any(
             parameter.dtype == "i32" and parameter.direction != "in"
@@ -370,7 +370,7 @@ class Families:
         rooms = [parameter for parameter in parameters if isinstance(parameter, (Workspace, WorkspaceSize))]
         for room in rooms:
             if isinstance(room, Workspace) and not room.on_host:
-                continue  # some functions report how much they need
+                continue  # some functions report the size that they need
             if not any(room.on_host == other.on_host and type(other) is not type(room) for other in rooms):
                 missed = "workspace of that size" if isinstance(room, WorkspaceSize) else "size of that workspace"
                 self.faults.append(f"{place}: {room.name}: there is no {'host ' * room.on_host}{missed}")
@@ -389,7 +389,7 @@ class Families:
     def with_fields(
         self, parameters: list[list[str]], by_name: dict[str, tuple[str, str]], place: str
     ) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
-        """Return names and types of a header's parameters, with fields in place of structs that are labelled so.
+        """Return names and types of a header's parameters, with fields in place of structs whose labels require that.
 
         Also return the struct of each field, by the field's name.
         """
@@ -458,7 +458,7 @@ class Families:
         return written
 
     def group(self, family: dict[str, Any], parameters: list[Parameter], place: str) -> str:
-        """Return "begins" or "ends" of a function that does so with a group; "" of others."""
+        """Return "begins" or "ends" if a function begins or ends a group of calls, otherwise ""."""
         group = str(family.get("group", ""))
         if group not in ("", "begins", "ends"):
             self.faults.append(f"{place} group: {group!r} is neither begins nor ends")
@@ -483,7 +483,7 @@ class Families:
         return caller
 
     def wide(self, symbol: str, place: str) -> str | None:
-        """Return the name of the form with 64-bit sizes, once it is known to be the same function."""
+        """Return the name of the form with 64-bit sizes, after a check that it is the same function."""
         suffix = self.settings.get("wide")
         wide = self.api["functions"].get(f"{symbol}{suffix}") if suffix else None
         if wide is None:
@@ -501,7 +501,7 @@ class Families:
         return f"{symbol}{suffix}"
 
     def integer(self, c_type: str) -> str:
-        """Return a type with C's own name of an integer for the header's."""
+        """Return a type in which C's own name of an integer replaces the header's name."""
         if not self.integers:
             return c_type
         return re.sub(r"\w+", lambda word: str(self.integers.get(word[0], word[0])), c_type)

@@ -65,7 +65,7 @@ def extract(header: Path, include: list[Path], settings: dict[str, Any]) -> dict
     settings is the [header] table of the library's roles file: `version` (macros whose values, joined by dots, are the
     version), `functions` and `constants` (regular expressions for the names to read), `prefix` (what a build of
     the library puts before its names; taken off), `defines` (macros that are set before the header is read), `language`
-    ("c++" for a header that declares more there; functions with a body of their own are left out). Raises ValueError
+    ("c++" for a header that declares more in C++; functions with a body are left out). Raises ValueError
     when the header does not parse without errors.
     """
     cpp = settings.get("language") == "c++"

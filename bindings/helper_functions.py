@@ -1,7 +1,7 @@
 """The roles of functions that work on no array: objects, integers, texts, streams, outputs.
 
-A *helper function* is a function that has no array and no number of BLAS: it makes, sets, asks, names or destroys. Its
-parameters are of the classes here, enums and sizes.
+A *helper function* has no array and no number of BLAS: it makes, sets, queries, names or destroys. Its parameters are
+enums, sizes, and instances of the classes here.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ C_INTEGER = {"u8": "unsigned char", "i32": "int", "u32": "unsigned", "i64": "int
 class HelperParameter(Parameter):
     """A parameter that only helper functions have."""
 
-    passed: ClassVar[bool] = True  # to the vendor's function
+    passed: ClassVar[bool] = True  # it is passed to the vendor's function
     in_python: ClassVar[bool] = True  # the Python function takes it
 
     def vendor(self, at: int) -> tuple[str, str]:
-        """Return the C type and the expression that the vendor's function takes; at: the place of the value."""
+        """Return the C type and the expression that the vendor's function takes; `at`: the place of the value."""
         raise NotImplementedError
 
     def described(self) -> str:
@@ -222,7 +222,7 @@ class ByValue(HelperParameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Kept(HelperParameter):
-    """Device memory that the library may use from now on: it lives as long as the object that has it."""
+    """Device memory that the library may use from now on: it lives as long as the object that uses it."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -329,7 +329,7 @@ class Given(HelperParameter):
     last: ClassVar[bool] = True
     enum: Enum | None = None
     object_kind: ObjectKind | None = None
-    returned: bool = False  # as the function's return value; then it is the last one of the record
+    returned: bool = False  # it is the function's return value, and the last value of the record
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:

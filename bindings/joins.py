@@ -26,8 +26,8 @@ FIND: dict[str, Any] = {
 VERSION_GIVES = ("text", "parts", "number", "buffer")
 # How a library receives the stream: through its handle; as an argument; or not at all.
 STREAMS = ("handle", "argument", "none")
-# Where its functions take scalars and results: on the host or the device, as the handle's pointer mode says; through
-# pointers to the host only; by value.
+# Where a library's functions take scalars and results: on the host or the device, by the handle's pointer mode; only
+# through pointers to the host; or by value.
 SCALARS = ("pointer mode", "host", "by value")
 # The functions of [handle]: whether they take a pointer to the handle's type, and how many parameters follow.
 HANDLE_FUNCTIONS = {
@@ -41,7 +41,7 @@ HANDLE_MODES = ("host_mode", "device_mode")
 
 
 class Joined:
-    """A library whose tables but the families are read here."""
+    """A library. This class reads all of its tables except the families."""
 
     def __init__(self, name: str, api: dict[str, Any], roles: dict[str, Any]) -> None:
         self.name = name
@@ -102,7 +102,7 @@ class Joined:
         return object_kinds
 
     def untold(self, table: dict[str, Any], symbol: str) -> str:
-        """Return the reason why a function does not report a number of an object, or ""."""
+        """Return the reason why a function can't report a number of an object, or ""."""
         types = [c_type for _, c_type in self.api["functions"].get(symbol, {"parameters": []})["parameters"]]
         needed = f"a {table['type']} and an int *"
         return "" if types == [table["type"], "int *"] else f"{symbol} takes {', '.join(types)}, and needs {needed}"

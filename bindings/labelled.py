@@ -22,7 +22,7 @@ EXTENTS = {
 }
 LETTERS = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
 MOST_NAMED = 20  # constants in one message
-# Integers by their C types, as dtypes; a number of a helper function has the bits of its type.
+# The dtypes of integers, by C type. A number of a helper function has as many bits as its type.
 INTEGERS = {
     "_Bool": "u8",
     "int": "i32",
@@ -55,7 +55,7 @@ class Enum:
     values: tuple[tuple[str, int], ...]
     label: str = ""  # its name in [enums]
     dtypes: tuple[tuple[str, int, str], ...] = ()  # of an enum of dtypes: (name, value, dtype or "" for none)
-    flags: tuple[tuple[str, int], ...] = ()  # which may be added to them
+    flags: tuple[tuple[str, int], ...] = ()  # values that may be added to the constants
     from_array: bool = False  # of an enum of dtypes: Python's None is the dtype of the first array that it determines
 
     @property
@@ -87,7 +87,7 @@ class Extent:
 
     kind: str
     arguments: tuple[ast.expr, ...]
-    batch: tuple[ast.expr, ast.expr] | None = None  # how far they are apart, and how many there are
+    batch: tuple[ast.expr, ast.expr] | None = None  # the stride between arrays, and their number
     pointers: ast.expr | None = None  # the number of arrays, each with a separate pointer
     groups: str = ""  # the number of groups, each with other values of the names that are lists
 
@@ -129,7 +129,7 @@ class Scope:
 
     library: str  # its name
     has_backend: bool
-    stream: str | None  # that of [library]
+    stream: str | None  # `stream` of [library]
     workspace: str  # the end of the names of queries; "" if there are none
     functions: Container[str]  # the functions of the header
     dtypes: dict[str, str]  # by C type: [types]
@@ -222,7 +222,7 @@ class Labelled:
         return None
 
     def extent(self, text: str) -> Extent | None:
-        """Return an extent, such as matrix(m, n, lda); for other text, None, and note a fault."""
+        """Return an extent, such as matrix(m, n, lda); for other text, note a fault and return None."""
         call = self.parse(text)
         if call is None:
             return None

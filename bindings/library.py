@@ -32,7 +32,7 @@ class Function:
     summary: str
     family: str
     form: str  # "", or one of FORMS
-    optional: bool  # a library that has all others is whole
+    optional: bool  # a whole library may lack it
     device_only: bool  # all its pointers are to the device
     query: str = ""  # the symbol that returns the bytes of its workspace
     asked: tuple[tuple[Parameter, str], ...] = ()  # the query's parameters, each with its C type
@@ -40,12 +40,12 @@ class Function:
     written: str = ""  # the C function that is its body, by hand
     called_by: str = ""  # the C function that calls it in stream order, by hand
     asks: tuple[str, ...] = ()  # the symbols that this one calls
-    captured: bool = False  # the core's own graphs can have it
+    captured: bool = False  # it can be in the core's own graphs
     hides: str = ""  # the object that has no handles of the core during the call
     notes: str = ""  # the DataType whose dtype the first object notes
-    group: str = ""  # "begins" or "ends": it does so with a group of calls
+    group: str = ""  # "begins" or "ends", if it begins or ends a group of calls
     outside_groups: bool = False  # it is refused in a group
-    aborts: bool = False  # it destroys its object while other threads may use that
+    aborts: bool = False  # it destroys its object while other threads may use the object
     noted_by: str = ""  # the C function that works out what its object notes, by hand
     since: tuple[str, str] | None = None  # the first version of the library that is called, and why
     declared: tuple[tuple[str, str], ...] = ()  # names and C types of the header, with fields in place of their struct
@@ -108,7 +108,7 @@ class Library:
     results_since: str | None  # the first version that fetches results for the host in the order of the stream
     success: int
     also_done: list[int]  # other statuses, of calls that did their work
-    only_asked: list[int]  # of calls that wrote nothing
+    only_asked: list[int]  # statuses of calls that wrote nothing
     prefixes: list[str]
     suffixes: list[str]
     probe: str | None

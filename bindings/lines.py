@@ -16,7 +16,7 @@ def _key(line: str) -> str:
 
 
 def _keys(table: str, text: str) -> tuple[int, dict[str, int]]:
-    """Return the line where a table starts, or 0, and the lines of its keys. "" is the file itself and its tables."""
+    """Return a table's first line, or 0, and the lines of its keys. The table "" has the file's keys and tables."""
     inside, start = not table, 0
     keys: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -38,7 +38,7 @@ def line_of(fault: str, text: str) -> int:
         return 0
     table, rest = match["table"] or "", match["rest"]
     start, keys = _keys(table, text)
-    if table and not start:  # an inline table: a key of the one that it is in
+    if table and not start:  # an inline table: a key of the table around it
         table, _, key = table.rpartition(".")
         return _keys(table, text)[1].get(key.casefold(), 0) if table else 0
     subject = rest.strip().partition(":")[0].casefold()
@@ -62,7 +62,7 @@ def extended_by(text: str) -> list[str]:
 
 
 def located(fault: str, folder: Path) -> str:
-    """Return a fault with its line, if that is known: in the library's roles file, or in one that it extends."""
+    """Return a fault with its line, if that is known: in the library's roles file, or in a file that it extends."""
     path = folder / "roles" / fault.partition(":")[0]
     text = path.read_text()
     texts = {"": text}

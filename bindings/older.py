@@ -86,8 +86,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def read_api(name: str, roles: dict[str, Any], folder: Path = HERE) -> dict[str, Any]:
-    """Read api/<name>.json; with [older], joined with that file: functions that only one of the two has are marked
-    `older` or newer.
+    """Read api/<name>.json, and join it with the file of [older]. Functions that only one of the two files has are
+    marked as older or newer.
 
     The file of [newer] has only the additions of later versions. Raises ApiError with every fault of their structure.
     """

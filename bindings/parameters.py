@@ -12,18 +12,18 @@ from .declarations import entries
 from .labelled import Enum, Extent, Label, Labelled, listed_pointee, pointee
 
 NUMPY = {name: text for _, name, _, _, text in entries("dtypes")}
-NOT_NUMPYS = {name for _, name, _, kind, _ in entries("dtypes") if kind == "0"}  # nor a type for checkers
+NOT_NUMPYS = {name for _, name, _, kind, _ in entries("dtypes") if kind == "0"}  # no type for checkers, either
 # The C type of a number on the host, and the members of oa_value that hold it. An index has 64 bits on the host.
 C_NUMBER = {"f32": "float", "f64": "double", "c64": "float _Complex", "c128": "double _Complex", "i32": "int64_t"}
 MEMBER = {"f32": "single", "f64": "real", "c64": "single_parts", "c128": "parts", "i32": "integer"}
 PYTHON = {"f32": "float", "f64": "float", "c64": "complex", "c128": "complex", "i32": "int"}
-# Dtypes that C has no type for. A scalar of theirs is a float in C, which is rounded.
+# Dtypes for which C has no type. A scalar of such a dtype is a float in C, which is rounded.
 ROUNDED = ("f16", "bf16")
 C_NUMBER |= dict.fromkeys(ROUNDED, "float")
 MEMBER |= dict.fromkeys(ROUNDED, "half")
 PYTHON |= dict.fromkeys(ROUNDED, "float")
 
-MOST_NUMBERS = 8  # of one parameter: OA_MOST_SLOTS has room for one such
+MOST_NUMBERS = 8  # of one parameter; OA_MOST_SLOTS has room for one such parameter
 # Integer types of 32 bits, unless a library has them with 64.
 NARROW = ("int", "blasint")
 SIZE_TYPES = (*NARROW, "int64_t", "size_t", "long long", "long long int")
@@ -42,7 +42,7 @@ def device_pointer(parameter: Parameter) -> str:
     )
 
 
-# The clauses after an array's extent, each by the field that it is about.
+# The clauses after an array's extent, by the field that a clause sets.
 CLAUSES = {
     "overwrites": Label("overwrites if (.+)", "overwrites if beta == 0", "`inout`: if that holds it is not read"),
     "in_place": Label(
@@ -71,14 +71,14 @@ class Parameter:
     role: ClassVar[str] = ""
     in_record: ClassVar[bool] = True  # the caller passes it
     last: ClassVar[bool] = False  # it is the last one of the record
-    in_python: ClassVar[bool] = True  # the Python function takes it, by place or, a result, by name
+    in_python: ClassVar[bool] = True  # the Python function takes it: a result by name, others by place
     name: str
     c_type: str
     dtype: str = ""
     count: int = 1
     of: str = ""  # the DataType that determines the dtype, which is then "any"
     complex_as: str = ""  # the array that determines whether that dtype is real or complex; families.py finds it
-    field_of: str = ""  # the struct of which it is a field, and which the vendor's function gets by a pointer
+    field_of: str = ""  # the struct whose field it is; the vendor's function gets a pointer to that
 
     @property
     def kind(self) -> str:
@@ -125,7 +125,7 @@ class Parameter:
         return self.name
 
     def annotation(self, on_device: bool | None = None) -> str:
-        """Return its type for static checkers; on_device: of a number that has to be there, or must not be."""
+        """Return its type for static checkers. `on_device`: whether a number is on the device; None: either."""
         return "int"
 
 
@@ -138,7 +138,7 @@ class EnumValue(Parameter):
 
     @classmethod
     def from_enum(cls, labelled: Labelled, enum: Enum) -> Parameter:
-        """Return the parameter of a label that is the name of one of [enums]."""
+        """Return the parameter whose label names one of [enums]."""
         if labelled.plain != enum.type:
             labelled.fault(f"labelled {labelled.label} ({enum.type}), but its type is {labelled.c_type}")
         return (DataType if enum.dtypes else cls)(name=labelled.name, c_type=labelled.c_type, enum=enum)
@@ -246,12 +246,12 @@ class Array(Parameter):
     extent: Extent
     overwrites: ast.expr | None = None
     in_place: tuple[str, ...] = ()  # the operands whose memory this may be
-    in_place_at: ast.expr | None = None  # so many elements after their start
-    in_place_if: ast.expr | None = None  # it may if this holds
+    in_place_at: ast.expr | None = None  # the offset from their start, in elements
+    in_place_if: ast.expr | None = None  # it may be their memory if this holds
     becomes: Extent | None = None  # the same memory after the call, in another shape
     repeats: bool = False  # a vector whose increment may be 0
-    optional: bool = False  # there may be none
-    optional_if: ast.expr | None = None  # there may be none if this holds
+    optional: bool = False  # the caller may pass none
+    optional_if: ast.expr | None = None  # the caller may pass none if this holds
     noted_by: str = ""  # the object whose note has the dtype, which is then "any"
 
     @classmethod
@@ -283,7 +283,7 @@ class Array(Parameter):
         despite_const = said.pop("despite_const", False)
         pointers = extent.pointers
         to, const = listed_pointee(c_type) if pointers else pointee(c_type)
-        if pointers and of and not to:  # of one library void * means void **, too
+        if pointers and of and not to:  # one library declares void * for void **, too
             to, const = pointee(c_type)
         dtype = labelled.dtype(to)
         if of or noted_by or extent.kind in ("described", "bytes"):
@@ -365,7 +365,7 @@ class Array(Parameter):
 
 @dataclass(frozen=True, kw_only=True)
 class PointerArray(Array):
-    """Device arrays, as many as an argument says: a list of pointers, or one pointer with an axis more."""
+    """Device arrays, as many as an argument says: a list of pointers, or one pointer with one more axis."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(
@@ -499,7 +499,7 @@ class Number(Parameter):
 
     @property
     def is_void(self) -> bool:
-        """Return whether the typed C function takes a plain address of it, for its dtype is known only there."""
+        """Return whether the typed C function takes a plain address of it, because its dtype is known only there."""
         return bool(self.of) and self.count == 1
 
     def declaration(self, device: bool) -> str:
@@ -541,7 +541,7 @@ class Scalar(Number):
 
     @classmethod
     def from_label(cls, labelled: Labelled, match: re.Match[str]) -> Parameter | None:
-        if labelled.scope.is_listed and listed_pointee(labelled.c_type)[0]:  # in the batched form an array
+        if labelled.scope.is_listed and listed_pointee(labelled.c_type)[0]:  # it is an array in the batched form
             label = f"in elements({match['count'] or 1})"
             array = re.fullmatch(Array.labels[0].pattern, label)
             return Array.from_label(replace(labelled, label=label), array) if array else None
@@ -584,7 +584,7 @@ class Result(Number):
         ),
     )
     returned: bool = False
-    on_host: bool = False  # whatever the pointer mode is
+    on_host: bool = False  # in any pointer mode
     last: ClassVar[bool] = True
 
     @classmethod
@@ -594,7 +594,7 @@ class Result(Number):
             return cls(**{**cls.fields(labelled, match, role), "name": "result"}, returned=role == "returned")
         returned = labelled.label != "host result"
         to, const = (labelled.c_type, False) if returned else pointee(labelled.c_type)
-        dtype = "i32" if to == "int64_t" else labelled.dtype(to)  # an index, as wide as it gets
+        dtype = "i32" if to == "int64_t" else labelled.dtype(to)  # an index has 64 bits on the host
         if const or dtype not in C_NUMBER:
             labelled.wrong_type()
         return cls(name=labelled.name, c_type=labelled.c_type, dtype=dtype, on_host=True, returned=returned)
@@ -664,7 +664,7 @@ class Stream(Parameter):
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace(Parameter):
-    """Memory that the vendor's function uses for itself; the core takes as much as the library's query says."""
+    """Memory that the vendor's function uses for itself; the core allocates as much as the library's query returns."""
 
     labels: ClassVar[tuple[Label, ...]] = (
         Label(

@@ -11,7 +11,7 @@ from typing import Any
 from .parameters import NUMPY
 
 PACKAGE = Path(__file__).parents[1] / "offload_args"
-# Libraries may ask for these, whether this build has them or not.
+# The backends of libraries; this build may lack them.
 BACKENDS = ("cuda", "hip", "sim")
 MOST_OPERATORS = 100  # of one label
 TEXT, TEXTS, FLAG, ANY = "a text", "a list of texts", "true or false", "a text or a list"
@@ -223,7 +223,7 @@ def _of_form(place: str, texts: str | list[str], form: tuple[str, str]) -> list[
 
 
 def _of_labels(place: str, family: dict[str, Any]) -> list[str]:
-    """Return which labels nest too deeply to be read."""
+    """Return the labels that nest too deeply to be read."""
     labels = [
         *family.get("parameters", {}).items(),
         *(("requires", requirement) for requirement in family.get("requires", [])),
@@ -255,7 +255,7 @@ def faults(name: str, roles: dict[str, Any]) -> list[str]:
     for key in ("functions", "constants"):
         faults += _of_pattern(f"{name}.toml: [header] {key}", roles.get("header", {}).get(key, ""))
     title = roles.get("library", {}).get("title", "-")
-    if not re.fullmatch(r"[\w .+-]+", title):  # it stands in comments of C and in docstrings
+    if not re.fullmatch(r"[\w .+-]+", title):  # comments of C and docstrings contain it
         faults.append(f"{name}.toml: [library] title: {title!r} is not a name of letters, digits, spaces and . + -")
     for key, enum in roles.get("enums", {}).items():
         if len(enum.keys() & {"constants", "dtypes", "values"}) != 1:
@@ -282,7 +282,7 @@ def _lacks(module: str, name: str) -> bool:
 
 
 def _of_library(name: str, api: dict[str, Any], roles: dict[str, Any], parameters: set[str]) -> list[str]:
-    """Return which names under [library] and [also] stand for nothing; parameters: the names of all of them."""
+    """Return which names under [library] and [also] stand for nothing. `parameters`: the names of all parameters."""
     faults = [
         f"{name}.toml: [also] {key}: no function has it"
         for key in roles.get("also", {})

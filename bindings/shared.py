@@ -61,8 +61,8 @@ def plain_name(form: str, name: str) -> str:
 def in_form(form: str, parameters: list[Parameter], on_device: bool) -> tuple[list[Parameter], list[str]]:
     """Return the parameters of a family as one of its batched forms has them, and the arrays that lack a stride.
 
-    A result becomes a device array, results, and so does a scalar that has a stride. on_device: all pointers are to the
-    device, a result's too.
+    A result becomes the device array `results`. A scalar that has a stride becomes a device array, too. `on_device`:
+    all pointers are to the device, also a result's.
     """
     if not form:
         single = Extent("elements", (ast.Constant(1),))
@@ -81,7 +81,7 @@ def in_form(form: str, parameters: list[Parameter], on_device: bool) -> tuple[li
             lacking += [] if count else [parameter.name]
             parameter = replace(parameter, extent=replace(parameter.extent, pointers=ast.Name(count)))
         elif isinstance(parameter, Array):
-            stride = stride or sizes.get(f"stride{name[0]}", "")  # of AP it may be stride_A
+            stride = stride or sizes.get(f"stride{name[0]}", "")  # the stride of AP may be stride_A
             if not stride or not count:
                 lacking.append(parameter.name)
             parameter = replace(parameter, extent=replace(parameter.extent, batch=(ast.Name(stride), ast.Name(count))))

@@ -31,7 +31,7 @@ from .wrappers import header, wrappers_file
 __all__ = ["Role", "emit", "faults", "raw_faults", "record", "report", "words", "write_if_changed"]
 
 
-# One entry a library, as library_texts writes them; only a library with bodies by hand has the last.
+# The files that library_texts writes for each library. Only a library with bodies by hand has the last one.
 FILES = (
     "libraries/{}.c",
     "libraries/{}_api.c",
@@ -62,8 +62,9 @@ def faults(library: Library) -> list[str]:
 def emit(libraries: list[Library], out: Path) -> None:
     """Write everything the build needs under `out`; raises RolesError for a record that can't be written.
 
-    The files of a library are kept if the same generator wrote them from the same library: each
-    file `libraries/<library>.key` has a digest of all three. The libraries are as `load` returns them, not used yet.
+    The files of a library are kept if the same generator wrote them from the same library. The file
+    `libraries/<library>.key` has a digest of the generator, the library and its files. `libraries` have to be as `load`
+    returns them, because their use may change the digest.
     """
     generator = generator_digest()
     origins = {library.name: hashlib.sha256(generator + pickle.dumps(library)).digest() for library in libraries}
@@ -106,7 +107,7 @@ def generator_digest() -> bytes:
 
 
 def key_file(library: str, out: Path) -> Path:
-    """Return the file that names the state which the library's files were written from."""
+    """Return the file that identifies the state from which the library's files were written."""
     return out / "libraries" / f"{library}.key"
 
 
@@ -126,6 +127,6 @@ def is_current(library: str, origin: bytes, out: Path) -> bool:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a file unless it has this text: the build compiles files again that are newer than their objects."""
+    """Write a file unless it has this text, because the build compiles files that are newer than their objects."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)

@@ -1,7 +1,7 @@
 """Writes the portable BLAS of C, oa_blas_*: a function calls the vendor's for the device of its arrays.
 
 A function is written if its typed C functions agree in every library; names of parameters, the order of CBLAS (always
-by columns) and enums may differ. These have CBLAS's values in the portable function.
+by columns) and enums may differ. Enums have CBLAS's values in the portable function.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _without_order(function: Function) -> list[Parameter]:
 
 
 def _agrees(parameters: list[Parameter], function: Function) -> bool:
-    """Return whether a library's function takes the same, or beside it the result of one that is in place here."""
+    """Return whether a library's function takes the same parameters, or also a separate result, C and ldc."""
     own = _types(function.parameters)
     if own == _types(parameters):
         return True
@@ -90,14 +90,14 @@ def _call(library: Library, function: Function, portable: _Portable) -> str:
     arguments = [_argument(library, parameter) for parameter in portable.parameters]
     if len(function.parameters) > len(_without_order(function)):
         arguments.insert(0, str(library.constants["ColMajor"]))
-    elif len(function.parameters) > len(portable.parameters):  # not in place here
+    elif len(function.parameters) > len(portable.parameters):  # the library's function has a separate result
         arguments += arguments[-2:]
     return f"oa_{library.name}_{function.name}({', '.join(arguments)})"
 
 
 def _definition(portable: _Portable) -> list[str]:
     arrays = [parameter for parameter in portable.parameters if isinstance(parameter, Array)]
-    counts = portable.name.startswith("i")  # an index, from 0 here and in CBLAS, from 1 in the others
+    counts = portable.name.startswith("i")  # an index counts from 0 here and in CBLAS, and from 1 in the others
     function = f'"blas.{portable.name}"'
     lines = [*wrapped(f"{_prototype(portable)} {{"), "  int place;"]
     name = arrays[0].name

@@ -1,12 +1,12 @@
-"""Writes the bodies of routines: the C function that checks, moves and calls, one for all routines that are alike.
+"""Writes the bodies of routines: a C function that checks, moves and calls, for all routines that are alike.
 
 A body is the same for all types of a family: names, dtypes and symbols are in the routine's
 row. Routines with equal bodies share one body. Bodies call csrc/body/body.h.
 
-The vendor's function is called in one of two ways. A body of a library that runs on a GPU calls it, with the library's
-handle or stream. A library that runs on the CPU is called later, in the order of a stream: its body packs its values,
-and one *caller* for each machine signature (`call_v_iillfrlrlfpl`) unpacks them. LETTERS and RETURNS explain the
-letters of a signature.
+The vendor's function is called in one of two ways. A body of a library that runs on a GPU calls it itself, with the
+library's handle or stream. A library that runs on the CPU is called later, in the order of a stream: its body packs its
+values, and one *caller* for each machine signature (`call_v_iillfrlrlfpl`) unpacks them. LETTERS and RETURNS explain
+the letters of a signature.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Body:
         self.device_form = library.has_device_form(function)
         self.is_late = library.backend is None
         self.numbers = [number for number in function.numbers if number.role != "value"] if self.device_form else []
-        # The form with 64-bit sizes writes a 64-bit index; a device pointer for one is of 32 bits.
+        # The form with 64-bit sizes writes a 64-bit index, but a device pointer to an index points to 32 bits.
         self.index_on_device = any(number.dtype == "i32" for number in self.numbers)
         self.is_typed = bool(function.of("type"))  # some dtypes come from arguments
         self.noted = [array for array in function.arrays if array.noted_by]
@@ -96,7 +96,7 @@ class Body:
         self.has_status = function.returns != "void" and not returned
         # Some versions of the library fetch a result for the host before it is there.
         self.fetches = bool(library.results_since and self.device_form and function.result and function.arrays)
-        self.slots = len(function.parameters)  # and, of a late call, room for numbers that have a count
+        self.slots = len(function.parameters)  # a late call also has slots for numbers that have a count
         self.signature = ""
 
     def add(self, text: str) -> None:
@@ -188,8 +188,8 @@ class Body:
             facts = f'"{array.noted_by}", &values[{self.at[array.noted_by]}], &dtypes[{self.at[array.name]}]'
             self.add(f"  if (oa_noted_dtype(routine, {facts})) return OA_ERROR_ARGUMENT;")
         self.enum_checks()
-        # A product with a size of an object must not be negative: it would be refused as too large before the plain
-        # size is refused.
+        # If an object's size is in a product, this code refuses negative sizes. Otherwise the core would refuse the
+        # product as too large before it refused the negative size.
         checked_by_core = set() if self.telling else bare_sizes(self.function)
         for size in self.function.sizes:
             if size.is_short:
@@ -235,7 +235,7 @@ class Body:
             self.add(f"  {ld} = oa_leading({ld}, {rows}, {columns});")
 
     def wide_test(self) -> str:
-        """Write whether a size does not fit 32 bits."""
+        """Write the test of whether a size does not fit 32 bits."""
         return " | ".join(f"oa_is_wide({size.name})" for size in self.sizes)
 
     def symbol(self) -> None:
@@ -246,7 +246,7 @@ class Body:
             self.add("  if (!query) return oa_fail_symbol(routine, values, 0, device);")
 
     def own_symbol(self) -> None:
-        """Find the vendor's function: the form with 64-bit sizes when one needs it."""
+        """Find the vendor's function: the form with 64-bit sizes if a size needs it."""
         wide = self.wide_test()
         failure = "oa_fail_symbol(routine, values, {wide}, device)"
         if not self.sizes:
@@ -287,8 +287,8 @@ class Body:
             part = [f"({f'({upper}) != ({by_rows})' if by_rows else upper} ? OA_UPPER : 0)"]
             if extent.leaves_out_the_diagonal:
                 unit = to_c(arguments.pop(), constants)
-                # cuBLAS reads a matrix of order 1 all the same, and an empty array has no address that it could read.
-                # So no element of a matrix that is all diagonal is left out, but its values have no effect.
+                # cuBLAS reads even a matrix of order 1, and an empty extent would have no address for that. So the
+                # extent of a matrix that is all diagonal has all elements, but their values have no effect.
                 others = [f"{to_c(arguments[0], constants)} > 1"]
                 if extent.kind == "band_triangle":
                     others.append(f"{to_c(arguments[1], constants)} > 0")
@@ -302,7 +302,7 @@ class Body:
         return [*part, *values], names
 
     def extent(self, extent: Extent, repeats: bool) -> str:
-        """Write an extent; repeats: of a vector whose increment may be 0."""
+        """Write an extent. `repeats`: it is a vector whose increment may be 0."""
         constants = self.library.constants
         if extent.pointers:
             count, name = to_c(extent.pointers, constants), to_name(extent.pointers, constants)
@@ -320,7 +320,7 @@ class Body:
             if isinstance(extent.arguments[0], ast.Constant):
                 return f"OA_ELEMENTS({values[0]})"
             return f'OA_EXTENT(OA_EXTENT_VECTOR, 0, {values[0]}, 1, 1, {names[0]}, "", "")'
-        if kind in ("band", "band_triangle"):  # messages name its dimensions and the leading one
+        if kind in ("band", "band_triangle"):  # messages name its dimensions and its leading dimension
             names = [*names[: len(EXTENTS[kind][1])], names[-1]]
         kind = "repeatable" if repeats else kind
         return f"OA_{kind.upper()}({', '.join([*values, *names])})"
@@ -330,8 +330,8 @@ class Body:
         if array.direction == "in":
             access = "OA_READ"
         elif array.direction == "out" or array.overwrites:
-            # With an empty dimension nothing may be written, whatever beta is. But a product of matrices whose inner
-            # dimension is 0 is 0: BLAS says that beta applies then, and only a product with a vector ends at once.
+            # If a dimension is empty, nothing may be written, for any beta. But a product of matrices whose inner
+            # dimension is 0 is 0: BLAS then applies beta. Only a product with a vector writes nothing then.
             tests = [self.overwrites(array.overwrites)] if array.overwrites else []
             dimensions = bare_sizes(self.function)
             if self.zero_tested(array.overwrites) and all(extent.kind == "matrix" for extent in array.extents):
@@ -341,15 +341,15 @@ class Body:
             access = f"{' && '.join(tests)} ? OA_OVERWRITE : OA_READ_WRITE" if tests else "OA_OVERWRITE"
         else:
             access = "OA_READ_WRITE"
-        if array.in_place:  # both operands note it
+        if array.in_place:  # both operands have the flag
             access = f"({access}) | OA_IN_PLACE" if " " in access else f"{access} | OA_IN_PLACE"
             if array.in_place_if:
                 access = access.replace("OA_IN_PLACE", f"({self.overwrites(array.in_place_if)} ? OA_IN_PLACE : 0)")
         return access
 
     def overwrites(self, test: ast.expr) -> str:
-        """Write when an operand is overwritten. The value of a scalar on the device is known if it was a host
-        number."""
+        """Write the test of whether an operand is overwritten. The value of a scalar on the device is known if it was
+        a host number."""
         scalar = self.zero_tested(test)
         if scalar:
             at, device = self.at[scalar], "device" if self.device_form else "0"
@@ -371,7 +371,7 @@ class Body:
         return f'oa_operand_of("{parameter.name}", values[{at}].pointer, {access}, {self.dtypes}[{at}], {extent})'
 
     def start(self, count: str, **fields: str) -> None:
-        """Declare the call, with these fields of its own."""
+        """Declare the call, with values for these of its fields."""
         self.add(f"  oa_call call = oa_call_of(routine->function, routine->library, operands, {count});")
         for name, value in fields.items():
             self.add(f"  call.{name} = {value};")
@@ -383,7 +383,7 @@ class Body:
         self.host_checks()
         self.add(f"  oa_operand operands[{count}];")
         for position, array in enumerate(arrays):
-            again = position > 0 and arrays[position - 1] is array  # in the shape that it becomes
+            again = position > 0 and arrays[position - 1] is array  # the array again, with its new shape
             access = "OA_READ_WRITE | OA_RESHAPED" if again else self.access(array)
             extent = self.extent(array.extents[-1 if again else 0], array.repeats)
             if array.in_place_at:
@@ -454,7 +454,7 @@ class Body:
     def ends_unwritten(self) -> bool:
         """Return whether no call is made if no element of a device array would be written."""
         if any(isinstance(parameter, Object) and parameter.object_kind.tells for parameter in self.function.parameters):
-            return False  # other ranks may write, and wait for this one
+            return False  # other ranks may write, and wait for this rank
         results = any(not number.is_read_only for number in self.function.numbers) or any(
             host_array.writes for host_array in self.host_arrays
         )
@@ -466,7 +466,7 @@ class Body:
 
     @property
     def special(self) -> list[str]:
-        """Return how the function differs from one that has a handle."""
+        """Return the flags by which the function differs from a function that has a handle."""
         arguments = self.function.arguments
         if not self.library.handle or any(isinstance(argument, Handle) for argument in arguments):
             return ["OA_ON_HOST_MEMORY"] if self.host_arrays else []
@@ -580,7 +580,7 @@ class Body:
                 self.add("  return oa_end(&call, status);")
 
     def widen(self, indent: str) -> None:
-        """Make 64 bits of an index of 32 that the vendor's function left."""
+        """Widen an index of 32 bits, which the vendor's function wrote, to 64 bits."""
         result = self.function.result
         if result and result.dtype == "i32" and not result.c_type.startswith("int64_t"):
             narrow = " && !wide" if self.wide_symbol else ""
@@ -729,7 +729,7 @@ class Body:
                 there.append(f"late.values[{at}].pointer = operands[{self.position(parameter)}].address;")
             if parameter.is_read_only and parameter.count > 1:
                 slot = self.slots
-                self.slots += parameter.count  # as wide as the widest number
+                self.slots += parameter.count  # a slot has room for the widest number
                 nbytes = f"{parameter.count} * (size_t)oa_itemsize(routine->dtypes[{at}])"
                 here.append(f"memcpy(&late.values[{slot}], values[{at}].pointer, {nbytes});")
             elif not parameter.is_read_only and parameter.count == 1:
@@ -828,16 +828,16 @@ class Body:
 
 
 class Bodies:
-    """The bodies of a library, each written once, and which of them each function has.
+    """The bodies of a library, each written once, and the body of each function.
 
     body_of: makes the writer of a function's body.
     """
 
     def __init__(self, library: Library, body_of: Callable[[Library, Function], Body]) -> None:
         self.texts: dict[str, str] = {}  # by name
-        self.of: dict[str, tuple[str, str]] = {}  # function: (body, caller or "")
+        self.of: dict[str, tuple[str, str]] = {}  # by function: (body, caller or "")
         self.users: dict[str, list[str]] = {}
-        names: dict[str, str] = {}  # by text, with a name that none has
+        names: dict[str, str] = {}  # by the text of a body, with NAME as its name
         taken: dict[str, int] = {}
         for function in library.functions:
             body = body_of(library, function)
@@ -859,7 +859,7 @@ class Bodies:
                 self.users.setdefault(name, []).append(function.name)
 
     def lines(self) -> list[str]:
-        """Return the C text of all of them."""
+        """Return the C text of all bodies."""
         lines: list[str] = []
         for name, text in self.texts.items():
             users = " ".join(self.users[name])

@@ -84,7 +84,7 @@ def quoted_lines(text: str, indent: str) -> list[str]:
 
 
 def wrapped(text: str) -> list[str]:
-    """Break a line of C where it is too long: after a comma if it has one, and never inside a string."""
+    """Break a line of C that is too long: after a comma if it has one, and never inside a string."""
     whole = re.sub(r'"[^"]*"', lambda literal: literal.group().replace(" ", "\0"), text)
     indent = text[: len(text) - len(text.lstrip())] + "    "
     lines: list[str] = []

@@ -18,7 +18,7 @@ from ..parameters import Array, EnumValue, Parameter, Scalar, Size
 from .bodies import Body
 from .c_text import quoted, to_c
 
-KNOWN = "OA_AT_"  # with a symbol: its place in the library's table
+KNOWN = "OA_AT_"  # before a symbol, the name of its place in the library's table
 
 
 def has_descriptors(library: Library, function: Function) -> bool:
@@ -33,7 +33,7 @@ def has_descriptors(library: Library, function: Function) -> bool:
 
 
 def dtype_enum(library: Library, c_type: str) -> Enum:
-    """Return the enum of a C type that stands for dtypes."""
+    """Return the enum of dtypes that has a C type."""
     for dtype_enum in library.dtype_enums:
         if dtype_enum.type == c_type:
             return dtype_enum
@@ -70,7 +70,7 @@ def _dtype_type(library: Library, kind: ObjectKind) -> str:
 
 
 def asked_symbols(library: Library) -> list[str]:
-    """Return the functions that bodies query, besides their own."""
+    """Return the functions that bodies query, in addition to the bound function of each body."""
     symbols = {called for kind in library.object_kinds for called in (kind.describes[0], kind.describes[2]) if called}
     for function in library.functions:
         symbols |= {array.query.symbol for array in function.arrays if isinstance(array, Room) and array.query}
@@ -140,7 +140,7 @@ def scalar_of(parameters: list[list[str]], words: str) -> str:
 
 
 def describing_functions(library: Library, index: dict[str, int]) -> list[str]:
-    """Return the C text of all of them that bodies use; index: the places of the library's symbols."""
+    """Return the C text of all such functions that bodies use. `index`: the places of the library's symbols."""
     used = {name for function in library.functions for name in _descriptors(library, function).values()}
     asked = asked_symbols(library)
     lines = ["enum {", *(f"  {KNOWN}{symbol} = {index[symbol]}," for symbol in asked), "};", ""] if asked else []
@@ -331,7 +331,7 @@ class DescriptorBody(Body):
         return f"values[{self.at[array]}].pointer != NULL"
 
     def key(self, query: Query) -> tuple[list[str], list[str]]:
-        """Return the words that a query's result depends on: stamps of objects, and the rest; "0": it may change."""
+        """Return the words on which a query's result depends: stamps of objects, and others. "0": it may change."""
         stamps, rest = [], []
         for argument in query.arguments:
             name = ast.unparse(argument)

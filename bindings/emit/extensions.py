@@ -22,7 +22,8 @@ INTEGERS = "from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint6
 # How Cython writes a type of C.
 _SPELLED = ((r"\b(float|double) _Complex\b", r"\1 complex"), (r"\* ?const \*", "**"), (r"\(void\)", "()"))
 
-# The macros of core.h make literals, which end with a block of C that Cython writes. Here the caller has the memory.
+# The macros of core.h make literals, whose life ends with a block of the C code that Cython writes. The caller of these
+# functions has the memory.
 _LEND = """
 cdef inline oa_array OA_LEND(
     void *data, int dtype, int ndim, const int64_t *shape, const int64_t *strides

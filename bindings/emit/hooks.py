@@ -18,8 +18,8 @@ from .c_text import quoted, to_c, wrapped
 from .lapack_hooks import lapack_hook, lapack_routines, lapack_row
 
 _FIRST = "cblas"
-# By family: three sizes whose product is about the number of multiplications; the exact number; the exchanges, and the
-# enums that become their opposites, a call by rows becomes a call by columns that has the same memory for its operands.
+# By family: three sizes whose product is about the number of multiplications; the exact number; and the changes that
+# turn a call by rows into a call by columns with the same memory: exchanges, and enums that become their opposites.
 # "conjugated": a Hermitian routine's exchange would need a conjugated vector, so the original routine is called.
 _RANK = "uplo trans"
 _TRIANGULAR = "side uplo m=n"
@@ -120,7 +120,7 @@ def _by_columns(hooked: _Hooked) -> list[str]:
     for word in _FAMILIES[hooked.function.family][2].split():
         left, _, right = word.partition("=")
         kind, _, operation = word.partition(":")
-        if operation:  # the conjugate transpose by rows is a conjugate by columns, which is the original's
+        if operation:  # a conjugate transpose by rows would be a conjugate by columns; the original makes such calls
             conjugate = "111" if hooked.name[0] in "sd" else "0"
             flipped = f"a.{operation} == 111 ? 112 : a.{operation} == 112 ? 111"
             lines += [f"a.{operation} = {flipped} : a.{operation} == 113 ? {conjugate} : 0;"]
@@ -130,7 +130,7 @@ def _by_columns(hooked: _Hooked) -> list[str]:
             kind = "int" if left.startswith("trans") else "void *" if left in ("A", "x") else "int64_t"
             kind += "" if kind.endswith("*") else " "
             lines += [f"{kind}{left}_ = a.{left};", f"a.{left} = a.{right};", f"a.{right} = {left}_;"]
-        elif left == "trans":  # the transpose of A A^T is A^T A of A's transpose, which is the order of the memory
+        elif left == "trans":  # by columns, the memory of A is its transpose B, and A A^T is B^T B
             other = 113 if hooked.is_hermitian else 112
             back = f"a.trans == {other}" + (" || a.trans == 113" if hooked.name[0] in "sd" else "")
             lines += [f"a.trans = a.trans == 111 ? {other} : {back} ? 111 : 0;"]
@@ -157,7 +157,7 @@ def _definition(hooked: _Hooked) -> list[str]:
     lines += [f"static int {name}_make(const void *arguments, oa_any *const *p) {{"]
     lines += [f"  const {name}_arguments *a = arguments;"]
     lines += [*wrapped(f"  return oa_blas_{name}({', '.join(passed)});"), "}", ""]
-    # The names of the roles file's expressions are the fields'.
+    # The roles file's expressions have the names of the fields.
     shapes = [text for array in hooked.arrays for text in _shape(hooked, array)]
     overwritten = [array for array in hooked.arrays if array.extent.kind in ("matrix", "vector")]
     texts = [*shapes, work, *(ast.unparse(array.overwrites) for array in overwritten if array.overwrites)]
@@ -217,7 +217,7 @@ def _hook(hooked: _Hooked, by_address: bool) -> list[str]:
     chosen = hooked.parameters if by_address else list(hooked.function.parameters)
     declared = [_declared(parameter, by_address) for parameter in chosen]
     passed = [parameter.name for parameter in chosen]
-    if by_address:  # Fortran's lengths of texts follow; callers in C leave them out
+    if by_address:  # the lengths of Fortran's texts follow; callers in C leave them out
         lengths = [f"length_{parameter.name}" for parameter in chosen if isinstance(parameter, EnumValue)]
         declared += [f"size_t {length}" for length in lengths]
         passed += lengths

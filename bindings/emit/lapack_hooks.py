@@ -1,7 +1,7 @@
 """Writes the hooks that stand in for LAPACK in other modules: Fortran's names, with integers of 32 and of 64 bits.
 
-A hook hands workspace queries and small calls to its original, and all arguments of others to csrc/accelerate/lapack.h,
-whose struct has a field of each name here.
+A hook passes workspace queries and small calls to its original. It passes the arguments of other calls to
+csrc/accelerate/lapack.h, whose struct has a field for each name here.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from .c_text import made_from
 
 BASIC = {"void", "_Bool", "char", "short", "int", "long", "unsigned", "float", "double", "size_t"}
 BASIC |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-INTEGER = "blasint"  # 32 bits, or 64 in an ILP64 build
-WIDE = "__ilp64"  # ends the names of the functions of such a build
+INTEGER = "blasint"  # it has 32 bits, or 64 bits in an ILP64 build
+WIDE = "__ilp64"  # the end of the names of functions in an ILP64 build
 
 
 def _types_in(c_type: str) -> set[str]:
@@ -93,7 +93,7 @@ def raw_file(library: Library) -> str:
     for function in library.functions:
         symbols = [symbol for symbol in (function.symbol, function.wide_symbol) if symbol]
         if any(isinstance(argument, Stream) or argument.field_of for argument in function.arguments):
-            continue  # the caller's own stream, or addresses in a struct, are nothing that the routine takes
+            continue  # the routine does not take the caller's stream, or addresses in a struct
         routines |= dict.fromkeys(symbols, function.name)
         passed = [isinstance(argument, Result) for argument in function.arguments if argument.in_record]
         if any(passed[:-1]):

@@ -47,7 +47,7 @@ def _dtypes(function: Function) -> str:
 
 
 def _typed_values(function: Function) -> list[str]:
-    """Return the initializers of a function's oa_typed, each after the ones that it depends on."""
+    """Return the initializers of a function's oa_typed, each after the initializers that it depends on."""
     at = {parameter.name: position for position, parameter in enumerate(function.parameters)}
     enums = [f"{{{at[type_.name]}, {at[type_.name]}, 0, types_{type_.enum.label}}}" for type_ in function.types]
     of = sorted(
@@ -138,7 +138,7 @@ def _row(
 
 
 def _beside(library: Library) -> list[str]:
-    """Return patterns of the files that packages of Python may have of a library, from the folder of packages."""
+    """Return patterns for a library's files in packages of Python, relative to the folder of packages."""
     patterns = list(library.find["wheels"].values())
     if library.find["pathfinder"]:  # NVIDIA's wheels: nvidia/cublas/lib, nvidia/cu13/lib
         patterns += [f"nvidia/*/lib/{soname}" for soname in library.sonames]

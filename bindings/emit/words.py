@@ -22,7 +22,7 @@ GROUPS = {
 
 
 def _entries(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a list of words with their meanings, wrapped, but never within code."""
+    """Return a list of words with their meanings. Lines are wrapped, but never within code."""
     lines = []
     for word, meaning in rows:
         whole = re.sub("`[^`]*`", lambda code: code[0].replace(" ", "\0"), f"- {word}: {meaning}.")

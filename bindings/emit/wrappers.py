@@ -48,7 +48,7 @@ def _definition(library: Library, function: Function, device: bool, row: int) ->
     lines += [f"  oa_value values[{max(1, len(function.parameters))}];"]
     for position, parameter in enumerate(
         function.parameters
-    ):  # one by one: compilers would clear the whole list before
+    ):  # one by one, because compilers would first clear a whole list
         lines += wrapped(f"  values[{position}] = (oa_value){parameter.initializer(device)};")
     at = {parameter.name: position for position, parameter in enumerate(function.parameters)}
     void = [] if device else [number for number in function.numbers if number.is_void]

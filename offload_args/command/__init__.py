@@ -1,6 +1,7 @@
-"""The command line: `python -m offload_args`. One module a command; each imports its own work when it runs.
+"""The command line, `python -m offload_args`, with a module for each command.
 
-parser() returns the whole parser, for the reference of the commands.
+A command imports the modules that do its work only when it runs. parser() returns the parser of all commands, for the
+reference of the commands.
 """
 
 from __future__ import annotations
@@ -83,23 +84,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        if options.command in ("plan", "record", "run", "trace"):  # the script's own
+        if options.command in ("plan", "record", "run", "trace"):  # the script was interrupted
             raise
         print(f"{PROGRAM} {options.command}: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
         if (
             options.command in ("plan", "record", "run", "trace") or error.filename is not None
-        ):  # the script's own, or a file's
+        ):  # an error of the script, or of a file
             raise
         return _lost_output(options.command, error)
     return status
 
 
 def _lost_output(name: str, error: OSError) -> int:
-    """Report that the standard output can't be written, unless it is a pipe that its reader closed; return the
-    status."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest of its output as it ends
+    """Report that the standard output can't be written, and return the exit status. A pipe that its reader closed is
+    not reported."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # at exit, Python writes the rest
     if isinstance(error, BrokenPipeError):
         return 0
     print(f"{PROGRAM} {name}: the standard output can't be written: {error.strerror}", file=sys.stderr)

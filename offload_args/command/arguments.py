@@ -18,7 +18,7 @@ def count(text: str) -> int:
 
 
 def device(text: str) -> Device:
-    """Open the device of a name, for argparse."""
+    """Open the device that has this name, for argparse."""
     try:
         return Device(text)
     except OffloadError as error:

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if options.fortran:
         requested.append(embedding.get_fortran_module())
     if len(requested) == 1 and not (options.cflags or options.libs):
-        print(requested[0])  # unchanged, for "$(...)"
+        print(requested[0])  # without quotes, for "$(...)"
         return 0
     words = embedding.cflags() if options.cflags else []
     words += embedding.libs() if options.libs else []

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         try:
             draw(components, eigenvalues, options.plot)
-        except (OSError, ValueError) as error:  # ValueError: for an unknown format
+        except (OSError, ValueError) as error:  # an unknown format raises ValueError
             print(f"demo: {options.plot} can't be written: {error}", file=sys.stderr)
             return 2
         print(f"drawn       {options.plot}")

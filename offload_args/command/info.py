@@ -34,7 +34,7 @@ def _device(device: Device) -> dict[str, Any]:
         "memory_total": memory.total,
         "driver_version": device.driver_version,
         "driver": libraries.driver(device.backend),
-        # AMD's model names the processor that code is for, such as gfx90a.
+        # The model of an AMD GPU already names the processor that code is compiled for, such as gfx90a.
         "compute_capability": "" if device.backend == "hip" else ".".join(map(str, device.compute_capability)),
     }
 
@@ -130,7 +130,7 @@ def _compiler_line(compiler: dict[str, Any], verbose: bool) -> str:
 
 
 def lines(facts: dict[str, Any], verbose: bool) -> Iterator[str]:
-    """Yield a line for each device, library and compiler; verbose: with paths, and the places that were tried."""
+    """Yield a line for each device, library and compiler. `verbose` adds paths, and the places that were tried."""
     yield f"offload_args {facts['offload_args']}"
     packages = [f"{name} {version}" if version else f"no {name}" for name, version in facts["packages"].items()]
     yield ", ".join([facts["python"], *packages])

@@ -33,12 +33,13 @@ for a few seconds. A product that would take longer is extrapolated from a small
 
 DTYPES = ("f4", "f8", "c8", "c16")
 MOST = 2**31 - 1
-# A larger product is measured while the one before took less than this. So one device takes about a second.
+# Larger and larger products are measured until one takes more seconds than this. So the measurement of one device takes
+# about a second.
 LONG = 0.05
 LEAST_WORK = 1 << 20  # multiplications of the smallest measured product, unless the requested product is smaller
 MOST_BYTES = 512 << 20  # of the operands of a measured product
-PAYS = 0.9  # of NumPy's time: a device that takes less pays
-MOST_COPIED = 64 << 20  # bytes of the copies that are measured
+PAYS = 0.9  # a device pays if it takes less than this part of NumPy's time
+MOST_COPIED = 64 << 20  # bytes of a measured copy
 
 Shape = tuple[int, int, int]  # m, n, k
 Array = NDArray[Any]
@@ -78,13 +79,13 @@ class Estimate:
     model: str
     needs: int  #: bytes of its memory
     free: int
-    product: float = 0.0  #: with the arrays on the device already
+    product: float = 0.0  #: the time if the arrays are on the device already
     up: float = 0.0
     down: float = 0.0
-    region: float = 0.0  #: of a region and a call, whatever the size
+    region: float = 0.0  #: the time of a region and a call, for any size
     measured: Shape = (0, 0, 0)  #: m, n, k of the product that was measured
     extrapolated: bool = False
-    copied: int = 0  #: of the copies that were measured; 0: none were
+    copied: int = 0  #: bytes of a measured copy; 0: no copy was measured
     up_rate: float = 0.0  #: bytes per second
     down_rate: float = 0.0
     error: str = ""
@@ -121,10 +122,10 @@ def _work(shape: Shape) -> int:
 
 
 def smaller_products(shape: Shape, itemsize: int) -> Iterator[Shape]:
-    """Yield products of eight times the work of the one before, up to the shape itself.
+    """Yield products, each with eight times the work of the previous product, up to the shape itself.
 
-    The largest extents are halved first: the smallest one affects the speed most. Products whose operands take much
-    memory are left out.
+    The largest extents are halved first, because the smallest extent affects the speed most. Products whose operands
+    take much memory are left out.
     """
     shapes = [shape]
     while _work(shapes[-1]) > LEAST_WORK:
@@ -160,7 +161,7 @@ def _grow(
 ) -> None:
     """Measure larger and larger products until one is long, and extrapolate from the fastest of them.
 
-    On a busy machine the last one may be slower than a smaller one was.
+    On a busy machine the largest measured product may be slower than a smaller one.
     """
     seconds, last, fastest = 0.0, shape, math.inf
     for last in smaller_products(shape, dtype.itemsize):
@@ -215,7 +216,7 @@ def _measure_copies(device: Device, nbytes: int) -> tuple[float, float]:
     def up() -> float:
         with offload_args(In(array), device=device) as (pointer,):
             begun = perf_counter()
-            _ = pointer.address  # brings it up
+            _ = pointer.address  # brings the array up
             device.synchronize()
             return perf_counter() - begun
 
@@ -241,9 +242,9 @@ def _host_memory() -> int:
 def _on(device: Device, shape: Shape, dtype: np.dtype[Any]) -> Estimate:
     nbytes = _size(shape) * dtype.itemsize
     memory = device.memory
-    free = _host_memory() - nbytes  # the arrays need some of it
+    free = _host_memory() - nbytes  # the arrays on the host use nbytes
     if device.is_gpu:
-        free = memory.free if memory.total else nbytes  # the driver may not report it
+        free = memory.free if memory.total else nbytes  # the driver may not report its memory
     estimate = Estimate(device.name, device.model, nbytes, max(free, 0))
     try:
         estimate.region = _measure_region(device, dtype)
@@ -275,7 +276,7 @@ def _too_large(estimate: Estimate) -> list[str]:
 
 
 def advice(numpy: Estimate, estimate: Estimate) -> str:
-    """Say when a device pays, compared with NumPy."""
+    """Return a sentence about whether a device pays, compared with NumPy."""
     if estimate.error:
         return f"{estimate.name}: {estimate.error}"
     if too_large := _too_large(estimate):
@@ -337,14 +338,14 @@ def _plan_script(options: argparse.Namespace) -> int:
     process, stderr = os.getpid(), sys.stderr
     on = accelerate(only_count=True)
     status = run_to_end(run_script, on.stop)
-    if os.getpid() == process:  # and no child that the script forked
+    if os.getpid() == process:  # not in a child that the script forked
         text = on.report.as_json() if options.json else f"\n-- offload_args plan\n{on.report}"
         say(text, stderr)
     return status
 
 
 def _shape_of(sizes: Sequence[str]) -> Shape:
-    """Read M, N and K; exit as argparse does for other texts."""
+    """Read M, N and K. For other texts, exit as argparse does."""
     try:
         m, n, k = (_extent(size) for size in sizes)
     except (argparse.ArgumentTypeError, ValueError) as error:

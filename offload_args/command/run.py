@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _tell(options: argparse.Namespace, on: Accelerated, children: Children | None, stderr: TextIO | None) -> int:
-    """Print the report and files that the options ask for; return the status of a file that can't be written."""
+    """Write the report and the files that the options ask for. Return 2 if a file can't be written, else 0."""
     from ..running import say
 
     status = 0
@@ -90,8 +90,8 @@ def run(options: argparse.Namespace) -> int:
             unwritten.append(error)
 
     def end(children: Children) -> None:
-        """Take the children's reports: children of joblib end when Python ends, before callbacks that were registered
-        earlier."""
+        """Collect the children's reports at exit. A callback of joblib, which is registered later and so runs earlier,
+        ends joblib's children before this."""
         if os.getpid() != process:
             return
         children.collect()

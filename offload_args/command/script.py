@@ -18,8 +18,8 @@ def add_script(parser: argparse.ArgumentParser) -> None:
 
 
 def script_of(script: str, arguments: list[str], is_module: bool) -> Callable[[], object] | None:
-    """Return a function that runs the script, and set the variables that Python sets for it; None if there is no such
-    file."""
+    """Set the variables that Python sets for a script, and return a function that runs the script. Return None if there
+    is no such file."""
     import runpy
 
     sys.argv = [script, *arguments]

@@ -20,7 +20,8 @@ class Backend(ABC):
     """Run the collectives of one rank; the link carries the messages between the ranks' hosts.
 
     Pointers have one dimension and no gaps, are on the communicator's device, and fit each other. `op` is "sum",
-    "prod", "min" or "max". deadline: a time.monotonic(), or None. All raise LostRanksError if a rank is lost.
+    "prod", "min" or "max". `deadline` is a value of time.monotonic(), or None. All methods raise LostRanksError if a
+    rank is lost.
     """
 
     __slots__ = ("_link", "rank", "size")
@@ -32,25 +33,25 @@ class Backend(ABC):
 
     @abstractmethod
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine `send` of all ranks into `recv` of all, which may be the same memory."""
+        """Combine `send` of all ranks into `recv` of all ranks. A rank's two operands may be the same memory."""
 
     @abstractmethod
     def all_gather(self, send: DevicePtr[Any], recv: DevicePtr[Any], deadline: float | None) -> None:
-        """Write `send` of rank i to part i of `recv` on all ranks; `send` may be that part."""
+        """Write `send` of rank i to part i of `recv` on all ranks. On rank i, `send` may be this part."""
 
     @abstractmethod
     def reduce_scatter(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine part i of `send` of all ranks into `recv` of rank i; `recv` may be that part."""
+        """Combine part i of `send` of all ranks into `recv` of rank i. On rank i, `recv` may be this part."""
 
     @abstractmethod
     def broadcast(self, buffer: DevicePtr[Any], root: int, deadline: float | None) -> None:
-        """Write the root's buffer to the buffers of all others."""
+        """Write the root's buffer to the buffers of all other ranks."""
 
     @abstractmethod
     def reduce(
         self, send: DevicePtr[Any], recv: DevicePtr[Any] | None, op: str, root: int, deadline: float | None
     ) -> None:
-        """Combine `send` of all ranks into `recv` of the root, which may be the same memory."""
+        """Combine `send` of all ranks into `recv` of the root. The root's two operands may be the same memory."""
 
     @abstractmethod
     def all_to_all(self, send: DevicePtr[Any], recv: DevicePtr[Any], deadline: float | None) -> None:
@@ -66,14 +67,14 @@ class Backend(ABC):
 
     @abstractmethod
     def barrier(self, deadline: float | None) -> None:
-        """Wait until all ranks have called this."""
+        """Wait until all ranks have called this method."""
 
     def share(self, data: bytes, deadline: float | None) -> list[bytes]:
-        """Return the bytes of every rank, in their order."""
+        """Return the bytes of every rank, in the order of the ranks."""
         return self._link.share(data, deadline)
 
     def compare(self, data: bytes, peer: int, deadline: float | None) -> bytes:
-        """Exchange bytes with another rank, which calls this at the same time; return its bytes, which are as many."""
+        """Exchange bytes with another rank, which passes as many at the same time; return the other rank's bytes."""
         other = np.empty(len(data), np.uint8)
         self._link.exchange({peer: np.frombuffer(data, np.uint8)}, {peer: other}, deadline)
         return other.tobytes()
@@ -84,8 +85,8 @@ class Backend(ABC):
 
     @abstractmethod
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Tell the others that this rank takes no further part, because of these ranks."""
+        """Report to the other ranks that this rank takes no further part, because these ranks are lost."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free the backend's resources, and tell the other ranks that this one has left."""
+        """Free the backend's resources, and report to the other ranks that this rank has left."""

@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 _OF_MPI: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL_OF_MPI: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _TEXT: Final = 128  # bytes of a text that two ranks compare
-_MEETING: Final = 60.0  # seconds in which all ranks have to come, without a timeout
+_MEETING: Final = 60.0  # seconds within which all ranks have to connect, if there is no timeout
 
 
 @final
@@ -63,20 +63,22 @@ class Communicator:
             print(x)  # [3. 6.]
                       # [3. 6.]
 
-    Each rank has one communicator, of one device, and all ranks call the same methods in the same order. Pointers are
-    of open regions on that device, with their elements one after the other, in C or Fortran order: a method takes them
-    in the order of their memory. The methods' reads and writes give the directions: a result that is lent by use or as
-    Out is not copied up, and an operand that a method reads must have a value. Methods run in order with the calls of
-    the region.
+    Each rank has one communicator, of one device, and all ranks call the same methods in the same order. Pointers
+    belong to open regions on that device. Their elements have no gaps, in C or Fortran order, and a method takes them
+    in the order of their memory. Arrays that are lent by use get their directions from the methods' reads and writes.
+    A result that is lent by use or as Out is not copied up. An operand that a method reads must have a value. Methods
+    run in order with the calls of the region.
 
-    `timeout` is the most seconds that a method waits for the other ranks; None: as long as they live. A rank that is
-    killed, that closes its communicator, or that comes too late raises CommunicatorError on the others, which names it
-    in `ranks`; results are then as they were before. Such a failure ends the communicator.
+    `timeout` is the greatest number of seconds that a method waits for the other ranks. None: it waits as long as they
+    live. If a rank is killed, closes its communicator, or comes too late, the other ranks raise CommunicatorError. The
+    error's `ranks` has the numbers of the lost ranks, and results are as they were before the call. Such a failure ends
+    the communicator.
 
     With `debug` all ranks compare the method, its dtype, its number of elements, its operation and its root before
     anything moves, and a difference raises CommunicatorError on every rank.
 
-    As a context manager it is closed at the end of the block, so that others don't wait for a rank that raised.
+    As a context manager, a communicator is closed at the end of the block. So the other ranks don't wait for a rank
+    that raised an exception.
 
     See also: nccl.all_reduce, rccl.all_reduce; docs/guide/many.md.
     """
@@ -87,7 +89,7 @@ class Communicator:
     _busy: threading.Lock
     _debug: bool
     _device: Device
-    _failure: tuple[tuple[int, ...], str] | None  # the ranks that ended it, and why
+    _failure: tuple[tuple[int, ...], str] | None  # the ranks whose loss ended the communicator, and the reason
     _timeout: float | None
 
     def __init__(self) -> None:
@@ -113,7 +115,7 @@ class Communicator:
     def all(cls, devices: Sequence[Device | str], *, debug: bool = False, timeout: float | None = None) -> list[Self]:
         """Return a communicator for each device, for one thread of this process each.
 
-        devices: all on the CPU, `host` and `sim`, which may be repeated, or different GPUs of one vendor.
+        devices: either devices `host` and `sim`, which may be repeated, or different GPUs of one vendor.
 
             def main(communicator, x):
                 with communicator, offload_args(x, device=communicator.device) as (dx,):
@@ -152,12 +154,12 @@ class Communicator:
         debug: bool = False,
         timeout: float | None = None,
     ) -> Self:
-        """Return the communicator of this process, one of `size`, by any means of exchanging some bytes between them.
+        """Return the communicator of this process, one of `size` processes that can exchange bytes by any means.
 
         exchange: a function that takes this rank's bytes, and returns the bytes of all ranks in rank order, once all
-        have called it. address: the address at which other ranks reach this one, by TCP; by default on this machine
-        only. This rank listens at the address until all have connected, at most 60 s or `timeout`, and refuses
-        connections without its secret.
+        have called it. address: the address at which other ranks reach this one by TCP. The default can be reached on
+        this machine only. This rank listens at the address until all ranks have connected, for at most `timeout`
+        seconds, or 60 s if it is None. It refuses connections that do not send its secret.
 
             def exchange(data):  # the only rank: of several, by a queue, a file or a socket
                 return [data]
@@ -182,8 +184,9 @@ class Communicator:
     ) -> Self:
         """Return the communicator of this process, which a launcher such as torchrun started.
 
-        The variables RANK, WORLD_SIZE, MASTER_ADDR (127.0.0.1 without it), MASTER_PORT and LOCAL_RANK describe it; with
-        none of them it is the only rank. Rank 0 listens at MASTER_ADDR until all have come; see `join`.
+        The variables RANK, WORLD_SIZE, MASTER_ADDR (by default 127.0.0.1), MASTER_PORT and LOCAL_RANK describe this
+        process. Without any of them it is the only rank. Rank 0 listens at MASTER_ADDR until all ranks have connected;
+        see `join`.
 
             with Communicator.from_environment(device="host") as communicator:  # torchrun --nproc-per-node 8 program.py
                 print(communicator.rank < communicator.size)  # True
@@ -205,9 +208,9 @@ class Communicator:
         debug: bool = False,
         timeout: float | None = None,
     ) -> Self:
-        """Return the communicator of this process, with the ranks of an MPI communicator; all of them call it together.
+        """Return the communicator of this process, with the ranks of an MPI communicator. All of these ranks call it.
 
-        comm: mpi4py's; None: MPI.COMM_WORLD. It is duplicated. If a process is killed, MPI ends all others.
+        comm: mpi4py's, which is duplicated; None: MPI.COMM_WORLD. If a process is killed, MPI ends all others.
 
             with Communicator.from_mpi(device="host") as communicator:  # mpirun -n 8 python program.py
                 print(communicator.rank < communicator.size)  # True
@@ -238,10 +241,11 @@ class Communicator:
         """Call function(communicator, *arguments) on each rank of this process, and return the results.
 
         In a program that mpirun or torchrun started, this process is one rank. Its device is devices[i % len(devices)],
-        with its number i on this machine. Otherwise each device has a rank in this process, on a thread. Communicators
-        are closed at the end.
+        where i is the number of the rank on this machine. Otherwise each device has a rank in this process, on a
+        thread. Communicators are closed at the end.
 
-        Raises the first exception of a rank in this process that is no CommunicatorError, or else the first exception.
+        If ranks of this process raise, this raises their first exception that is no CommunicatorError, or else their
+        first CommunicatorError.
 
             def main(communicator, factor):
                 return factor * communicator.rank
@@ -282,7 +286,7 @@ class Communicator:
     # -- collectives -----------------------------------------------------------------------------------------
 
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any] | None = None, op: str = "sum") -> None:
-        """Combine `send` of all ranks, element by element, into `recv` of all.
+        """Combine `send` of all ranks, element by element, into `recv` of all ranks.
 
         recv: of the same shape and dtype; None: in place. op: "sum", "prod", "min" or "max".
 
@@ -346,7 +350,7 @@ class Communicator:
             self._backend.reduce_scatter(source, target, op, deadline)
 
     def broadcast(self, buffer: DevicePtr[Any], root: int = 0) -> None:
-        """Write the buffer of the root to the buffers of all others.
+        """Write the buffer of the root to the buffers of all other ranks.
 
             def main(communicator):
                 x = np.full(2, float(communicator.rank))
@@ -367,7 +371,7 @@ class Communicator:
     def reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any] | None = None, op: str = "sum", root: int = 0) -> None:
         """Combine `send` of all ranks, element by element, into `recv` of the root.
 
-        recv: on the root, of the same shape and dtype; None: in place. Other ranks need none.
+        recv: the result on the root, of the same shape and dtype; None: in place. Other ranks need no recv.
 
             def main(communicator):
                 x = np.array([1.0, 2.0]) * (communicator.rank + 1)
@@ -391,7 +395,7 @@ class Communicator:
     def all_to_all(self, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
         """Write part j of `send` of rank i to part i of `recv` of rank j.
 
-        Both have `size` parts of the same number of elements, and do not overlap.
+        Both operands have `size` parts of the same number of elements. They must not overlap.
 
             def main(communicator):
                 x, y = np.array([1.0, 2.0]) + 10 * communicator.rank, np.empty(2)
@@ -455,7 +459,7 @@ class Communicator:
             self._backend.recv(vector, peer, deadline)
 
     def barrier(self) -> None:
-        """Wait until all ranks have called it.
+        """Wait until all ranks have called this method.
 
             def main(communicator):
                 if communicator.rank == 0:
@@ -475,7 +479,7 @@ class Communicator:
     def split(self, color: int | None, key: int = 0) -> Self | None:
         """Return a communicator of the ranks with the same color; all ranks call it together.
 
-        color: a number, or None for a rank that takes part in none. key: determines the order of the ranks;
+        color: a number; None for a rank that gets no new communicator. key: determines the order of the ranks;
         ranks with equal keys are in the order of their numbers.
 
             def main(communicator):
@@ -493,7 +497,7 @@ class Communicator:
         return None if backend is None else self._of(backend, self._device, self._debug, self._timeout)
 
     def close(self) -> None:
-        """End the communicator: others that wait for this rank raise CommunicatorError. A second call does nothing.
+        """End the communicator. Ranks that wait for this rank raise CommunicatorError. A second call does nothing.
 
             communicator, other = Communicator.all(["host", "host"])
             communicator.close()
@@ -555,7 +559,7 @@ class Communicator:
     def _call(
         self, function: str, signature: tuple[str, int, object, object], peer: int | None = None
     ) -> Iterator[float | None]:
-        """Run a method of the backend: once at a time, and never after a failure."""
+        """Run a method of the backend: only one at a time, and none after a failure."""
         if not self._busy.acquire(blocking=False):
             raise CommunicatorError(
                 f"{function}: another thread is using this communicator; each thread needs one of its own: split(0)"

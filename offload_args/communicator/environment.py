@@ -42,7 +42,7 @@ def ranks_of_environment() -> Ranks:
             f"Communicator.from_environment: RANK needs a number from 0 to WORLD_SIZE - 1, got {rank} of {size}"
         )
     port = _number("MASTER_PORT", 0 if size == 1 else None)
-    # With this variable torchrun itself listens at the port, so that rank 0 listens at the next one.
+    # If this variable is set, torchrun itself listens at the port, and rank 0 listens at the next port.
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         port += 1
     return Ranks(rank, size, _number("LOCAL_RANK", rank), os.environ.get("MASTER_ADDR") or _LOOPBACK, port)
@@ -66,7 +66,7 @@ class Meeting:
     def __init__(self, ranks: Ranks, deadline: float) -> None:
         self._ranks = ranks
         self._deadline = deadline
-        self._others: dict[int, socket.socket] = {}  # on rank 0: of all others; otherwise of rank 0
+        self._others: dict[int, socket.socket] = {}  # on rank 0: of all other ranks; elsewhere: of rank 0
         try:
             if ranks.size > 1:
                 self._accept() if ranks.rank == 0 else self._connect()
@@ -83,7 +83,7 @@ class Meeting:
         return host
 
     def exchange(self, data: bytes) -> list[bytes]:
-        """Return the bytes of all ranks, in their order."""
+        """Return the bytes of all ranks, in the order of the ranks."""
         if self._ranks.size == 1:
             return [data]
         if self._ranks.rank:

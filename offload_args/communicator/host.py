@@ -1,8 +1,8 @@
 """Collectives of the devices whose memory the CPU reads, `host` and `sim`, over any link.
 
-Each reads its operand to an array, exchanges arrays, and assigns the result. So a failure leaves the result's memory as
-it was, and reading and assigning are in order with the calls of the region. Numbers are combined in the order of the
-ranks, and all ranks get the same bits.
+A collective reads its operand to an array, exchanges arrays, and assigns the result. So a failure leaves the memory of
+the result as it was. The read and the assignment run in order with the calls of the region. Numbers are combined in the
+order of the ranks, and all ranks get the same bits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["HostBackend"]
 
 _COMBINE: Final[dict[str, np.ufunc]] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-_SMALL: Final = 1 << 14  # bytes up to which every rank sends all of its array to all others, in one exchange
+_SMALL: Final = 1 << 14  # up to so many bytes, every rank sends its whole array to all others, in one exchange
 
 
 class HostBackend(Backend):
@@ -34,7 +34,7 @@ class HostBackend(Backend):
     __slots__ = ()
 
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine whole arrays on each rank if they are small; otherwise a part on each rank, and gather the parts."""
+        """Combine small arrays whole on each rank. Combine one part of larger arrays on each rank, and gather them."""
         values = send.to_host()
         if values.nbytes <= _SMALL:
             parts = [values if rank == self.rank else np.empty_like(values) for rank in range(self.size)]
@@ -115,7 +115,7 @@ class HostBackend(Backend):
         return None if link is None else HostBackend(link)
 
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Tell the others by the link."""
+        """Report the ranks to the other ranks over the link."""
         self._link.give_up(ranks, reason)
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class HostBackend(Backend):
 
 
 def _combined(parts: list[NDArray[Any]], op: str) -> NDArray[Any]:
-    """Combine arrays in their order; the first one may be a rank's own, and is not changed."""
+    """Combine arrays in their order. The first array may be a rank's operand, and is not changed."""
     total = parts[0].copy()
     with np.errstate(all="ignore"):  # sums of float16 may overflow, as on a GPU
         for part in parts[1:]:

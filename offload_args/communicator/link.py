@@ -19,7 +19,7 @@ __all__ = ["Link", "LostRanksError", "bytes_of", "remaining"]
 
 
 class LostRanksError(Exception):
-    """Ranks that can't take part any more, and why; Communicator makes a CommunicatorError of it."""
+    """The ranks that can't take part any more, and the reason; Communicator raises a CommunicatorError instead."""
 
     def __init__(self, ranks: Iterable[int], reason: str) -> None:
         super().__init__(reason)
@@ -51,18 +51,18 @@ class Link(ABC):
 
     @abstractmethod
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Tell the others that this rank takes no further part, because of these ranks."""
+        """Report to the other ranks that this rank takes no further part, because these ranks are lost."""
 
     @abstractmethod
     def check(self, grace: float) -> None:
-        """Raise LostRanksError if a rank is lost, or has closed its communicator for so many seconds."""
+        """Raise LostRanksError if a rank is lost, or closed its communicator at least `grace` seconds ago."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free the link's resources, and tell the other ranks that this one has left."""
+        """Free the link's resources, and report to the other ranks that this rank has left."""
 
     def share(self, data: bytes, deadline: float | None) -> list[bytes]:
-        """Return the bytes of every rank, in their order."""
+        """Return the bytes of every rank, in the order of the ranks."""
         peers = [rank for rank in range(self.size) if rank != self.rank]
         lengths = np.zeros(self.size, np.int64)
         lengths[self.rank] = len(data)
@@ -74,7 +74,7 @@ class Link(ABC):
         return [text.tobytes() for text in texts]
 
     def members(self, color: int | None, key: int, deadline: float | None) -> list[int]:
-        """Return the ranks with this color, in the order of their keys; all ranks call it together."""
+        """Return the ranks with this color, in the order of their keys. All ranks call this together."""
         own = b"" if color is None else np.array([color, key], np.int64).tobytes()
         pairs = [np.frombuffer(text, np.int64) for text in self.share(own, deadline)]
         chosen = [(int(pair[1]), rank) for rank, pair in enumerate(pairs) if pair.size and pair[0] == color]

@@ -17,14 +17,14 @@ __all__ = ["MemoryLink"]
 
 
 class _Board:
-    """The data that the ranks of one communicator share; `changed` has its lock."""
+    """The data that the ranks of one communicator share. The lock of `changed` protects it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.changed = threading.Condition()
-        self.offers: dict[tuple[int, int], Bytes] = {}  # by sender and receiver, until the receiver has copied it
-        self.left: dict[int, tuple[tuple[int, ...], str]] = {}  # ranks that left: because of which ranks, and why
-        self.closed: dict[int, float] = {}  # ranks that left by closing their communicator, and when
+        self.offers: dict[tuple[int, int], Bytes] = {}  # by sender and receiver, until the receiver has copied them
+        self.left: dict[int, tuple[tuple[int, ...], str]] = {}  # by rank that left: the lost ranks, and the reason
+        self.closed: dict[int, float] = {}  # by rank that closed its communicator: the time
         self.parts: dict[tuple[int, int], _Board] = {}  # by the number of the split, and the color
 
 
@@ -45,7 +45,7 @@ class MemoryLink(Link):
         return [cls(rank, board) for rank in range(size)]
 
     def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
-        """Offer the bytes to send, copy the bytes that others offer, and wait until all are copied."""
+        """Offer the bytes to send, copy the bytes that other ranks offer, and wait until all bytes are copied."""
         board, rank = self._board, self.rank
         with board.changed:
             for peer, data in outgoing.items():
@@ -72,7 +72,7 @@ class MemoryLink(Link):
             raise
 
     def _ready(self, waiting: Collection[int], deadline: float | None) -> list[int]:
-        """Wait until some of the ranks offer an array, and return those."""
+        """Wait until some of the ranks offer an array, and return these ranks."""
         board = self._board
         with board.changed:
             while True:
@@ -88,7 +88,7 @@ class MemoryLink(Link):
                 self._wait(waiting, deadline)
 
     def _wait(self, waiting: Collection[int], deadline: float | None) -> None:
-        """Wait for a change; raise LostRanksError if one of the ranks has left, or if it is too late."""
+        """Wait for a change; raise LostRanksError if one of the ranks has left, or if the deadline has passed."""
         board = self._board
         for peer in waiting:
             if peer in board.left:

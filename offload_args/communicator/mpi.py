@@ -19,13 +19,14 @@ _ARRAY: Final = 0  # tags of messages
 _SIGN: Final = 1  # the text of a rank that gives up
 _EAGER: Final = 1e-3  # seconds of polling requests without a pause
 _PAUSE: Final = 1e-4  # seconds between two polls after that
-_abandoned: Final[list[Any]] = []  # requests that came too late, with their arrays: MPI may still use these
+_abandoned: Final[list[Any]] = []  # requests that missed their deadline, and their arrays, which MPI may still use
 
 
 class MpiLink(Link):
     """Carry arrays by Isend and Irecv, in a duplicate of the program's communicator.
 
-    MPI itself ends all processes of a program when one of them is killed. A rank that raises tells the others.
+    MPI itself ends all processes of a program when one of them is killed. A rank that raises sends a text to
+    the others.
     """
 
     __slots__ = ("_comm", "_mpi")
@@ -39,7 +40,7 @@ class MpiLink(Link):
 
     @classmethod
     def duplicate(cls, comm: Any) -> MpiLink:
-        """Return a link of the ranks of an MPI communicator; all call it together."""
+        """Return a link of the ranks of an MPI communicator. All of these ranks call this together."""
         return cls(comm.Dup())
 
     def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
@@ -99,7 +100,7 @@ class MpiLink(Link):
         for peer in range(self.size):
             if peer != self.rank:
                 _abandoned.append((self._comm.Isend([text, self._mpi.BYTE], peer, _SIGN), text))
-        self._comm = self._mpi.COMM_NULL  # messages are under way: it is never freed
+        self._comm = self._mpi.COMM_NULL  # never freed, because messages are under way
 
     def close(self) -> None:
         """Free the communicator, unless MPI has ended."""

@@ -1,7 +1,7 @@
 """Collectives of GPUs, by NCCL or RCCL on the streams of regions.
 
-A method waits for its result, and a thread watches meanwhile: if a rank is lost, or comes too late, it aborts NCCL's
-communicator, whose kernels then end. Nothing else would end them.
+While a method waits for its result, a thread watches the other ranks. If a rank is lost, or comes too late, the thread
+aborts NCCL's communicator, and the kernels of the communicator end. Nothing else would end these kernels.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class NcclBackend(Backend):
         self._comm = comm
         self._device = device
         self._aborted: LostRanksError | None = None
-        self._waits = self._issued = False  # whether a call is waited for, and whether the library has it
+        self._waits = self._issued = False  # whether a method waits for a call, and whether NCCL has the call
         self._deadline: float | None = None
         self._ended = threading.Event()
-        self._lock = threading.Lock()  # the watcher uses the link only while a call waits
+        self._lock = threading.Lock()  # the thread _watch uses the link only while a method waits
         threading.Thread(target=self._watch, name="offload_args.Communicator", daemon=True).start()
 
     @staticmethod
     def has(device: Device) -> bool:
-        """Return whether the device has such a library."""
+        """Return whether NCCL or RCCL serves devices of this kind."""
         return device.backend in _LIBRARIES
 
     @classmethod
@@ -72,7 +72,7 @@ class NcclBackend(Backend):
 
     @classmethod
     def join(cls, link: Link, device: Device, deadline: float | None) -> NcclBackend:
-        """Return the backend of this rank; all ranks call it together."""
+        """Return the backend of this rank. All ranks call this together."""
         library = library_of(device)
         shared = link.share(bytes(library.get_unique_id()) if link.rank == 0 else b"", deadline)[0]
         return cls(library.comm_init_rank(link.size, shared, link.rank, device), link, device)
@@ -105,7 +105,7 @@ class NcclBackend(Backend):
             self._library.reduce(send, recv, send.size, None, self._op(op), root, self._comm)
 
     def all_to_all(self, send: DevicePtr[Any], recv: DevicePtr[Any], deadline: float | None) -> None:
-        """Issue a group of sends and receives, as NCCL before 2.28 has no ncclAlltoAll, and wait."""
+        """Issue a group of sends and receives, and wait. NCCL before 2.28 has no ncclAlltoAll."""
         part = send.size // self.size
         bounds = [slice(peer * part, (peer + 1) * part) for peer in range(self.size)]
         with self._watched(recv, deadline):
@@ -137,7 +137,7 @@ class NcclBackend(Backend):
         return None if link is None else NcclBackend.join(link, self._device, deadline)
 
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Tell the others by the link, and abort."""
+        """Report the ranks to the other ranks over the link, and abort."""
         self._link.give_up(ranks, reason)
         self._abort(LostRanksError(ranks, reason))
 
@@ -170,7 +170,7 @@ class NcclBackend(Backend):
         except OffloadError:
             if self._aborted is None:
                 with self._lock:
-                    self._link.check(0.0)  # raises if it failed because of a rank that left
+                    self._link.check(0.0)  # raises if a lost rank is the reason
                 raise
         finally:
             with self._lock:
@@ -182,7 +182,7 @@ class NcclBackend(Backend):
             raise self._aborted
 
     def _watch(self) -> None:
-        """Abort if a rank is lost, if NCCL reports an error, or if it is too late, while a call waits."""
+        """While a method waits, abort if a rank is lost, NCCL reports an error, or the deadline has passed."""
         library = self._library
         others = [rank for rank in range(self.size) if rank != self.rank]
         while not self._ended.wait(_LOOK):
@@ -193,13 +193,13 @@ class NcclBackend(Backend):
                     self._link.check(_GRACE)
                 if self._deadline is not None and time.monotonic() > self._deadline:
                     raise LostRanksError(others, "")
-                # comm_get_async_error waits until a call is issued, which may wait for the other ranks.
+                # comm_get_async_error waits until a call is issued. To issue a call may need the other ranks.
                 status = library.comm_get_async_error(self._comm) if self._issued else library.Success
                 if status not in (library.Success, library.InProgress):
                     raise LostRanksError(others, f"{library.__name__} reported {library.get_error_string(status)}")
             except LostRanksError as lost:
                 self._abort(lost)
-            except OffloadError:  # the call has failed, and ended the communicator
+            except OffloadError:  # the call has failed and ended the communicator
                 return
 
 

@@ -60,7 +60,7 @@ def flat(function: str, name: str, pointer: DevicePtr[Any], device: int, *, writ
 
 
 def check_aliases(function: str, send: DevicePtr[Any], recv: DevicePtr[Any], part: int | None) -> None:
-    """Raise AliasError if vectors overlap, unless the shorter one is exactly the part of that number; None: no part."""
+    """Raise AliasError if vectors overlap. The shorter one may be part `part` of the longer one; None: no part."""
     (root, low), (other_root, other_low) = _core.origin(send), _core.origin(recv)
     if root != other_root or not send.nbytes or not recv.nbytes:
         return
@@ -80,26 +80,26 @@ def check_aliases(function: str, send: DevicePtr[Any], recv: DevicePtr[Any], par
 
 
 def check_dtype(function: str, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
-    """Raise DTypeError unless both have one dtype."""
+    """Raise DTypeError unless both have the same dtype."""
     if send._dtype_code != recv._dtype_code:
         raise DTypeError(f"{function}: recv has dtype {recv.dtype}, needs that of send, {send.dtype}")
 
 
 def check_size(function: str, recv: DevicePtr[Any], needed: int, reason: str) -> None:
-    """Raise ArgumentError for another number of elements."""
+    """Raise ArgumentError unless `recv` has the needed number of elements."""
     if recv.size != needed:
         raise ArgumentError(f"{function}: recv has {recv.size} elements, needs {needed}: {reason}")
 
 
 def check_shape(function: str, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
-    """Raise ArgumentError unless both have one shape and order."""
+    """Raise ArgumentError unless both have the same shape and order."""
     if send._shape != recv._shape:
         raise ArgumentError(f"{function}: recv has shape {recv._shape}, needs that of send, {send._shape}")
     check_order(function, send, recv)
 
 
 def check_order(function: str, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
-    """Raise ArgumentError for two matrices of different orders: vectors have both orders."""
+    """Raise ArgumentError for two matrices of different orders. A vector has both orders."""
     if not _orders(send) & _orders(recv):
         raise ArgumentError(
             f"{function}: send and recv are stored in different orders, C and Fortran, and elements are combined in "

@@ -18,9 +18,10 @@ _Result = TypeVar("_Result")
 def run_ranks(
     function: Callable[..., _Result], communicators: Sequence[Any], arguments: tuple[Any, ...]
 ) -> list[_Result]:
-    """Return the results of function(communicator, *arguments), on a thread each if there are several.
+    """Return the results of function(communicator, *arguments). Several ranks run on a thread each.
 
-    Raises the first exception that is no CommunicatorError, or else the first. Ctrl-C ends the waits of all ranks.
+    Raises the first exception that is no CommunicatorError, or else the first CommunicatorError. Ctrl-C ends the
+    waits of all ranks.
     """
     results: dict[int, _Result] = {}
     errors: list[BaseException] = []

@@ -1,7 +1,8 @@
-"""Links between processes by TCP, of the standard library: two connections between each two ranks.
+"""Links between processes by the standard library's TCP sockets: two connections between each two ranks.
 
-One carries arrays, each after its size. The other one carries the message of a rank that leaves: a text if it
-leaves on purpose, and nothing if it was killed. So the other ranks notice its end while they wait for any rank.
+The first connection carries arrays, each after its size. The second connection carries the last message of a rank: a
+text if the rank leaves on purpose, and nothing if it was killed. So every rank notices the end of a rank, also while it
+waits for another one.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["SocketLink", "receive_exactly"]
 
 _MAGIC = b"offload_args/1\n"
-_HELLO = struct.Struct("<16sII")  # the listener's token, the rank, and 1 for the connection of its last message
+_HELLO = struct.Struct("<16sII")  # the listener's token, the rank, and 1 for its second connection
 _SIZE = struct.Struct("<Q")
-_PIECE = 1 << 20  # bytes of one call of the system
+_PIECE = 1 << 20  # the most bytes of one system call
 
 
 class SocketLink(Link):
@@ -41,9 +42,9 @@ class SocketLink(Link):
     ) -> None:
         super().__init__(rank, len(data) + 1)
         self._address = address
-        self._closed: dict[int, float] = {}  # ranks that have left on purpose, and when it was seen
+        self._closed: dict[int, float] = {}  # by rank that left on purpose: the time when this was noticed
         self._data = data
-        self._signs = signs  # of ranks that have not left
+        self._signs = signs  # second connections of the ranks that have not left
         self._leaving = weakref.finalize(self, _leave, [*data.values()], [*signs.values()], b"bye")
 
     @classmethod
@@ -126,7 +127,7 @@ class SocketLink(Link):
         self._closed[peer] = time.monotonic()
 
     def check(self, grace: float) -> None:
-        """Read the other ranks' messages that they have left."""
+        """Read the last messages of ranks that have left."""
         ready = select.select([*self._signs.values()], [], [], 0)[0]
         for peer in [peer for peer, connection in self._signs.items() if connection in ready]:
             self._read_sign(peer)
@@ -260,7 +261,7 @@ def _accepted(listener: socket.socket, missing: Iterable[int], deadline: float |
 
 
 def receive_exactly(connection: socket.socket, count: int) -> bytes:
-    """Return so many bytes; fewer if the connection ends."""
+    """Return `count` bytes, or fewer if the connection ends."""
     data = b""
     while len(data) < count and (piece := connection.recv(count - len(data))):
         data += piece

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FROM_REAL", "TO_REAL", "Transforms"]
 
-FROM_REAL: Final = ("ihfft", "rfft", "rfft2", "rfftn")  # these drop half of the last axis: the other half determines it
-TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these read the first half alone
+FROM_REAL: Final = ("ihfft", "rfft", "rfft2", "rfftn")  # results have half of the last axis, which determines the rest
+TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these read only the first half
 
 
 class Transforms(Adapter):
@@ -34,7 +34,7 @@ class Transforms(Adapter):
     def run(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> None:
-        """Write the transform of x to y. Functions of one axis take its length and its number, others all of them."""
+        """Write the transform of x to y. A function of one axis has one length and one axis."""
         function = getattr(self._library, name)
         values = x.to_host()
         result: NDArray[Any]
@@ -48,5 +48,5 @@ class Transforms(Adapter):
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> Callable[[DevicePtr], DevicePtr] | None:
         """Return a function that repeats this transform faster for another x of the same layout; None if there is
-        none."""
+        no such function."""
         return None

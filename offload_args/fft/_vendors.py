@@ -1,4 +1,4 @@
-"""Transforms on GPUs, by cuFFT and hipFFT: plans, kept by their layout, and the passes of a transform."""
+"""Transforms on GPUs by cuFFT and hipFFT: plans, each kept for its layout, and the passes of a transform."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Pass(NamedTuple):
 
 
 class _One(NamedTuple):
-    """A transform of operands without gaps by one execution, for later operands of the same layout."""
+    """One execution that transforms an operand without gaps; it serves later operands of the same layout."""
 
     execute: Callable[..., None]
     plan: Any
@@ -81,12 +81,12 @@ class OnGPU(Transforms):
     """Transforms by a library whose plans have layouts. A plan serves all later transforms of its layout."""
 
     library: ClassVar[str]
-    backward: ClassVar[str]  # the constant
+    backward: ClassVar[str]  # the library's constant for inverse transforms
     is_hipfft: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._module: Any = importlib.import_module(f"{__package__.rpartition('.')[0]}.{self.library}")
-        self._plans: OrderedDict[_Layout, Any] = OrderedDict()  # the plan that was used last is last
+        self._plans: OrderedDict[_Layout, Any] = OrderedDict()  # the most recently used plan is last
         self._lock = Lock()
         self._host: Transforms | None = None  # made when it is first needed
 
@@ -105,7 +105,7 @@ class OnGPU(Transforms):
                 return
             halves = [*lengths[:-1], lengths[-1] // 2 + 1]
         if name in FROM_REAL:
-            self._from_real(_fitted(x, lengths, axes, fresh=self.is_hipfft), y, longer)  # hipFFT may overwrite it
+            self._from_real(_fitted(x, lengths, axes, fresh=self.is_hipfft), y, longer)  # hipFFT may overwrite x
             if name == "ihfft":
                 _conjugate(y, y)
         elif name in TO_REAL:
@@ -190,7 +190,7 @@ class OnGPU(Transforms):
         self._pass(x, y, (axes[-1],), inverse=True)
 
     def _whole_from_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int], inverse: bool) -> None:
-        """Transform real numbers to all complex ones: the second half along one axis is the conjugate of the first."""
+        """Transform real numbers to the whole result: the second half along one axis is the conjugate of the first."""
         axis = axes[-1]
         n = x._shape[axis]
         half = new(y, (*x._shape[:axis], n // 2 + 1, *x._shape[axis + 1 :]), y.dtype)
@@ -199,7 +199,7 @@ class OnGPU(Transforms):
         _conjugate(half, conjugates)
         if inverse:
             half, conjugates = conjugates, half
-        y.fill(0)  # an Out's first write has to be whole, and each copy writes a part
+        y.fill(0)  # the first write to an Out has to be whole, and each copy writes a part
         before = (slice(None),) * axis
         y[(*before, slice(n // 2 + 1))].copy_from(half)
         if n > 2:
@@ -211,13 +211,13 @@ class OnGPU(Transforms):
     # -- passes ------------------------------------------------------------------------------------------------
 
     def _pass(self, x: DevicePtr, y: DevicePtr, axes: tuple[int, ...], inverse: bool = False) -> None:
-        """Transform along neighbouring axes: along several only if the last of them is the last axis of all.
+        """Transform along neighbouring axes. They are several only if the last of them is the last axis of the arrays.
 
         x, y: in C order; x may be y.
         """
         function, layout, calls, steps = self._pass_of(x, y, axes)
         if calls > 1 and x is not y and x.dtype == y.dtype:
-            y.copy_from(x)  # an Out's first write has to be whole, and each call writes a part
+            y.copy_from(x)  # the first write to an Out has to be whole, and each call writes a part
             x = y
         elif calls > 1 and x is not y:
             y.fill(0)
@@ -227,7 +227,7 @@ class OnGPU(Transforms):
             direction = (getattr(self._module, self.backward if inverse else "FORWARD"),)
         execute = getattr(self._module, function)
         flat_x, flat_y = x.reshape(-1), y.reshape(-1)
-        shifted = block = None  # cuFFT takes no real numbers from or to an address between two complex ones
+        shifted = block = None  # cuFFT takes real numbers only at addresses that suit complex ones
         for call in range(calls):
             at, to = (call * step for step in steps)
             if x.dtype.kind == "f" and at % 2:
@@ -253,8 +253,8 @@ class OnGPU(Transforms):
         inner = math.prod(x._shape[axes[-1] + 1 :])
         sizes = [math.prod(pointer._shape[axes[0] : axes[-1] + 1]) * inner for pointer in (x, y)]
         embeds = [tuple(pointer._shape[axis] for axis in axes) for pointer in (x, y)]
-        # One of the axes before and after is the batch. There is a call for each element of the other one.
-        # The blocks of a real result follow each other, so that each can be copied to its place.
+        # The batch is either all elements of the axes before, or all of the axes after. Each element of the other axes
+        # has a separate call. The elements of a block of a real result have no gaps, so that it can be copied as one.
         by_outer = inner <= outer and y.dtype.kind == "c"
         calls, batch = (inner, outer) if by_outer else (outer, inner)
         distances = sizes if by_outer else [1, 1]
@@ -265,7 +265,7 @@ class OnGPU(Transforms):
         return _Pass(function, layout, calls, steps)
 
     def _plan(self, layout: _Layout) -> Any:
-        """Return the plan of a layout; its work areas are the device's."""
+        """Return the plan of a layout, without a work area: the device has the work areas."""
         with self._lock:
             plan = self._plans.get(layout)
             if plan is not None:
@@ -279,7 +279,7 @@ class OnGPU(Transforms):
         with self._lock:
             self._plans[layout] = plan
             if len(self._plans) > _MOST_PLANS:
-                self._plans.popitem(last=False)  # a call that uses it has a reference
+                self._plans.popitem(last=False)  # a call that uses the plan has a reference to it
         return plan
 
 
@@ -312,12 +312,12 @@ def _is_contiguous(pointer: DevicePtr) -> bool:
 
 
 def _are_last(shape: Sequence[int], axes: Sequence[int]) -> bool:
-    """Return whether axes are the last ones of a shape, in order, and no more than a plan can have."""
+    """Return whether axes are the last axes of a shape, in order, and not more than a plan can have."""
     return len(axes) <= _MOST_RANK and list(axes) == list(range(len(shape) - len(axes), len(shape)))
 
 
 def _passes(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the passes of a transform along axes in any order: up to three axes in one, if they are the last."""
+    """Return the passes of a transform along axes in any order. A pass has up to three axes if they are the last."""
     rest = sorted(axes)
     count = 0
     while count < min(len(rest), _MOST_RANK) and rest[-1 - count] == len(shape) - 1 - count:
@@ -336,13 +336,13 @@ def _fit(x: DevicePtr, y: DevicePtr) -> None:
 
 def _fits(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int]) -> bool:
     """Return whether x has these lengths along axes, is in C order, and has an address that cuFFT takes."""
-    # cuFFT takes no real numbers at an address between two complex ones.
+    # cuFFT takes real numbers only at addresses that suit complex ones.
     is_odd = x.dtype.kind == "f" and _core.origin(x)[1] % (2 * x.dtype.itemsize) != 0
     return not is_odd and [x._shape[axis] for axis in axes] == list(lengths) and _is_contiguous(x)
 
 
 def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bool = False) -> DevicePtr:
-    """Return x with these lengths along axes, in C order. fresh: it is a copy."""
+    """Return x with these lengths along axes, in C order. `fresh`: always return a copy."""
     if not fresh and _fits(x, lengths, axes):
         return x
     shape = list(x._shape)
@@ -354,7 +354,7 @@ def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bo
 
 
 def _make_ends_real(x: DevicePtr, axis: int, n: int) -> None:
-    """Set the imaginary parts to 0 that no transform of n real numbers has: NumPy and cuFFT read them as 0."""
+    """Set the imaginary parts to 0 that are 0 in a transform of n real numbers. NumPy and cuFFT read them as 0."""
     for place in {0, n // 2} if n % 2 == 0 else {0}:
         part = x[(*(slice(None),) * axis, slice(place, place + 1))]
         values, real = (new(x, (part.size,), x.dtype) for _ in range(2))

@@ -1,4 +1,4 @@
-"""The transforms: their arguments in SciPy's words, and the shapes of their results."""
+"""The functions of fft: their arguments, which are SciPy's, and the shapes of their results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OF_X: Final = re.compile(r"^(DevicePtr\.to_host: pointer|DevicePtr\.copy_from: 
 
 _NORMS: Final = ("backward", "ortho", "forward")
 
-# Functions that repeat transforms which already ran, by everything that the transforms depend on.
+# Functions that repeat earlier transforms. A key has every value on which a transform depends.
 _again: Final[dict[Any, Callable[[DevicePtr], DevicePtr]]] = {}
 _MOST_AGAIN: Final = 64
 
@@ -63,10 +63,10 @@ def fft(
     """Return the discrete Fourier transform along one axis, as scipy.fft.fft does.
 
     x: an array of any dimensions, real or complex.
-    n: the length along the axis: x is cut, or filled with zeros; None: x's length.
+    n: the length along the axis, to which x is cut or filled with zeros; None: x's length.
     axis: the axis to transform.
-    norm: "backward", or None: the inverse is divided by the number of elements. "forward": the transform is. "ortho":
-    both are divided by its square root.
+    norm: "backward", or None: the inverse is divided by the number of elements. "forward": the transform is divided by
+    it. "ortho": both are divided by the square root of this number.
     overwrite_x, workers: for programs of SciPy; ignored.
     device: the device that transforms an array; None: the default device. A pointer is transformed on its device.
 
@@ -92,7 +92,7 @@ def ifft(
     """Return the inverse of fft along one axis, as scipy.fft.ifft does.
 
     x: an array of any dimensions, real or complex.
-    n: the length along the axis: x is cut, or filled with zeros; None: x's length.
+    n: the length along the axis, to which x is cut or filled with zeros; None: x's length.
     axis: the axis to transform.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -120,7 +120,7 @@ def rfft(
     """Return the first half of the transform of real numbers along one axis, as scipy.fft.rfft does.
 
     x: a real array of any dimensions.
-    n: the length along the axis, as for fft. The result has n // 2 + 1 elements there; the others are their conjugates.
+    n: the length along the axis, as for fft. The result has n // 2 + 1 elements; the others are conjugates.
     axis: the axis to transform.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -204,7 +204,7 @@ def ihfft(
     """Return the inverse of hfft along one axis, as scipy.fft.ihfft does: the conjugates of rfft.
 
     x: a real array of any dimensions.
-    n: the length along the axis, as for fft. The result has n // 2 + 1 elements there.
+    n: the length along the axis, as for fft. The result has n // 2 + 1 elements along it.
     axis: the axis to transform.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
@@ -345,7 +345,7 @@ def fftn(
 
     x: an array of any dimensions, real or complex.
     s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
-    axes: the axes to transform; None: the last ones, as many as s has, or all.
+    axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
@@ -374,7 +374,7 @@ def ifftn(
 
     x: an array of any dimensions, real or complex.
     s: the lengths along the axes, -1 for x's length; x is cut, or filled with zeros. None: x's lengths.
-    axes: the axes to transform; None: the last ones, as many as s has, or all.
+    axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
@@ -402,7 +402,7 @@ def rfftn(
 
     x: a real array of any dimensions.
     s: the lengths along the axes, as for fftn. The result has s[-1] // 2 + 1 elements along the last one.
-    axes: the axes to transform; None: the last ones, as many as s has, or all.
+    axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
@@ -430,7 +430,7 @@ def irfftn(
 
     x: an array of any dimensions, of which the first s[-1] // 2 + 1 elements along the last axis are read.
     s: the lengths of the result along the axes; None: x's lengths, and 2 (m - 1) for m elements of the last axis.
-    axes: the axes to transform; None: the last ones, as many as s has, or all.
+    axes: the axes to transform; None: the last len(s) axes, or all axes without s.
     norm: as for fft.
     overwrite_x, workers: for programs of SciPy; ignored.
     device: as for fft.
@@ -452,7 +452,7 @@ def _transform(
     norm: str | None,
     device: Device | str | None,
 ) -> Result:
-    """Return the transform of this name. For a function of one axis, s and axes have one element."""
+    """Return the transform that the function `name` makes. For a function of one axis, s and axes have one element."""
     function = f"fft.{name}"
     kind: Any = None
     if isinstance(x, DevicePtr) and device is None and x.live and _are_plain(s) and _are_plain(axes):
@@ -501,19 +501,19 @@ def _transform(
 
 
 def _are_plain(values: Any) -> bool:
-    """Return whether lengths or axes can be a part of a key: whole numbers, not equal values of other types."""
+    """Return whether lengths or axes can be part of a key. Only plain integers can: 1.0 and True equal 1."""
     return values is None or (type(values) is tuple and all(type(value) is int or value is None for value in values))
 
 
 def _name(function: str, error: OffloadError) -> None:
-    """Make an error of a call that reads x name x."""
+    """Add the name x to the error of a call that reads x."""
     rename(error, _OF_X, f"{function}: x")
 
 
 def _lengths(
     function: str, shape: tuple[int, ...], s: Sequence[int] | None, axes: Sequence[int] | None, halved: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the lengths and the axes of a transform; halved: x has one half of the last axis."""
+    """Return the lengths and the axes of a transform. `halved`: x has only one half of the last axis."""
     in_one = not function.endswith(("n", "2"))
     of_axes, of_lengths = ("axis", "n") if in_one else ("axes", "s")
     ndim = len(shape)

@@ -5,8 +5,8 @@
     vadd = Module.load("vadd.ptx").kernel("vadd", In[np.float32], In[np.float32], Out[np.float32], np.int32)
     offload(vadd, a, b, c, n)
 
-The package itself also has these names: Kernel, Module, Shared, kernel, launch, offload, offload_unsafe. The others
-are partitions, words of kernels in Python, and `include`. docs/guide/kernels.md explains them.
+The package itself also has these names: Kernel, Module, Shared, kernel, launch, offload, offload_unsafe. This module's
+other names are partitions, words of kernels in Python, and `include`. docs/guide/kernels.md explains them.
 """
 
 from .compilers import include

@@ -1,7 +1,7 @@
 """Facts that a module's bytes state about its kernels, read without a GPU.
 
 Every malformed input raises ModuleError. The readers copy nothing large, follow no pointer outside the bytes, and take
-time in proportion to them.
+time in proportion to the number of bytes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Image:
     name: str  #: for messages
     data: bytes = field(repr=False)
     format: Format
-    backend: str  #: of the devices that load it; "host": those whose calls run on the CPU
+    backend: str  #: of the devices that load it; "host": devices whose calls run on the CPU
     target: str  #: the processor that it was made for: "sm_90"
     kernels: dict[str, KernelFacts]
-    whole: bool  #: False: it is compressed, and may have any kernels
-    log: str = ""  #: the compiler's warnings, where Kernel.compile made it
-    symbols: dict[str, str] = field(default_factory=dict)  #: of kernels whose names in the source are other ones
+    whole: bool  #: False: it is compressed, so that its kernels are not known
+    log: str = ""  #: the compiler's warnings, if Kernel.compile made it
+    symbols: dict[str, str] = field(default_factory=dict)  #: by kernel: its other name in the module
 
 
 def _read_hsaco(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:

@@ -58,7 +58,7 @@ class Program:
     name: str  #: of the kernel
     source: str
     options: tuple[str, ...]
-    expressions: tuple[str, ...] = ()  #: names of kernels that are not plain ones: instances of templates
+    expressions: tuple[str, ...] = ()  #: names of kernels that are instances of templates
 
 
 class _Made(NamedTuple):
@@ -66,7 +66,7 @@ class _Made(NamedTuple):
 
     data: bytes
     log: str  #: its warnings
-    symbols: dict[str, str]  #: of the kernels that have expressions
+    symbols: dict[str, str]  #: the name in the module, by the expression of a kernel
 
     def packed(self) -> bytes:
         words = json.dumps({"log": self.log, "symbols": self.symbols}).encode()
@@ -75,7 +75,7 @@ class _Made(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> _Made | None:
-        """Return the packed parts, or None for a damaged file."""
+        """Return the module from its packed form, or None if that is damaged."""
         if len(data) < 72 or key_of(data[64:]).encode() != data[:64]:
             return None
         end = 72 + int.from_bytes(data[64:72], "little")
@@ -96,7 +96,7 @@ _CUDA_C: Final = re.compile(r"\b(__global__|__device__|threadIdx|blockIdx|blockD
 
 
 def _advice(source: str) -> str:
-    """Return advice for a source for the CPU that is written for GPUs alone; "" for others."""
+    """Return advice if a source that is compiled for the CPU is written for GPUs only; otherwise ""."""
     match = _CUDA_C.search(source)
     if match is None:
         return ""
@@ -144,7 +144,7 @@ def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | N
     with tempfile.TemporaryDirectory(prefix="offload_args") as folder:
         library, rule = os.path.join(folder, "kernel.so"), os.path.join(folder, "kernel.d")
         options = (*_HOST_OPTIONS, f"-I{include()}", *program.options)
-        # Options follow the source, because a library among them is searched only for symbols of files before it.
+        # Options follow the source, because the linker searches a library only for symbols of the files before it.
         switches = [
             *_HOST_OPTIONS,
             f"-I{include()}",
@@ -212,7 +212,7 @@ def program_of(source: str, name: str, options: Sequence[str]) -> Program:
     if isinstance(options, str) or not isinstance(options, Sequence):
         raise ArgumentTypeError(f"Kernel.compile: options needs a list of strings, got {shown(options)}")
     for i, option in enumerate(options):
-        _check_text(f"options[{i}]", option, "surrogateescape")  # names of files may have any bytes
+        _check_text(f"options[{i}]", option, "surrogateescape")  # the names of files may have any bytes
         if reason := next((reason for pattern, reason in _WRONG_OPTIONS.items() if pattern.fullmatch(option)), ""):
             raise ArgumentError(f"Kernel.compile: options[{i}] is {option!r}, {reason}; leave it out")
     is_plain = re.fullmatch(r"\w*", name) is not None
@@ -257,8 +257,8 @@ def _with_instances(program: Program) -> Program:
 
 
 def _from_vendor(program: Program, target: Target, vendor: Vendor) -> _Made:
-    # A cubin: drivers that are older than NVRTC take it, and would refuse its PTX. Without a processor, which HIP may
-    # not report, hiprtc uses the current device's.
+    # The processor makes NVRTC write a cubin: a driver that is older than NVRTC takes it, and would refuse NVRTC's PTX.
+    # HIP may not report a processor; then hiprtc compiles for the current device.
     processor = [f"{vendor.architecture}={target.processor}"] if target.processor else []
     standard = () if any(map(_STANDARD.match, program.options)) else _GPU_OPTIONS
     options = (*processor, *standard, *program.options, f"-I{include()}")
@@ -289,7 +289,7 @@ def _from_host(program: Program) -> _Made:
         *program.options,
     )
     first = key_of(*parts)
-    if (listed := find(first)) is not None:  # the names of the files that it read
+    if (listed := find(first)) is not None:  # the names of the files that the compilation read
         try:
             files = Files(**json.loads(listed))
             if (result := _kept(files.key(first))) is not None:
@@ -317,7 +317,7 @@ def compiled(program: Program, target: Target) -> Image:
         typed = _with_types(program)
         try:
             result = _from_vendor(typed, target, vendor)
-        except ModuleError:  # a kernel's name may be overloaded, and then has no one type
+        except ModuleError:  # an overloaded name of a kernel has no single type
             if typed == program:
                 raise
             result = _from_vendor(program, target, vendor)

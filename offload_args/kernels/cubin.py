@@ -1,7 +1,8 @@
 """The kernels of a cubin: an ELF file whose .nv.info.<kernel> sections are lists of attributes.
 
-Each attribute has a format (4: a 16-bit size and that many bytes; else two bytes of value or none), a number, and its
-value. The numbers below and their layouts were found by comparing cubins of nvcc 12 and 13 with their sources.
+Each attribute has a format, a number and a value. In format 4 the value is a 16-bit size and that many bytes. In the
+other formats it is 16 bits, which may have no meaning. The numbers below and their layouts were found by comparing
+cubins of nvcc 12 and 13 with their sources.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _SYMBOLS: Final = 2  # a section's type
 _RELOCATABLE: Final = 1  # an ELF file's type, of nvcc -rdc=true
 _SIZED: Final = 4
 _PARAMETER, _PARAMETER_2, _PARAMETER_BYTES, _MOST_THREADS, _REGISTERS = 0x17, 0x45, 0x19, 0x05, 0x2F
-_RESERVED_BYTES: Final = 1024  # of a block's shared memory: the driver reserves them from sm_90 on; files count them
-_FUNCTION, _ENTRY = 2, 0x10  # a symbol's type, in its info, and the bit of a kernel, in its other
+_RESERVED_BYTES: Final = 1024  # of shared memory, which the driver reserves from sm_90 on; files include them
+_FUNCTION, _ENTRY = 2, 0x10  # a symbol's type, in st_info, and the bit that marks a kernel, in st_other
 _ATTRIBUTE: Final = struct.Struct("<BBH")
 
 
@@ -50,7 +51,7 @@ def _parameter(number: int, raw: memoryview) -> tuple[int, ParameterFacts]:
     else:
         _, ordinal, offset, nbytes, flags = struct.unpack_from("<IHHHH", raw)
         hint = flags >> 8 & 15
-    # Compilers before CUDA 13 note no pointers; then a value of 8 bytes may be one.
+    # Compilers before CUDA 13 mark no pointers. Then a value of 8 bytes may be a pointer.
     if nbytes != 8:
         return ordinal, ParameterFacts(offset, nbytes, "value")
     return ordinal, ParameterFacts(offset, nbytes, "pointer" if hint else "")
@@ -94,7 +95,7 @@ def _registers(name: str, elf: Elf) -> dict[str, int]:
 
 
 def _device_functions(elf: Elf) -> set[str]:
-    """Return the functions without a launch: a kernel calls them, and `nvcc -G` does not inline them."""
+    """Return the functions that can't be launched: kernels call them, and `nvcc -G` does not inline them."""
     table = elf.named(".symtab")
     symbols = elf.symbols(table) if table is not None else ()
     return {symbol.name for symbol in symbols if symbol.info & 15 == _FUNCTION and not symbol.other & _ENTRY}
@@ -112,7 +113,7 @@ def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
     kernels: dict[str, KernelFacts] = {}
     others = _device_functions(elf)
     types = types_in(name, elf, (_SYMBOLS,))
-    left = len(data)  # sections may overlap: no more bytes are read than the file has
+    left = len(data)  # overlapping sections may have more bytes than the file; such a file is refused
     for section in elf.sections:
         kernel = section.name.removeprefix(".nv.info.")
         if kernel == section.name or f".text.{kernel}" not in sizes or kernel in others:

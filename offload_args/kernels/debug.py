@@ -1,7 +1,8 @@
 """Kernels that check each access: the source is compiled with bounds, and each launch has a separate record.
 
-A kernel's arrays then have bounds (OA_DEBUG of kernel.h). The first access beyond them is written to the record, and
-reads or writes other memory. The record is one more argument of the kernel; it is read when the kernel is done.
+A kernel's arrays then have bounds (OA_DEBUG of kernel.h). The first access out of bounds is written to the record.
+An access out of bounds reads or writes other memory instead. The record is one more argument of the kernel, and is read
+when the kernel is done.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ def _span(pointer: DevicePtr[Any]) -> int:
 
 
 def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, arguments: tuple[Any, ...]) -> None:
-    """Launch a kernel that checks each access in place of a launcher's kernel, and wait for it.
+    """Launch the kernel `checked` in place of a launcher's kernel, and wait for it.
 
-    checked: takes the arguments, which are known to fit, and a record. Raises ExtentError for the first access out of
-    bounds.
+    It checks each access, and takes the arguments, which are known to fit, and a record. Raises ExtentError for the
+    first access out of bounds.
     """
     device = next(argument.device for argument in arguments if isinstance(argument, DevicePtr))
     sizes = [_span(argument) if isinstance(argument, DevicePtr) else 0 for argument in arguments]

@@ -1,8 +1,9 @@
 """The files that a compilation reads: a cached result is valid while they are unchanged.
 
-The host's compiler lists them itself. NVRTC and hiprtc do not: their sources are searched for the names of headers,
-including branches that are not taken, so that no file is missing and some files count that are not read. A header that
-is absent also counts: if it is added to a folder that is searched earlier, the compiler reads it instead.
+The host's compiler lists these files itself. NVRTC and hiprtc do not, so this module searches the source for the names
+of headers, also in branches that are not compiled. The search misses no file, but some of its files are not read. A
+header that is absent also counts: if it is added to a folder that is searched earlier, the compiler reads it instead of
+the present one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..cache import key_of
 
 __all__ = ["Files", "command_line", "environment", "file_mark", "listed_by", "processor", "scanned"]
 
-# The variables that compilers read, except the ones for the language of messages.
+# The variables that compilers read, except variables for the language of messages.
 _VARIABLES: Final = re.compile(
     r"CPATH|C(PLUS)?_INCLUDE_PATH|LIBRARY_PATH|COMPILER_PATH|LD_RUN_PATH|SOURCE_DATE_EPOCH|SDKROOT|LDEMULATION|"
     r"(GCC|CCC|NIX|NVCC|NVRTC|HIPRTC|AMD_COMGR|ICX|PE|CRAY\w*)_\w+|(ROCM|HIP|LLVM|HIP_DEVICE_LIB|CUDA)_(PATH|HOME)"
@@ -36,7 +37,7 @@ _INCLUDE: Final = re.compile(
     |__has_(?:include|include_next|embed)[ \t]*\([ \t]*(?:["<](?P<asked>[^">\n]+)|(?P<computed>\w+))""",
     re.M | re.X,
 )
-# Words of a source whose result depends on more than files that are known: the time, and the assembler's own files.
+# Words of a source whose result depends on more than known files: on the time, or on files that the assembler reads.
 _MORE: Final = re.compile(r"__(?:TIME|DATE|TIMESTAMP)__|incbin|\.include\b")
 _SOURCE: Final = re.compile(r"[^-].*\.(?:c|cc|cp|cpp|cxx|c\+\+|C|CPP|cu|hip|s|S|ii|i|m|mm)")
 _FOLDER: Final = re.compile(r"-I|--include-path|-isystem|-iquote|-idirafter")
@@ -46,7 +47,7 @@ _SYSTEM: Final = ("/usr/local/include", f"/usr/include/{platform.machine()}-linu
 
 @dataclass(frozen=True)
 class Files:
-    """Files that were read, and paths without a file. Relative paths start at the working directory."""
+    """Files that were read, and paths that have no file. Relative paths start at the working directory."""
 
     read: tuple[str, ...]
     absent: tuple[str, ...]
@@ -107,12 +108,12 @@ def _searched(command: Sequence[str], options: Sequence[str]) -> list[str]:
 
 
 def listed_by(command: Sequence[str], options: Sequence[str], source: str, rule: str) -> Files | None:
-    """Return the files of a compilation by the host's compiler, which wrote such a rule of a makefile.
+    """Return the files of a compilation by the host's compiler, which wrote `rule` for a makefile.
 
-    The rule does not name the headers that the source tests for (__has_include). None: a header's name is computed, or
-    the result depends on more than that.
+    The rule lacks the headers for which the source tests (__has_include), so the source is searched for these. Return
+    None if the name of a header is computed, or if the result depends on more than files.
     """
-    if _MORE.search("\n".join(options)) or any(map(_SOURCE.fullmatch, options)):  # another source has its own headers
+    if _MORE.search("\n".join(options)) or any(map(_SOURCE.fullmatch, options)):  # another source reads other headers
         return None
     read = [name for name in _first_rule(rule) if name not in ("-", os.devnull) and os.path.exists(name)]
     own = {path for path in read if not path.startswith("/usr/")}  # the system's headers test for system headers only
@@ -169,7 +170,7 @@ def _given(options: Sequence[str], kind: re.Pattern[str]) -> Iterator[str]:
 
 
 def scanned(source: str, options: Sequence[str]) -> Files | None:
-    """Return the files that a source may include; None if a name is computed, or the result depends on other inputs."""
+    """Return the files that a source may include; None if a name is computed, or if the result has other inputs."""
     if _MORE.search("\n".join(options)):
         return None
     variables = (os.environ.get(name, "") for name in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"))
@@ -203,7 +204,7 @@ def _files(read: Iterable[str], absent: Iterable[str]) -> Files:
 
 
 def command_line(command: Sequence[str]) -> str:
-    """Return a command, with marks that distinguish its programs from later ones at the same paths."""
+    """Return a command, with marks that distinguish its programs from later versions at the same paths."""
     parts = [shlex.join(command)]
     for word in command:
         path = next((program for program in _programs(word) if os.path.isfile(program)), None)

@@ -94,7 +94,7 @@ class Elf:
             yield Symbol(self._text(strings, name), info, other, section, value, nbytes)
 
     def bytes_of(self, symbol: Symbol) -> memoryview:
-        """Return the bytes that a symbol names in its section."""
+        """Return the bytes of a symbol in its section."""
         if symbol.section >= len(self.sections):
             raise self._damaged(f"symbol {symbol.name}")
         section = self.sections[symbol.section]

@@ -12,7 +12,7 @@ __all__ = ["KernelFacts", "ParameterFacts"]
 
 @dataclass(frozen=True)
 class ParameterFacts:
-    """One parameter: its place among the arguments. kind "": the module does not say whether it is a pointer."""
+    """One parameter: its place among the arguments. `kind` is "" if the module does not state its kind."""
 
     offset: int
     nbytes: int
@@ -28,7 +28,7 @@ class KernelFacts:
 
     name: str
     parameters: tuple[ParameterFacts, ...] | None = None
-    shared_bytes: int | None = None  #: of a block, that the kernel itself declares
+    shared_bytes: int | None = None  #: of a block, declared by the kernel itself
     registers: int | None = None  #: of a thread
     most_threads: int | None = None  #: of a block
     types: tuple[ParameterType, ...] | None = None  #: of the parameters, as the source has them

@@ -37,7 +37,7 @@ from .variables import Variables
 __all__ = ["Kernel", "KernelInfo"]
 
 _MOST: Final = 2**32 - 1
-_SHAPE_NUMBERS: Final = 4  # of an array
+_SHAPE_NUMBERS: Final = 4  # how many numbers describe the shape of an array
 
 
 class KernelInfo(NamedTuple):
@@ -46,7 +46,7 @@ class KernelInfo(NamedTuple):
     most_grid: tuple[int, int, int]  #: blocks along x, y, z
     most_block: tuple[int, int, int]  #: threads of a block along x, y, z
     most_threads: int  #: of a block of this kernel
-    good_threads: int  #: of a block: as many as fill the device best
+    good_threads: int  #: of a block: the number that fills the device best
     registers: int  #: of a thread; -1: not known
     multiprocessors: int
     cooperative: bool
@@ -59,9 +59,9 @@ class Shape(NamedTuple):
     """Name an array whose extents, and steps along them in elements, are passed to the kernel."""
 
     argument: int
-    rank: int  #: 2: it has to be a matrix; else its elements are counted in the order of memory
+    rank: int  #: 2: it has to be a matrix; otherwise its elements count in the order of memory
     like: int = -1  #: the argument that has to have the same shape; -1: none
-    ordered: bool = False  #: and the same order, C or Fortran
+    ordered: bool = False  #: whether that argument also has to have the same order, C or Fortran
 
 
 _SHAPE: Final = frozenset(("grid", "block", "shared_bytes", "stream", "cooperative", "cluster"))
@@ -71,8 +71,8 @@ class Kernel(_core.Kernel):
     """Launch a kernel: `vadd(da, db, dc, n)` in a region, or `offload(vadd, a, b, c, n)` without one.
 
     `vadd[grid, block](da, db, dc, n)` sets the grid and block: numbers, or tuples of up to three, along x, y, z. A
-    third item is the shared memory, in bytes or as Shared[dtype](size); a fourth is a stream. A call without these
-    takes the keywords of `launch`, and does the same. Module.kernel and Kernel.compile make it.
+    third item is the shared memory, in bytes or as Shared[dtype](size); a fourth is a stream. A call without
+    brackets does the same with the keywords of `launch`. Module.kernel and Kernel.compile make kernels.
 
     A call raises HostPointerError, DTypeError, SizeOverflowError, StalePointerError, WrongDeviceError, DirectionError,
     AliasError, CoverageError and ArgumentError before anything moves.
@@ -94,14 +94,14 @@ class Kernel(_core.Kernel):
 
     __slots__ = ("_always_checked", "_checked", "_compiled", "_formals", "_infos", "_loaded", "_passed", "facts")
 
-    facts: KernelFacts | None  #: the module's facts about it; None: it has none
+    facts: KernelFacts | None  #: the module's facts about the kernel; None: the module has none
     _formals: tuple[Formal, ...]
     _passed: tuple[str, ...]  #: the names of all that is passed
     _loaded: Loaded
-    _compiled: Loaded  #: the module that was compiled first, with checks or without
+    _compiled: Loaded  #: the module that was compiled first, which may check accesses
     _infos: dict[int, KernelInfo]
-    _checked: tuple[Kernel, Kernel] | None  #: the same with a check of each access, and a record: on the CPU, on GPUs
-    _always_checked: bool  #: whether launches on GPUs check, too
+    _checked: tuple[Kernel, Kernel] | None  #: kernels that check each access: for the CPU, for GPUs
+    _always_checked: bool  #: whether launches on GPUs check accesses, too
 
     def __new__(
         cls,
@@ -111,7 +111,7 @@ class Kernel(_core.Kernel):
         facts: KernelFacts | None,
         shapes: tuple[Shape, ...] = (),
     ) -> Self:
-        """Make a kernel. shapes: of arrays whose extents and steps are further arguments, which the package passes."""
+        """Make a kernel. `shapes`: the arrays whose extents and steps the package passes as further arguments."""
         whole = (*signature, *[np.int64] * (_SHAPE_NUMBERS * len(shapes))) if shapes else signature
         formals = formals_of(name, whole, facts)
         partitions = tuple(
@@ -141,12 +141,12 @@ class Kernel(_core.Kernel):
 
         source: its text; `#include <offload_args/kernel.h>` has the macros that let one source suit all devices.
         name: "vadd", or an instance of a template: "scale<float>". signature: as for Module.kernel. options: for the
-        compiler. device: compile for devices of its kind now; None: the default device. For other kinds the first
-        launch compiles. target: in place of a device, a processor, which this machine need not have: "sm_90", "gfx90a".
-        Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
-        debug: check each access of the kernel's arrays: launches wait, and raise ExtentError for one out of bounds.
-        None: on host and sim, for kernels that OA_KERNEL or OA_BLOCK_KERNEL begins. False: nowhere, for full speed, and
-        for graphs.
+        compiler. device: compile now for devices of its kind; None: of the default device's kind. For another kind
+        of device, the first launch compiles. target: in place of a device, a processor such as "sm_90" or "gfx90a",
+        which this machine need not have. Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
+        debug: check each access to the kernel's arrays. Launches then wait, and raise ExtentError for an access out of
+        bounds. None: check on host and sim, in kernels that OA_KERNEL or OA_BLOCK_KERNEL begins. False: check nowhere,
+        for full speed, and for graphs.
 
         Raises ModuleError with the compiler's log, LibraryError without a compiler, SignatureError.
 
@@ -269,7 +269,7 @@ class Kernel(_core.Kernel):
         return handle, checked, block, tuple(partition.blocks(info, not on.is_gpu) for partition in partitions)
 
     def _home(self) -> int:
-        """Return the number of the device of an offload without a device."""
+        """Return the number of the device for an offload that names no device."""
         return self._loaded.default_device().number
 
     def _configure(self, key: object) -> _core.Launcher:
@@ -281,7 +281,7 @@ class Kernel(_core.Kernel):
         return self._launcher(grid, block, shared_bytes, key[3] if len(key) > 3 else None, False, None)
 
     def _asked(self, function: str, keywords: dict[str, Any]) -> _core.Launcher:
-        """Return the launcher of a call with keywords; grid and block that are zeros follow from the arguments."""
+        """Return the launcher of a call with keywords. If grid or block is zeros, the arguments determine it."""
         for name in keywords:
             if name not in _SHAPE:
                 raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
@@ -311,7 +311,7 @@ class Kernel(_core.Kernel):
         )
 
     def _launch_checked(self, launcher: _core.Launcher, arguments: tuple[Any, ...]) -> None:
-        """Launch the kernel that checks each access in place of this one."""
+        """Launch, in place of this kernel, the kernel that checks each access."""
         assert self._checked is not None
         on = next(argument.device for argument in arguments if isinstance(argument, DevicePtr))
         try:

@@ -1,5 +1,5 @@
-"""Launches of kernels: in an open region, and with a separate region. The extension implements them; it calls these
-functions for objects that stand for several arguments, and for kernels without a signature."""
+"""Launches of kernels, in an open region or with a separate one. The extension implements launches. It calls the
+functions here for objects that stand for several arguments, and for kernels without a signature."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
 
 
 def parts(arguments: Sequence[object], depth: int = 0) -> tuple[Any, ...]:
-    """Return the arguments, each object with `__offload__` replaced by the result of that method."""
+    """Return the arguments. The result of `__offload__` replaces each object that has this method."""
     leaves: list[object] = []
     for argument in arguments:
         travels = getattr(type(argument), "__offload__", None)

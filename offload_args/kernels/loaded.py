@@ -29,7 +29,7 @@ class Loaded:
         self._lock = threading.Lock()
         self._handles: dict[int, int] = {}
         self._regions: list[offload_args] = []  # one for each variable
-        self.variables: dict[str, DevicePtr[Any]] = {}  #: as they were declared last
+        self.variables: dict[str, DevicePtr[Any]] = {}  #: by name, as the last declaration made it
 
     @property
     def image(self) -> Image:
@@ -58,7 +58,7 @@ class Loaded:
         return device._info.backend == self.image.backend
 
     def default_device(self) -> Device:
-        """Return the default device if it can load the module, else the first one that can."""
+        """Return the default device if it can load the module, else the first device that can."""
         default = Device.default()
         if self.suits(default):
             return default
@@ -78,7 +78,7 @@ class Loaded:
         return self.image_for(by_number(number)).symbols.get(name, name)
 
     def variable(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], device: Device) -> DevicePtr[Any]:
-        """Return the pointer to a variable on a device, which lives as long as the module is loaded there."""
+        """Return the pointer to a variable on a device. It lives as long as the module is loaded there."""
         handle = self.handle(device.number)
         address, nbytes = _core.module_variable(handle, self.symbol(device.number, name))
         declared = math.prod(shape) * dtype.itemsize
@@ -117,11 +117,11 @@ class Source(Loaded):
     """A module as source, which is compiled for each kind of device that uses it."""
 
     def __init__(self, program: Program, target: Target, *, for_gpus: str = "") -> None:
-        """for_gpus: text at the source's end, for compilers of GPUs alone."""
+        """Take a program and its target. `for_gpus`: text that is added to the source for compilers of GPUs only."""
         self._program, self._target, self._for_gpus = program, target, for_gpus
         self._images: dict[Target, Image] = {}
-        self.checked: Source | None = None  #: the same with a check of each access, which launches use on the CPU
-        self.always_checked = False  #: on GPUs, too
+        self.checked: Source | None = None  #: the same with a check of each access; launches on the CPU use it
+        self.always_checked = False  #: whether launches on GPUs use `checked`, too
         super().__init__(None)
 
     @property

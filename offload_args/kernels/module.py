@@ -89,9 +89,9 @@ class Module(Variables):
         """Return a kernel with the types of its parameters.
 
         signature: for each parameter In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value;
-        a structured dtype (align=True) for a struct. In is only read. Out is only written, all of it. In, Out, InOut
-        without a dtype take pointers to any elements. The module's own facts have to agree. Without a signature the
-        arguments of each launch determine the types, and every pointer counts as read and written.
+        a structured dtype (align=True) for a struct. The kernel only reads In. It writes all of Out, and reads none of
+        it. In, Out, InOut without a dtype take pointers to any elements. The module's own facts have to agree. Without
+        a signature, the arguments of each launch determine the types, and every pointer counts as read and written.
 
         Raises ModuleError if there is no such kernel, SignatureError if the module contradicts the signature.
 

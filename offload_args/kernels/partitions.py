@@ -1,9 +1,10 @@
 """Partitions: which thread or block owns which elements, as in oa:: of kernel.h.
 
-A signature has them beside the arrays that they divide: `Out[np.float32].by(Tiles(16, 16))`. They take their sizes from
-the array. A matrix's rows are its lines in memory, so the rows of a matrix in Fortran order are its columns. A
-matrix of one row or column has both orders, and NumPy gives it any strides: a division by rows then covers either
-reading. A division by rows and columns would need a grid of size * size, so it takes the strides of C order only.
+In a signature, a partition follows the array that it divides: `Out[np.float32].by(Tiles(16, 16))`. It takes its sizes
+from the array. A matrix's rows are its lines in memory, so the rows of a matrix in Fortran order are its columns. A
+matrix of one row or column has both orders, and NumPy may give it any strides. So a grid for a division by rows is
+large enough for both orders. A division by rows and columns would need a grid of size * size for that, so it takes the
+strides of C order only.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ __all__ = [
 
 _NAMES: Final = ("", "elements", "rows", "columns")  # by the extent's number, which _core uses, too
 _SIZE, _ROWS, _COLUMNS = 1, 2, 3
-_THREADS: Final = 256  # of a block; benchmarks/block_size.py measures it
+_THREADS: Final = 256  # of a block; benchmarks/block_size.py measures the best number
 _STRIDED_BLOCKS: Final = 8  # for each multiprocessor
-_STRIDED_SIZE: Final = 4096  # elements of a thread on the CPU, at least
+_STRIDED_SIZE: Final = 4096  # the least elements of a thread on the CPU
 _WARP: Final = 32
 
 Three = tuple[int, int, int]
@@ -44,14 +45,14 @@ Three = tuple[int, int, int]
 class Need(NamedTuple):
     """State how many threads or blocks a grid needs along one axis."""
 
-    extent: int = 0  #: of the array, to be divided: _SIZE, _ROWS or _COLUMNS; 0: any grid will do
-    each: int = 1  #: of these belong to one thread, or to one block
-    by_block: int = 0  #: 1: to a block
+    extent: int = 0  #: the divided extent of the array: _SIZE, _ROWS or _COLUMNS; 0: any grid suffices
+    each: int = 1  #: how many elements of the extent belong to one thread, or to one block
+    by_block: int = 0  #: 1: they belong to a block
     exact: int = 0  #: 1: each block writes a separate element, so that more blocks would write beyond the array
 
 
 class Geometry(NamedTuple):
-    """State the shape of an array, and its strides; None: C order."""
+    """State the shape of an array, and its strides; strides None: C order."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
@@ -98,7 +99,7 @@ class Partition:
         return default_threads(limits), 1, 1
 
     def blocks(self, limits: Limits, on_cpu: bool) -> tuple[int, int]:
-        """Return a good number of blocks if any number covers all: `each` elements a thread, up to a limit.
+        """Return a good number of blocks if any number covers the array: `each` elements a thread, up to a limit.
 
         (1, 0): the partition itself determines the number.
         """
@@ -159,7 +160,7 @@ class GridStride1D(Partition):
 
 @dataclass(frozen=True, repr=False)
 class Linear2D(Partition):
-    """Give element (row, column) to the thread of that place along y and x.
+    """Give element (row, column) to thread `row` along y and `column` along x.
 
         source = '''
         #include <offload_args/kernel.h>
@@ -237,7 +238,7 @@ class Rows(Partition):
 
 @dataclass(frozen=True, repr=False)
 class RowBlocks(Partition):
-    """Give rows i * height to (i + 1) * height - 1 of a matrix to block i along x, whose threads share them.
+    """Give rows i * height to (i + 1) * height - 1 of a matrix to block i along x; the block's threads share them.
 
         source = '''
         #include <offload_args/kernel.h>
@@ -264,7 +265,7 @@ class RowBlocks(Partition):
 
 @dataclass(frozen=True, repr=False)
 class Tiles(Partition):
-    """Give each tile of a matrix to the block of its place along y and x, whose threads share it.
+    """Give each tile of a matrix to the block at the same place along y and x; the block's threads share the tile.
 
         source = '''
         #include <offload_args/kernel.h>
@@ -296,7 +297,7 @@ class Tiles(Partition):
 
 
 def _extent(subject: str, partition: Partition, kind: int, geometry: Geometry) -> int:
-    """Return the part of an array that a partition divides."""
+    """Return the extent of an array that a partition divides."""
     shape = geometry.shape
     if kind == _SIZE:
         return math.prod(shape)
@@ -306,7 +307,7 @@ def _extent(subject: str, partition: Partition, kind: int, geometry: Geometry) -
             "columns)"
         )
     size, (down, across) = math.prod(shape), geometry.strides or (1, 0)
-    if 1 in shape and size > 1:  # in both orders: its strides do not show the kernel's rows
+    if 1 in shape and size > 1:  # it has both orders, and its strides do not show the kernel's rows
         if not all(need.extent for need in partition.along()):
             return size
         if down < across or (down == across and shape[1] != 1):
@@ -329,9 +330,9 @@ def _needed(subject: str, partition: Partition, geometry: Geometry, block: Three
 
 
 def check(subject: str, partition: Partition, geometry: Geometry, grid: Three, block: Three) -> None:
-    """Raise CoverageError if a grid leaves elements of an array without an owner. It is checked in C first.
+    """Raise CoverageError if a grid leaves elements of an array without an owner. C code checks this first.
 
-    grid[0] is 0 where no grid was chosen, as the partition can't divide the array.
+    grid[0] is 0 if no grid was chosen, because the partition can't divide the array.
     """
     for axis, (kind, each, by_block, exact) in enumerate(partition.along()):
         extent = _extent(subject, partition, kind, geometry) if kind else 0

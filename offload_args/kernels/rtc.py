@@ -42,7 +42,7 @@ def _lacks(library: ctypes.CDLL, prefix: str, code: str) -> str:
 def _load_nvrtc() -> ctypes.CDLL:
     try:
         if path := _override("nvrtc"):
-            # NVRTC opens this one by its name alone, and NVIDIA's wheels of 13.0 do not add its folder.
+            # NVRTC opens this library by its name alone, and NVIDIA's wheels of 13.0 do not add its folder.
             for beside in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")):
                 ctypes.CDLL(str(beside))
         else:
@@ -62,7 +62,7 @@ def _load_nvrtc() -> ctypes.CDLL:
 
 
 def _hiprtc_places(tried: list[str]) -> Iterator[str]:
-    """Yield paths and names of hiprtc. HIP's runtime has it before ROCm 6, and in Debian."""
+    """Yield paths and names of hiprtc. Before ROCm 6, and in Debian, HIP's runtime contains hiprtc."""
     for library in ("hiprtc", "amdhip64"):
         yield from rocm_files(library, tried)
 
@@ -79,7 +79,7 @@ def _load_hiprtc() -> ctypes.CDLL:
         try:
             library = ctypes.CDLL(place)
         except OSError as error:
-            if path or os.path.exists(place):  # the file exists, and a file that it needs does not
+            if path or os.path.exists(place):  # the file exists, but a file that it needs does not
                 faults.append(str(error))
             continue
         lacks = _lacks(library, "hiprtc", "Code")

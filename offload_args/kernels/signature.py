@@ -39,7 +39,7 @@ class Formal:
 
     @property
     def struct_bytes(self) -> int:
-        """The size of an element that is a struct; 0: it is none, or a value."""
+        """The size of an element that is a struct; 0: it is no struct, or the parameter is a value."""
         return self.dtype.itemsize if self.access and self.dtype is not None and self.dtype.names is not None else 0
 
     def dimensions_of(self, pointer: DevicePtr[Any]) -> int:
@@ -177,8 +177,8 @@ def _formal(subject: str, name: str, declared: object, end: int, facts: Paramete
 def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | None) -> tuple[Formal, ...]:
     """Return the parameters of a declared signature, checked against the module's facts.
 
-    Raises SignatureError for a type that no kernel takes, and where the module contradicts their number, sizes or
-    places, or which of them are pointers.
+    Raises SignatureError for a type that no kernel takes, and if the module states another number of parameters, other
+    sizes or places, or other pointers.
     """
     if not isinstance(signature, Sequence):
         raise SignatureError(

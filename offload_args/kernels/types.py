@@ -35,7 +35,8 @@ _PASSED: Final = {
     _core.OA_OVERWRITE: (_POINTER, _OUT),
     _core.OA_READ_WRITE: (_POINTER, _OUT, _IN_OUT, _ATOMIC),
 }
-# The numbers of a source that may stand for a dtype, by its kind. Halves and smaller ones are structs or their bits.
+# The numbers of a source that may stand for a dtype, by the dtype's kind. In a source, floating-point numbers of
+# 16 bits or fewer are structs, or integers with the same bits.
 _STANDS: Final = {
     "b": (_BOOL, _CHARACTER, _SIGNED, _UNSIGNED),
     "i": (_SIGNED, _CHARACTER, _ENUMERATION),
@@ -103,7 +104,7 @@ def types_of(name: str, kernel: str, raw: bytes | memoryview) -> tuple[Parameter
 
 
 def types_in(name: str, elf: Elf, tables: Iterable[int]) -> dict[str, tuple[ParameterType, ...]]:
-    """Return the types by kernel that an ELF file has. tables: the sections' types of its symbols."""
+    """Return the parameters' types by kernel, from an ELF file. `tables`: the types of its sections of symbols."""
     types = {}
     for section in elf.sections:
         if section.type not in tables:

@@ -25,9 +25,9 @@ class UndeclaredKernel:
     """Launch a kernel by the facts that its module proves: `vadd(da, db, dc, np.int32(n))`, or `vadd[grid,
     block](...)`.
 
-    Every pointer counts as read and written, unless the module says that it is only read. Values need a NumPy
-    type, as np.int32(5): the module has their sizes only. `launch` and `offload` also take it. Module.kernel
-    makes it if it gets no signature.
+    Every pointer counts as read and written, unless the module says that it is only read. Every value needs a NumPy
+    type, such as np.int32(5), because the module has only the sizes of values. `launch` and `offload` also take such a
+    kernel. Module.kernel makes it if no signature is passed.
 
     A call raises SignatureError if the module contradicts the arguments.
     """
@@ -41,7 +41,7 @@ class UndeclaredKernel:
         self._declared: dict[tuple[object, ...], Kernel] = {}
 
     def for_arguments(self, arguments: Sequence[object]) -> Kernel:
-        """Return the kernel with the signature that arguments of a call have."""
+        """Return the kernel with the signature that the arguments of a call determine."""
         signature = tuple(self._declaration(i, argument) for i, argument in enumerate(arguments, 1))
         kernel = self._declared.get(signature)
         if kernel is None:

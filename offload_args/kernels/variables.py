@@ -22,7 +22,7 @@ __all__ = ["Variables"]
 
 
 class Variables:
-    """Reach the variables of a module. Module is one; Kernel.module is the module of a kernel."""
+    """Reach the variables of a module: a Module, or the module of a kernel, Kernel.module."""
 
     __slots__ = ("_loaded",)
 
@@ -42,8 +42,8 @@ class Variables:
         name: as the module has it; declare the variable `extern "C"`, or by OA_DEVICE_VARIABLE or OA_CONSTANT_VARIABLE
         of kernel.h. dtype, shape: of its elements, which are all its bytes. device: None: the default one if it can run
         the module, else the first that can. `module[name]` then returns the same pointer. The pointer needs no region,
-        and lives until the module is unloaded or collected. Launches of the module's kernels wait for its other uses,
-        and its other uses wait for launches.
+        and lives until the module is unloaded or collected. Launches of the module's kernels wait for other uses of the
+        variable, and other uses wait for launches.
 
         Raises ModuleError if there is no such variable, SignatureError if it has another size.
 

@@ -12,13 +12,13 @@ arrays. For DevicePtrs of open regions, it returns DevicePtrs to new memory of t
 ends with the last pointer to it. Matrices may be stacked: the last two dimensions are a matrix's.
 
 Dtypes are float32, float64, complex64 and complex128. Integers of arrays are converted to float64, as NumPy does;
-nothing is converted on a device. `device` says where arrays are computed: None is the first GPU, else the host.
+nothing is converted on a device. `device` computes with arrays; None: the first GPU, else the host.
 
 The module is no complete array library: sums, elementwise functions and indexing are NumPy's.
 
 Failures raise numpy.linalg.LinAlgError, which names the matrices that failed; no result is returned then. Wrong
 arguments raise the errors of lapack and blas, each of which is also NumPy's class: ArgumentError is a ValueError,
-DTypeError a TypeError. LibraryError: the device has no LAPACK, as AMD's have none here yet.
+DTypeError a TypeError. LibraryError: the device has no LAPACK; AMD's devices have none here yet.
 
 Source: numpy.linalg, https://numpy.org/doc/stable/reference/routines.linalg.html.
 """

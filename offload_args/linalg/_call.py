@@ -42,7 +42,7 @@ Result: TypeAlias = Any
 
 _TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
 
-# The start of an error of the memory or of a region, with the number of an argument; and such an argument elsewhere.
+# The start of an error about memory or a region, with an argument's number; and the text for an argument elsewhere.
 _OF_REGION: Final = re.compile(r"^(?:DevicePtr|offload_args): (?:argument (\d+))?")
 _OWN_ARGUMENT: Final = re.compile(r"argument \d+ of the region at [^,]*linalg[/\\]_call\.py:\d+")
 
@@ -67,9 +67,10 @@ def _strides(spec: Spec) -> tuple[int, ...]:
 def new(
     like: DevicePtr, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C", of_graph: bool = False
 ) -> DevicePtr:
-    """Take memory in the region of a pointer; it ends with the last pointer to it.
+    """Take memory in the region of a pointer `like`. The memory ends with the last pointer to it.
 
-    of_graph: also while the region is captured; then the graph holds it, too, if its calls have it as an operand.
+    `of_graph`: take memory also while the region is captured. The graph then holds it, too, if a call of the graph has
+    it as an operand.
     """
     pointer: DevicePtr = _core.scratch((like,), code_of(dtype), shape, _strides(Spec(shape, dtype, order)), of_graph)
     return pointer
@@ -87,7 +88,7 @@ class Call:
     def __init__(
         self, name: str, device: Device | str | None, instead: str | None = "", /, **operands: Operand
     ) -> None:
-        """Read the operands. instead: calls that a graph can have in place of this one; None: this one."""
+        """Read the operands. `instead`: the calls that a graph can have instead; None: a graph can have this call."""
         self.name = name
         self._module = name.partition(".")[0]
         self.on_device = any(isinstance(value, DevicePtr) for value in operands.values())
@@ -107,7 +108,7 @@ class Call:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the computation. Reading it raises DTypeError for arrays that have none."""
+        """The dtype of the computation. Reading it raises DTypeError for arrays that have no such dtype."""
         return self._arrays[0].dtype if self.on_device else self._common_dtype()
 
     @property
@@ -150,7 +151,7 @@ class Call:
                 )
 
     def need_uncaptured(self, instead: str) -> None:
-        """Raise CaptureError if the region of a pointer is being captured; instead: the calls that it can have."""
+        """Raise CaptureError if a pointer's region is being captured. `instead`: the calls that a capture can have."""
         if self.on_device and any(_core.query(pointer).captured for pointer in self._given.values()):
             raise CaptureError(
                 f"{self.name}: the region is being captured, and the host takes part in this function: "
@@ -241,7 +242,7 @@ class Call:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Make errors of the memory and of the region in a block name the function and its operands."""
+        """Add the names of the function and its operands to each error about memory or the region in a block."""
         try:
             yield
         except OffloadError as error:
@@ -258,9 +259,9 @@ class Call:
         return f"{self.name}: {name}"
 
     def run(self, work: Callable[..., Any], *specs: Spec, whole: bool = False) -> tuple[list[Any], Any]:
-        """Call `work` with pointers to the operands and to the results. Return the results, and its value.
+        """Call `work` with pointers to the operands and to the results. Return the results, and the value of `work`.
 
-        whole: `work` writes each result at once.
+        `whole`: the first write of `work` to a result writes all of it.
         """
         with self.named():
             return self._run(work, specs, whole)
@@ -278,11 +279,11 @@ class Call:
         with region as pointers:
             try:
                 for pointer in () if whole else pointers[len(lent) :]:
-                    if len(pointer._shape) > 1 and pointer.size:  # an Out does not take lists of its matrices
+                    if len(pointer._shape) > 1 and pointer.size:  # an Out's first write takes no list of matrices
                         pointer.fill(0)
                 value = work(*pointers)
             except BaseException:
-                region.discard()  # without a note of lost results: the caller has none of them
+                region.discard()  # no warning of lost results: the caller has no result
                 raise
         return results, value
 

@@ -1,6 +1,7 @@
 """Stacks of matrices on a device: their parts, copies from one order to the other, and factors.
 
-A matrix is a DevicePtr of two dimensions, and a stack one of more. The functions return LAPACK's info for each matrix.
+A matrix is a DevicePtr of two dimensions; a stack has more dimensions. The functions return LAPACK's info for each
+matrix.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _offsets(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
 def _parts(pointer: DevicePtr, inner: int, batch: tuple[int, ...] | None) -> Iterator[DevicePtr]:
     """Make the parts of a stack, each of `inner` dimensions, for every index of a batch to which it is broadcast.
 
-    Parts are made one after the other: a region has fewer handles than a large stack has matrices.
+    Parts are made one after the other, because a region has fewer handles than a large stack has matrices.
     """
     outer = pointer._shape[: len(pointer._shape) - inner]
     shape, strides = pointer._shape[len(outer) :], pointer._strides[len(outer) :]
@@ -81,7 +82,7 @@ def matrices(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> Iterat
 
 
 def vectors(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> Iterator[DevicePtr]:
-    """Make the vectors of a stack of vectors, likewise."""
+    """Make the vectors of a stack of vectors, for each index of a batch to which it is broadcast."""
     return _parts(pointer, 1, batch)
 
 
@@ -119,7 +120,7 @@ def arrange(target: DevicePtr, source: DevicePtr) -> None:
 def _transpose(target: DevicePtr, source: DevicePtr) -> bool:
     """Copy a stack to the other order as a product with the identity, by one call. Return False if that is impossible.
 
-    Numbers that are not finite would spread.
+    It is impossible with numbers that are not finite, because they would spread in the product.
     """
     to, origin, rows = flat(target), flat(source), target._shape[-2]
     if to is None or origin is None or len(target._shape) == 2:
@@ -144,7 +145,7 @@ def set_identity(pointer: DevicePtr) -> None:
 
 
 def _clear_matrix(pointer: DevicePtr, keep: str) -> None:
-    """Do as clear_triangles for one matrix."""
+    """Set all elements of one matrix to zero outside of one triangle, as clear_triangles does."""
     m, n = pointer._shape
     k = min(m, n)
     if keep == "U" and m > k:
@@ -181,15 +182,15 @@ def clear_triangles(pointer: DevicePtr, keep: str) -> None:
     count, (step, down, across), itemsize = whole._shape[0], whole._strides, pointer.dtype.itemsize
     by_rows = across == itemsize
     lines, length, apart = (m, n, down) if by_rows else (n, m, across)
-    for i in range(lines):  # the same part of a line of every matrix is cleared by one call
+    for i in range(lines):  # one call clears the same part of a line of every matrix
         start, stop = (0, min(i, length)) if (keep == "U") == by_rows else (i + 1, length)
         if start < stop:
             whole._view(i * apart + start * itemsize, (count, stop - start), (step, itemsize)).fill(0)
 
 
 def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Infos, reason: str) -> None:
-    """Raise LinAlgError, which names the matrices whose info is not 0. reason: may have {info}, the first matrix's
-    info."""
+    """Raise LinAlgError, which names the matrices whose info is not 0. `reason` may have {info}, for the info of
+    the first of them."""
     wrong = np.flatnonzero(infos).tolist()
     if not wrong:
         return
@@ -223,7 +224,7 @@ def _repeat_first(whole: DevicePtr) -> None:
 def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Infos]:
     """Factor each matrix of a square stack with pivots, in place. Return the pivots, and info for each matrix.
 
-    For a matrix in C order the factors are its transpose's.
+    For a matrix in C order, they are the factors of its transpose.
     """
     vendor, facts, t = vendor_of(name, A), stored(name, "a", A), letter(A)
     n = facts.rows
@@ -242,8 +243,8 @@ def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Infos]:
 def solve_factored(name: str, trans: str, factors: DevicePtr, pivots: DevicePtr, right: DevicePtr) -> None:
     """Solve op(F) X = B for each pair of factors and right sides, in place.
 
-    F is the factors' memory read by columns, and X is the right sides'. trans: op(F). The right sides
-    are matrices, or as many vectors as the stack has; one F serves for all.
+    F is the memory of the factors, read by columns. X is the memory of the right sides, read by columns. `trans`
+    selects op(F). The right sides are matrices, or as many vectors as the stack has. One F may serve for all of them.
     """
     vendor, t, n = vendor_of(name, factors), letter(factors), factors._shape[-1]
     facts = stored(name, "a", factors)

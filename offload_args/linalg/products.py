@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["matmul", "matrix_power"]
 
-# The bytes of the operands and the result, and the extent, from which on parts are faster than one region.
+# With at least so many bytes of operands and result, and at least this extent, parts are faster than one region.
 _LARGE: Final = 64 << 20
 _LEAST: Final = 512
 
@@ -66,14 +66,14 @@ def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -
 
 
 def _pays_by_parts(call: Call) -> bool:
-    """Return whether a product of two matrices is large, and a device computes it to which arrays are copied."""
+    """Return whether a product of two matrices is large, and its device is one to which arrays are copied."""
     (m, k), (_, n) = call.shapes.values()
     size = (m * k + k * n + m * n) * call.dtype.itemsize
     return not call.on_device and size >= _LARGE and min(m, n, k) >= _LEAST and call.device.backend != "host"
 
 
 def _by_parts(call: Call) -> NDArray[Any]:
-    """Return the product of two matrices, whose parts are copied while others are computed."""
+    """Return the product of two matrices, whose parts are copied while other parts are computed."""
     a, b = call.arrays()
     product = np.empty((a.shape[0], b.shape[1]), call.dtype)
     try:
@@ -106,10 +106,10 @@ def _product(a: DevicePtr, b: DevicePtr, c: DevicePtr) -> None:
 
 
 def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> Result:
-    """Return a square matrix, or each of a stack, to a power, as numpy.linalg.matrix_power does.
+    """Return a power of a square matrix, or of each of a stack, as numpy.linalg.matrix_power does.
 
     a: matrix of shape (m, m), or a stack (..., m, m), of float32, float64, complex64 or complex128.
-    n: a whole number; 0 gives the identity, and a negative one powers of the inverse.
+    n: a whole number; 0 gives the identity, and a negative number gives a power of the inverse.
     device: as for solve.
 
         print(linalg.matrix_power(np.array([[1.0, 1.0], [1.0, 0.0]]), 10).tolist())  # [[89.0, 55.0], [55.0, 34.0]]

@@ -62,7 +62,7 @@ class SVDResult(NamedTuple):
 
 
 def eigh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None) -> EighResult:
-    """Return the eigenvalues of a Hermitian matrix, or of each of a stack, in ascending order, and its eigenvectors.
+    """Return the eigenvalues of a Hermitian matrix, or of each of a stack, in ascending order, and the eigenvectors.
 
     a: matrix of shape (n, n), or a stack (..., n, n); one triangle is read.
     UPLO: that triangle: "L", the lower one, or "U", the upper one.
@@ -209,7 +209,7 @@ def singular_vectors(
 ) -> None:
     """Set s to the singular values of a stack, and U and VT to the vectors.
 
-    They are in one order: "F" if a is tall, "C" if it is wide.
+    U and VT have the same order: "F" if a is tall, "C" if a is wide.
     """
     vendor, t = vendor_of(name, a), letter(a)
     stored(name, "a", a)

@@ -50,13 +50,13 @@ class SlogdetResult(NamedTuple):
 
 
 def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Result:
-    """Return the x of a x = b, as numpy.linalg.solve does.
+    """Return the solution x of a x = b, as numpy.linalg.solve does.
 
     a: matrix of shape (n, n), or a stack (..., n, n).
     b: vector of shape (n,), or right sides of shape (n, k), or a stack (..., n, k).
     device: the device that computes with arrays; None: the first GPU, else the host. Pointers are used on their device.
 
-    A vector serves for a whole stack. The matrices of the result are in Fortran order.
+    A vector b serves for all matrices of a stack. The matrices of the result are in Fortran order.
 
         A, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([6.0, 8.0])
         print(linalg.solve(A, b).round(6))  # [1. 2.]
@@ -129,7 +129,7 @@ def inverse(name: str, a: DevicePtr, x: DevicePtr) -> None:
     if invert_factored(name, factors, pivots, x):
         return
     set_identity(x)
-    # Both are stored in one order. The library reads C order as the transposes, and (A^T)^-1 is (A^-1)^T.
+    # Both stacks have the same order. The library reads C order as the transposes, and (A^T)^-1 is (A^-1)^T.
     solve_factored(name, "N", factors, pivots, x)
 
 
@@ -253,7 +253,7 @@ def _sign_and_log(name: str, a: DevicePtr) -> tuple[NDArray[Any], NDArray[Any]]:
 def lstsq(
     a: Operand, b: Operand, rcond: float | None = None, *, device: Device | str | None = None
 ) -> tuple[Result, Result, int, Result]:
-    """Return the least x that minimizes |b - a x|, the sums of squared residuals, the rank and the singular values.
+    """Return the shortest x that minimizes |b - a x|, the sums of squared residuals, the rank and the singular values.
 
     a: matrix of shape (m, n), of any rank.
     b: vector of shape (m,), or right sides of shape (m, k).

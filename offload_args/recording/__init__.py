@@ -1,11 +1,11 @@
-"""Recordings: a program's regions, copies and calls in a file, which runs again anywhere. docs/guide/recordings.md.
+"""Recordings: files with a program's regions, copies and calls, which run again anywhere. docs/guide/recordings.md.
 
 The modules of this package are imported when a recording begins, or is replayed, and not before:
     stream.py    the file: lines of JSON, compressed, written as they come
     recorder.py Recording: turns the extension's reports of calls into lines
     process.py   recordings of a whole process: by OFFLOAD_ARGS_RECORD, and by `python -m offload_args record`
     replay.py    runs the lines of a file again
-    contents.py  values for arrays whose contents were not kept
+    contents.py  values for arrays whose contents were not recorded
     shrink.py    the fewest calls and the least sizes with which a fault shows
     images.py    signatures and machine code of kernels
     predicate.py a user's own predicate of a fault

@@ -1,7 +1,8 @@
 """The same call on the host, and how far the results of another device may be from its results.
 
-Rounding is at most 64 times the sizes of a call times the precision of its dtype, relative to the same call on the
-absolute values of all operands. A solution is compared after a product with its triangle, which gives the right side.
+A difference is rounding if it is at most 64 times the sizes of a call times the precision of its dtype, relative to the
+same call on the absolute values of all operands. A solution with a triangle is multiplied by the triangle first, so
+that right sides are compared.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Expected:
 
     def __init__(self, pointers: list[DevicePtr[Any]], values: list[NDArray[Any]], returned: Any, most: float) -> None:
         self.pointers, self.results, self.returned = pointers, values, returned  #: results: on the host
-        self._values = values  # that are compared
+        self._values = values  # the values that are compared
         self.most = most
         self.mosts = [1.0] * len(values)  # each operand's bound, as a multiple of most
         self.backwards: Callable[[list[NDArray[Any]]], list[NDArray[Any]]] | None = None
@@ -65,7 +66,7 @@ class Expected:
         """Compare two values that the call returned."""
         if returned is None or expected is None:
             return None
-        if self._extreme is not None:  # of indices: two elements may differ by their rounding only
+        if self._extreme is not None:  # for an index: it may be another one if the two elements differ by rounding only
             size = len(self._extreme)
             if not (0 <= returned < size and 0 <= expected < size):
                 off = 0.0 if returned == expected else float("inf")
@@ -196,7 +197,7 @@ def _largest(arrays: list[NDArray[Any]]) -> float:
 
 
 def distance(actual: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Return the largest distance; infinite if one of two elements alone is not a number."""
+    """Return the largest distance; infinite if only one of two elements is NaN."""
     a, b = _wide(actual), _wide(expected)
     if a.size == 0:
         return 0.0

@@ -21,7 +21,7 @@ _SOLVES = re.compile(
 
 
 def note_use(uses: dict[int, Use], event: dict[str, Any]) -> None:
-    """Note the pointer, by its number, whose contents a call solves with or factors."""
+    """Note the number of each pointer whose contents a call factors or solves with."""
     name = event.get("blas") or event.get("call", "")
     match = _SOLVES.search(name) if name else None
     if match is None:
@@ -45,7 +45,7 @@ def make(array: NDArray[Any], seed: str, use: Use = "") -> None:
     is_complex = array.dtype.kind == "c"
     whole: NDArray[Any] = values + 1j * random.uniform(-1, 1, array.shape) if is_complex else values
     if use == "stored" or (use == "matrix" and array.ndim < 2):
-        # All ones, nearly: a triangle or a band of ones can be solved with, wherever its elements are in memory.
+        # The elements are nearly 1: solvers can use a triangle or a band of them, wherever its elements are in memory.
         whole = 1 + whole / (16 * max(array.shape))
     elif use == "matrix":
         n = max(array.shape[-2:])

@@ -41,8 +41,8 @@ def image_on(kernel: Kernel, device: Device) -> Image:
 
 
 def images_of(kernel: Kernel, device: Device) -> Iterator[Image]:
-    """Yield the modules of a kernel without checks: for a device, then for other devices that can be compiled for
-    here."""
+    """Yield the modules of a kernel that check no access: for a device, then for other devices for which this machine
+    can compile."""
     for on in (device, Device.host()):
         with contextlib.suppress(OffloadError):
             yield kernel._loaded.image_for(on)
@@ -95,7 +95,7 @@ class Kernels:
             raise NoTwinError(f"kernel {name}: it takes a struct, whose values a recording does not have")
 
     def launch(self, event: dict[str, Any], arguments: list[Any], device: Device) -> None:
-        """Launch a kernel as an event says. Raises NoTwinError if the recording has none for the device."""
+        """Launch a kernel as an event describes. Raises NoTwinError if the recording has none for the device."""
         kernel = self._kernel(event["kernel"], self._rows[event["kernel"]], device)
         shape = tuple(event["grid"]), tuple(event["block"]), event["shared_bytes"]
         cluster = tuple(event["cluster"]) if "cluster" in event else None

@@ -15,9 +15,9 @@ __all__ = ["dtype_named", "flat", "span", "zeros_of_layout"]
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """Return the dtype of a name in a recording."""
+    """Return the dtype that a recording names."""
     dtype = dtype_of(DTYPE_NAMES.index(name)) if name in DTYPE_NAMES else np.dtype(name)
-    if dtype.hasobject:  # bytes of a file that is not trusted would be addresses
+    if dtype.hasobject:  # otherwise bytes of an untrusted file would become addresses
         raise ArgumentError(f"the recording has elements of {dtype}, which devices can't hold")
     return dtype
 
@@ -31,7 +31,7 @@ def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[i
 
 
 def zeros_of_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a new array of zeros with these strides, if it has elements."""
+    """Return a new array of zeros. It has these strides if it has elements."""
     if 0 in shape:
         return np.zeros(shape, dtype)
     low, high = span(shape, strides, dtype.itemsize)

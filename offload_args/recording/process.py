@@ -15,7 +15,7 @@ from .recorder import Recording
 
 __all__ = ["run", "start_from_environment"]
 
-_FILES = ("OFFLOAD_ARGS_RECORD", "OFFLOAD_ARGS_TRACE")  # that one process writes
+_FILES = ("OFFLOAD_ARGS_RECORD", "OFFLOAD_ARGS_TRACE")  # variables with files that only one process may write
 _LONGEST = 60  # seconds that the facts of `info` may take
 
 

@@ -32,16 +32,16 @@ from .stream import FORMAT, VERSION, Writer
 __all__ = ["Recording"]
 
 _CONTENTS = ("none", "hash", "inputs")
-_KNOWN = 64  # arrays of a buffer whose contents need not be written again
+_KNOWN = 64  # the most arrays of a buffer whose digests are remembered
 _SAMPLED = 1 << 16  # arrays of more bytes are known by a sample of them
 _SAMPLES, _SAMPLE = 64, 128  # parts, and the bytes of each
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _ON_CPU = ("communicator", "fft", "sparse")  # modules that compute without a vendor's library on host and sim
-_ONLY_CHECKED = ": checked, and not made"  # as csrc/call/call.c has it
+_ONLY_CHECKED = ": checked, and not made"  # as in csrc/call/call.c
 _LARGEST = 1 << 1024  # Python refuses to print, and to read, much larger numbers
-_base_of = np.ndarray.base.__get__  # a subclass may have another one
+_base_of = np.ndarray.base.__get__  # a subclass may have another attribute `base`
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 _active: tuple[Recording, ...] = ()  # replaced, never changed
@@ -58,8 +58,8 @@ def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, resul
 
 
 def _tell() -> None:
-    """Make the extension report the events that recordings need, and write the lines itself if there is one
-    recording."""
+    """Make the extension report the events that recordings need. If there is one recording, the extension may also
+    write its lines."""
     global _direct
     alone = _active[0] if len(_active) == 1 and _active[0]._is_simple else None
     if alone is not _direct:
@@ -72,7 +72,7 @@ def _tell() -> None:
 
 
 def _forget() -> None:
-    """End all recordings as they are, in a forked child: the parent goes on with them."""
+    """End all recordings as they are. This runs in a forked child; the parent continues the recordings."""
     global _active, _direct, _lock
     _lock, _direct = threading.RLock(), None
     for recording in _active:
@@ -100,7 +100,7 @@ class _Buffer:
 
     def __init__(self, owner: _Owner, low: int) -> None:
         self.number, self.owner, self.low = owner.number, owner, low
-        self.lent = 0  # by how many open regions
+        self.lent = 0  # how many open regions lend it
         self.known: dict[tuple[Any, ...], str] = {}  # the digests of arrays in it that were written last
 
 
@@ -142,24 +142,24 @@ class Recording:
             raise ArgumentError(f"record: calls needs a number above 0, or None, got {calls!r}")
         self.file = os.fspath(file)
         self.contents = contents
-        self._calls = 0  # recorded so far, without those whose lines the extension has
+        self._calls = 0  # recorded so far, except calls whose lines the extension has
         self.fault: Exception | None = None  #: why the file ends before the recording
         self._is_sync, self._has_images = sync, images
         self._most = calls
         self._is_simple = contents != "inputs" and calls is None and not sync  # the extension can write lines
         self._is_over = False
         self._writer: Writer
-        self._keyed = hashlib.sha256(os.urandom(64))  # never written, so that contents cannot be found by trying hashes
+        self._keyed = hashlib.sha256(os.urandom(64))  # never written, so that contents can't be guessed from hashes
         self._places: dict[tuple[CodeType, int], int] = {}
         self._files: dict[str, bool] = {}  # whether code of that file is this package's
         self._buffers: dict[int, _Buffer] = {}  # by the owner's id
         self._gone: list[_Owner] = []  # references whose arrays were collected
         self._numbers = {"buffer": 0, "region": 0, "pointer": 0, "object": 0, "chain": 0, "kernel": 0}
-        self._roots: dict[int, tuple[int, int]] = {}  # by handle: the pointer's number, its region's
+        self._roots: dict[int, tuple[int, int]] = {}  # by handle: the numbers of the pointer and its region
         self._regions: dict[int, tuple[int, list[_Lent | None], list[int]]] = {}  # by id: number, arrays, handles
         self._objects: dict[int, int] = {}
-        self._kernels: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}  # by id and device: its description
-        self._images: set[str] = set()  # in the file
+        self._kernels: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}  # by id and device: kernel, description
+        self._images: set[str] = set()  # digests of the images in the file
         self._chains: dict[int, int] = {}
         self._threads: dict[int, int] = {}
         self._inside: dict[int, list[list[dict[str, Any]]]] = {}  # by thread: the portable calls under way
@@ -225,7 +225,7 @@ class Recording:
             return self._calls
 
     def _drain(self, calls: int = 0) -> None:
-        """Take the lines that the extension wrote for this recording. calls: the number that the caller then writes."""
+        """Take the lines that the extension wrote for this recording. `calls`: how many calls the caller writes."""
         if _direct is self:
             self._add(*_core.recording_lines(calls))
 
@@ -355,7 +355,7 @@ class Recording:
 
     def _on_enter(self, region: Any, pointers: tuple[Any, ...], *_: Any) -> None:
         if self._is_inside():
-            return  # of a portable call
+            return  # this region belongs to a portable call
         number, handles = self._next("region"), []
         rows: list[dict[str, Any]] = []
         lents: list[_Lent | None] = []
@@ -418,8 +418,8 @@ class Recording:
         buffer = self._buffers.get(id(owner))
         if buffer is None or buffer.owner() is not owner:
             (low, high), own = _interval(owner), _interval(array)
-            low, high = min(low, own[0]), max(high, own[1])  # as_strided, for example, may make it larger
-            # The callback runs at any moment, on any thread. It is no Python code, in which a Ctrl-C would be lost.
+            low, high = min(low, own[0]), max(high, own[1])  # as_strided may make an array larger than its owner
+            # The callback runs at any moment, on any thread. It is built in: Python code would lose a Ctrl-C there.
             reference = _Owner(owner, self._gone.append)
             reference.number, reference.key = self._next("buffer"), id(owner)
             buffer = self._buffers[reference.key] = _Buffer(reference, low)
@@ -508,7 +508,7 @@ class Recording:
             )
 
     def _on_unrecorded(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
-        """Name a call that a portable module makes by addresses."""
+        """Write the name of a call that a portable module makes with addresses, and that is not recorded."""
         if not self._is_inside():
             self._put({"unrecorded": arguments[0], "at": self._place(), "thread": self._thread()})
 
@@ -595,8 +595,8 @@ class Recording:
         return event if pointer is None else event | self._kernel(kernel, by_number(pointer._device))
 
     def _kernel(self, kernel: Any, device: Device) -> dict[str, Any]:
-        """Return the description of a kernel that its launches on a device have; write its signature and images, if
-        asked to."""
+        """Return the description that a kernel's launches on a device have. Write its signature and images if they are
+        to be recorded."""
         key = id(kernel), device.number
         if key not in self._kernels:
             from .images import described, image_on, images_of
@@ -633,7 +633,7 @@ class Recording:
     def _call(self, event: dict[str, Any], result: Any, error: BaseException | None) -> None:
         if error is not None:
             if str(error).endswith(_ONLY_CHECKED):
-                return  # this package checked whether the call is possible
+                return  # this package only checked whether the call is possible
             event["error"] = f"{type(error).__name__}: {_ADDRESS.sub('', str(error))}"
         elif result is not None and (self.contents == "inputs" or _has_objects(result)):
             event["result"] = self._value(result, is_new=True)
@@ -668,12 +668,12 @@ class Recording:
     # -- values ------------------------------------------------------------------------------------------------
 
     def _value(self, value: Any, *, is_new: bool = False) -> Any:
-        """Return a value in JSON's form. is_new: objects in it are new."""
+        """Return a value in JSON's form. `is_new`: the objects in it are new."""
         kind = type(value)
         if kind is bool or value is None or (kind is int and -_LARGEST < value < _LARGEST):
             return value
         if isinstance(value, str):
-            return str.__str__(value)  # also of an enum
+            return str.__str__(value)  # also a member of an enum
         if isinstance(value, float) and not isinstance(value, np.generic):
             return value if value - value == 0 else {"float": repr(value)}
         if isinstance(value, _core.Pointer):
@@ -731,7 +731,7 @@ class Recording:
 
 
 def _interval(array: NDArray[Any]) -> tuple[int, int]:
-    """Return the addresses of an array's lowest byte and of the one after its highest."""
+    """Return the addresses of an array's lowest byte and of the byte after its highest."""
     first = array.__array_interface__["data"][0]
     low, high = span(array.shape, array.strides, array.itemsize)
     return first + low, first + high
@@ -751,7 +751,7 @@ def _sample(array: NDArray[Any]) -> bytes:
 
 def _number(value: Any) -> int | float | complex | None:
     """Return the number for which an object stands, as routines read it; None if it stands for none."""
-    with contextlib.suppress(Exception):  # the object's own
+    with contextlib.suppress(Exception):  # exceptions of the object's code
         for read in ("__index__", "__float__", "__complex__"):
             if hasattr(type(value), read):
                 number = getattr(type(value), read)(value)

@@ -46,18 +46,18 @@ class Report:
     recorded_on: list[str] = field(default_factory=list)
     contents: str = ""
     regions: int = 0
-    calls: int = 0  #: that ran
+    calls: int = 0  #: calls that ran
     compared: int = 0  #: calls that were compared with the same call on the host
-    compared_recorded: int = 0  #: arrays after a region, with their contents in the recorded program
+    compared_recorded: int = 0  #: arrays that were compared, after a region, with recorded contents
     skipped: Counter[str] = field(default_factory=Counter)  #: calls without a counterpart, and why
-    taken: Counter[str] = field(default_factory=Counter)  #: functions on the CPU, whose results are not computed again
+    taken: Counter[str] = field(default_factory=Counter)  #: functions on the CPU, whose recorded results are used
     failures: list[str] = field(default_factory=list)  #: calls that failed only here, or only in the recording
     failed_again: int = 0
     #: calls that failed here, whether or not they failed in the recording
     failed: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
-    is_cut: bool = False  #: the recorded program ended without an end of the recording
-    ended_in: str = ""  #: the call in which it ended, if the file has that
+    is_cut: bool = False  #: the recorded program ended before its recording did
+    ended_in: str = ""  #: the call in which the program ended, if the file has it
 
     @property
     def is_good(self) -> bool:
@@ -101,13 +101,13 @@ class _Region:
         self.pointers: list[int] = []  # their numbers
         self.recorded_on = ""  # the device's name
         self.place = ""
-        self.calls: list[int] = []  # that used its arrays
-        self.most = 0.0  # how far its results may be from the recorded ones
-        self.is_bounded = True  # whether that is known of all calls
+        self.calls: list[int] = []  # calls that used its arrays
+        self.most = 0.0  # the bound for differences from recorded results
+        self.is_bounded = True  # whether the bound is known for all calls
 
 
 class Replay:
-    """One replay: the objects that stand for the recorded program's."""
+    """One replay: the objects that replace the objects of the recorded program."""
 
     def __init__(
         self,
@@ -133,15 +133,15 @@ class Replay:
         self._regions: dict[int, _Region] = {}
         self._pointers: dict[int, DevicePtr[Any]] = {}
         self._objects: dict[int, Any] = {}
-        self._capturing: dict[int, int] = {}  # the chain, by thread
+        self._capturing: dict[int, int] = {}  # by thread: the chain
         self._chains: dict[int, list[tuple[int, Event]]] = {}
-        self._number = 0  # of the call
+        self._number = 0  # the number of the call
         self._begun: dict[int, Event] = {}  # by thread: a call that was written before it was made
-        self.arrays: dict[str, NDArray[Any]] = {}  #: by name, as the last region that lent them left them
-        self.results: list[Any] = []  #: of the calls that ran, but for objects
+        self.arrays: dict[str, NDArray[Any]] = {}  #: by name, as they were after their last region
+        self.results: list[Any] = []  #: of the calls that ran, except objects
 
     def run(self, file: str | os.PathLike[str], events: list[Event] | None = None) -> Report:
-        """Replay a file, or events in its place."""
+        """Replay a file, or `events` in place of the file's."""
         count = self._read_ahead(file, read(file) if events is None else events)
         if not (self._first == 1 and self._last is None) and not self._first <= (self._last or count) <= count:
             asked = f"{self._first} to {self._last}" if self._last else f"{self._first} and later ones"
@@ -189,10 +189,11 @@ class Replay:
         self._begun[event["thread"]] = {key: value for key, value in event.items() if key != "begun"}
 
     def _run_begun(self) -> None:
-        """Make the calls in which the recorded program ended."""
+        """Make the calls that were under way when the recorded program ended."""
         for event in list(self._begun.values()):
             self.report.ended_in = f"call {self._number + 1}, {call_name(event)}, {self._at(event)}"
-            say(f"replay: the recorded program ended in {self.report.ended_in}", sys.stderr)  # as this process may
+            # The call may end this process, too.
+            say(f"replay: the recorded program ended in {self.report.ended_in}", sys.stderr)
             self._act(event)
             self.report.is_cut = True
 
@@ -242,7 +243,7 @@ class Replay:
         return array, (number, row["offset"], shape, strides, row["dtype"])
 
     def _fill(self, array: NDArray[Any], key: tuple[Any, ...], row: Event, use: Use) -> None:
-        """Fill an array with the row's contents, or with made ones if it has none."""
+        """Fill an array with the row's contents, or with values of `contents` if the row has none."""
         digest = row.get("hash", "")
         if "data" in row:
             array[...] = np.frombuffer(base64.b64decode(row["data"]), array.dtype).reshape(array.shape)
@@ -251,7 +252,7 @@ class Replay:
         self._known.setdefault(key[0], {})[key] = digest
 
     def _hash_of(self, key: tuple[Any, ...]) -> str | None:
-        """Return the hash that an array had when it was last seen in the recording; None if it was not."""
+        """Return the last hash that the recording has of an array; None if it has none."""
         return self._known.get(key[0], {}).get(key)
 
     def _on_enter(self, event: Event) -> None:
@@ -312,7 +313,7 @@ class Replay:
             if "data" in result:
                 recorded = np.frombuffer(base64.b64decode(result["data"]), array.dtype).reshape(array.shape)
                 self._compare_recorded(entered, row, array, recorded)
-                array[...] = recorded  # so that one region's rounding is not carried into the next
+                array[...] = recorded  # so that a region's rounding does not affect the next region
 
     def _compare_recorded(self, entered: _Region, row: Event, array: NDArray[Any], recorded: NDArray[Any]) -> None:
         """Compare an array after a region with its recorded contents."""
@@ -548,7 +549,7 @@ class Replay:
                 self._differs(event, difference, " from the recorded result")
 
     def _lent_names(self, event: Event) -> list[str]:
-        """Return the program's names of the arrays of a launch; its parameters have none."""
+        """Return the program's names of the arrays of a launch. The parameters of a kernel have no names."""
         names = {row["pointer"]: row["name"] for region in self._regions.values() for row in region.rows}
         return [
             names.get(value["p"]) or f"argument {position}"
@@ -672,7 +673,7 @@ def call_name(event: Event) -> str:
 
 
 def _parameters(event: Event) -> list[str]:
-    """Return the names of the parameters of the function that a call calls."""
+    """Return the names of the parameters of a call's function."""
     if "blas" in event:
         code = getattr(getattr(blas, event["blas"], None), "__text_signature__", "") or ""
         return [part.strip().partition("=")[0] for part in code.strip("()").split(",")]
@@ -717,7 +718,7 @@ _MEANINGLESS: Final = (
 
 @contextlib.contextmanager
 def _line_named(file: str | os.PathLike[str], line: int) -> Iterator[None]:
-    """Name a line of the file that has no meaning here."""
+    """Raise ArgumentError, which names a line of the file, if the block raises because the line has no meaning."""
     try:
         yield
     except _MEANINGLESS as error:
@@ -737,7 +738,7 @@ def replay(
 
     device: for all calls; None: the recording's devices, or the host in place of a missing one. compare: also make each
     call on the host, and compare. first, last: the numbers of calls to run, from 1. images: run the machine code of
-    kernels that the file has: only of a file that you trust.
+    kernels that the file has. Trust the file before you do so.
 
     Raises ArgumentError if the file is no recording, is damaged, has no such calls, or is of a later version.
     """

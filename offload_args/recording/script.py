@@ -25,7 +25,7 @@ __all__ = ["script"]
 
 
 class _Writer(Replay):
-    """Replay events, and write the same as a script."""
+    """Replay events, and write them as a script."""
 
     def __init__(
         self, events: list[Event], device: Device | None, compares: bool, subject: str, keeps_results: bool
@@ -41,9 +41,9 @@ class _Writer(Replay):
         self.modules: set[str] = {"offload_args"}
         self.has_fault = False
         self._open: list[int] = []  # the regions around the next line
-        self._named: dict[tuple[Any, ...], str] = {}  # arrays
+        self._named: dict[tuple[Any, ...], str] = {}  # names of arrays
         self._filled: dict[tuple[Any, ...], NDArray[Any]] = {}
-        self.variables: dict[str, str] = {}  #: of arrays, by their names in the program
+        self.variables: dict[str, str] = {}  #: the script's names of arrays, by the program's names
 
     def _line(self, text: str) -> None:
         self.body.append(f"{'    ' * len(self._open)}{text}")
@@ -157,7 +157,7 @@ class _Writer(Replay):
             arguments.append(f"{key}={self._source(value)}")
         self.modules.add(name.partition(".")[0])
         if "blas" not in event:
-            twins.function(*name.split("."))  # files are not trusted
+            twins.function(*name.split("."))  # raises for another name: files are not trusted
         elif event["blas"] not in blas.__all__:
             raise twins.NoTwinError(f"{name} is no function of blas")
         kept = event.get("result")

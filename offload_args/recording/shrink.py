@@ -34,14 +34,14 @@ __all__ = ["Shrunk", "outcome", "shrink"]
 
 #: The kinds of events that may be left out; the others describe, or begin and end regions.
 _ACTIONS: Final = {"blas", "call", "fill", "assign", "copy", "stage", "scratch", "update_from", "update_to"}
-_MOST = 100_000  # actions, with those of all turns of a graph
+_MOST = 100_000  # actions, where each turn of a graph counts
 _LONGEST = 60  # seconds that the script may run
 
 
 class Shrunk(NamedTuple):
     """The least recording that was found."""
 
-    script: str  #: the same as a program
+    script: str  #: the recording as a program
     fault: str
     kind: str  #: the name of the exception that ends the script
     before: int  #: calls and copies
@@ -54,7 +54,7 @@ class _Fault(NamedTuple):
 
     text: str
     subject: str
-    call: int = 0  #: its number; 0: it is a fault of all calls together
+    call: int = 0  #: the number of its call; 0: it is a fault of all calls together
 
 
 class _Search:
@@ -63,7 +63,7 @@ class _Search:
     def __init__(self, file: str, predicate: str, device: Device | None) -> None:
         self.file, self.predicate, self.device = file, predicate, device
         self.check = None if predicate in ("differs", "fails") else Check(predicate)
-        self.subject = ""  # of the fault that is looked for; "": any
+        self.subject = ""  # the subject of the wanted fault; "": any
         self.trials = 0
 
     def fault(self, events: list[Event]) -> _Fault | None:
@@ -84,7 +84,7 @@ class _Search:
         self.trials += 1
         try:
             return self.fault(events) is not None
-        except ArgumentError:  # they have no meaning, or the predicate lacks a value that it uses
+        except ArgumentError:  # the events have no meaning, or lack a value that the predicate uses
             return False
 
     @property
@@ -344,7 +344,7 @@ def _resized(events: list[Event], old: int, new: int) -> list[Event] | None:
 def _restrided(
     shape: list[int], strides: list[int], other: list[int], itemsize: int, size: Callable[[int], int]
 ) -> list[int]:
-    """Return strides for another shape: as dense as they were; gaps stay unless they are sizes, too."""
+    """Return strides for another shape. They are as dense as before. A gap stays unless it is a size, too."""
     result, dense_before, dense = list(strides), itemsize, itemsize
     for axis in sorted(range(len(shape)), key=lambda axis: (abs(strides[axis]), shape[axis])):
         if strides[axis] == dense_before or shape[axis] == 1:
@@ -357,7 +357,7 @@ def _restrided(
 
 
 def _part(value: Event, before: list[int], after: list[int], size: Callable[[int], int]) -> Event:
-    """Return a part of an array whose strides have changed: the same first element, as far as there is one."""
+    """Return a part of an array whose strides have changed. Its first element has the same indices."""
     rest, offset = value["offset"], 0
     for axis in sorted(range(len(before)), key=lambda axis: -before[axis]):
         if before[axis] <= 0:

@@ -1,8 +1,8 @@
-"""Checks of another LAPACK's solutions against the problem: the factors and vectors of two libraries may rightly
-differ.
+"""Checks of another LAPACK's solutions against the problem, because the factors and vectors of two libraries may
+differ, and both be right.
 
-Residuals are at most 64 times the sizes of the matrices and the precision of their dtype, times the largest element of
-the same products on absolute values.
+A right residual is at most 64 times the sizes of the matrices and the precision of their dtype, times the largest
+element of the same products on absolute values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Operands: TypeAlias = dict[str, Any]
 
 #: The shapes of matrices, by the names of their dimensions, and each one's leading dimension.
 _SHAPES: Final = {"B": ("n nrhs", "ldb"), "C": ("m n", "ldc"), "U": ("m m", "ldu"), "VT": ("n n", "ldvt")}
-_TALL: Final = ("getrf", "geqrf", "gesvd", "orgqr")  # their A is m x n; the A of others is square
+_TALL: Final = ("getrf", "geqrf", "gesvd", "orgqr")  # A of these is m x n; A of other routines is square
 
 
 class _Residual(NamedTuple):
@@ -51,7 +51,7 @@ def expect(library: str, name: str, arguments: list[Any], call: Caller, host: De
 
 
 class _Solved(Expected):
-    """The operands of a call of LAPACK before it, and after it on the host."""
+    """The operands of a call of LAPACK before the call, and after it on the host."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class _Solved(Expected):
         if after is None or here is None:
             return None
         infos = [values.get("info", value) for values, value in ((after, returned), (here, self.returned))]
-        if any(np.any(info) for info in infos):  # undefined results
+        if any(np.any(info) for info in infos):  # the results are undefined
             is_same = all(np.any(info) for info in infos)
             return None if is_same else Difference("info", float(np.max(np.abs(infos[0]))), 0.0)
         residual = _RESIDUALS[self.routine](self.before, after, here)

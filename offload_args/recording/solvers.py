@@ -1,4 +1,4 @@
-"""A vendor's call of LAPACK by another vendor's library, through the adapters of `lapack`."""
+"""Makes a call of one vendor's LAPACK by another vendor's library, through the adapters of `lapack`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN: Final = {
 }
 #: The names of one routine for real and for complex matrices.
 _SAME: Final = {"ungqr": "orgqr", "unmqr": "ormqr", "heevd": "syevd", "hegvd": "sygvd"}
-#: Routines, and their arguments in any library without workspaces and info.
+#: Routines, and their arguments in any library, without workspaces and info.
 _ROUTINES: Final = {
     "potrf": "uplo n A lda",
     "potrs": "uplo n nrhs A lda B ldb",
@@ -84,7 +84,7 @@ def routine_of(name: str) -> str:
 def twin(library: str, name: str, device: Device) -> Callable[..., int]:
     """Return a function that takes the arguments of a library's function, and makes the call on a device.
 
-    It returns LAPACK's info, and writes it to the place that the call has for it. Raises NoTwinError, which names the
+    It returns LAPACK's info, and writes it to the place that the call has for info. Raises NoTwinError, which names the
     call, if the device has no such function.
     """
     from .. import lapacke
@@ -182,7 +182,7 @@ def _make(none: str, library: str, name: str, values: Sequence[tuple[str, str, A
         case "getri":
             n, _, lda, ipiv, *to = passed
             source = target = _columns(A, n, n, lda)
-            if to:  # cuBLAS's is out of place
+            if to:  # cuBLAS's routine writes the inverse to another matrix
                 target, lda = _columns(to[0], n, n, to[1]), to[1]
                 target.copy_from(source)
             return vendor.getri(t, n, target, lda, ipiv)
@@ -226,7 +226,7 @@ def operands_of(library: str, name: str, arguments: Sequence[Any]) -> dict[str, 
 
 
 def _columns(pointer: DevicePtr, m: int, n: int, ld: int) -> DevicePtr:
-    """Return an m x n matrix in column-major order, whose memory a pointer begins."""
+    """Return an m x n matrix in column-major order, whose memory begins at a pointer."""
     size = pointer.dtype.itemsize
     matrix: DevicePtr = _core.view(pointer, 0, (m, n), (size, ld * size))
     return matrix

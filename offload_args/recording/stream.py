@@ -1,6 +1,6 @@
 """The file of a recording: a line of JSON for each event, compressed by gzip.
 
-Lines are written as they come: after each flush, all earlier ones can be read, whatever ends the process then.
+Lines are written as events come. After a flush, all earlier lines can be read, however the process ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circula
 
 
 class Writer:
-    """Write lines to a file, which it replaces. The caller serialises the calls.
+    """Write lines to a file, in place of its former contents. The caller serialises the calls.
 
     Raises OSError if the file can't be written, or if another recording writes it.
     """
@@ -49,9 +49,9 @@ class Writer:
             ) from None
         except OSError:
             pass  # a file system without locks
-        with contextlib.suppress(OSError):  # of a pipe, for example
+        with contextlib.suppress(OSError):  # a pipe, for example, has no size
             os.ftruncate(self._file, 0)
-        self._rest = b""  # compressed, and not yet in the file
+        self._rest = b""  # compressed bytes that are not yet in the file
         self._compressor = zlib.compressobj(3, wbits=_GZIP)
         self._lines: list[bytes] = []
         self._size = 0
@@ -102,8 +102,8 @@ def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """
     with open(file, "rb") as source:
         unpacked = zlib.decompressobj(_GZIP)
-        parts: list[bytes] = []  # of a line without its end yet
-        number = 0  # of the line
+        parts: list[bytes] = []  # parts of a line whose end was not read yet
+        number = 0  # the number of the line
         calls = 0
         recent: dict[int, dict[str, Any]] = {}  # calls by their numbers
         while block := source.read(1 << 20):

@@ -1,4 +1,4 @@
-"""A vendor's call for another vendor's library: the same routine, with the same meaning of each argument."""
+"""Turns a call of one vendor's library into a call of another vendor's: the same routine with the same arguments."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _CONSTANTS: Final = {
 _KINDS: Final = ("trans", "uplo", "side", "diag")
 #: Names of parameters that mean the same.
 _SAME: Final = {"transa": "trans", "P": "param", "batchCount": "batch_count", "batchSize": "batch_count"}
-#: A row-major call as a column-major one of the transposes, by family: the arguments to exchange, and the arguments to
-#: transpose.
+#: How a row-major call becomes a column-major call of the transposes, by family: the arguments to exchange, and the
+#: arguments to transpose.
 _TURNED: Final = {
     "gemm": ("m n, trans transb, A B, lda ldb", ""),
     "gemv": ("m n", "trans"),
@@ -53,7 +53,7 @@ _LIBRARY_OF: Final = {"cuda": "cublas", "hip": "rocblas"}
 
 
 def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple[Any, list[Any], int]:
-    """Return the function of a device's library, its arguments, and how much greater its indices are.
+    """Return the function of a device's library, its arguments, and the number by which its indices are greater.
 
     Raises NoTwinError, which names the call, if that library has no such function.
     """
@@ -129,7 +129,7 @@ def _turned(name: str, values: dict[str, Any], device: Device) -> dict[str, Any]
 
 
 def _copy(values: dict[str, Any]) -> None:
-    """Copy the matrix B of a trmm to C, in which CBLAS computes, and name that B."""
+    """Copy the matrix B of a trmm to C, and pass C as B, because CBLAS computes in place."""
     B, ldb, C, ldc = (values.pop(name) for name in ("B", "ldb", "C", "ldc"))
     if (_core.origin(B), ldb) != (_core.origin(C), ldc):
         for column in range(values["n"]):

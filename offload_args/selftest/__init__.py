@@ -50,9 +50,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def run(device: Device, say: Callable[[str], None] = lambda text: None, every: int = 1) -> dict[str, Any]:
-    """Run the checks on a device, and return the report; say gets a line for each group.
+    """Run the checks on a device, and return the report. `say` gets a line for each group.
 
-    every: run the first check of each group and every `every`-th after it.
+    every: run only each `every`-th check of a group, beginning with the first one.
 
         report = selftest.run(Device("host"), every=1000)
         print(report["failures"])  # []

@@ -43,7 +43,7 @@ def ramp(shape: tuple[int, ...], dtype: str) -> Array:
     return array
 
 
-# The layouts of an array in memory: each makes one of these values.
+# The layouts of an array in memory. Each function returns an array of that layout with the same values.
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "C order": lambda a: a.copy(),
     "Fortran order": lambda a: np.asfortranarray(a),

@@ -24,7 +24,7 @@ UPLOS, SIDES, DIAGS = "UL", "LR", "NU"
 class Case(NamedTuple):
     """One call: its operands on the host, the call with pointers to them, and each operand after it.
 
-    An operand that is None in `after` stays as it is. returned: the value that the call returns, if any.
+    An operand that is None in `after` stays unchanged. `returned`: the value that the call returns, if any.
     """
 
     name: str
@@ -205,7 +205,7 @@ def triangular_2(r: Numbers) -> Iterator[Case]:
             yield Case(
                 f"{name}mv {options_text}", [operand, x], partial(getattr(blas, f"{name}mv"), **options), [None, after]
             )
-            b = np.array(after, r.dtype)  # solving gives x back
+            b = np.array(after, r.dtype)  # the solution is x
             yield Case(
                 f"{name}sv {options_text}",
                 [operand, b],

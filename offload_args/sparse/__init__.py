@@ -6,13 +6,14 @@
     y = sparse.matmul(A, x)                                  # one call from and to NumPy
 
 `lend` takes matrices of SciPy in the formats "csr", "csc", "coo" and "bsr", with indices of 32 or 64 bits, and values
-of float32, float64, complex64 or complex128. Nothing is converted. It checks the indices on the host, before anything
-goes up: no call can then reach beyond an array. The structure is lent as In, so calls and kernels may change the values
-alone, `dA.data`.
+of float32, float64, complex64 or complex128. Nothing is converted. `lend` checks the indices on the host, before
+anything goes up, so that no call can reach beyond an array. The structure is lent as In, so calls and kernels may
+change only the values, `dA.data`.
 
-The functions return a pointer to new memory of the region for pointers, and an array for arrays. They run on `host` and
-`sim` by the kernels of scipy.sparse, and on NVIDIA GPUs by cuSPARSE, which factors no matrices: `spsolve` is refused
-there. Each library has to be installed. AMD GPUs have none here: a matrix on one raises LibraryError.
+For pointers, the functions return a pointer to new memory of the region; for arrays, they return an array. On `host`
+and `sim` they use the kernels of scipy.sparse, and on NVIDIA GPUs cuSPARSE. cuSPARSE factors no matrices, so `spsolve`
+is refused there. Each library has to be installed. AMD GPUs have no such library here, and a matrix on an AMD GPU
+raises LibraryError.
 
 Wrong arguments raise ArgumentError, a ValueError; ArgumentTypeError, DTypeError or HostPointerError, which are
 TypeErrors; ExtentError, a ValueError, for an index out of bounds. A singular matrix raises numpy.linalg.LinAlgError.

@@ -1,4 +1,4 @@
-"""One call of sparse: a matrix and a dense operand, which are the host's, or both on a device."""
+"""One call of sparse: a matrix and a dense operand, which are both on the host, or both on a device."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _of_pointers(
 
 
 def need_operand(function: str, name: str, shape: tuple[int, ...], rows: int, matrix: tuple[int, int]) -> None:
-    """Raise ArgumentError unless an operand is a vector of so many elements, or a matrix of so many rows."""
+    """Raise ArgumentError unless an operand is a vector of `rows` elements, or a matrix of `rows` rows."""
     if len(shape) not in (1, 2) or shape[0] != rows:
         raise ArgumentError(
             f"{function}: {name} has shape {shape}, needs ({rows},) or ({rows}, any) for op(A) of shape {matrix}"
@@ -119,7 +119,7 @@ def need_number(function: str, name: str, value: Any) -> complex:
 
 
 def factor(function: str, name: str, value: complex, dtype: np.dtype[Any]) -> complex:
-    """Return a factor of elements of a dtype; raise DTypeError for a complex one of real elements."""
+    """Return a factor of elements of a dtype; raise DTypeError for a complex factor of real elements."""
     if dtype.kind == "c":
         return value
     if value.imag != 0:

@@ -17,7 +17,7 @@ __all__ = ["arrays_of", "check_indices", "is_sparse"]
 _FORMATS: Final = ("csr", "csc", "coo", "bsr")
 _VALUES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
 _INDICES: Final = (np.dtype(np.int32), np.dtype(np.int64))
-_CHUNK: Final = 1 << 22  # indices that are checked at once: NumPy's temporary arrays stay small
+_CHUNK: Final = 1 << 22  # indices that one step checks, so that NumPy's temporary arrays stay small
 
 
 def is_sparse(value: object) -> bool:
@@ -95,7 +95,7 @@ def _lines(A: Any, arrays: dict[str, NDArray[Any]]) -> tuple[int, int]:
 
 
 def check_indices(function: str, A: Any, arrays: dict[str, NDArray[Any]]) -> None:
-    """Raise ExtentError for an index out of bounds, ArgumentError for indices out of order, or twice.
+    """Raise ExtentError for an index out of bounds, ArgumentError for indices that are out of order or repeated.
 
     A call with such indices would read beyond its arrays, or return wrong results without an error.
     """

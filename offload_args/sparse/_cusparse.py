@@ -26,8 +26,8 @@ _INDICES: Final = {"int32": 2, "int64": 3}
 _VALUES: Final = {"float32": 0, "float64": 1, "complex64": 4, "complex128": 5}
 _BY_COLUMNS: Final = 1
 _BY_ROWS: Final = 2
-_DEFAULT: Final = 0  # the algorithm, of each function
-_FILL_MODE: Final = 0  # attributes of a matrix
+_DEFAULT: Final = 0  # the default algorithm of each function
+_FILL_MODE: Final = 0  # numbers of two attributes of a matrix
 _DIAG_TYPE: Final = 1
 
 
@@ -35,7 +35,7 @@ class _Dense(NamedTuple):
     """A vector, or a matrix with unit stride in one dimension."""
 
     pointer: DevicePtr
-    line: int  # its elements that follow each other
+    line: int  # the elements of a line, which follow each other
     lines: int
     step: int  # the elements from the start of one line to the next
     order: int  # 0: a vector
@@ -142,7 +142,7 @@ class CuSparse(Adapter):
             x.copy_from(written.pointer)
 
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
-        """Refuse a system: cuSPARSE has no factorization."""
+        """Refuse to solve a system: cuSPARSE has no factorization."""
         raise LibraryError(
             f"{function}: cuSPARSE factors no matrices; call sparse.spsolve_triangular for a triangle, iterate with "
             f"sparse.matmul, or lend A to the host"
@@ -223,7 +223,7 @@ class CuSparse(Adapter):
         return self._ffi.from_buffer(np.array([value if dtype.kind == "c" else complex(value).real], dtype))
 
     def _dense(self, pointer: DevicePtr, reads: bool = True, order: int = 0) -> _Dense:
-        """Return an array as the library takes it, or a copy in C order; order: the one that a matrix needs."""
+        """Return an array as the library takes it, or a copy in C order; `order`: the order that a matrix needs."""
         itemsize = pointer.dtype.itemsize
         shape, strides = pointer._shape, pointer._strides
         if len(shape) == 1:

@@ -53,7 +53,7 @@ class Kernels(Adapter):
     def solve_triangular(
         self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, lower: bool, unit_diagonal: bool, trans: str
     ) -> None:
-        """Solve op(A) x = b for one triangle of A; LinAlgError if it is singular."""
+        """Solve op(A) x = b for one triangle of A. Raises LinAlgError if the triangle is singular."""
         _refuse_overlap(function, A, ("b", b), x)
         triangle = (self._sparse.tril if lower else self._sparse.triu)(self._of(function, A), format="csr")
         zeros = np.flatnonzero(triangle.diagonal() == 0)
@@ -65,7 +65,7 @@ class Kernels(Adapter):
         _write(function, x, solve(triangle, _read(function, "b", b), lower=lower, unit_diagonal=unit_diagonal))
 
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
-        """Solve op(A) x = b by SuperLU; LinAlgError if A is singular."""
+        """Solve op(A) x = b by SuperLU. Raises LinAlgError if A is singular."""
         _refuse_overlap(function, A, ("b", b), x)
         try:
             factors = importlib.import_module("scipy.sparse.linalg").splu(self._of(function, A).tocsc())
@@ -74,7 +74,7 @@ class Kernels(Adapter):
         _write(function, x, factors.solve(_read(function, "b", b), "H" if trans == "C" else trans))
 
     def _of(self, function: str, A: LentMatrix) -> Any:
-        """Return the matrix as it is on the device now. Its structure is copied once, unless a call wrote it."""
+        """Return a copy of the matrix's present contents. The copy of the structure is reused if no call wrote it."""
         data, first, second = A.arrays
         structure = A._kept.get("structure")
         if structure is None:
@@ -103,7 +103,7 @@ def _write(function: str, pointer: DevicePtr, values: Any) -> None:
 
 @contextmanager
 def _named(function: str, operand: str) -> Iterator[None]:
-    """Make errors of a copy name the function and the operand."""
+    """Add the names of the function and the operand to errors of a copy."""
     try:
         yield
     except OffloadError as error:
@@ -113,7 +113,7 @@ def _named(function: str, operand: str) -> Iterator[None]:
 
 
 def _refuse_overlap(function: str, A: LentMatrix, operand: tuple[str, DevicePtr], written: DevicePtr) -> None:
-    """Raise AliasError for slices of one array that have a byte in common; SciPy's kernels would not notice."""
+    """Raise AliasError for slices of one array that have a byte in common; SciPy's kernels do not check that."""
     other, begin = _core.origin(written)
     for name, read in (operand, ("A.data", A.data)):
         root, start = _core.origin(read)

@@ -50,20 +50,20 @@ def lend(
 ) -> AbstractContextManager[Matrix]:
     """Lend a sparse matrix of SciPy to a device within a block, and return it as a Matrix.
 
-    A: a csr, csc, coo or bsr array or matrix. Its arrays are lent themselves: the values by use, so they come down if a
+    A: a csr, csc, coo or bsr array or matrix. Its own arrays are lent: the values by use, so that they come down if a
     call wrote them, and the indices as In.
-    check: check every index on the host first. With False a wrong index is not noticed: a call may then read beyond
-    an array.
+    check: check every index on the host first. If False, a wrong index is not detected, and a call may read
+    beyond an array.
     device, stream: as for offload_args.
     resident: keep the arrays on the device when the block ends. When A is lent again, only the pages that the host
-    wrote since then are sent: new values are, and an unchanged structure is not.
+    wrote since then are sent. So new values are sent, and an unchanged structure is not.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         with sparse.lend(A) as dA, offload_args(np.ones(2)) as (dx,):
             print((dA @ dx).to_host())  # [2. 4.]
 
     Raises ArgumentTypeError for another format, DTypeError for another dtype, ExtentError for an index out of bounds,
-    ArgumentError for indices of a row that do not rise, and the errors of offload_args.
+    ArgumentError for indices of a row that do not ascend, and the errors of offload_args.
 
     See also: sparse.matmul, sparse.spsolve, offload_args; docs/guide/sparse.md.
     """

@@ -65,7 +65,7 @@ class LentMatrix:
 
     @property
     def nnz(self) -> int:
-        """The number of values that are stored, zeros among them."""
+        """The number of values that are stored, including stored zeros."""
         return self._pointers[0].size
 
     @property
@@ -85,7 +85,7 @@ class LentMatrix:
 
     @property
     def T(self) -> Self:
-        """The transpose, of the same memory: "csc" of "csr", and the reverse.
+        """The transpose, in the same memory: its format is "csc" if this one is "csr", and the reverse.
 
         Raises ArgumentError for "coo" and "bsr", whose values would have to move: libraries need them by rows.
         """
@@ -113,7 +113,7 @@ class LentMatrix:
 
 @contextmanager
 def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> Iterator[M]:
-    """Lend a sparse matrix for a function, which messages name; cls: its class; options: of the region."""
+    """Lend a sparse matrix for a function, which messages name; `cls`: its class; `options`: of the region."""
     arrays = arrays_of(function, A)
     if check:
         check_indices(function, A, arrays)

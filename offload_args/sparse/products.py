@@ -33,9 +33,9 @@ def matmul(
     """Return alpha op(A) x + beta out, the product of a sparse matrix and a dense vector or matrix.
 
     A: a Matrix of `lend`, or a sparse matrix of SciPy, which is lent for this call.
-    x: vector of as many elements as op(A) has columns, or matrix of as many rows; a pointer if A is a Matrix, of its
-    dtype.
-    out: a pointer that the result is written to; None: new memory of the region. It overlaps no operand.
+    x: vector of as many elements as op(A) has columns, or matrix of as many rows. If A is a Matrix, x is a pointer to
+    elements of A's dtype.
+    out: a pointer that the result is written to; None: new memory of the region. It must not overlap an operand.
     alpha: a number.
     beta: a number; with 0, out is not read.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.

@@ -31,8 +31,9 @@ def spsolve(
     """Return the solution x of op(A) x = b, by a sparse LU factorization.
 
     A: a square Matrix of `lend`, or a sparse matrix of SciPy, which is lent for this call.
-    b: vector of as many elements as A has rows, or matrix of as many rows; a pointer if A is a Matrix, of its dtype.
-    out: a pointer that the solution is written to; None: new memory of the region. It overlaps no operand.
+    b: vector of as many elements as A has rows, or matrix of as many rows. If A is a Matrix, b is a
+    pointer to elements of A's dtype.
+    out: a pointer that the solution is written to; None: new memory of the region. It must not overlap an operand.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     check: of a matrix of SciPy, as for lend.
     device: the device that solves with a matrix of SciPy; None: the host.
@@ -70,10 +71,11 @@ def spsolve_triangular(
     """Return the solution x of op(A) x = b for a triangular A; the other triangle is not read.
 
     A: a square Matrix of `lend`, or a sparse matrix of SciPy, which is lent for this call.
-    b: vector of as many elements as A has rows, or matrix of as many rows; a pointer if A is a Matrix, of its dtype.
-    lower: whether the lower triangle is read, or the upper one.
+    b: vector of as many elements as A has rows, or matrix of as many rows. If A is a Matrix, b is a
+    pointer to elements of A's dtype.
+    lower: True: the lower triangle is read; False: the upper one is read.
     unit_diagonal: whether the diagonal counts as ones, and is not read.
-    out: a pointer that the solution is written to; None: new memory of the region. It overlaps no operand.
+    out: a pointer that the solution is written to; None: new memory of the region. It must not overlap an operand.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
     check: of a matrix of SciPy, as for lend.
     device: the device that solves with a matrix of SciPy; None: the first GPU, else the host.
@@ -81,8 +83,8 @@ def spsolve_triangular(
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         print(sparse.spsolve_triangular(A, np.array([2.0, 4.0])))  # [1. 1.]
 
-    Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored: on GPUs no element is checked,
-    and the solution has infinities. Otherwise raises as sparse.matmul does. Source:
+    Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored. On GPUs no element is checked,
+    and the solution has infinities. Otherwise it raises as sparse.matmul does. Source:
     scipy.sparse.linalg.spsolve_triangular.
 
     See also: sparse.spsolve, blas.trsv; docs/guide/sparse.md.

@@ -24,8 +24,8 @@ from .source import Place, names_as_written
 __all__ = ["Listener", "Site", "collector", "short_name", "site_of"]
 
 _NAME_BYTES = 23  # the longest name that the core keeps of an array
-_DEPTH = 8  # callers noted of a region
-_LATE = 4096  # regions that have ended and are remembered: events of other threads may come late
+_DEPTH = 8  # the callers of a region that are noted
+_LATE = 4096  # ended regions that are remembered, because events of other threads may come late
 _INTERVAL = 0.02  # seconds
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NOT_THE_USERS = (
@@ -46,7 +46,7 @@ class Site(NamedTuple):
 class Listener(Protocol):
     """Take the events of the whole process."""
 
-    flags: int  #: the sum of the core's OA_TRACE_ flags that it needs; 0: the ends of regions only
+    flags: int  #: the sum of the OA_TRACE_ flags that it needs; 0: only the ends of regions
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
         """Take one event. This runs on any thread, and delays the traced program."""
@@ -55,7 +55,7 @@ class Listener(Protocol):
         """Note a region that is about to be entered. This runs on the region's thread."""
 
     def left(self, tag: int) -> None:
-        """Note a region that was left, or could not be entered. An exception may be under way meanwhile."""
+        """Note a region that was left, or could not be entered. An exception may be under way."""
 
 
 class _Collector:
@@ -68,7 +68,7 @@ class _Collector:
         self._sites: dict[int, Site] = {}  # by tag, until the region is left
         self._regions: dict[int, Site] = {}  # by the core's number
         self._ended: deque[int] = deque()  # regions whose late events may still come
-        self._left_tags: deque[int] = deque()  # their regions were left, or could not be entered
+        self._left_tags: deque[int] = deque()  # tags of regions that were left, or could not be entered
         self._unread: deque[_core.TraceEvent] = (
             deque()
         )  # events that were taken from the core and not yet passed to the listeners
@@ -120,7 +120,7 @@ class _Collector:
             time.sleep(1e-4)
 
     def forget(self) -> None:
-        """Remove all listeners, in a forked child, in which the core does not work."""
+        """Remove all listeners. This runs in a forked child, in which the core does not work."""
         self._lock = threading.Lock()
         self._listeners = {}
         self._inside = None
@@ -135,7 +135,7 @@ class _Collector:
             flags |= listener.flags
         _core.trace_set(True, flags, self._entering, self._left)
 
-    # This is called exclusively. A garbage collection within it may leave a region, which calls it on the same thread.
+    # This runs exclusively. A garbage collection in it may leave a region, which calls it again on the same thread.
     def _collect(self) -> None:
         try:
             self._inside = threading.get_ident()
@@ -205,7 +205,7 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
     written = names_as_written(frame.f_code, frame.f_lasti) if frame is not None else None
     if written is not None and len(written) == len(arguments):
         return written
-    # The name is found by identity: it is the name of the same object in the caller.
+    # The name of an array is the name that the caller has for the same object.
     variables = frame.f_locals if frame is not None else {}
     names = []
     for position, argument in enumerate(arguments, 1):
@@ -215,8 +215,9 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
         array = argument.array if isinstance(argument, (In, Out, InOut)) else argument
         name = _name_of(array, variables) or (_name_of(array, frame.f_globals) if frame is not None else "")
         names.append(name or f"argument {position}")
-    # Before Python 3.13 the frame keeps this copy of a function's variables, and so arrays that the function deletes.
-    # Two references are held here; a third one is held by locals() in the program.
+    # Before Python 3.13 the frame keeps this copy of a function's variables, also of arrays that the function deletes.
+    # Three references are the variable here, the argument of getrefcount and the frame. If the program holds the copy,
+    # from locals(), there is a fourth one, and the copy stays.
     if sys.version_info < (3, 13) and frame is not None and frame.f_code.co_flags & CO_OPTIMIZED:
         if sys.getrefcount(variables) == 3:
             variables.clear()

@@ -12,7 +12,7 @@ from .summary import Event
 
 __all__ = ["Timeline"]
 
-# Each row's name, its kinds of events, and a colour that white text is readable on, in light and dark mode.
+# Each row's name, its kinds of events, and a colour on which white text is readable, in light and dark mode.
 _ROWS = (
     ("regions", ("region",), "#5f6b7a"),
     ("up", ("up",), "#1f6fb2"),
@@ -23,8 +23,8 @@ _ROWS = (
     ("memory", ("allocate", "release", "access"), "#7a5c4f"),
 )
 _FAILED = "#c62828"
-_SINGLY = 300  # a row of more events has its short ones drawn together,
-_BINS = 200  # all that begin in the same one of so many parts of the time
+_SINGLY = 300  # the most events of a row that are all drawn separately
+_BINS = 200  # parts of the time; in a row of more events, short ones of the same part are drawn as one
 _LANES = 8  # the most events of a row at one time
 _LANE, _HEAD, _LINE = 18, 16, 15  # pixels: of a lane, of a row's name, of a line of text
 _ALONE = (
@@ -36,7 +36,8 @@ _ALONE = (
 class Timeline:
     """Show the events of a trace over time: a notebook draws it, and `svg` has the picture.
 
-    A row for each kind of event on each device; each block has a tooltip. Time begins at the first event.
+    The picture has a row for each kind of event on each device, and a tooltip for each block. Time begins at the first
+    event.
     """
 
     def __init__(self, events: Iterable[Event], left_out: int = 0) -> None:
@@ -154,7 +155,7 @@ def _rows(events: Sequence[Event]) -> Iterator[tuple[str, str, list[Event]]]:
 
 
 def _blocks(events: Sequence[Event], axis: _Axis) -> list[_Block]:
-    """Return the blocks of a row in the order of time: an event each, unless there are many."""
+    """Return the blocks of a row in the order of time: one for each event, unless there are many."""
     if len(events) <= _SINGLY:
         return [_single(event) for event in events]
     bins: dict[int, list[Event]] = {}

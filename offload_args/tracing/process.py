@@ -96,7 +96,7 @@ def _unwritable(file: str) -> str:
     """Return why a file can't be written; "" if it can. An existing file is left alone."""
     there = os.path.lexists(file)
     if os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file):
-        return ""  # a pipe's reader would see its end
+        return ""  # to open a pipe and close it would end it for its reader
     try:
         with open(file, "a"):
             pass

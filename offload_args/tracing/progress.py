@@ -38,20 +38,20 @@ def seconds_of(value: object, name: str) -> float:
 
 
 class _Progress:
-    """Draw the line. It is a listener, so that the core has the arrays' names, and the line goes with its region."""
+    """Draw the line. It is a listener, so that the core has the arrays' names, and a region's end erases the line."""
 
     flags = _core.OA_TRACE_UNDER_WAY
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # of begin and end
-        self._drawing = threading.Lock()  # of the line; never waited for, as a terminal may be stopped
+        self._lock = threading.Lock()  # for begin and end
+        self._drawing = threading.Lock()  # for the line; never waited for, because a terminal may be stopped
         self._wanted: list[float] = []  # seconds, one for each begin() that was not ended
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._width = 0  # of the line that is drawn
+        self._width = 0  # the width of the drawn line
 
     def begin(self, seconds: float) -> None:
-        """Show copies and waits that take longer than that, until end() is called with the same seconds."""
+        """Show copies and waits that take more seconds, until end() is called with the same seconds."""
         with self._lock:
             self._wanted = [*self._wanted, seconds]
             if self._thread is None:

@@ -48,7 +48,7 @@ class Trace:
         self._limit = limit
         self._lost_before = 0
         self._raw: list[tuple[_core.TraceEvent, Site | None]] = []
-        self._open: set[int] = set()  # regions whose end is still to come
+        self._open: set[int] = set()  # regions that have not ended
         self._events: list[Event] = []
         self._decoded = 0  # how much of _raw is in _events
         self._spans: dict[int, Event] = {}  # regions without an end in _events
@@ -112,7 +112,7 @@ class Trace:
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
         """Keep an event that the collector fetched."""
-        # This delays the traced program, so that _decode() does all work that can wait.
+        # This delays the traced program, so _decode() does all work that can wait.
         kind, region = event.kind, event.region
         if event.begun < self.begun:
             return

@@ -59,7 +59,7 @@ def _cell(file: str) -> str:
 
 @lru_cache(maxsize=256)
 def shown(file: str) -> str:
-    """Return a file's name for people: relative to the working directory if it is below that; In[2] for a cell."""
+    """Return a file's name for people: relative to the working directory if the file is in it; In[2] for a cell."""
     cell = _cell(file)
     if cell:
         return cell

@@ -32,9 +32,9 @@ def write(
 
 
 def _lanes(events: Iterable[Event]) -> Iterator[tuple[int, int, Event]]:
-    """Yield (thread, lane, event) so that the events of a lane nest or are apart.
+    """Yield (thread, lane, event) so that two events of a lane are nested or apart.
 
-    The events of one thread do so too, except for regions that are left out of order or on another thread.
+    Two events of one thread are so, too, except for regions that are left out of order or on another thread.
     """
     stacks: dict[tuple[int, int], list[int]] = {}
     for event in sorted(events, key=lambda event: (event.begun, -event.ended)):

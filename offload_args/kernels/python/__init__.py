@@ -1,10 +1,10 @@
 """Kernels in Python: `@kernel`, which numba types and LLVM compiles.
 
-decorated.py has @kernel, and words.py has the names that kernels use. source.py reads a kernel and checks its tree, by
-names.py, expressions.py and statements.py, into the records of definitions.py; barriers.py checks that all threads
-reach its barriers. rules.py, number_rules.py and partition_rules.py give numba the functions that trees call, and
-value_types.py gives it the types of their values. emit.py makes PTX, HSACO and shared objects, which linker.py links.
-numba is imported when a kernel is compiled. formulas.py and reductions.py make kernels of one line.
+decorated.py has @kernel, and words.py has the names that kernels use. source.py reads a kernel, checks its tree by
+names.py, expressions.py and statements.py, and makes the records of definitions.py. barriers.py checks that all threads
+reach the kernel's barriers. rules.py, number_rules.py and partition_rules.py give numba the functions that trees call,
+and value_types.py gives numba the types of their values. emit.py makes PTX, HSACO and shared objects, which linker.py
+links. numba is imported when a kernel is compiled. formulas.py and reductions.py make kernels of one line.
 """
 
 from .decorated import PythonKernel, kernel

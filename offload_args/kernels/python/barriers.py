@@ -1,5 +1,5 @@
-"""Checks barriers: either all threads of a block reach a barrier, or none; a barrier that some threads may miss is
-refused.
+"""Checks barriers: either all threads of a block must reach a barrier, or none. A barrier that only some threads may
+reach is refused.
 
 The check reads the rewritten tree. A value depends on the thread if it comes from the thread's numbers, from an array
 that the kernel writes, or from a variable that is assigned in code that only some threads reach. The order of
@@ -37,7 +37,7 @@ class _Reader:
     def __init__(self, written: frozenset[str], refuse: Refuse) -> None:
         self.written, self.refuse = written, refuse
         self.of_thread: set[str] = set()  # variables
-        self.refuses = False  # the variables are known
+        self.refuses = False  # True once the variables are known
 
     def differs(self, node: ast.AST) -> bool:
         """Return whether the value of an expression may differ between the threads of a block."""
@@ -54,7 +54,7 @@ class _Reader:
                                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
 
     def block(self, body: Sequence[ast.stmt], cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
-        """Read statements. cause: the reason why only some threads reach them; None: all threads do.
+        """Read statements. `cause`: the statement because of which only some threads reach them; None: all threads do.
 
         Return the kinds of statements by which only some threads leave, each with its cause.
         """
@@ -92,7 +92,7 @@ class _Reader:
         if isinstance(node, ast.For):
             self.assign(node.target, inner is not None)
         refuses, self.refuses = self.refuses, False
-        left = self.block(node.body, inner)  # threads that leave miss earlier barriers, too, in later rounds
+        left = self.block(node.body, inner)  # threads that leave also miss earlier barriers in later iterations
         self.refuses = refuses
         for kind in (ast.Return, ast.Break):
             inner = inner or left.get(kind)

@@ -1,5 +1,5 @@
-"""The functions of Python, math and NumPy that kernels call: a name of rules.py, or a function of kernels. It also has
-remedies for some functions that kernels lack."""
+"""The functions of Python, math and NumPy that kernels may call, each with its name in rules.py or its function of
+kernels. The module also has remedies for some functions that kernels lack."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ __all__ = ["PythonKernel", "kernel"]
 
 _TRIED: Final = ("0.68",)  # versions of numba
 _FORMAT: Final = "kernel in Python, 1"
-_said: Final[list[str]] = []  # versions with a warning
+_said: Final[list[str]] = []  # versions about which a warning was given
 
 
 def _versions() -> tuple[str, str]:
@@ -57,7 +57,7 @@ def _versions() -> tuple[str, str]:
 
 @cache
 def _own_code() -> str:
-    """Return a mark of the code that compiles."""
+    """Return a mark that changes with the code of this package, which compiles kernels."""
     folder = Path(__file__).parent
     return key_of(*(path.read_bytes() for path in sorted(folder.glob("*.py"))))
 
@@ -68,7 +68,7 @@ def _symbol(name: str) -> str:
 
 
 def _is_turned(pointer: Any) -> bool:
-    """Return whether a matrix has its rows side by side: Fortran order."""
+    """Return whether a matrix has Fortran order: the elements of a column are side by side."""
     down, across = pointer.strides[:2]
     return bool(down < across)
 
@@ -133,7 +133,7 @@ class PythonSource(Loaded):
 
 
 class PythonKernel(Kernel):
-    """Launch a kernel that @kernel made of a function, as any Kernel. It also passes the shapes of its arrays.
+    """Launch a kernel that @kernel made of a function, as any Kernel does. It also passes the shapes of its arrays.
 
         def fill(y: Out[np.float32].by(kernels.Linear1D())):
             for i in y.mine():
@@ -142,8 +142,9 @@ class PythonKernel(Kernel):
         made = kernel(fill)
         print(isinstance(made, kernels.PythonKernel), made.signature)  # True ('Out[float32].by(Linear1D())',)
 
-    A call raises the errors of Kernel, KernelError with the file, the line and the remedy for a kernel that can't be
-    compiled, ArgumentError for an array whose shape the kernel does not take, and LibraryError without numba.
+    A call raises the errors of Kernel. It also raises KernelError with the file, the line and the remedy for a kernel
+    that can't be compiled, ArgumentError for an array whose shape the kernel does not take, and LibraryError without
+    numba.
 
     See also: Kernel, kernel; docs/guide/python-kernels.md.
     """
@@ -183,8 +184,8 @@ class PythonKernel(Kernel):
         """Write the module to a file, from which Module.load reads it: PTX, an HSACO or a shared object.
 
         target: a processor, which this machine need not have: "sm_90" or "gfx90a". None: the default device's. The
-        kernel in it takes, after its own arguments, four int64 for each array: two extents, and the steps along them in
-        elements.
+        file's kernel takes, after its own arguments, four int64 for each array: two extents, and the steps along these
+        in elements.
 
         Raises KernelError, LibraryError without numba, OSError if the file can't be written.
 
@@ -251,8 +252,8 @@ def _kernel(
     `InOut[dtype].by(partition)`; a value has a NumPy type. A thread gets its elements from `y.mine()`.
 
     function: the function. None: return a decorator.
-    debug: check each access to In, and assert: launches wait, and raise ExtentError or AssertionError. None: on host
-    and sim. True: on GPUs, too. False: nowhere, for full speed.
+    debug: check each access to In, and each assert. Launches then wait, and raise ExtentError or AssertionError. None:
+    check on host and sim. True: check on GPUs, too. False: check nowhere, for full speed.
 
         @kernel(debug=True)
         def axpy(a: np.float32, x: In[np.float32], y: InOut[np.float32].by(kernels.Linear1D())):
@@ -276,7 +277,7 @@ def _kernel(
 
 
 def _function(function: Callable[..., Any], /) -> Function:
-    """Make a function that kernels call. It computes values of its arguments, and stores to no array."""
+    """Make a function that kernels call. It computes values from its arguments, and stores to no array."""
     from .source import function_of
 
     return function_of(function)

@@ -1,4 +1,4 @@
-"""Kernels in Python and their functions as they are read: the rewritten tree, the arrays, the constants it names."""
+"""The records of kernels in Python and of their functions: the rewritten tree, its arrays and its constants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
 
 
 class Function:
-    """A function that kernels call, by @kernel.function. It computes values; it stores nothing."""
+    """A function that kernels call, by @kernel.function. It computes values, and stores to no array."""
 
     def __init__(self, function: Callable[..., Any], read: Callable[[Callable[..., Any]], Written]) -> None:
         self.function, self._read = function, read
@@ -26,7 +26,7 @@ class Function:
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         self._written: Written | None = None
-        self.is_read = False  #: while its source is read: a call of it meanwhile is a recursion
+        self.is_read = False  #: True while its source is read: a call of it is then a recursion
 
     @property
     def written(self) -> Written:
@@ -39,7 +39,7 @@ class Function:
         return self._written
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Compute it in Python, as any function."""
+        """Call the function in Python, as any function."""
         return self.function(*arguments, **keywords)
 
     def __repr__(self) -> str:
@@ -56,9 +56,10 @@ class Array:
     dtype: np.dtype[Any]
     partition: Partition | None
     rank: int = 0  #: the number of subscripts that the kernel uses; 0: it uses none
-    like: int = -1  #: the parameter whose elements' places this one's elements have; -1: none
-    ordered: bool = False  #: it needs like's order, too: indices of several loops over mine() are used in one array
-    owners: set[str] = field(default_factory=set)  #: arrays whose mine() gave its indices
+    like: int = -1  #: the parameter whose shape this array has to have; -1: none
+    #: whether it also has to have the order of that parameter: indices of several loops over mine() are in one array
+    ordered: bool = False
+    owners: set[str] = field(default_factory=set)  #: the arrays whose mine() gave this array's indices
 
     @property
     def by_elements(self) -> bool:
@@ -67,15 +68,15 @@ class Array:
 
 @dataclass
 class SharedArray(Array):
-    """An array of a block."""
+    """An array in the shared memory of a block."""
 
-    shape: tuple[int, ...] | None = None  #: None: the launch says how many elements
+    shape: tuple[int, ...] | None = None  #: None: the launch determines the number of elements
     offset: int = 0  #: in bytes, in the memory that the kernel declares
 
 
 @dataclass
 class Written:
-    """A rewritten kernel or function of kernels."""
+    """A kernel, or a function that kernels call, after its tree was rewritten."""
 
     name: str
     file: str
@@ -85,11 +86,11 @@ class Written:
     declared: tuple[Any, ...] = ()  #: of a kernel: the type of each parameter
     arrays: dict[str, Array] = field(default_factory=dict)  #: of a kernel
     shared: dict[str, SharedArray] = field(default_factory=dict)  #: of a kernel's blocks
-    shared_bytes: int = 0  #: that the kernel itself declares
+    shared_bytes: int = 0  #: declared by the kernel itself
     has_barriers: bool = False
     constants: dict[str, Any] = field(default_factory=dict)  #: values that the tree names
     functions: dict[str, Function] = field(default_factory=dict)  #: functions that the tree names
-    ranks: dict[str, int] = field(default_factory=dict)  #: of a function's parameters, where it subscripts them
+    ranks: dict[str, int] = field(default_factory=dict)  #: of a function: the subscripts of a parameter
 
     def identity(self) -> str:
         """Return a text that differs for different code: the tree, its constants and the functions that it calls."""

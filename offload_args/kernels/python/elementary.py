@@ -1,13 +1,14 @@
 """The elementary functions of kernels: the same code, and the same bits, on the CPU, NVIDIA and AMD.
 
 A function here is a recipe: it gets symbols for its arguments, and each operation on a symbol writes one instruction of
-LLVM IR. All are operations that IEEE 754 rounds to the nearest, `fma` among them, so that each target computes the same
-number; only a NaN may have other bits. One branch exists: sin, cos and tan of float64 arguments above 2^40 read a table
-of the bits of 2 / pi. Loops over elements become vector instructions in float32 and in all other functions.
+LLVM IR. IEEE 754 defines all of these operations, also `fma`, and rounds their results to the nearest number. So each
+target computes the same number; only a NaN may have other bits. The only branch is in sin, cos and tan of float64:
+arguments above 2^40 read a table of the bits of 2 / pi. Loops over elements become vector instructions in all other
+functions, and in sin, cos and tan of float32.
 
-float32 is computed in float64, with shorter polynomials and without the low parts, and rounded once at the end. For
-float64 a number is the sum of a high and a low part where one alone has too few bits. docs/guide/kernels.md states the
-errors, and tests/kernels/test_python_math.py measures them. scripts/fit_polynomials.py fits the polynomials.
+A float32 result is computed in float64, with shorter polynomials and without low parts, and rounded once at the end. In
+float64, a number is the sum of a high and a low part if a single float64 has too few bits. docs/guide/kernels.md states
+the errors, and tests/kernels/test_python_math.py measures them. scripts/fit_polynomials.py fits the polynomials.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .polynomials import CONSTANTS, POLYNOMIALS, TWO_OVER_PI_BITS
 __all__ = ["ELEMENTARY", "function_of"]
 
 _F32, _F64, _I1, _I64, _I128 = ir.FloatType(), ir.DoubleType(), ir.IntType(1), ir.IntType(64), ir.IntType(128)
-_ROUND: Final = 1.5 * 2**52  # added and subtracted, it rounds to an integer, which is in the low bits
+_ROUND: Final = 1.5 * 2**52  # x + _ROUND - _ROUND is the nearest integer; x + _ROUND has it in the low bits
 _ROUND_BITS: Final = 0x4338000000000000
 _ONE: Final = 0x3FF0000000000000
 _SQRT_HALF: Final = 0x3FE6A09E667F3BCD
@@ -35,7 +36,7 @@ _LOG2_E, _LOG10_E, _LOG10_2 = CONSTANTS["LOG2_E"], CONSTANTS["LOG10_E"], CONSTAN
 
 
 class Symbol:
-    """A number that the code computes: float64, int64 or a truth value. raw is None for a low part that is left out."""
+    """A number that the code computes: float64, int64 or a truth value. A low part that is left out has raw None."""
 
     __slots__ = ("code", "raw")
 
@@ -128,7 +129,7 @@ def _is_left_out(value: Any) -> bool:
 
 @dataclass
 class Code:
-    """The code of one function. short: for float32, in float64 without low parts."""
+    """The code of one function. `short`: it is for float32, and computes in float64 without low parts."""
 
     builder: Any
     short: bool
@@ -143,7 +144,7 @@ class Code:
         return Symbol(self, ir.Constant(_F64 if like is None else like.raw.type, value))
 
     def native(self, name: str, *operands: Any) -> Symbol:
-        """Call a function that every target has as an instruction, or correctly rounded."""
+        """Call a function that every target has as an instruction, or computes with correct rounding."""
         raw = [self.symbol(operand).raw for operand in operands]
         kind = ir.FunctionType(_F64, [_F64] * len(raw))
         return Symbol(self, self.builder.call(self.builder.module.declare_intrinsic(f"llvm.{name}", [_F64], kind), raw))
@@ -234,7 +235,7 @@ class Code:
         return high, (left + (a_low - high * b_low)) * inverse
 
     def root(self, square: Symbol, low: Symbol) -> tuple[Symbol, Symbol]:
-        """Return the square root of a number that is not negative in two parts."""
+        """Return, in two parts, the square root of a non-negative number."""
         high = self.native("sqrt", square)
         if self.short:
             return high, self.nothing
@@ -334,7 +335,7 @@ def _tail(c: Code, f: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def _of_positive(c: Code, x: Symbol, value: Symbol) -> Symbol:
-    """Return the value, or the logarithm of x where x is not positive or not finite."""
+    """Return `value` if x is positive and finite, otherwise the logarithm of x: NaN or infinity."""
     at_end = c.where(x.equals(0.0), -math.inf, c.where(x.equals(math.inf), math.inf, math.nan))
     return c.where((x > 0.0) & (x < math.inf), value, at_end)
 
@@ -349,7 +350,7 @@ def log1p(c: Code, x: Symbol) -> Symbol:
     total, low = c.sum(1.0, x)
     e, f = _split(c, total)
     half, rest = _tail(c, f)
-    if c.short:  # the digits of x that 1 + x lost are needed for the result
+    if c.short:  # the result needs the digits of x that 1 + x lost
         low = x - (total - 1.0)
     rest = rest + low / total
     value = _of_positive(c, total, e * _LN2[0] - ((half - c.fma(e, _LN2[1], rest)) - f))
@@ -435,7 +436,7 @@ def _word(c: Code, number: Symbol, bits: Symbol) -> Symbol:
 
 
 def _far(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
-    """Return the quadrant and the angle in two parts, for |x| above 2^40: of 192 bits of the product with 2 / pi."""
+    """Return the quadrant and the angle in two parts, for |x| above 2^40, from 192 bits of x 2 / pi."""
     builder, bits = c.builder, c.bits(x)
     mantissa = (bits & _MANTISSA) | (1 << 52)
     # x = mantissa 2^shift. Bits of 2 / pi above 2^(2 - shift) give whole turns.
@@ -493,7 +494,7 @@ def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
 
 
 def _reduced(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
-    """Return n and the two parts of r of x = n pi / 2 + r, with |r| a bit above pi / 4 at most."""
+    """Return n and r, in two parts, of x = n pi / 2 + r. |r| is at most a bit above pi / 4."""
     n, i = c.rounded(x * CONSTANTS["TWO_OVER_PI"][0])
     most = c.fma(n, -_HALF_PI[0], x)  # exact
     if c.short:
@@ -562,7 +563,7 @@ def _angle(c: Code, y: Symbol, y_low: Symbol, x: Symbol, x_low: Symbol) -> tuple
     steep = y > x
     up, up_low = c.where(steep, x, y), c.where(steep, x_low, y_low)
     along, along_low = c.where(steep, y, x), c.where(steep, y_low, x_low)
-    middle = up > along * 0.41421356237309503  # turn it by pi / 4
+    middle = up > along * 0.41421356237309503  # compute the angle minus pi / 4
     less, less_low = c.sum(up, -along)
     more, more_low = c.sum(along, up)
     less_low, more_low = less_low + (up_low - along_low), more_low + (up_low + along_low)
@@ -687,7 +688,7 @@ ELEMENTARY: Final[dict[str, tuple[Callable[..., Symbol], int]]] = {
 
 
 def function_of(module: Any, name: str, kind: Any) -> Any:
-    """Return a function of a module: of float32 or float64 numbers, as the LLVM type says."""
+    """Return a function of a module, for the LLVM type `kind`, which is float32 or float64."""
     recipe, count = ELEMENTARY[name]
     symbol = f"oa_{name.removeprefix('oa__')}_{'f32' if kind == _F32 else 'f64'}"
     if symbol in module.globals:

@@ -1,9 +1,9 @@
 """Machine code of kernels in Python: numba types and lowers the function, and an entry of the target calls it.
 
-Importing this imports numba. The entry makes the arrays and `here` of its arguments: on GPUs of the hardware's own
-numbers, on the CPU in loops over threads and blocks, as kernel.h runs them. A kernel of matrices has two versions of
-its code: for rows whose elements are side by side, and for any matrix. On the CPU it has a third version, for columns
-whose elements are side by side.
+Importing this imports numba. The entry makes the arrays and `here`. It gets the thread's numbers on GPUs from the
+hardware, and on the CPU from loops over threads and blocks, as kernel.h runs them. A kernel of matrices has two
+versions of its code: for rows whose elements are side by side, and for any matrix. On the CPU it has a third version,
+for columns whose elements are side by side.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _lower(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, Any, str]:
         done = compiler.compile_extra(typing, target, _python(written, {}), kinds, types.void, _flags(), {})
     except errors.NumbaError as error:
         raise _said(error, written) from None
-    except KeyError as error:  # in a function, where types are not known yet
+    except KeyError as error:  # in a function, whose source is read before types are known
         location = f"{written.file}:{written.line}: {written.name}"
         raise KernelError(f"{location}: a function reads a field {error}, which its struct does not have") from None
     library = done.library
@@ -227,7 +227,7 @@ class _Entry:
 
     @property
     def steps(self) -> list[str]:
-        """The cases of the steps of matrices: elements across or down are side by side, or any steps."""
+        """The cases of the steps of matrices: elements of rows or of columns are side by side, or any steps."""
         if not any(array.rank == 2 for array in self.arrays):
             return ["any"]
         return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]
@@ -291,7 +291,7 @@ class _Entry:
         return arrays
 
     def by_steps(self, shapes: Sequence[Any], run: Callable[[str], object]) -> None:
-        """Write the code for each case of the steps, and the choice between these cases."""
+        """Write the code for each case of the steps, and the code that selects a case."""
         builder = self.builder
         after = builder.append_basic_block("after")
         for step in self.steps:
@@ -384,7 +384,7 @@ class _Entry:
         variable.initializer, variable.global_constant = table, True
 
     def bound(self, shapes: Sequence[Any], end: Any) -> Any:
-        """Return the least number of threads along x that own an element in each array divided by them."""
+        """Return how many threads along x own an element in every array that is divided among threads along x."""
         builder = self.builder
         least = None
         for k, array in enumerate(self.arrays):
@@ -446,7 +446,7 @@ class _Entry:
     ) -> None:  # fmt: skip
         """Run blocks one after the other, the threads of each in turn from barrier to barrier.
 
-        A thread is a coroutine of LLVM. A frame of its own keeps its values between barriers.
+        A thread is a coroutine of LLVM. A separate frame keeps its values between barriers.
         """
         builder = self.builder
         threads = [here[f"threads_{axis}"] for axis in "xyz"]
@@ -552,7 +552,7 @@ class _Entry:
             elif isinstance(kind, types.Record):
                 unit = max(dtype.alignment, 1)
                 parameters.append(ir.ArrayType(ir.IntType(8 * unit), dtype.itemsize // unit))
-            elif value_types.is_small_float(dtype) or dtype.kind == "c":  # as large, and aligned to as much, as in C
+            elif value_types.is_small_float(dtype) or dtype.kind == "c":  # with its size and alignment in C
                 parameters.append(ir.IntType(8 * dtype.itemsize))
             else:
                 parameters.append(self.context.data_model_manager[kind].get_data_type())
@@ -599,7 +599,7 @@ class _Entry:
             here["shared"] = builder.addrspacecast(shared, cgutils.voidptr_t)
             if backend == "cuda":
                 size = builder.asm(ir.FunctionType(WORD, []), "mov.u32 $0, %dynamic_smem_size;", "=r", [], False)
-            else:  # the packet has the size of all shared memory
+            else:  # the packet has only the size of all shared memory
                 packet = self.function("llvm.amdgcn.dispatch.ptr", ir.IntType(8).as_pointer(4))
                 whole = builder.gep(builder.call(packet, []), [number(28)])
                 fixed = builder.call(self.function("llvm.amdgcn.groupstaticsize", WORD), [])
@@ -676,8 +676,8 @@ def _for_target(text: str, target: Target, machine: Any) -> str:
             r'\1\2 "uniform-work-group-size"="true" {',
             text,
             flags=re.M,
-        )  # without it, HIP takes no kernel of code object 5
-        text = re.sub(r"^!llvm\.module\.flags = .*\n", "", text, flags=re.M)  # of the machine that compiles
+        )  # HIP takes a kernel of code object 5 only with it
+        text = re.sub(r"^!llvm\.module\.flags = .*\n", "", text, flags=re.M)  # flags of the machine that compiles
         text += '\n!llvm.module.flags = !{!99999}\n!99999 = !{i32 1, !"amdhsa_code_object_version", i32 500}\n'
     return text
 

@@ -116,7 +116,7 @@ class Expressions(Names):
         return self.call(node, f"oa__binary_{_OPERATIONS[operation]}", left, right, ast.Constant(weak))
 
     def powered(self, node: ast.BinOp, base: ast.expr, exponent: ast.expr, weak: int) -> ast.expr:
-        """Return a power: a number of Python, products of a small whole power, or a function's value."""
+        """Return a power: as a number of Python, as products if the exponent is small, or as a call of a function."""
         if isinstance(base, ast.Constant) and isinstance(exponent, ast.Constant) and weak == _BOTH:
             try:
                 value = base.value**exponent.value  # type: ignore[operator]
@@ -138,7 +138,7 @@ class Expressions(Names):
         return ast.copy_location(ast.BinOp(base, node.op, exponent), node)
 
     def compared(self, node: ast.Compare) -> ast.expr:
-        """Return comparisons, each of the right type; in a chain a value is computed for each of its neighbours."""
+        """Return comparisons, each of the right type. In a chain, each comparison computes both of its values."""
         items = [node.left, *node.comparators]
         weak = [self.weakness(*items[i : i + 2]) for i in range(len(node.ops))]
         read = [self.expression(item) for item in items]
@@ -156,7 +156,7 @@ class Expressions(Names):
         return comparisons[0] if not is_chain else ast.copy_location(ast.BoolOp(ast.And(), comparisons), node)
 
     def joined(self, target: ast.expr, value: ast.expr) -> ast.expr:
-        """Return a value that takes the type of the other values that its variable gets. It is as the user wrote it."""
+        """Return a value that takes the type of its variable's other values. `value` is as the user wrote it."""
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             items = [self.joined(*pair) for pair in zip(target.elts, value.elts, strict=True)]
             return ast.copy_location(ast.Tuple(items, ast.Load()), value)
@@ -186,7 +186,7 @@ class Expressions(Names):
         )
 
     def unnamed(self, node: ast.expr) -> ast.expr:
-        """Return an expression with attributes in place of fields by their names."""
+        """Return an expression in which attributes replace subscripts by the names of fields."""
         match node:
             case ast.Subscript(value=base, slice=ast.Constant(value=str() as name)):
                 return ast.copy_location(ast.Attribute(self.unnamed(base), name, node.ctx), node)
@@ -202,7 +202,7 @@ class Expressions(Names):
         return outer[node.attr] if outer is not None and node.attr in (outer.names or ()) else None
 
     def field(self, node: ast.Attribute, struct: np.dtype[Any]) -> ast.expr:
-        """Return a field of a struct. Refuse one that it does not have, or that kernels do not read."""
+        """Return a field of a struct. Refuse a field that the struct lacks, or that kernels do not read."""
         construct, names = ast.unparse(node), struct.names or ()
         if node.attr not in names:
             self.refuse(node, construct, f"the struct has no field {node.attr}: it has {', '.join(names)}")
@@ -414,7 +414,7 @@ class Expressions(Names):
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
 
     def least(self, node: ast.Call, name: str) -> ast.expr:
-        """Return min or max of several, one after the other, each pair of the right type."""
+        """Return min or max of several values, by pairs one after the other, each of the right type."""
         if name in self.locals:
             self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")
         weak = [self.weak.of(item) for item in node.args]

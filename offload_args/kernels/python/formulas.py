@@ -77,12 +77,12 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
     """Make a kernel of a formula for each element.
 
     formula: statements of a kernel in Python, such as "y = a * x + y", divided by ";". An array's name means its
-    element, a value's name the value; other names are variables of the thread, or numbers and functions from around the
-    call. `i` is the element's number. Functions of math and NumPy need no prefix: exp(x).
+    element, and a value's name means the value. Other names are variables of the thread, or numbers and functions from
+    the scope of the call. `i` is the element's number. Functions of math and NumPy need no prefix: exp(x).
     name: the kernel's, for errors and profilers.
     parameters: the type of each argument, in order: In[dtype], Out[dtype], InOut[dtype], or a value's NumPy type. All
-        arrays have the same shape. They may be matrices of the same order without gaps; with
-        Out[dtype].by(Linear2D()) or another partition of rows and columns, any matrices, and `i, j` are row and column.
+        arrays have the same shape. They may be matrices of the same order without gaps. With Out[dtype].by(Linear2D()),
+        or another partition of rows and columns, they may be any matrices, and `i, j` are row and column.
 
         axpy = kernels.elementwise("y = a * x + y", a=np.float32, x=In[np.float32], y=InOut[np.float32])
         x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)

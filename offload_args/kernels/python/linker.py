@@ -1,8 +1,8 @@
 """A linker for one object file: it makes a shared object for host and sim, or an HSACO for AMD GPUs.
 
-LLVM writes an object whose code is independent of its place. The remaining work: lay out its sections, fill in the
-distances between them, and list the symbols for the loader. Functions of the C library, which code for the CPU may
-call, get a slot each that the loader fills. Neither a compiler nor ROCm is needed.
+LLVM writes an object whose code is independent of its place. The linker lays out the object's sections, fills in the
+distances between them, and lists the symbols for the loader. Code for the CPU may call functions of the C library: each
+has a slot, which the loader fills. Neither a compiler nor ROCm is needed.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class _Linker:
             segments.append((1, rights, first, first, first, max(held - first, 0), end - first, _PAGE))
         d = self.dynamic
         segments.append((2, 6, d.offset, d.address, d.address, d.nbytes, d.nbytes, 8))
-        segments.append((0x6474E551, 6, 0, 0, 0, 0, 0, 0))  # a stack that is not code
+        segments.append((0x6474E551, 6, 0, 0, 0, 0, 0, 0))  # the stack is not executable
         segments += [(4, 4, n.offset, n.address, n.address, n.nbytes, n.nbytes, n.align) for n in notes]
         plain = _Part(".symtab", _SYMTAB, 0, 8, bytearray((len(self.listed) + 1) * _SYMBOL.size), 0, info=1, entry=24)
         _put_symbols(plain, self.listed, order)

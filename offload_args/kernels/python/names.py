@@ -134,11 +134,11 @@ class Names:
                 self.written.ranks[parameter] = max(known, rank)
 
     def parameters_of(self, name: str) -> set[str]:
-        """Return the parameters that a name may stand for: itself, or the ones that are assigned to it."""
+        """Return the parameters that a name may stand for: itself, or the parameters that are assigned to it."""
         return ({name} & set(self.written.parameters)) | self.aliases.get(name, set())
 
     def find_aliases(self) -> None:
-        """Find the variables of a function that a parameter is assigned to: it may be an array."""
+        """Find the variables of a function to which a parameter is assigned, because the parameter may be an array."""
         pairs = [
             (target.id, value)
             for node in ast.walk(self.original)

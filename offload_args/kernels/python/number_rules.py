@@ -1,6 +1,6 @@
 """The functions of numbers that rewritten trees call: operators by NumPy's types, powers, elementary functions.
 
-Importing this imports numba. Each function gets flags for its weak arguments, which take the other one's type.
+Importing this imports numba. Each function gets flags for its weak arguments, which take the other argument's type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def oa__weak(typing: Any, value: Any) -> Any:
 def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
     """Return numba's types of two numbers (None for other values), and the type that combines them.
 
-    weak: 1 if a is, 2 if b is, 3 if both are.
+    weak: 1 if a is weak, 2 if b is weak, 3 if both are.
     """
     natives = [types.unliteral(getattr(operand, "native", operand)) for operand in (a, b)]
     if not all(isinstance(native, (types.Number, types.Boolean)) for native in natives):
@@ -72,7 +72,7 @@ def _combine(operation: Any) -> Any:
 
 
 def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> Any:
-    """Return a / b as NumPy divides complex numbers: by the part of b that is larger."""
+    """Return a / b as NumPy divides complex numbers: by the larger part of b."""
     above, below = (context.make_complex(builder, kind, value) for value in (a, b))
     element = above.real.type
     sizes = [builder.call(builder.module.declare_intrinsic("llvm.fabs", [element]), [part])
@@ -98,8 +98,8 @@ def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> A
 def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any, count: Any) -> Any:
     """Return a shifted number. A shift by at least its width, or by less than 0, leaves none of its bits, as in NumPy.
 
-    It is shifted twice, by halves: a choice of 0 for large counts becomes an instruction of NVIDIA's that clamps the
-    low 32 bits of the count.
+    The number is shifted twice, by half of the count each time. A single shift with a choice of 0 for large counts
+    would become an instruction of NVIDIA's that clamps only the low 32 bits of the count.
     """
     width = ir.Constant(count.type, count.type.width)
     count = builder.select(builder.icmp_unsigned("<=", count, width), count, width)
@@ -163,7 +163,7 @@ def oa__whole(typing: Any, value: Any) -> Any:
 
 
 def _rule(name: str, count: int, result: Any) -> Any:
-    """Return a rule of a number or of two, which errors call by its name."""
+    """Return a rule for one number or two. Errors contain its name."""
     rule = (lambda typing, a, b: result(a, b)) if count == 2 else (lambda typing, a: result(a))
     rule.__name__ = name
     return intrinsic(rule)

@@ -1,7 +1,7 @@
 """Reductions of arrays, their rows or their columns, by kernels that are made for them.
 
-A launch reduces up to 64 elements of a line to one, a further launch up to 64 of these, until one is left. The extents
-alone determine the order of the operations, so that all devices have the same bits. Neighbouring threads read
+Each thread of a launch reduces up to 64 elements of a line to one. Further launches reduce these, until one is left.
+The extents alone determine the order of the operations, so all devices compute the same bits. Neighbouring threads read
 neighbouring elements: a thread's elements are `step` apart, and up to 32 threads divide a run of the line.
 """
 
@@ -81,7 +81,7 @@ def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 class Reduction:
-    """Reduce arrays that are lent, or NumPy arrays, as `reduce` made it.
+    """Reduce lent arrays or NumPy arrays; `reduce` makes a Reduction.
 
         total = kernels.reduce("sum", x=np.float32)
         print(isinstance(total, kernels.Reduction), total(np.arange(5, dtype=np.float32)))  # True 10.0
@@ -93,7 +93,7 @@ class Reduction:
         self, operation: str, formula: str, axis: int | None, parameters: dict[str, np.dtype[Any]],
         dtype: np.dtype[Any], is_promoted: bool, names: dict[str, Any],
     ) -> None:  # fmt: skip
-        """dtype: of the formula's value. is_promoted: it follows from the arrays' dtypes; the caller gave none."""
+        """Prepare a reduction to the formula's dtype. `is_promoted`: the arrays' dtypes determined that dtype."""
         self.operation, self.formula, self.axis = operation, formula, axis
         self.parameters, self._names = parameters, names
         self._declared, self._is_promoted = dtype, is_promoted
@@ -215,8 +215,8 @@ class Reduction:
     def scratch(self, shape: Sequence[int]) -> tuple[Scratch, ...]:
         """Return the device memory that a reduction of arrays of a shape needs between its launches.
 
-        A capture takes no memory, so lend this beforehand: `offload_args(x, out, *total.scratch(x.shape))`. It is one
-        Scratch; two for "argmin" and "argmax"; none for small arrays, which one launch reduces.
+        A capture takes no memory, so lend this beforehand: `offload_args(x, out, *total.scratch(x.shape))`. The result
+        has one Scratch, or two for "argmin" and "argmax". It has none for small arrays, which one launch reduces.
 
         Raises ArgumentError for a shape that the reduction does not take.
         """
@@ -227,7 +227,7 @@ class Reduction:
     def __call__(
         self, *arguments: Any, device: Device | str | None = None, scratch: Sequence[DevicePtr[Any]] | None = None
     ) -> Any:
-        """Reduce the arrays to the array after them.
+        """Reduce the arrays, and write the result to the array after them.
 
         arguments: the arrays, in the order of the parameters, and the result: of one element, or of one for each row
             (axis=1) or column (axis=0). DevicePtrs of an open region, or NumPy arrays; then the result may be left out.
@@ -330,13 +330,13 @@ def reduce(
 ) -> Reduction:
     """Make a reduction of arrays: "sum", "prod", "min", "max", "argmin" or "argmax".
 
-    operation: one of these. A NaN is the least and the greatest, as in NumPy; among equal elements the first one
-    counts.
+    operation: one of these. A NaN counts as the least and as the greatest, as in NumPy. Among equal elements the
+    first one counts.
     formula: the reduced value, of elements by the names of their arrays, such as "x * y" for a dot product. The
         default is the array itself.
     axis: None: all elements, in C order. 0: each column of a matrix. 1: each row.
     dtype: of the formula's value. The default is NumPy's promotion of the arrays' dtypes; if that is an integer dtype,
-    a formula with another value, as "x / 2", is a KernelError.
+    a formula with another value, such as "x / 2", raises KernelError.
     parameters: the dtype of each array, by its name in the formula.
 
     Sums of integers are int64 or uint64. All devices have the same bits: the order of the steps follows from the shape.

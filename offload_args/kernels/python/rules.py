@@ -97,7 +97,7 @@ def load(context: Any, builder: Any, kind: ArrayType, place: Any) -> Any:
 def store(context: Any, builder: Any, kind: ArrayType, value: Any, place: Any) -> None:
     if kind.element.name == "float16":
         value = builder.bitcast(builder.fptrunc(value, ir.HalfType()), ir.IntType(16))
-    elif kind.element.name == "bfloat16":  # to the nearest, to even between two
+    elif kind.element.name == "bfloat16":  # round to the nearest, and to even in the middle
         word = ir.IntType(32)
         bits = builder.bitcast(value, word)
         last = builder.and_(builder.lshr(bits, ir.Constant(word, 16)), ir.Constant(word, 1))

@@ -1,9 +1,9 @@
 """The source of a kernel in Python: read, checked, and rewritten for numba.
 
-A kernel is checked as a tree, before any type is known: that it stores to elements that `mine()` gave it and to no
-others, and that it uses nothing without a meaning on a device. A refusal names the file, the line, the construct and
-the remedy. The tree that results has plain loops in place of `for i in y.mine()`, and functions of rules.py, whose
-names begin with `oa__`, in place of the words of words.py.
+A kernel is checked as a tree, before any type is known. It may store only to elements that `mine()` gave it, and may
+use only constructs that have a meaning on a device. A refusal names the file, the line, the construct and the remedy.
+The tree that results has plain loops in place of `for i in y.mine()`, and functions of rules.py, whose names begin with
+`oa__`, in place of the words of words.py.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ class _Reader(Statements):
         changing = {array.name for array in self.arrays.values() if array.direction is not In}
         check_barriers(body, frozenset(changing | set(self.written.shared)), self.refuse)
         rewritten = ast.FunctionDef(tree.name, ast.arguments([], names, None, [], [], None, []), body, [], None, None)
-        setattr(rewritten, "type_params", [])  # noqa: B010  Python 3.12 has to have it, and 3.11 does not know it
+        setattr(rewritten, "type_params", [])  # noqa: B010  Python 3.12 needs it, and 3.11 lacks it
         self.written.tree = ast.fix_missing_locations(ast.copy_location(rewritten, tree))
         return self.written
 
 
 def read_function(function: Callable[..., Any]) -> Written:
-    """Return a rewritten function of kernels. Raises KernelError."""
+    """Rewrite a function that kernels call, and return it. Raises KernelError."""
     tree_of(function)
     reader = _Reader(function)  # type: ignore[arg-type]
     reader.find_aliases()
@@ -144,7 +144,7 @@ def _has_fields(declared: Any) -> bool:
 
 
 def _check_fields(reader: _Reader, name: str, dtype: np.dtype[Any]) -> None:
-    """Refuse structs in an array whose fields are more than numbers. The signature refuses types that devices lack."""
+    """Refuse an array of structs that have fields other than numbers. The signature refuses types that devices lack."""
     for field, (kind, *_) in (dtype.fields or {}).items():
         if kind.names is not None or kind.subdtype is not None:
             reader.refuse(
@@ -155,7 +155,7 @@ def _check_fields(reader: _Reader, name: str, dtype: np.dtype[Any]) -> None:
 
 
 def _take_shared(reader: _Reader) -> None:
-    """Remove the parameters of type Shared[dtype] from the ones that a launch passes."""
+    """Remove the parameters of type Shared[dtype] from the parameters that a launch passes."""
     written = reader.written
     pairs = list(zip(written.parameters, written.declared, strict=True))
     for name, declared in pairs:
@@ -170,7 +170,7 @@ def _take_shared(reader: _Reader) -> None:
 
 
 def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
-    """Return a rewritten kernel. names: from around it, for annotations that are texts.
+    """Rewrite a kernel, and return it. `names`: the names around it, for annotations that are texts.
 
     Raises KernelError and SignatureError.
     """

@@ -93,7 +93,7 @@ class Statements(Expressions):
         return isinstance(self.unnamed(node), ast.Attribute)
 
     def copied_fields(self, node: ast.Assign, target: ast.Subscript) -> Iterator[ast.stmt]:
-        """Yield an assignment for each field in place of one for the whole struct."""
+        """Yield an assignment for each field, in place of an assignment of the whole struct."""
         array, value = self.structs_in(target), node.value
         assert array is not None
         source = self.structs_in(value)

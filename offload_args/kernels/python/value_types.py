@@ -1,8 +1,8 @@
 """The types of values in kernels for numba: the thread, arrays, the numbers of loops, weak numbers.
 
-Importing this imports numba. An array is its address, two extents, two steps in elements, and the address of a watch
-(watch.py), which a kernel that checks its accesses has; others have null. `here` is the thread: its numbers, which a
-target's entry fills in.
+Importing this imports numba. An array is its address, two extents, two steps in elements, and the address of a watch. A
+kernel without checks of its accesses has null for the watch. `here` is the numbers of the thread, which a target's
+entry fills in.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class HereType(types.Type):
 
 
 class ArrayType(types.Type):
-    """An array among the parameters, or one field of its structs. pitch: the bytes from one field to the next; 0: it is
-    no field."""
+    """An array among the parameters, or one field of its structs. `pitch`: the bytes from a field to the next struct's;
+    0: this is no field."""
 
     def __init__(
         self, dtype: np.dtype[Any], number: int, rank: int, partition: Partition | None, checked: bool, pitch: int = 0
@@ -211,9 +211,9 @@ def _(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
 
 
 def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
-    """Return the type that NumPy 2 combines two numbers in; None: numba's own.
+    """Return the type in which NumPy 2 combines two numbers; None: numba's own type.
 
-    Two whole numbers have numba's type, as numba computes in 64 bits; but a weak one becomes a uint64 with a uint64.
+    Two whole numbers have numba's type, which has 64 bits. But with a uint64, a weak one becomes a uint64.
     """
     exact = (types.Integer, types.Boolean)
     if a_is_weak and b_is_weak:

@@ -67,7 +67,7 @@ here: Final = Here()
 
 
 def atomic_add(array: Any, i: Any, value: Any) -> Any:
-    """Add to an element in one step, in a kernel; return the value before.
+    """Add to an element in one step, in a kernel; return the previous value.
 
     array: InOut without a partition, of integers or floating-point numbers of 4 or 8 bytes.
     i: the element, or a pair of row and column.
@@ -88,7 +88,7 @@ def atomic_add(array: Any, i: Any, value: Any) -> Any:
 
 
 def atomic_min(array: Any, i: Any, value: Any) -> Any:
-    """Lower an element to a value in one step, in a kernel; return the value before.
+    """Lower an element to a value in one step, in a kernel; return the previous value.
 
     array: InOut without a partition, of integers or floating-point numbers of 4 or 8 bytes.
     i: the element, or a pair of row and column.
@@ -109,7 +109,7 @@ def atomic_min(array: Any, i: Any, value: Any) -> Any:
 
 
 def atomic_max(array: Any, i: Any, value: Any) -> Any:
-    """Raise an element to a value in one step, in a kernel; return the value before.
+    """Raise an element to a value in one step, in a kernel; return the previous value.
 
     array: InOut without a partition, of integers or floating-point numbers of 4 or 8 bytes.
     i: the element, or a pair of row and column.
