@@ -32,10 +32,10 @@ enum oa_backend_flags {
 
 enum { OA_RELAXED = 2 }; /* oa_backend.capture_mode */
 
-/* The end of a graph's loop: a number that its calls write is not 0, or the graph ran at_most times. */
+/* The end of a graph's loop: a number that the graph's calls write is not 0, or the graph ran at_most times. */
 typedef struct oa_graph_until {
   uint64_t address;  /* of the number, a multiple of word_bytes */
-  int words;         /* of it: 2 if it is complex */
+  int words;         /* of the number: 2 if it is complex */
   int word_bytes;    /* 1, 2, 4 or 8 */
   uint64_t bits;     /* of a word; if none is set in any word, the number is 0 */
   int64_t at_most;   /* 1 or more */
@@ -63,9 +63,8 @@ typedef struct oa_backend {
   void (*pool)(oa_device *device, uint64_t address, size_t nbytes);
   void (*take)(oa_device *device, uint64_t address, size_t nbytes);
   int (*trim)(oa_device *device); /* waits for pending frees, then returns idle memory to the driver */
-  /* Copy `lines` lines of `width` bytes; a pitch is the distance between the starts of lines. up: the host lines were
-   * read when this returns. down: the host lines are written at any time between this call and the stream's
-   * synchronization. */
+  /* Copy `lines` lines of `width` bytes; a pitch is the distance between the starts of lines. When copy_up returns, the
+   * host lines were read. After copy_down, the host lines are written at any time until the stream was synchronized. */
   int (*copy_up)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from, size_t from_pitch,
                  size_t width, size_t lines);
   int (*copy_down)(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
@@ -101,21 +100,21 @@ typedef struct oa_backend {
   /* Sets *capturing to 1 if the caller's stream is being captured into a graph. */
   int (*stream_capturing)(oa_device *device, void *stream, int *capturing);
   /* Sets which captures of the process forbid this thread unrelated calls, such as allocations and waits, and returns
-   * the former mode. OA_RELAXED: only a capture of the stream or event itself does. -1 leaves the mode unchanged, and
-   * is returned if there are no such modes. NULL: there are no captures. */
+   * the former mode. With OA_RELAXED, only a capture of the stream or event itself forbids a call. -1 leaves the mode
+   * unchanged, and is returned if there are no such modes. NULL: there are no captures. */
   int (*capture_mode)(int mode);
   /* Graphs. NULL: there are none. From graph_begin on, work in the stream is not done, but recorded. A backend with
    * NULL streams sets *stream to a stand-in, and graph_end sets it back. */
   int (*graph_begin)(oa_device *device, void **stream);
-  /* Ends the recording, whatever it returns. *graph: NULL after a failure. */
+  /* Ends the recording, even if it fails. *graph: NULL after a failure. */
   int (*graph_end)(oa_device *device, void **stream, void **graph);
   /* Makes a graph ready to be launched. Several threads may call it at the same time, and repeatedly. NULL: a graph is
    * ready at its end. */
   int (*graph_prepare)(oa_device *device, void *graph);
   int (*graph_launch)(oa_device *device, void *stream, void *graph);
   int (*graph_destroy)(oa_device *device, void *graph); /* no launch of it is under way */
-  /* Makes a graph, ready to be launched, that runs another graph in a loop. *loop: NULL if the driver has no such
-   * graphs, or refuses this one. NULL: there are none. */
+  /* Makes a graph, ready to be launched, that runs another graph in a loop. *loop becomes NULL if the driver has no
+   * such graphs, or refuses this one. NULL: the backend has no such graphs. */
   int (*graph_loop)(oa_device *device, void *graph, const oa_graph_until *until, void **loop);
   int (*event_create)(oa_device *device, void **event);
   int (*event_record)(oa_device *device, void *event, void *stream);
@@ -134,8 +133,8 @@ typedef struct oa_backend {
   int (*module_load)(oa_device *device, const char *name, const void *image, size_t nbytes, void **module);
   int (*module_unload)(oa_device *device, void *module);
   /* Finds a variable of the module; returns OA_ERROR_MODULE if the module has no variable of that name. On
-   * OA_DEVICE_HOST_CALLS backends the core found it already, and its memory belongs to the device from now on; NULL if
-   * the backend does not need this. */
+   * OA_DEVICE_HOST_CALLS backends the core has found the variable already, and this call makes its memory belong to the
+   * device; NULL if the backend does not need this. */
   int (*module_variable)(oa_device *device, void *module, const char *name, uint64_t *address, size_t *nbytes);
   /* Makes a function and fills info except for its size. function_free frees the function. */
   int (*function_make)(oa_device *device, void *module, const char *name, void **function, oa_kernel_info *info);

@@ -36,8 +36,8 @@ void oa_driver_set_finder(oa_library_loader function) { atomic_store(&finder, fu
 
 const char *oa_driver_places(void) { return driver_places; }
 
-/* Takes `opening`. The finder is called before that, the first time that a backend may need it: it may run any Python
- * code. */
+/* Takes `opening`. Before that, it calls the finder the first time that a backend may need it, because the finder may
+ * run any Python code. */
 static int lock_opening(const oa_backend *backend) {
   char places[sizeof driver_places] = "";
   const oa_library_loader find = backend->flags & OA_ASKS_FINDER ? atomic_load(&finder) : NULL;

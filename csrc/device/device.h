@@ -4,7 +4,7 @@
 
 #include "device/backend.h"
 
-enum oa_lost { OA_LOSING = 1, OA_LOST = 2 }; /* the reason is being written; the reason can be read */
+enum oa_lost { OA_LOSING = 1, OA_LOST = 2 }; /* LOSING: the reason is being written; LOST: it can be read */
 
 /* Returns the backend of that name; NULL if this build has none. */
 const oa_backend *oa_backend_named(const char *name);
@@ -12,8 +12,8 @@ const oa_backend *oa_backend_named(const char *name);
 oa_device *oa_device_of(int number);
 /* Returns OA_OK, or OA_ERROR_FORKED or OA_ERROR_LOST with the text set. */
 int oa_device_usable(oa_device *device);
-/* Waits for all work of the device, after a wait or an event failed and its failure was noted: then memory may be freed
- * and blocks reused. Keeps the last failure's text. Returns false if some work may still be under way. */
+/* Waits for all work of the device, after a wait or an event failed and the failure was noted. Afterwards memory may be
+ * freed, and blocks may be reused. Keeps the last failure's text. Returns false if some work may still be under way. */
 bool oa_device_quiesce(oa_device *device);
 
 #endif

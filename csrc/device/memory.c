@@ -13,8 +13,7 @@
 
 int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
-/* -- the pool: small pieces of free memory, so that a region that is entered again asks the driver for nothing
- * ------ */
+/* -- the pool: small pieces of free memory, so that a region that is entered again needs no call of the driver -- */
 
 enum { SPARES = 16, SPARE_MOST = 1 << 20 /* bytes */, SHEETS = 8 };
 
@@ -143,7 +142,7 @@ static sheet *place_for_sheet(struct oa_spares *spares) {
   return NULL;
 }
 
-/* Replaces a piece, which is freed, by a sheet. Returns false, and changes nothing, if there is no room for one. */
+/* Replaces a piece by a sheet, and frees the piece. Returns false, and changes nothing, if there is no room for one. */
 static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream, const spare *piece, sheet *whole) {
   const oa_backend *backend = device->backend;
   const size_t stride = stride_of(piece->nbytes), most = SHEET_MOST / stride;
@@ -169,8 +168,8 @@ static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream
   return place != NULL;
 }
 
-/* Makes zeros of a piece that nothing uses: takes the next piece of its sheet, or fills the whole sheet. again: it was
- * zeros before, so that a sheet pays. Returns false if the device can't fill it. */
+/* Turns a piece that nothing uses into zeros: takes the next piece of its sheet, or fills the whole sheet. again: the
+ * piece was zeros before, so that a sheet pays. Returns false if the device can't fill it. */
 static bool make_zeros(oa_device *device, struct oa_spares *spares, void *stream, spare *piece, bool again) {
   const oa_backend *backend = device->backend;
   const size_t stride = stride_of(piece->nbytes);

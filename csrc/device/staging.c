@@ -162,8 +162,9 @@ static oa_block *make(oa_device *device, struct oa_staging *staging, int kind) {
   return NULL;
 }
 
-/* Takes an idle block off its shelf. Without one, makes a block while fewer than `most` exist, otherwise takes a busy
- * one. Returns NULL if there is none, and the caller does not wait or the wait would not end. Under the mutex. */
+/* Takes an idle block off its shelf. If no block is idle, it makes a block while fewer than `most` exist, and otherwise
+ * takes a busy block. Returns NULL if there is no such block, and the caller does not wait, or the wait would not end.
+ * Under the mutex. */
 static oa_block *find_block(oa_device *device, struct oa_staging *staging, int kind, int most,
                             enum oa_block_wait wait) {
   struct shelf *shelf = &staging->shelves[kind];

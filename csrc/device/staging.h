@@ -54,12 +54,12 @@ typedef struct oa_held_blocks {
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block, int64_t bytes, void *stream);
 /* Checks whether the copies from the first block are over. */
 void oa_held_blocks_look(oa_device *device, const oa_held_blocks *held);
-/* Returns all of them to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
+/* Returns all held blocks to the pool; waited: their copies on stream are over. Keeps the text of the last failure. */
 void oa_held_blocks_return(oa_device *device, oa_held_blocks *held, void *stream, bool waited);
 /* Marks the copies on stream that use the block, so that oa_block_await waits for them. */
 int oa_block_mark(oa_device *device, oa_block *block, void *stream);
 int oa_block_await(oa_device *device, oa_block *block);
-/* Records the events again of the pool's blocks whose last copies went to the stream. A block that another thread has
+/* Records again the events of the pool's blocks whose last copies went to the stream. A block that another thread has
  * taken at that moment keeps its event. */
 int oa_blocks_mark_again(oa_device *device, void *stream);
 

@@ -18,7 +18,7 @@ typedef struct oa_stream {
   void *event;         /* made at first need */
   uint64_t waited;     /* operations up to this ticket are known to be complete; 0: a foreign stream */
   uint64_t covered;    /* the ticket after which the event was last recorded */
-  uint64_t *seen;      /* by the number of another stream: its latest ticket that this one is known to run after */
+  uint64_t *seen;      /* by another stream's number: the latest of its tickets that this stream runs after */
   int seen_count;
   struct oa_stream *next;                        /* in the list of idle streams, or of a region's foreign streams */
   struct oa_stream *next_made;                   /* in the list of all streams of the device */
@@ -52,12 +52,12 @@ void oa_stream_destroy(oa_stream *stream);
 /* Notes that other code will have the stream's handle. Its later events are recorded at once: an event recorded late
  * could become part of a capture. */
 int oa_stream_make_known(oa_stream *stream);
-/* Notes that no other code has the handle of a stream of the device's own any more. */
+/* Notes that no other code has the handle of this stream, which is the device's own, any more. */
 void oa_stream_make_unknown(oa_stream *stream);
-/* Sets *capturing to 1 if a program captures the stream into a graph; queries the driver only if other code has the
- * stream, and if the stream certainly exists: CUDA ends a process that queries a destroyed stream. The caller's own
- * stream may be gone, unless the program uses it now (is_used), or calls were captured on it: then it has to live until
- * its region is left. */
+/* Sets *capturing to 1 if a program captures the stream into a graph. Queries the driver only if other code has the
+ * stream, and if the stream certainly exists, because CUDA ends a process that queries a destroyed stream. A stream of
+ * the caller may be destroyed already, unless the program uses it now (is_used), or calls were captured on it. In the
+ * second case it has to live until its region is left. */
 int oa_stream_capturing(const oa_stream *stream, bool is_used, int *capturing);
 /* Fails with OA_ERROR_CAPTURE if a program captures a known stream of the device: drivers then refuse to wait for the
  * whole device, and end the capture. why: the purpose of the wait. asked: the program itself requests the wait, so the
@@ -70,7 +70,7 @@ int oa_stream_advance(oa_stream *stream);
 int oa_stream_mark(oa_stream *stream);
 /* Notes that the stream was waited for after it had issued that ticket. */
 void oa_stream_waited(oa_stream *stream, uint64_t ticket);
-/* Makes stream run after the operations of other up to ticket. */
+/* Makes `stream` run after the operations of `other` up to that ticket. */
 int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket);
 
 /* Makes stream run after all uses that a reader (or a writer) of the memory has to wait for. */
@@ -85,7 +85,7 @@ int oa_use_wait(const oa_uses *uses, int number, const oa_stream *stream);
 int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes);
 /* Returns whether all writes are known to be complete. */
 bool oa_uses_arrived(const oa_uses *uses);
-/* Turns uses by a foreign stream into uses by heir, which already runs after it. */
+/* Turns the uses by a foreign stream into uses by `heir`, a stream that already runs after the foreign one. */
 void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir);
 /* Returns whether all uses are by that stream and known to be complete. */
 bool oa_uses_over(const oa_uses *uses, const oa_stream *stream);

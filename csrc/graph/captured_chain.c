@@ -1,4 +1,5 @@
-/* Chains: captured calls of a region. A replay is one call, whose operands are all the arrays that its calls use. */
+/* Chains: captured calls of a region. A replay is one call, whose operands are all the arrays that the captured calls
+ * use. */
 #include "offload_args/chain.h"
 
 #include "base/number.h"
@@ -18,21 +19,20 @@ typedef struct chain {
   oa_slot *slot;
   oa_region *region;
   oa_device *device;
-  oa_capture
-      capture; /* its stream is the chain's own: nothing else uses the memory of its handles while the chain lives */
+  oa_capture capture; /* the chain owns the stream, so no other call uses the memory of the stream's handles */
   bool capturing;
   bool released; /* the last user frees it */
   int users;     /* threads that replay it */
   void *graph;   /* the backend's; NULL before the capture has ended */
   bool is_ready; /* the graph can be launched */
   int64_t replays;
-  oa_stream *last;  /* where the last replay went; NULL: to no stream of the core's */
-  uint64_t ticket;  /* of that */
+  oa_stream *last;  /* the stream of the last replay; NULL: it went to no stream of the core's */
+  uint64_t ticket;  /* of the last replay */
   bool was_foreign; /* a replay went to a stream of the caller's */
 } chain;
 
-/* Takes the lock and returns the chain of a handle. Returns NULL with *status and the text set and the lock free, if it
- * has none. */
+/* Takes the lock and returns the chain of a handle. If the handle has no chain, returns NULL with *status and the text
+ * set, and the lock free. */
 static chain *enter(const char *function, const oa_chain *handle, int *status) {
   if ((*status = oa_core_start())) return NULL;
   oa_lock();
@@ -58,7 +58,7 @@ static oa_region_state *region_of(const chain *c) {
 /* Begins to capture the chain's stream. Under the lock. */
 static int begin_capture(chain *c) {
   oa_stream *stream = c->capture.stream;
-  int status = oa_stream_make_known(stream); /* before: it may record an event */
+  int status = oa_stream_make_known(stream); /* before the capture begins: this may record an event */
   if (status) return status;
   status = c->device->backend->graph_begin(c->device, &stream->native);
   if (status) oa_stream_make_unknown(stream);
@@ -206,7 +206,7 @@ static int declare(const char *function, const chain *c, oa_operand *operands) {
   return OA_OK;
 }
 
-/* Marks all regions' own pointers that the calls write by, as oa_end marks the operands' pointers. Under the
+/* Marks the regions' own pointers through which the calls write, as oa_end marks the operands' pointers. Under the
  * lock. */
 static void mark_writers(const chain *c) {
   for (int i = 0; i < c->capture.root_count; i++) {
@@ -283,7 +283,7 @@ static int replay(const char *function, chain *c, device_loop *loop) {
   call.uncaptured = "a chain is replayed by a launch of its own; replay it outside of the capture";
   if (!(status = oa_begin_locked(&call))) {
     oa_stream *stream = call.stream;
-    const bool is_foreign = stream->number < 0; /* once the call has ended, it may be freed */
+    const bool is_foreign = stream->number < 0; /* read now: once the call has ended, the stream may be freed */
     status =
         loop ? run_loop(&call, c->graph, loop) : c->device->backend->graph_launch(c->device, stream->native, c->graph);
     const bool did_nothing = loop && !loop->ran;
@@ -327,7 +327,7 @@ static chain *use(const char *function, const oa_chain *handle, int *status) {
   return c;
 }
 
-/* Ends the use of a chain, which the last one frees if it was released. */
+/* Ends a use of a chain. The last user frees the chain if it was released. */
 static void end_use(chain *c) {
   oa_lock();
   if (--c->users == 0 && c->released) {
@@ -358,7 +358,8 @@ int oa_chain_replay(oa_chain *handle) {
   return status;
 }
 
-/* Sets the bits that are 0 in a zero of the dtype: all bits of its parts, but for the signs of floats. */
+/* Sets the bits that a loop tests, which are all 0 in a zero of the dtype: all bits of a number's parts, except the
+ * signs of floats. */
 static void set_words(oa_graph_until *until, int dtype) {
   const bool is_complex = dtype == OA_C64 || dtype == OA_C128;
   const bool is_float = is_complex || dtype == OA_F8E4M3 || dtype == OA_F8E5M2 || dtype == OA_F16 || dtype == OA_BF16 ||
@@ -368,7 +369,8 @@ static void set_words(oa_graph_until *until, int dtype) {
   until->bits = UINT64_MAX >> (is_float ? 65 - 8 * until->word_bytes : 0);
 }
 
-/* Returns whether a loop on the device can test the element: the calls write it. Sets its place. Under the lock. */
+/* Returns whether a loop on the device can test the element, which the calls have to write. Sets the element's place.
+ * Under the lock. */
 static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
   const oa_mapping *mapping = slot->mapping;
   for (const oa_captured *g = c->capture.groups; g < c->capture.groups + c->capture.count; g++)
@@ -410,7 +412,7 @@ static int loop_there(const char *function, const oa_chain *handle, const oa_any
   return status;
 }
 
-/* Sets *ended to whether the element is not 0, after the work on it. */
+/* Reads the element after the work on it, and sets *ended to whether it is not 0. */
 static int look(const oa_any *until, int dtype, int *ended) {
   unsigned char value[16] = {0};
   const int status = oa_pointer_read(until, value, 0, NULL, NULL);

@@ -97,7 +97,7 @@ class Pointer {
   Handle *handle_ = nullptr;
 };
 
-/* A number as the C functions take it, and the address of a number as they write it: `double _Complex`.
+/* Converts a number, or the address of a number, to the type that the C functions have, such as `double _Complex`.
  *   oa::check(oa_blas_zdotc(n, dx, 1, dy, 1, oa::number(&sum)));
  *   oa::check(oa_blas_zscal(n, oa::number(1.0 / sum), dx, 1)); */
 __extension__ typedef float _Complex c_complex_float;
@@ -123,7 +123,7 @@ struct Lent {
   std::vector<std::int64_t> shape, strides; /* strides in bytes */
   int direction;
 
-  /* Stores the array by columns, as in Fortran, not by rows. */
+  /* Declares that the array is stored by columns, as in Fortran, and not by rows. */
   Lent by_columns() && {
     std::uint64_t stride = sizeof(T); /* may wrap: the core refuses such a shape */
     for (std::size_t i = 0; i < shape.size(); stride *= static_cast<std::uint64_t>(shape[i++]))
@@ -170,8 +170,8 @@ inline int device(const std::string &name) {
   return number;
 }
 
-/* Arrays lent to a device until close(). The end of the object discards them if close() was not called. It can be
- * moved. */
+/* Arrays lent to a device until close(). If the object ends before close() was called, it discards the results. The
+ * object can be moved. */
 template <class... T>
 class Region {
  public:

@@ -1,4 +1,5 @@
-/* The facts of an HSACO, which is read as a whole: it also refuses faults that a device's check does not look for. */
+/* Reads the facts of an HSACO. It reads the whole file, and so refuses also faults that the check for a device does not
+ * look for. */
 #define _GNU_SOURCE /* memmem */
 #include "kernel/hsaco.h"
 #include "kernel/image.h"
@@ -55,7 +56,7 @@ static int read_object(const char *name, const void *image, oa_bytes object, con
   return status ? status : kernel.fault ? fail_damaged(name, &kernel) : OA_OK;
 }
 
-/* Entries may not share bytes: the total that is read is never more than the bundle. */
+/* Reads a bundle. Its entries may not share bytes, so no more bytes are read than the bundle has. */
 static int read_bundle(const char *name, const void *image, size_t nbytes, const oa_hsaco_visitor *visitor) {
   oa_bundle_entry entry;
   size_t rest = nbytes;

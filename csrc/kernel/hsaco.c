@@ -99,7 +99,7 @@ static bool skip(oa_bytes *from) {
   return true;
 }
 
-/* Finds a key of the map that starts there; *value then starts with its value. */
+/* Finds a key of the map with which the bytes start. *value then starts with the key's value. */
 static bool find(oa_bytes map, const char *key, oa_bytes *value) {
   struct item item;
   if (!next(&map, &item) || item.kind != MAP) return false;
@@ -223,7 +223,7 @@ bool oa_hsaco_find(const void *image, size_t nbytes, const char *target, oa_byte
 
 /* Finds the metadata among the notes of a section. */
 static bool find_note(oa_bytes notes, oa_bytes *metadata) {
-  uint32_t head[3]; /* the bytes of the owner's name and of the note, and its type */
+  uint32_t head[3]; /* the sizes of the owner's name and of the note, then the note's type */
   while (notes.nbytes >= sizeof head) {
     memcpy(head, notes.at, sizeof head);
     take(&notes, sizeof head);

@@ -1,5 +1,6 @@
-/* The metadata of AMD's code objects: HIP itself reports no parameters of a kernel (LLVM: "User Guide for AMDGPU
- * Backend", code objects 3 to 6). All functions here accept any bytes, and read none outside of them. */
+/* The metadata of AMD's code objects. It is read because HIP itself reports no parameters of a kernel. LLVM's "User
+ * Guide for AMDGPU Backend" documents it, for code objects 3 to 6. All functions here accept any bytes, and read none
+ * outside of them. */
 #ifndef OA_HSACO_H
 #define OA_HSACO_H
 
@@ -47,11 +48,11 @@ bool oa_bundle_read(const void *image, size_t nbytes, uint64_t number, oa_bundle
 /* Finds the code object for a device's target, such as "gfx90a:sramecc+:xnack-"; in an image that is no bundle, the
  * image itself. As in HIP's loader, the processor has to be the same, and so does each feature that the entry names. */
 bool oa_hsaco_find(const void *image, size_t nbytes, const char *target, oa_bytes *object);
-/* Returns whether code for one target runs on a device of another one, by the same rule. */
+/* Returns whether code for one target runs on a device of another target, by the same rule. */
 bool oa_hsaco_suits(oa_bytes code, const char *device);
 /* Returns the version of a code object: 3 to 6; 0 if the image is not a code object. */
 int oa_hsaco_version(oa_bytes object);
-/* Finds its metadata; returns false if it is damaged or has none. */
+/* Finds the metadata of a code object. Returns false if the object is damaged or has no metadata. */
 bool oa_hsaco_metadata(oa_bytes object, oa_bytes *metadata);
 /* Writes the targets that an image has code for: "gfx90a:xnack+, gfx1100"; "" if it states none. */
 void oa_hsaco_targets(const void *image, size_t nbytes, char *text, size_t size);
@@ -59,12 +60,13 @@ void oa_hsaco_targets(const void *image, size_t nbytes, char *text, size_t size)
 bool oa_hsaco_is_whole(oa_bytes metadata);
 /* Sets *list to the bytes that start with the list of kernels. */
 bool oa_hsaco_kernels(oa_bytes metadata, oa_bytes *list);
-/* Reads the next kernel of the list; *left is UINT64_MAX at first. Returns false after the last one, and, with a fault,
- * if the kernel is damaged. */
+/* Reads the next kernel of the list; *left is UINT64_MAX at first. Returns false after the last kernel. Also returns
+ * false if the kernel is damaged, and then sets its fault. */
 bool oa_hsaco_next(oa_bytes *list, uint64_t *left, oa_hsaco_kernel *kernel);
 /* Reads a kernel; returns false if none has that name. */
 bool oa_hsaco_find_kernel(oa_bytes metadata, const char *name, oa_hsaco_kernel *kernel);
-/* Reads the kernel's next parameter. Returns false after the last one, and, with a fault, if it is damaged. */
+/* Reads the kernel's next parameter. Returns false after the last parameter. Also returns false if the parameter is
+ * damaged, and then sets the kernel's fault. */
 bool oa_hsaco_next_parameter(oa_hsaco_kernel *kernel, oa_hsaco_parameter *parameter);
 /* Reads a parameter; its nbytes are 0 after the last one. Returns false if the metadata is damaged. */
 bool oa_hsaco_find_parameter(const oa_hsaco_kernel *kernel, int number, oa_hsaco_parameter *parameter);

@@ -1,4 +1,4 @@
-/* The formats of modules, as far as needed to keep a driver or a loader from reading beyond their ends. */
+/* Checks the formats of modules, so that no driver or loader reads beyond the end of a module. */
 #ifndef OA_IMAGE_H
 #define OA_IMAGE_H
 

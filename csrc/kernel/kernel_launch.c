@@ -38,7 +38,7 @@ static int check_cluster(const oa_kernel_state *kernel, const oa_launch *launch)
   return OA_OK;
 }
 
-/* HIP would run another grid than the requested one. */
+/* Refuses a grid with 2^32 threads or more along an axis: HIP would run another grid than the requested one. */
 static int check_threads(const oa_kernel_state *kernel, const oa_launch *launch) {
   for (int axis = 0; axis < 3; axis++)
     if ((uint64_t)launch->grid[axis] * launch->block[axis] > UINT32_MAX)
@@ -65,8 +65,7 @@ static int check_shape(const oa_kernel_state *kernel, const oa_launch *launch) {
 
 /* -- launching ---------------------------------------------------------------------------------------------------- */
 
-/* Refuses fields of a launch that are neither 0 nor 1. */
-/* Declares the pointers as the call's operands. Returns OA_OK, or the failure of an argument that is NULL. */
+/* Refuses switches of a launch that are neither 0 nor 1. */
 static int check_switches(const oa_kernel_state *kernel, const oa_launch *launch) {
   const struct {
     const char *name;
@@ -82,6 +81,7 @@ static int check_switches(const oa_kernel_state *kernel, const oa_launch *launch
   return OA_OK;
 }
 
+/* Declares the pointers as the call's operands. Returns OA_OK, or the failure of an argument that is NULL. */
 static int declare(const oa_kernel_state *kernel, const void *const *arguments, bool is_unsafe, oa_operand *operands) {
   memset(operands, 0, (size_t)kernel->pointers * sizeof *operands); /* one memset for all: an operand is large */
   for (int i = 0; i < kernel->count; i++) {
@@ -154,7 +154,8 @@ static int run_on_host(const oa_kernel_state *kernel, const oa_launch *shape, co
 }
 
 /* Passes the kernel to the driver, and ends the call. beside: streams of the device may be captured, and the call is
- * not captured, or only by the core. A driver may then load the kernel, or wait to make room for it. */
+ * not captured, or is captured only by the core. The driver is then allowed to load the kernel, or to wait to make room
+ * for it. */
 static int run_on_device(const oa_kernel_state *kernel, const oa_launch *shape, const void *const *arguments,
                          oa_call *call, unsigned char *bytes, bool beside) {
   void *places[OA_MOST_PARAMETERS];
@@ -187,8 +188,8 @@ static void note(const oa_kernel_state *kernel, const oa_launch *launch, int64_t
   oa_trace_push(&event, kernel->name, shape);
 }
 
-/* Launches a kernel; room: for the arguments. *captured: a graph captured the launch. Called with the lock, which is
- * free when it returns. */
+/* Launches a kernel. room: memory for the arguments. *captured: whether a graph captured the launch. Called with the
+ * lock, which is free when it returns. */
 static int launch_in(const oa_kernel_state *kernel, const oa_launch *launch, const void *const *arguments,
                      oa_operand *operands, void *room, bool *captured) {
   oa_device *device = kernel->module->device;
@@ -207,7 +208,7 @@ static int launch_in(const oa_kernel_state *kernel, const oa_launch *launch, con
   const bool is_own = *captured && oa_capture_of(call.region, call.stream);
   const int64_t begun = call.begun;
   const uint64_t region = OA_UNLIKELY(begun != 0) ? ((const oa_region_state *)call.region)->serial : 0;
-  call.begun = 0; /* oa_end notes calls of other kinds */
+  call.begun = 0; /* this function notes a launch; oa_end notes other calls */
   status = device->backend->flags & OA_DEVICE_HOST_CALLS
                ? run_on_host(kernel, launch, arguments, &call, room)
                : run_on_device(kernel, launch, arguments, &call, room, any_known && (!*captured || is_own));

@@ -23,8 +23,8 @@ static void target_of(const oa_device *device, char *text, size_t size) {
   snprintf(text, size, "%.*s", begin ? (int)strcspn(begin + 1, ")") : 0, begin ? begin + 1 : "");
 }
 
-/* Returns whether HIP accepts the blocks of all kernels of an HSACO of code object 5; it refuses a module with
- * others. */
+/* Returns whether HIP accepts the blocks of all kernels of an HSACO of code object 5; HIP refuses a module with other
+ * blocks. */
 static bool has_uniform_blocks(oa_bytes metadata) {
   oa_hsaco_kernel kernel;
   oa_bytes list;
@@ -149,7 +149,7 @@ int oa_module_find_variable(oa_module *module, const char *name, uint64_t *addre
   oa_lock();
   const oa_slot *slot = module_slot(function, module, &status);
   oa_module_state *state = slot ? slot->state : NULL;
-  if (state) atomic_fetch_add(&state->launches, 1); /* it can't be unloaded */
+  if (state) atomic_fetch_add(&state->launches, 1); /* the module can't be unloaded */
   oa_unlock();
   if (!state) return status;
   oa_device *device = state->device;
@@ -211,7 +211,8 @@ int oa_module_unload(oa_module *module) {
   const oa_wait wait = {"oa_module_unload", unloading_needs, module};
   if (status) return status;
   oa_lock();
-  /* This comes before launches are read: this thread reads the end of a launch, or the launch reads the count. */
+  /* The count is raised before launches are read. So either this thread reads the end of a launch, or the end of the
+   * launch reads the count. */
   atomic_fetch_add(&unloads, 1);
   oa_slot *slot = module_slot("oa_module_unload", module, &status);
   while (slot && atomic_load(&((oa_module_state *)slot->state)->launches)) {

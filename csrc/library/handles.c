@@ -11,7 +11,7 @@ static _Thread_local void **used_handles; /* by library; made at the thread's fi
 atomic_bool oa_library_has_used;
 static _Thread_local int used_count; /* number of set handles; 0: no look-up is needed */
 
-/* Handles that no stream uses now: their stream belonged to the caller. */
+/* A handle that no stream uses now, because its stream belonged to the caller and is gone. */
 typedef struct idle_handle {
   const oa_library *library;
   oa_device *device;
@@ -92,7 +92,7 @@ int oa_library_handle(const oa_library *library, oa_stream *stream, int on_devic
   oa_unlock();
   if (status) return status;
   if ((*handle = __atomic_load_n(own, __ATOMIC_ACQUIRE))) return OA_OK;
-  /* It allocates, which a capture of this stream or of another one would forbid. */
+  /* Making a handle allocates memory, which a capture of this or another stream would forbid. */
   const oa_backend *backend = stream->device->backend;
   const int mode = backend->capture_mode ? backend->capture_mode(OA_RELAXED) : -1;
   status = bind(library, stream, on_device, &bound);
@@ -161,7 +161,7 @@ int oa_library_set_workspace(const oa_library *library, void *handle, const oa_s
   const int status =
       vendor(library, library->symbols[library->set_workspace], set(handle, (void *)(uintptr_t)address, nbytes));
   if (status || address) return status;
-  return oa_library_set_stream(library, handle, stream->native); /* a size of 0 leaves cuBLAS without memory */
+  return oa_library_set_stream(library, handle, stream->native); /* after a size of 0, cuBLAS has no memory */
 }
 
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode) {

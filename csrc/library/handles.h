@@ -24,8 +24,8 @@ static inline void *oa_library_used_handle(const oa_library *library) {
 }
 int oa_library_set_stream(const oa_library *library, void *handle, void *native);
 int oa_library_handle_stream(const oa_library *library, void *handle, void **native);
-/* Has the calls of a stream's handle use that memory inside; 0: the library's own. Without the lock, with the device
- * current. */
+/* Makes the calls of a stream's handle use the memory at `address` inside; 0: the library's own memory. Without the
+ * lock, with the device current. */
 int oa_library_set_workspace(const oa_library *library, void *handle, const oa_stream *stream, uint64_t address);
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode);
 int oa_library_set_mode(const oa_library *library, void *handle, int mode);

@@ -116,7 +116,7 @@ static long next_number(const char **version) {
 }
 
 /* Returns whether a version, such as "4.1.2" or "OpenBLAS 0.3.31 DYNAMIC_ARCH", is older than another version. A
- * version without a number is not. */
+ * version without a number is not older. */
 static bool is_before(const char *version, const char *other) {
   version += strcspn(version, "0123456789");
   if (!*version) return false;
@@ -137,8 +137,8 @@ static void read_version(const oa_library *library, void *loaded, const char *pr
   if (function) ask_version(library->version_kind, function, text, size);
 }
 
-/* Takes over the handle of a loaded library, or closes it if it fails. whole: all symbols but the optional ones must
- * exist. */
+/* Takes over the handle of a loaded library. If this fails, closes the handle. whole: all symbols except the optional
+ * ones must exist. */
 static int take(const oa_library *library, void *loaded, const char *path, const char *prefix, bool whole) {
   oa_library_state *state = library->state;
   const char *suffix = "", *missing = NULL;
@@ -186,7 +186,7 @@ static int load(const oa_library *library, const char *path, const char *prefix)
   return take(library, loaded, path, prefix, false);
 }
 
-/* Returns the file that has the library's first symbol, among the libraries that module is linked with; NULL if there
+/* Returns the file that has the library's first symbol, among the libraries that `module` is linked with; NULL if there
  * is none. The caller frees the text. */
 static char *file_behind(const oa_library *library, void *module) {
   const char *prefix = NULL, *suffix;
@@ -242,7 +242,7 @@ int oa_library_double(const char *name, const char *path, const char *backend_na
                    state->path);
   state->backend = backend;
   state->unknown = false;
-  /* A double gets a GPU's own stream, and then does as the real library. */
+  /* On a GPU, a double gets the GPU's stream, as the real library does. On other devices its calls are waited for. */
   state->waits |= !(backend->flags & OA_DEVICE_GPU);
   return oa_library_open(name, path, NULL);
 }
@@ -287,7 +287,7 @@ int oa_library_version(const char *name, char *text, size_t size) {
   return OA_OK;
 }
 
-/* Returns the older header's entry of a symbol; NULL if it agrees with the newer header. */
+/* Returns the older header's entry of a symbol; NULL if the older header agrees with the newer one. */
 static const oa_older *older_of(const oa_library *library, int index) {
   for (int i = 0; i < library->older_count; i++)
     if (library->older[i].symbol == index) return &library->older[i];

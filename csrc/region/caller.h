@@ -1,5 +1,5 @@
 /* Callers: the threads that make calls. A caller has the slots that its open calls hold, and its wait, so that the core
- * finds threads that would wait for each other for ever. The core's lock guards all of this. */
+ * detects deadlocks before they happen. The core's lock guards all of this. */
 #ifndef OA_CALLER_H
 #define OA_CALLER_H
 
@@ -44,7 +44,7 @@ static inline oa_caller *oa_caller_with_room(int more) {
   if (OA_UNLIKELY(caller->count > caller->capacity - more) && oa_caller_grow(caller, more)) return NULL;
   return caller;
 }
-/* Returns new entries, for which there is room: for the slots that an open call of the caller holds. */
+/* Returns new entries for the slots that an open call of the caller holds. The caller has room for them already. */
 static inline oa_slot **oa_caller_hold(oa_caller *caller, int more) {
   oa_slot **held = caller->held + caller->count;
   caller->count += more;
@@ -60,10 +60,11 @@ static inline void oa_caller_unhold(oa_caller *caller, const oa_slot *slot) {
 /* Returns whether an open call of the caller holds a slot of the mapping. */
 bool oa_caller_holds(const oa_caller *caller, const oa_mapping *mapping);
 
-/* Waits for a change, as oa_wait_change does. Returns OA_ERROR_ARGUMENT with the text, and does not wait, if threads
- * would wait in a circle, one of them for a call that this thread has open. */
+/* Waits for a change, as oa_wait_change does. Returns OA_ERROR_ARGUMENT with the text, and does not wait, if the wait
+ * would be a deadlock in which a thread waits for a call that this thread has open. */
 int oa_wait_for(const oa_wait *wait);
-/* Waits likewise if the function can't fail: a thread of the circle that can fail is woken, and breaks it. */
+/* Does the same for a function that can't fail. In a deadlock it wakes the other threads: one of them can fail, which
+ * ends the deadlock. */
 void oa_wait_for_always(const oa_wait *wait);
 /* Serves waits until a mapping no longer moves: `subject` is the mapping, which still exists. */
 bool oa_wait_needs_mover(const oa_wait *wait, const oa_caller *other);

@@ -10,7 +10,8 @@ oa_capture *oa_capture_of(const oa_region_state *region, const oa_stream *stream
   return region->capture && region->capture->stream == stream ? region->capture : NULL;
 }
 
-/* Returns room for one more element of a list; NULL, with the capture failed: there is no host memory. */
+/* Returns room for one more element of a list. If there is no host memory, marks the capture as failed and returns
+ * NULL. */
 static void *room(oa_capture *capture, void *list, int count, int *capacity, size_t each) {
   void **at = list;
   if (count == *capacity) {
@@ -130,7 +131,7 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory) {
 
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address) {
   oa_device *device = region->device;
-  void *stream = region->stream->native; /* the captured stream would allocate at each replay */
+  void *stream = region->stream->native; /* on the captured stream, each replay would allocate */
   oa_captured_workspace *workspace = malloc(sizeof *workspace);
   if (!workspace) return oa_fail(OA_ERROR_MEMORY, "%s: no host memory for the workspace of a graph", device->name);
   int status = oa_device_allocate(device, stream, nbytes, address);
@@ -146,7 +147,8 @@ int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t n
   return status;
 }
 
-/* Sets the memory of a handle; 0: the library's own. It may free memory of its own, which captures would forbid. */
+/* Sets the memory of a handle; 0: the library's own. The library may then free its own memory, which captures would
+ * forbid. */
 static int set_workspace(const oa_capture *capture, const oa_captured_handle *h, uint64_t address) {
   const oa_backend *backend = capture->stream->device->backend;
   const int mode = backend->capture_mode ? backend->capture_mode(OA_RELAXED) : -1;
@@ -188,7 +190,7 @@ int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const o
   return status == OA_ERROR_MEMORY ? OA_OK : status;
 }
 
-/* Has the handles use the libraries' own memory again. */
+/* Makes the handles use the libraries' own memory again. */
 static void free_handles(const oa_capture *capture) {
   const oa_device *device = capture->stream->device;
   oa_saved_error saved;
@@ -243,8 +245,8 @@ bool oa_capture_concerns(const oa_mapping *mapping) {
   return false;
 }
 
-/* Returns whether work on the stream may touch the mapping: calls of the region, which lends some of it, go there, or a
- * captured call that may have used it was. */
+/* Returns whether work on the stream may touch the mapping: the region lends some of the mapping and its calls go to
+ * the stream, or a call that may have used the mapping was captured on the stream. */
 static bool concerns(const oa_region_state *region, const oa_stream *stream, const oa_mapping *mapping) {
   if (!stream->is_known) return false;
   return (stream == region->calls && holds(region, mapping)) || (stream->captured && mapping->escaped);

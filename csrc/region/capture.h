@@ -7,14 +7,14 @@
 
 /* A group that captured calls use. */
 typedef struct oa_captured {
-  const void *root;  /* the handle of a region's own pointer to it, or of the capture's to counted memory */
-  const void *noted; /* the handle of the first operand of it */
+  const void *root;  /* handle of a region's own pointer to the group, or of the capture's pointer to counted memory */
+  const void *noted; /* the handle of the first operand that uses the group */
   const oa_mapping *mapping;
   uint64_t serial; /* of the mapping */
   int group;
   bool owns;        /* the pointer is the capture's own, so that the memory lives as long as the graph */
   uint64_t address; /* of the mapping */
-  bool reads;       /* it has to be there before the graph runs */
+  bool reads;       /* the device needs its bytes before the graph runs */
   bool writes;
 } oa_captured;
 
@@ -63,7 +63,7 @@ typedef struct oa_capture {
   oa_stream *stream; /* the stream that is captured */
   oa_captured *groups;
   int count, capacity;
-  oa_captured_root *roots; /* all of the regions' own pointers, also where groups are the same */
+  oa_captured_root *roots; /* all of the regions' own pointers, even if they are to the same group */
   int root_count, root_capacity;
   oa_captured_values *values;
   int64_t nbytes; /* of the values */
@@ -74,14 +74,16 @@ typedef struct oa_capture {
   oa_captured_use *uses;
   int use_count, use_capacity;
   int open;    /* calls that have begun and not ended */
-  bool failed; /* of one of them, or of noting it: the graph can't be used */
+  bool failed; /* a call failed, or could not be noted: the graph can't be used */
 } oa_capture;
 
-/* Returns the capture that a call to that stream of the region belongs to; NULL: another one's, or none. */
+/* Returns the capture that a call to that stream of the region belongs to; NULL: the core does not capture that
+ * stream. */
 oa_capture *oa_capture_of(const oa_region_state *region, const oa_stream *stream);
 /* Notes a captured call, whose operands are noted next. */
 void oa_capture_note_call(oa_capture *capture, const char *function);
-/* Notes an operand of the last call: overwrites: the call writes all of its group; reads, writes: some of it. */
+/* Notes an operand of the last call. overwrites: the call writes all of the operand's group. reads, writes: the call
+ * reads or writes some of the group. */
 void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool reads, bool writes);
 /* Forgets which groups the calls overwrite: no more calls are captured. */
 void oa_capture_end(const oa_capture *capture);
@@ -90,8 +92,8 @@ int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
 /* Allocates memory of the device that lives as long as the graph, which can use it immediately. Sets *address. Without
  * the lock. */
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address);
-/* Has the captured calls of the stream's handle use memory of the graph inside, if the library can and the device has
- * room: otherwise it is the library's own. Without the lock, with the device current. */
+/* Makes the captured calls of the stream's handle use memory of the graph inside, if the library can do so and the
+ * device has room. Otherwise they use the library's own memory. Without the lock, with the device current. */
 int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const oa_library *library, void *handle);
 /* Frees all that the capture owns but its stream. Without the lock. */
 void oa_capture_free(oa_capture *capture);
@@ -100,9 +102,10 @@ void oa_capture_free(oa_capture *capture);
 bool oa_capture_concerns(const oa_mapping *mapping);
 
 /* Fails with OA_ERROR_CAPTURE if a program captures a stream that may touch the mapping: the stream of a region that
- * lends some of it, or a stream on which a call used it. The work would be missing from the graph, and run before it.
- * own: the stream of the work, or NULL, does not count. If *own is not captured, it is made to run after the graphs
- * that such streams may be running. function and name (of the array) are for the message. Under the lock. */
+ * lends some of it, or a stream on which a call used it. The caller's work on the mapping would be missing from the
+ * graph, and would run before it. own: the stream of this work, which does not count; or NULL. If *own is not captured,
+ * it is made to run after the graphs that such streams may be running. function and name (of the array) are for the
+ * message. Under the lock. */
 int oa_capture_check(const char *function, const char *name, const oa_mapping *mapping, oa_stream *own);
 
 #endif

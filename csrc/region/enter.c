@@ -370,7 +370,8 @@ typedef struct choice_sum {
   bool of_host; /* all are arrays of the host */
 } choice_sum;
 
-/* Counts a mapping again for each of its arguments that does not follow another one. */
+/* Adds up the mappings of the chosen arguments. A mapping counts once for several of its arguments in a row, and again
+ * for each later one. */
 static choice_sum add_up(const oa_region_state *region, const oa_lent_array *lent, int count, enum choice choice) {
   choice_sum sum = {.of_host = true};
   const oa_mapping *last = NULL;
@@ -397,7 +398,7 @@ static const char *numbers_of(const oa_region_state *region, const oa_lent_array
 }
 
 /* Makes one allocation for the chosen mappings, in the order of the arguments, so that mappings that are used together
- * are neighbours; in place: in a block of pinned memory, if one is free. */
+ * are neighbours. in_place: the allocation is in a block of pinned memory, if a block is free. */
 static int allocate_arena(oa_region_state *region, oa_lent_array *lent, int count, enum choice choice,
                           const choice_sum *sum, bool in_place) {
   oa_arena *arena = calloc(1, sizeof *arena);
@@ -462,7 +463,8 @@ static bool expects_copies(const oa_region_state *region) {
   return false;
 }
 
-/* Names the mapping that got no memory, and the total need of the region's new mappings: none of them has moved yet. */
+/* Sets the error of a mapping that got no memory. The text also has the total need of the region's new mappings, none
+ * of which has moved yet. */
 static int fail_allocation(const oa_region_state *region, const oa_mapping *mapping, int status) {
   char all[128] = "", gaps[128] = "";
   const oa_view *view = &mapping->views[0];
@@ -572,7 +574,7 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
     if (lent[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &lent[i]))) return status;
   }
-  if (expects_copies(region)) oa_threads_expect(); /* they wake until the first call, while memory is allocated */
+  if (expects_copies(region)) oa_threads_expect(); /* they wake up before the first call, while memory is allocated */
   status = allocate_mappings(region, lent, count, options->single_use);
   const int noted = note_allocations(region);
   region->entered = region->stream->ticket;

@@ -51,7 +51,7 @@ static struct sigaction before; /* the handler before ours, which gets the fault
 static _Atomic(oa_guard_report) reporter;
 static uintptr_t page;
 
-/* Owned by the handler, by thread; a thread-local variable may be allocated at its first use. */
+/* Owned by the handler, with entries by thread: a thread-local variable might be allocated at its first use. */
 static struct {
   atomic_ulong thread, address, when;
 } missed[64];                   /* a thread's last fault outside all zones, and the value of `changes` then */

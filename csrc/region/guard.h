@@ -6,8 +6,8 @@
 #include "region/mapping.h"
 
 /* Guards the mapping's arrays from now on, each time the device becomes newer. If they are guarded already, it only
- * notes the name of a view that has none. name: NULL: as in messages; place: the line that lends the arrays, or
- * NULL. */
+ * notes the name of a view that has none. name: NULL stands for the name in messages; place: the line that lends the
+ * arrays, or NULL. */
 int oa_guard_begin(oa_mapping *mapping, int view, const char *name, const char *place);
 /* Makes the group's pages untouchable, as the device has newer bytes. Must not be called while the host may write them
  * in an update. */

@@ -143,7 +143,7 @@ static bool is_in_use(const oa_region_state *region) {
 }
 
 /* Waits until the region is not in use. Then the lock stays taken until its arrays are seized, so that finishing waits
- * for no other thread. Fails and changes nothing if threads would wait in a circle. */
+ * for no other thread. Fails and changes nothing if the wait would be a deadlock. */
 static int wait_for_users(oa_region_state *region) {
   const oa_wait wait = {"oa_region_finish", finishing_needs, region};
   int status = OA_OK;
@@ -184,8 +184,8 @@ static void add_name(names *n, const oa_slot *slot) {
   n->count++;
 }
 
-/* Decides again whether the group goes up when a region that lent it is left and has no pointers any more. The oldest
- * remaining region decides: if it lends some of the group other than as Out, the host's bytes are read. */
+/* Decides again whether the group goes up, after a region that lent it was left and has no pointers any more. The
+ * oldest remaining region decides: if it lends some of the group other than as Out, the host's bytes are read. */
 static void lend_up(const oa_region_state *left, oa_mapping *mapping, int number) {
   const oa_group *group = &mapping->groups[number];
   const oa_region_state *oldest = left;
@@ -207,7 +207,7 @@ static void lend_up(const oa_region_state *left, oa_mapping *mapping, int number
       if (s->group == group) s->out = oa_slot_root(s)->owed;
 }
 
-/* Decides this for all groups that the region lent. */
+/* Decides again, for all groups that the region lent, whether they go up. */
 static void lend_rest_up(const oa_region_state *left) {
   for (int i = 0; i < left->mapping_count; i++) {
     oa_mapping *mapping = left->mappings[i];
@@ -242,7 +242,7 @@ static void account_writes(oa_region_state *region, int outcome, names *arrays, 
 
 /* Collects the copies down of a seized mapping whose last holder was the region. Frees the lock meanwhile. */
 static void bring_down(oa_region_state *region, oa_mapping *mapping, int outcome, names *invalid) {
-  if (mapping->escaped && !mapping->waited) { /* by another thread, since finish_escaped */
+  if (mapping->escaped && !mapping->waited) { /* another thread exposed an address since wait_for_escaped */
     const uint64_t ticket = region->stream->ticket;
     oa_unlock();
     const int status = oa_device_wait(mapping->device, region->serial, "code that has an array's address");
@@ -326,9 +326,9 @@ static void collect_moves(oa_region_state *region, int outcome) {
                      invalid.text));
 }
 
-/* Waits for code that has the address of an array that will come down or be freed, whatever the outcome, before
- * anything is marked. If the wait is impossible because a stream is being captured, the region stays open. Frees the
- * lock meanwhile. */
+/* Before anything is marked, waits for code that has the address of an array that will come down or be freed, whatever
+ * the outcome. If the wait is impossible because a stream is being captured, the region stays open. Frees the lock
+ * meanwhile. */
 static int wait_for_escaped(oa_region_state *region) {
   int status = OA_OK, capturing;
   bool escaped = false;
@@ -466,8 +466,8 @@ static bool order_all(oa_region_state *region, bool *ordered) {
   return wait;
 }
 
-/* Notes the outcome of the region's work. Frees the lock before other regions may use its arrays; until then resident
- * memory equals the host's. */
+/* Notes the outcome of the region's work. Frees the lock meanwhile, but other regions may not use the arrays yet, so
+ * resident memory still equals the host's. */
 static void note_completed(oa_region_state *region, int status) {
   remember(region, status);
   for (int i = 0; i < region->mapping_count; i++) oa_resident_after_down(region->mappings[i], !region->status);

@@ -22,7 +22,7 @@ typedef struct oa_group {
   int cover;         /* the view that has every byte of the group, or -1 */
   oa_parts *parts;   /* bytes that calls wrote while the group is not valid, from the mapping's address; usually NULL */
   int writing;       /* operands of calls that write it, from oa_begin to oa_end */
-  oa_caller *writer; /* caller of the last such call; while the group is not valid, of all of them: others then wait */
+  oa_caller *writer; /* caller of the last such call, or of all while the group is not valid: other callers wait */
 } oa_group;
 
 /* One distinct array in a mapping. */
@@ -93,7 +93,7 @@ typedef struct oa_mapping {
   bool counted;           /* its memory ends with its last pointer, or with its region */
   int pointers;           /* of a counted mapping: the number of its pointers, less one */
   oa_region_state *maker; /* the region that allocates it: no other region may share it before */
-  oa_caller *seizer;      /* the thread that has it moving and still waits for its calls; NULL: none */
+  oa_caller *seizer;      /* the thread that marked it as moving and still waits for its calls; NULL: none */
   uint64_t serial;        /* the serial of the region that made it */
   oa_resident *resident;  /* the entry of residency that its memory belongs to; NULL: none */
   struct oa_mapping *next, *previous; /* in the list of all mappings */
@@ -110,7 +110,7 @@ oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes);
 int oa_mapping_free(oa_mapping *mapping, oa_stream *stream, bool memory_stays);
 /* Takes the mapping out of the present table, if it is there. */
 void oa_mapping_unlist(oa_mapping *mapping);
-/* Lets calls use a mapping again that was marked as moving. */
+/* Ends the time in which a mapping is moving: calls may use it again. */
 void oa_mapping_yield(oa_mapping *mapping);
 /* Returns whether the device has bytes that the host lacks, or may have them soon. */
 bool oa_mapping_is_newer(const oa_mapping *mapping);
@@ -119,7 +119,7 @@ bool oa_mapping_is_newer(const oa_mapping *mapping);
 bool oa_view_lines_on_host(const oa_mapping *mapping, const oa_view *view, oa_lines *lines);
 /* Returns whether some of these host bytes, from low on, may belong to the mapping's arrays. */
 bool oa_mapping_meets(const oa_mapping *mapping, uintptr_t low, oa_lines lines);
-/* Returns whether some of them may belong to that view. */
+/* Returns whether some of these bytes may belong to that view. */
 bool oa_mapping_meets_view(const oa_mapping *mapping, const oa_view *view, uintptr_t low, oa_lines lines);
 /* Returns whether arrays of the two mappings may share a byte. */
 bool oa_mappings_meet(const oa_mapping *a, const oa_mapping *b);

@@ -58,7 +58,7 @@ enum { QUERY_COVERING_OR_NEXT = 16, QUERY_SHARED = 8 };
 /* -- state: under `watching` -- */
 
 enum {
-  MOST_WATCHES = 8192, /* each may cut a mapping of the process in three; the kernel allows some 65,000 */
+  MOST_WATCHES = 8192, /* each may cut a mapping of the process in three; the kernel allows some 65,000 mappings */
   NEAR = 8,            /* pages: sending that many is cheaper than beginning another run */
   /* The pages of a sample are in a few groups: arming single pages splits their huge pages, which are slow to scan
    * afterwards. */
@@ -411,7 +411,7 @@ bool oa_watch_is_clean(oa_watch *watch) {
 
 static int note_same(oa_present *element, void *data) {
   const oa_watch *watch = (const oa_watch *)element;
-  oa_watch *const *wanted = data; /* its interval, and then the watch itself */
+  oa_watch *const *wanted = data; /* the wanted interval, then the result */
   if (watch->step || watch->at.low != wanted[0]->at.low || watch->at.high != wanted[0]->at.high) return 0;
   ((oa_watch **)data)[1] = (oa_watch *)element;
   return 1;

@@ -30,7 +30,7 @@ struct oa_region_state {
   int move_count;
   int status;            /* status of the first failure of leaving; oa_region_wait reports it */
   oa_saved_error *error; /* its text; NULL: there was no host memory for it */
-  bool has_arrived;      /* all that was to come down has */
+  bool has_arrived;      /* all bytes that were to come down have arrived */
   oa_mapping *few[4];
   int64_t leaving_since, copying_since;    /* for the trace; 0: the trace is off */
   struct oa_region_state *older, *younger; /* in the list of all regions */
@@ -40,7 +40,7 @@ struct oa_region_state {
 oa_region_state *oa_region_new(oa_device *device);
 /* Makes the region the youngest of all, entered by this thread. */
 void oa_region_list(oa_region_state *region);
-/* Returns the youngest of all regions; each has the next older one. */
+/* Returns the youngest of all regions. Each region refers to the next older one. */
 oa_region_state *oa_region_youngest(void);
 /* Takes the region out of the list and frees it. It no longer has slots, mappings or streams. */
 void oa_region_free(oa_region_state *region);

@@ -225,7 +225,7 @@ static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high,
   return entry;
 }
 
-/* Notes that the host memory has a new owner: arrays at one address follow each other. */
+/* Notes that the host memory has a new owner: several arrays may have the same address, one after the other. */
 static void change_owner(oa_resident *entry, const oa_array *array) {
   if (!array->owner || array->owner == entry->owner) return;
   leave_news(entry);

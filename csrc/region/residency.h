@@ -21,9 +21,9 @@ void oa_resident_free_ended(void);
 void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool is_new);
 /* Notes that nothing was issued for the mapping, because its region could not be entered. */
 void oa_resident_unused(oa_mapping *mapping);
-/* Returns how many bytes of a host array a call that reads it now would send, from its lowest byte on: less than all if
- * it is resident, 0 if a region lends it. Moves and changes nothing, so it may be wrong a moment later. Without the
- * lock. */
+/* Returns how many bytes of a host array would be sent if a call read it now: less than all if it is resident, 0 if a
+ * region lends it. lines: from the array's lowest byte on. Moves and changes nothing, so the result may be wrong a
+ * moment later. Without the lock. */
 int64_t oa_resident_missing(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines);
 /* Ends the residency of memory that is resident only by OA_TRACKED. Waits for nothing: memory that is being copied is
  * freed later. Takes the lock. */
@@ -34,7 +34,7 @@ bool oa_resident_return(oa_mapping *mapping);
 void oa_resident_separate(oa_mapping *mapping);
 
 /* Finds idle memory of another device of the same backend that may have those lines of the host, counted from low.
- * Until oa_resident_return_peer it stays in place, and no region uses it. Returns NULL if there is none. */
+ * Until oa_resident_return_peer the memory stays in place, and no region uses it. Returns NULL if there is none. */
 oa_resident *oa_resident_take_peer(const oa_device *device, uintptr_t low, oa_lines lines, oa_device **source,
                                    uint64_t *address);
 /* Returns whether the memory still has the host's bytes. Without the lock. */

@@ -24,7 +24,7 @@ struct oa_slot {
   uint8_t kind;
   uint8_t dtype, itemsize;
   bool reads, writes;
-  bool out;       /* it may be read only once it was written */
+  bool out;       /* a call may read it only after a call wrote it */
   bool owed;      /* it was lent as Out, so a call should write it */
   bool wrote;     /* a root: a call wrote through it or one of its slices, or a nested region did */
   bool irregular; /* its elements are not lines: only some bytes of its hull belong to it */
@@ -104,7 +104,8 @@ bool oa_slot_was_released(const void *handle);
 int oa_slot_destroy(oa_slot *slot);
 /* Returns the view of a slot that has a mapping. */
 static inline oa_view *oa_slot_view(const oa_slot *slot) { return &slot->mapping->views[slot->view]; }
-/* Holds the slot and its mapping: its region can't end meanwhile. writer: the thread, if it writes. */
+/* Holds the slot and its mapping: its region can't end meanwhile. writer: the caller of the call, if the call writes;
+ * otherwise NULL. */
 static inline void oa_slot_hold(oa_slot *slot, oa_caller *writer) {
   slot->calls++;
   if (!slot->mapping) return;

@@ -118,8 +118,8 @@ static bool seizing_needs(const oa_wait *wait, const oa_caller *other) {
   return false;
 }
 
-/* Marks the mappings as moving, and waits for the calls that hold them. Fails, and marks none, if threads would wait in
- * a circle. Frees the lock meanwhile. */
+/* Marks the mappings as moving, and waits for the calls that hold them. Fails, and marks none, if the wait would be a
+ * deadlock. Frees the lock meanwhile. */
 static int wait_for_calls(const plan *p) {
   const oa_wait wait = {p->function, seizing_needs, p};
   oa_caller *caller = oa_caller_with_room(0);
@@ -237,7 +237,7 @@ static int add_met(plan *p, const oa_mapping *mapping, const oa_view *view, oa_l
   return status;
 }
 
-/* Returns whether the host has all bytes of the group, so that they may go up in its place. */
+/* Returns whether the host has all bytes of the group, so that all of them may go up later, instead of some now. */
 static bool is_clean(const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
   return !group->dirty && !group->invalid && !mapping->escaped && (view->goes_up || group->written);
@@ -249,7 +249,8 @@ static void leave_to_host(oa_group *group) {
   oa_parts_clear(&group->parts);
 }
 
-/* Fails for bytes of a view that can't be named; all bytes of a clean view go up when they are needed. */
+/* Handles bytes of a view that no copy can address. It fails, unless the view is clean: all bytes of a clean view go up
+ * when they are needed. */
 static int fail_unnamed(const plan *p, oa_mapping *mapping, const oa_view *view) {
   oa_group *group = &mapping->groups[view->group];
   if (!p->from && is_clean(mapping, view)) {
@@ -274,7 +275,7 @@ static int add_common(plan *p, oa_mapping *mapping, const oa_view *view, oa_line
 }
 
 /* Returns whether the group has bytes to move: for a copy down, bytes that the device wrote; for a copy up, bytes that
- * it has a copy of. */
+ * the device has a copy of. */
 static bool matters(const plan *p, const oa_mapping *mapping, const oa_view *view) {
   const oa_group *group = &mapping->groups[view->group];
   if (!p->from) /* otherwise the host's bytes go up when a call needs them */
@@ -309,8 +310,9 @@ static int add_parts(plan *p, oa_mapping *mapping, const oa_view *view) {
       piece.start += (int64_t)(lent->low - mapping->at.low);
       const bool together = all.count == 1 || piece.count == 1 || all.pitch == piece.pitch;
       for (int64_t i = 0; i < (together ? 1 : all.count) && !status; i++) {
-        part.lines =
-            together ? all : (oa_lines){all.start + i * all.pitch, all.width, all.width, 1}; /* it may have any name */
+        part.lines = together ? all
+                              : (oa_lines){all.start + i * all.pitch, all.width, all.width,
+                                           1}; /* a single line suits every pitch */
         status = add_common(p, mapping, &part, piece);
       }
     }
@@ -368,8 +370,8 @@ static int find_view_of_all(const plan *p, const oa_mapping *mapping, int group)
   return -1;
 }
 
-/* Returns whether the moves need the bytes of the view: not if another view has all of them, nor, down, if no call
- * could write them. An invalid group is checked as a whole, to be refused. */
+/* Returns whether the moves need the bytes of the view. They do not if another view has all of the bytes or, for a copy
+ * down, if no call could write them. An invalid group is checked as a whole, to be refused. */
 static bool is_named(const plan *p, const oa_mapping *mapping, int i) {
   const oa_view *view = &mapping->views[i];
   const oa_group *group = &mapping->groups[view->group];
@@ -398,7 +400,7 @@ static bool has_all(const plan *p, const oa_mapping *mapping) {
   return is_named_device(p, mapping) && mapping->at.low <= p->array->low && p->array->high <= mapping->at.high;
 }
 
-/* Refuses captures: an update is made immediately, and is part of no graph. */
+/* Refuses an update if captured work may touch the mapping: an update is made immediately, and is part of no graph. */
 static int check_captures(const plan *p, const oa_mapping *mapping) {
   const int status = oa_capture_check(p->function, p->array->name, mapping, NULL);
   return status || !mapping->escaped ? status : oa_streams_check(mapping->device, p->function, false);
@@ -525,7 +527,7 @@ static void mark_holder(const plan *p, const holder *h) {
   }
 }
 
-/* Makes the planned moves, each one even if others fail; but nothing comes down after a failure. Returns the first
+/* Makes the planned moves. After a failure the other moves up are still made, but no more moves down. Returns the first
  * failure. */
 static int move_all(const plan *p) {
   oa_saved_error first;

@@ -66,9 +66,10 @@ bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64
   return part->lines > 0;
 }
 
-/* Copies bytes and keeps the written ones out of the caches. Up, the device reads a chunk next: it would fetch cached
- * bytes from this core, and this core would fetch them again the next time. Down, an array larger than the caches would
- * be read from memory before it is written, and would push the blocks out of the caches. */
+/* Copies bytes, and keeps the written bytes out of the caches. On the way up, the device reads the chunk next: it would
+ * fetch cached bytes from this CPU core's cache, and the core would fetch them again the next time. On the way down, an
+ * array larger than the caches would be read from memory before it is written, and would push the blocks out of the
+ * caches. */
 static void copy_past(char *to, const char *from, size_t nbytes) {
 #ifdef __SSE2__
   size_t head = -(uintptr_t)to & 63;

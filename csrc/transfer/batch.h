@@ -32,8 +32,8 @@ static inline char *oa_section_host(const oa_section *p) {
 int64_t oa_section_count(const oa_move *move, int64_t chunk);
 /* Returns the section of that number. */
 oa_section oa_section_at(oa_move *move, int64_t chunk, int64_t number);
-/* Sets *part to the k-th of so many parts of a section, and *at to its offset in the packed section. Returns false if
- * that part is empty. */
+/* Sets *part to the k-th of `of` parts of a section, and *at to its offset in the packed section. Returns false if that
+ * part is empty. */
 bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64_t *at);
 /* Copy a section from the host array to packed memory, and back. */
 void oa_section_fill(const oa_section *p, void *to);
@@ -82,11 +82,12 @@ static inline int oa_batch_copy(const oa_batch *b, uint64_t address, int64_t pit
                                                               (size_t)host_pitch, (size_t)width, (size_t)lines);
 }
 
-/* Waits for the operations that were issued on the stream, after a failure whose text stays. Nothing touches its memory
- * afterwards, unless it returns false. */
+/* Waits for the operations that were issued on the stream, after a failure whose text stays. Afterwards these
+ * operations touch no memory, unless this function returns false. */
 bool oa_transfer_quiesce(oa_device *device, void *stream);
 
-/* Notes for programs that show progress that moves begin (an oa_trace_kind). Returns their entry, or 0. */
+/* Notes that moves begin, for programs that show progress. kind: an oa_trace_kind. Returns the entry of the moves, or
+ * 0. */
 int oa_batch_under_way(int kind, const oa_device *device, const oa_move *moves, int count);
 
 /* -- ways to travel -- */
@@ -95,8 +96,8 @@ int oa_batch_under_way(int kind, const oa_device *device, const oa_move *moves, 
 int oa_pack_small(oa_batch *batch);
 /* Returns whether a move travels in chunks: it is not staged, direct or in place. */
 static inline bool oa_move_is_large(const oa_move *move) { return !move->staged && !move->direct && !move->in_place; }
-/* Finds the next bytes of a line of a section that reach the host, from *at on in the line: from *at to before *end.
- * Returns false if there are none. */
+/* Finds the next bytes that reach the host, in a line of a section, at offset *at or later. Sets *at to their start,
+ * and *end to their end. Returns false if there are none. */
 bool oa_section_kept(const oa_section *p, int64_t line, int64_t *at, int64_t *end);
 /* Notes that a section reached its array. */
 static inline void oa_section_drained(const oa_section *p) {

@@ -99,8 +99,8 @@ static int plain_down(const oa_batch *b, const oa_section *p) {
   return status;
 }
 
-/* Once some bytes of an array are new, the others should be, too: a failed section is retried in the plain way before
- * it is given up, and the other sections go on unless the device is lost. */
+/* Retries a failed section in the plain way before it is given up: once some bytes of an array are new, all of them
+ * should be. The other sections go on unless the device is lost. */
 void oa_chunks_retry_plain(oa_batch *b, const oa_section *p, int status) {
   if (status != OA_ERROR_LOST && (status = plain_down(b, p))) __atomic_store_n(&p->move->torn, true, __ATOMIC_RELAXED);
   if (status)
@@ -118,7 +118,7 @@ static bool next_number(oa_batch *b, int64_t most, int64_t *number) {
 }
 
 static oa_section chunk_at(const oa_batch *b, int64_t number) {
-  int low = 0, high = b->count; /* the last move that starts no later: one without chunks starts with the next */
+  int low = 0, high = b->count; /* the last move that starts no later; an empty move starts where the next does */
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     if (b->moves[middle].first <= number)
@@ -135,7 +135,7 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Pauses between two reads of a value that another thread changes after about the time of a copy. */
+/* Pauses between two reads of a value that another thread changes after about as long as a copy takes. */
 static void pause_a_while(int spins) {
   enum { SPINS = 1000, YIELDS = 5000 };
   if (spins < SPINS)
@@ -218,7 +218,7 @@ static void close_chunk(oa_batch *b, int64_t n, const oa_section *p) {
     const int returned = oa_block_return_after(b->device, c->block, b->stream); /* some of its copy may be under way */
     if (!status) status = returned;
     if (status) note_failure(b, status, true);
-  } else if (c->block) { /* a block that can't be waited for stays busy until its event can */
+  } else if (c->block) { /* a block whose event can't be waited for stays busy until it can */
     oa_block_return(b->device, c->block);
   }
   c->block = NULL;
@@ -241,7 +241,7 @@ static void work_part(oa_batch *b, const oa_chunk *c, const oa_section *p, int64
   }
 }
 
-/* The share of one thread in a batch. */
+/* Does one thread's share of a batch. */
 static void work(void *data) {
   oa_batch *b = data;
   const oa_backend *backend = b->device->backend;
@@ -268,7 +268,7 @@ static void work(void *data) {
   if (entered) backend->leave(b->device, saved);
 }
 
-/* The share of one thread on a synchronous device in host memory: copies straight into it. */
+/* Does one thread's share on a synchronous device, whose memory is host memory: copies directly into that memory. */
 static void work_here(void *data) {
   oa_batch *b = data;
   int64_t number;
@@ -305,8 +305,8 @@ static void cut(oa_batch *b, int64_t chunk_bytes) {
   }
 }
 
-/* Returns the size of a chunk: several are under way while the first is filled, and the last takes little of the
- * time. */
+/* Returns the size of a chunk. Chunks are small enough that several are under way at a time, and that the last one
+ * takes little of the time. */
 static int64_t chunk_of(int64_t bytes) {
   enum { CHUNKS = 4, GRAIN = 4096 };
   const int64_t size = (bytes / CHUNKS + GRAIN - 1) / GRAIN * GRAIN;

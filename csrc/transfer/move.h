@@ -22,7 +22,7 @@ typedef struct oa_move_trace {
 
 /* The bytes of a copy down that reach the host: the part of a set in [low, high). All are offsets in the set. */
 typedef struct oa_kept {
-  const oa_parts *parts; /* NULL: all bytes of the lines reach it */
+  const oa_parts *parts; /* NULL: all bytes of the lines reach the host */
   int64_t start;         /* of the first line */
   int64_t low, high;
 } oa_kept;
@@ -46,13 +46,15 @@ typedef struct oa_move {
   oa_move_trace trace;
 } oa_move;
 
-/* The sizes at which one way to travel replaces another, in bytes. The process has one set; tests change it. */
+/* The sizes at which one way to travel replaces another, in bytes. The process has one set; tests change it. Stores
+ * bypass the caches on the way up from past_least bytes on (chunks: up to past_most), and on the way down above
+ * past_most. */
 extern struct oa_tuning {
   int64_t small;                   /* arrays up to this size are packed */
   int64_t alone_most;              /* one thread copies a batch of fewer bytes: waking others takes longer */
   int64_t chunk_least, chunk_most; /* bytes of a chunk: multiples of 16, at most OA_LARGE_BYTES */
   int64_t part_least;              /* the least bytes of a chunk that one thread fills or drains */
-  int64_t past_least, past_most;   /* stores bypass the caches: up from least on (chunks: to most), down above it */
+  int64_t past_least, past_most;   /* as above, for stores that bypass the caches */
   int64_t past_threads;            /* the threads that fill chunks past the caches */
   int64_t split_least;             /* from this size on, backends that copy by themselves use several threads */
 } oa_tuning;

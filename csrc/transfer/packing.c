@@ -23,7 +23,8 @@ static int end_run(const oa_batch *b, packing *k) {
   return bytes ? copy_packed(b, k, k->address, k->at, (oa_lines){0, bytes, bytes, 1}) : OA_OK;
 }
 
-/* Ends the block's last run. Up, the block is returned, and is free again after its copies; down, the moves own it. */
+/* Ends the block's last run. On the way up, the block is returned, and is free again after its copies. On the way down,
+ * the moves own the block. */
 static int end_block(const oa_batch *b, packing *k) {
   int status = end_run(b, k);
   oa_block *block = k->block;
@@ -66,8 +67,8 @@ static int begin_run(const oa_batch *b, packing *k, oa_move *move, int64_t *at) 
   return OA_OK;
 }
 
-/* Finds room for a move and fills it, or has the device fill it; move->staged stays NULL if there is no pinned
- * memory. */
+/* Finds room in a block for a move, and fills this room, or has the device fill it; move->staged stays NULL if there is
+ * no pinned memory. */
 static int pack(const oa_batch *b, packing *k, oa_move *move) {
   const int64_t bytes = oa_lines_bytes(move->lines);
   int64_t at;

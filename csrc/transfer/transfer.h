@@ -26,8 +26,8 @@ int oa_transfer_down(oa_device *device, void *stream, oa_move *moves, int count)
 /* Brings the bytes into the arrays and waits for that. Fails if the device does: each array is then old or new, or the
  * status is OA_ERROR_TORN and the text lists the old, new and torn ones. */
 int oa_transfer_settle(oa_device *device, void *stream, oa_move *moves, int count);
-/* Returns the blocks of copies down, and leaves the arrays unchanged. waited: the stream was waited for; otherwise the
- * device is. */
+/* Returns the blocks of copies down, and leaves the arrays unchanged. waited: the stream was waited for already;
+ * otherwise this function waits for the device. */
 void oa_transfer_cancel(oa_device *device, oa_move *moves, int count, bool waited);
 
 #endif

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Four lanes, so that it runs at the speed of memory. It is no protection against adversaries: it shows whether two
- * sets of bytes are equal. */
+/* Adds bytes to a checksum, in four lanes, so that it runs at the speed of memory. The checksum shows whether two sets
+ * of bytes are equal. It is no protection against adversaries. */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t size) {
   const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
   uint64_t lanes[4] = {sum, sum ^ odd, sum + odd, ~sum}, words[4];

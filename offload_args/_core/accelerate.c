@@ -35,7 +35,7 @@ static int raise_later(void *error) {
   return -1;
 }
 
-/* A signal handler may run meanwhile, and raise: the program gets its exception after the call. */
+/* A signal handler may run meanwhile, and raise: the program gets the handler's exception after the call. */
 static int site_with_gil(void) {
   PyObject *type, *value, *traceback, *raised[3];
   PyErr_Fetch(&type, &value, &traceback);

@@ -1,4 +1,4 @@
-/* Functions on single arrays: updates, whether they are lent, and their residency. */
+/* Functions on single arrays: they update an array, test whether it is lent, and change its residency. */
 #include "module.h"
 
 /* (array, device): calls an update function of the core with them. */
@@ -68,7 +68,7 @@ static PyObject *ask(PyObject *array, int (*question)(const Held *)) {
 /* (array) -> whether it is a lent array, or a part of one */
 static PyObject *lent_array(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, is_lent); }
 
-/* (array) -> the same; the array is then read-only */
+/* (array) -> whether it is a lent array, or a part of one; if so, makes it read-only */
 static PyObject *lock_array(PyObject *Py_UNUSED(module), PyObject *array) { return ask(array, lock_if_lent); }
 
 /* (array, device): calls a residency function of the core, which also needs the array's owner. */

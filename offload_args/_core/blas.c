@@ -51,7 +51,7 @@ typedef struct Choice {
 typedef struct {
   PyObject *python;                   /* the function in Python */
   PyObject *choose;                   /* (routine, pointer) -> the fields of a Choice, or None */
-  PyObject *note;                     /* (error, 1 if of transposes) adds the operands' names; or None */
+  PyObject *note;                     /* (error, 1 if of transposes): adds the operands' names; or None */
   PyObject *routine, *strided;        /* of matrices, and of strided batches of them; or None */
   PyObject *name, *text;              /* own the method's strings */
   PyObject *kl, *ku, *order, *result; /* names of keywords, interned */
@@ -384,7 +384,7 @@ static inline int order_of(const Plan *plan, const Choice *choice, const Call *c
   return plan->operands[i].is_free && !choice->one_order && g->ld[!transposed] != 0 ? !transposed : -1;
 }
 
-/* Puts the options. Returns 0 if the library lacks an exchanged one. */
+/* Puts the options. Returns 0 if the library lacks an exchanged option. */
 static inline int put_options(const Plan *plan, const Choice *choice, const Call *call, Arranged *to, const int *order,
                               int transposed, int turned) {
   for (int k = 0; k < plan->option_count; k++) {
@@ -510,8 +510,8 @@ static __attribute__((noinline)) PyObject *call_python(PyObject *function, PyObj
   return result;
 }
 
-/* Calls the vendor's function with objects: if a scalar or the result is on the device, or it is not a builtin. NULL
- * with an exception. */
+/* Calls the vendor's function with objects. This is needed if a scalar or the result is on the device, or if the
+ * function is not a builtin. NULL with an exception. */
 static __attribute__((noinline)) PyObject *run_objects(const Plan *plan, const Choice *choice, const Arranged *arranged,
                                                        PyObject *result) {
   PyObject *objects[MOST_ARGUMENTS + 1], *own[MOST_ARGUMENTS], *names = NULL, *done = NULL;

@@ -1,4 +1,4 @@
-/* Wrong arguments of the functions of vendor libraries: offload_args._explain, in Python, has the texts. */
+/* Explains wrong arguments of the functions of vendor libraries. The texts are in Python, in offload_args._explain. */
 #include "function.h"
 
 #include <string.h>

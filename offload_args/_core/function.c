@@ -1,7 +1,7 @@
 /* The functions of vendor libraries: one builtin for each routine, made when its name is first used.
  *
- * A builtin reads its arguments by its routine's record, runs the routine, and returns the results (results.c).
- * explain.c has offload_args._explain, in Python, explain wrong arguments. */
+ * A builtin reads its arguments by its routine's record, runs the routine, and returns the results (results.c). If
+ * arguments are wrong, explain.c calls offload_args._explain, which is in Python, to explain them. */
 #include "function.h"
 #include "recorded.h"
 
@@ -580,8 +580,8 @@ static void function_free(void *module) {
   PyMem_Free(function);
 }
 
-/* The type of a builtin's self: a module that has only its Function. Python therefore takes the builtin for a function
- * of a module: it shows it as one, and pickles it by its name. */
+/* The type of a builtin's self: a module that has only its Function. Python therefore treats the builtin as a function
+ * of a module: its repr shows this, and it is pickled by its name. */
 static struct PyModuleDef carrier = {PyModuleDef_HEAD_INIT, .m_name = "offload_args._core.routine",
                                      .m_size = sizeof(Function *), .m_free = function_free};
 

@@ -1,8 +1,8 @@
 /* Pointers in portable BLAS: their geometry, and the vendor's functions for them. */
 #include "module.h"
 
-/* Returns {"device": number, "dtype": oa_dtype}, the same dict for all pointers that agree in both. Portable BLAS keeps
- * the functions that it calls for them there. NULL with an exception. */
+/* Returns {"device": number, "dtype": oa_dtype}, the same dict for all pointers that agree in both. In this dict
+ * portable BLAS keeps the functions that it calls for these pointers. NULL with an exception. */
 static PyObject *kind_of(const Pointer *self) {
   enum { DEVICES = 32 };
   static _Atomic(PyObject *) kinds[DEVICES][OA_DTYPE_COUNT];

@@ -97,7 +97,7 @@ static int report_touch(const oa_guard_touch *touch) {
   if (atomic_load(&leaving_process)) return 0;
   if (PyGILState_GetThisThreadState() == NULL) {
     if (!note((unsigned long)touch->thread, 1, touch)) return 0;
-    /* If the list is full, raise_touch raises it as the thread leaves the region. */
+    /* If the list is full, raise_touch raises the exception when the thread leaves the region. */
     if (!atomic_exchange(&asked, 1) && Py_AddPendingCall(raise_all, NULL)) atomic_store(&asked, 0);
     return 1;
   }

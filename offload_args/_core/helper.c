@@ -201,7 +201,7 @@ static PyObject *output_from(const Parameter *parameter, const oa_value *value, 
   }
   if (strcmp(parameter->more, "stream") == 0)
     return object_ask("stream_of", Py_BuildValue("(ON)", first, PyLong_FromVoidPtr((void *)value->pointer)));
-  switch (parameter->dtype) { /* a pointer of the vendor's function wrote that many bytes; or it was returned */
+  switch (parameter->dtype) { /* the vendor's function wrote that many bytes, or returned the value */
     case OA_I32:
       return PyLong_FromLong(*(const int32_t *)value->bytes);
     case OA_U32:

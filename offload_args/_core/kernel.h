@@ -31,7 +31,7 @@ typedef struct {
   PyObject_HEAD PyObject *name, *parameters;
   Vectorcall call;
   int count;                           /* of all arguments */
-  int passed;                          /* of those, in a call; numbers of the arrays follow them */
+  int passed;                          /* the arguments that a call passes; numbers of the arrays follow them */
   size_t nbytes;                       /* of all arguments */
   _Atomic(OnDevice *) loaded[DEVICES]; /* by number of the device; NULL: not loaded yet */
   atomic_int home;                     /* the device of an offload without one; -1: not known yet */
@@ -49,8 +49,8 @@ typedef struct {
     int argument, kind[2], each[2], by_block[2], exact[2];
   } *by;
   /* Arrays with extents and steps as further arguments, SHAPE_NUMBERS each, from `passed` on. rank 2: it has to be a
-   * matrix; else its elements are counted in the order of memory. like: the argument that has to be as large, and,
-   * if ordered, to have its longer step along the same axis; -1. */
+   * matrix; else its elements are counted in the order of memory. like: the argument that has to be as large; -1: none.
+   * ordered: that argument also has to have its longer step along the same axis. */
   int shaped;
   struct {
     int argument, rank, like, ordered;
@@ -88,8 +88,8 @@ static inline Py_ssize_t dimensions_of(const Kernel *kernel, int argument, const
  * 0; -1, with or without an exception, if a partition can't divide its array. */
 int choose_shape(const Kernel *kernel, const OnDevice *on, PyObject *const *arguments, oa_launch *launch);
 
-/* Returns 1 if the grid has an owner for each element of each argument with a partition, and, if each block writes an
- * element, no block without one; otherwise 0. */
+/* Returns 1 if the grid has an owner for each element of each argument with a partition, and has no block without an
+ * element if each block writes an element; otherwise 0. */
 int covers(const Kernel *kernel, const oa_launch *launch, PyObject *const *arguments);
 
 #pragma GCC visibility pop

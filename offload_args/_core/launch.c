@@ -222,7 +222,7 @@ static PyObject *tuple_from(PyObject *const *values, Py_ssize_t count) {
   return tuple;
 }
 
-/* Refuses a number of arguments that the kernel does not have, or keywords: a dict, or NULL. Returns NULL. */
+/* Refuses a wrong number of arguments, or keywords (a dict, or NULL). Returns NULL. */
 static PyObject *kernel_misfit(Kernel *kernel, PyObject *arguments, PyObject *keywords) {
   return PyObject_CallMethodObjArgs((PyObject *)kernel, name_misfit, arguments, keywords, NULL);
 }
@@ -297,7 +297,7 @@ static inline PyObject *launch_any(Kernel *kernel, const oa_launch *asked, PyObj
                                                 : launch_many(kernel, asked, arguments);
 }
 
-/* Launches the kernel, and reports it to the recorder, but not a launch within it. */
+/* Launches the kernel, and reports this launch to the recorder, but no launch within it. */
 static __attribute__((cold, noinline)) PyObject *launch_recorded(Kernel *kernel, const oa_launch *asked,
                                                                  PyObject *const *arguments) {
   static _Thread_local int depth;
@@ -355,7 +355,7 @@ static PyObject *launcher_call(PyObject *object, PyObject *arguments, PyObject *
 }
 
 /* -- the caller's arguments --------------------------------------------------------------------------------------- */
-/* A kernel with as many arguments as it has. */
+/* A kernel, and exactly as many arguments as it has. */
 typedef struct {
   Kernel *kernel;             /* owned */
   PyObject *const *arguments; /* borrowed from the caller, or from apart */
@@ -369,7 +369,7 @@ static void release_arguments(KernelArguments *arranged) {
 }
 
 /* Returns 1 if an argument stands for others, by __offload__; otherwise 0, or -1 with an exception. Remembers the last
- * static type that does not: such types get no methods later. */
+ * static type that stands for no others: static types get no methods later. */
 static int stands_for_others(PyObject *object) {
   static _Atomic(PyTypeObject *) known;
   PyTypeObject *type = Py_TYPE(object);
@@ -402,8 +402,8 @@ static PyObject *in_python(const char *name, const char *format, ...) {
   return result;
 }
 
-/* Takes objects with __offload__ apart, and finds the kernel of one without a signature. Returns 0, or -1 with an
- * exception; the caller releases *call in either case. */
+/* Takes objects with __offload__ apart. If `kernel` has no signature, finds a kernel that has one. Returns 0, or -1
+ * with an exception; the caller releases *arranged in either case. */
 static int read_kernel_arguments(const char *function, PyObject *kernel, PyObject *const *arguments, Py_ssize_t count,
                                  KernelArguments *arranged) {
   arranged->kernel = NULL;

@@ -137,8 +137,8 @@ static Held *newer_than(const Held *entry) {
   return newer;
 }
 
-/* Takes out an entry of an array that stays lent but was writeable all the same. It is writeable again once the newer
- * entries have also ended. */
+/* Takes out an entry of an array that stays lent but was writeable all the same. The array is writeable again once the
+ * newer entries have also ended. */
 static void reopen(Held *held, Held *newer) {
   if (newer != NULL)
     newer->reopened = 1;
@@ -167,14 +167,15 @@ static Py_ssize_t deferred_index(PyObject *array) {
   return -1;
 }
 
-/* Checking before any array is held distinguishes a view that the host made read-only from one whose base is lent
- * beside it. NumPy does not distinguish the former from a view that was taken of a lent array. So if an outer region
- * lends the memory, a read-only view counts as the latter, unless it was lent with that region or before. */
+/* The check comes before any array is held. So it distinguishes a view that the host made read-only from a view whose
+ * base is lent by the same region. NumPy does not distinguish a view that the host made read-only from a view that was
+ * taken of a lent array. So if an outer region lends the memory, a read-only view counts as taken of a lent array,
+ * unless it was lent with that region or before. */
 int was_writeable(const Held *held, int flag) {
   return flag || is_locked(held, 1) || deferred_index(held->array) >= 0 || is_lent(held);
 }
 
-/* An array that is read-only already gets an entry if it is lent itself, or if the host had made it read-only. */
+/* If an array is read-only already, it gets an entry if it is lent itself, or if the host had made it read-only. */
 void hold(Held *held, int flag) {
   const Py_ssize_t index = flag ? -1 : deferred_index(held->array);
   if (flag ? held->kept_writeable : held->writeable && index < 0 && !is_locked(held, 1)) return;
@@ -184,8 +185,8 @@ void hold(Held *held, int flag) {
   if (flag) set_writeable(held->array, 0);
 }
 
-/* Makes deferred arrays writeable if NumPy now permits it. Drops the others if their owner is no longer lent: the host
- * made that owner read-only itself. */
+/* Makes deferred arrays writeable if NumPy now permits it. Takes the others out of the list if their owner is no longer
+ * lent: the host itself made that owner read-only. */
 static void restore_deferred(void) {
   for (Py_ssize_t i = PyList_Size(deferred) - 1; i >= 0; i--) {
     PyObject *array = PyList_GetItem(deferred, i);

@@ -1,8 +1,10 @@
-/* Lines of a recording that are written without Python: of calls whose arguments are numbers, short texts and pointers,
- * while one recording alone is under way. Python takes them from here when it writes a line itself, or when they are
- * many. A line is made in memory of its thread, and added under the mutex, which no thread holds while it runs Python.
+/* Writes lines of a recording without Python. They are lines of calls whose arguments are numbers, short texts and
+ * pointers, while only one recording is under way. Python takes these lines when it writes a line itself, or when there
+ * are many. A line is made in memory of its thread, and added under the mutex, which no thread holds while it runs
+ * Python.
  *
- * A call that the same line of the program made lately with the same values has a line of its number alone: "again". */
+ * If the same line of the program made the same call with the same values shortly before, the call's line has only the
+ * number of that earlier call: "again". */
 #include "recorded.h"
 
 #include <math.h>
@@ -13,10 +15,10 @@
 #include <time.h>
 
 enum { ALL = 1 << 16, LINE = 1 << 12, INSIDE = 1 << 11, PLACES = 1024, LIBRARIES = 16, DEEPEST = 8 };
-enum { REACH = 4096, VALUES = 14 }; /* calls between one and the same again; values of such a call, at most */
+enum { REACH = 4096, VALUES = 14 }; /* the most calls between two equal calls; the most values of such a call */
 
-/* A call: its place, thread, function and values, but for the real numbers. Calls are the same if the bytes of their
- * keys are equal, as long as no line of Python's is in the file between them. */
+/* A call: its place, thread, function and values, except real numbers. Calls are the same if the bytes of their keys
+ * are equal, as long as no line of Python's is in the file between them. */
 typedef struct {
   const char *library, *name;
   long place, thread;
@@ -38,7 +40,7 @@ typedef struct {
   Key key;
   Numbers numbers;
   long long again; /* the number of the same call before; 0: none */
-  int is_same;     /* also its numbers are the same */
+  int is_same;     /* its numbers are the same, too */
 } Outermost;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -65,7 +67,7 @@ static struct {
 } lines;
 
 /* The portable calls that this thread is in, and the text of the vendor's calls that they made. Other recordings may
- * begin and end meanwhile: a call ends where it began. */
+ * begin and end meanwhile: the end of a call is handled where its beginning was, here or in Python. */
 static _Thread_local struct {
   unsigned recording;
   long thread; /* its number in the recording */
@@ -102,7 +104,7 @@ static int put_integer(Text *text, long long number) {
 }
 
 static _Thread_local struct {
-  double number; /* 0: none, as is that of a new thread */
+  double number; /* 0: none, as in a new thread */
   char digits[32];
 } known; /* the number that was written last */
 
@@ -328,8 +330,8 @@ static int note_library(const char *library) {
 }
 
 /* -- lines --------------------------------------------------------------------------------------------------------- */
-/* Adds a line: of the same call as one before, if there is one. Returns 1; 0 if there is no room, or another recording
- * by now. *is_late: lines should be taken now. */
+/* Adds a line. If the same call was made before, the line refers to that call. Returns 1; 0 if there is no room, or if
+ * another recording has begun. *is_late: lines should be taken now. */
 static int add_line(const Outermost *call, const Text *text, const char *line, int *is_late) {
   struct timespec now;
   const size_t size = (size_t)(text->at - line);

@@ -124,8 +124,8 @@ Pointer *as_pointer(PyObject *object);
 /* Reads the bytes from the lowest of the root to the first element. Returns 0, or -1 with an exception. */
 int pointer_first(const Pointer *pointer, int64_t *bytes);
 
-/* Returns the object as a Pointer, NULL without an exception if it is not one. It does not look at the base class of
- * most scalars. */
+/* Returns the object as a Pointer, NULL without an exception if it is not one. For most scalars it does not look at the
+ * base class. */
 static inline Pointer *pointer_of(PyObject *object) {
   if (Py_TYPE(object) == (PyTypeObject *)python.pointer) return (Pointer *)object;
   if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) return NULL;
@@ -208,7 +208,8 @@ typedef struct Held {
   int kept_writeable; /* 1: NumPy could never set the flag again, because the memory's owner does not permit writes */
 } Held;
 
-/* Destroys objects of libraries that were collected while a stream was captured, if that can be by now. */
+/* Return whether objects of libraries were collected while a stream was captured, and are not destroyed yet; destroy
+ * them if this is possible by now. */
 int objects_are_left(void);
 void destroy_left_objects(void);
 

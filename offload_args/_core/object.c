@@ -15,7 +15,8 @@ PyObject *object_ask(const char *name, PyObject *arguments) {
 
 Object *object_from(PyObject *object) { return PyObject_TypeCheck(object, object_type) ? (Object *)object : NULL; }
 
-/* The core's object of one that was collected while it could not be destroyed, as a stream was being captured. */
+/* The core's object of a Python object that was collected while a stream was being captured, so that the core's object
+ * could not be destroyed. */
 typedef struct Left {
   struct Left *next;
   oa_object *handle;

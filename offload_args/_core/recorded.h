@@ -12,15 +12,15 @@ typedef struct {
   PyObject *names;  /* a tuple, or NULL */
 } Recorded;
 
-/* A call of blas begins: the vendor's calls until its end are its own. Returns 1; 0 if Python needs a report of it; -1
- * with an exception. */
+/* Begins a call of blas: the vendor's calls until its end are parts of it. Returns 1; 0 if Python needs a report of it;
+ * -1 with an exception. */
 int lines_begin(const Recorded *call);
 /* Returns whether this thread's present call was made before with the same values: its vendor calls then need no
  * report. */
 int lines_are_known(void);
 /* After lines_begin returned 0: that call has ended. */
 void lines_told(void);
-/* A call has ended, with the result, or NULL. Returns as lines_begin. */
+/* Ends a call, with its result or NULL. Returns as lines_begin does. */
 int lines_end(const Recorded *call, PyObject *result);
 
 PyObject *lines_take(PyObject *module, PyObject *written);

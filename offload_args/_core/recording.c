@@ -40,9 +40,9 @@ PyObject *tell_recorder_values(const char *kind, PyObject *subject, PyObject *co
   return result;
 }
 
-/* (function, 0: not from now on, 1: after each call, 2: also before it): reports to that function, always the same. It
- * is called on any thread with (kind, subject, arguments, names of the last ones or None, result, exception or None).
- */
+/* (function, when): reports calls to that function, which is always the same. when: 0: no calls from now on; 1: after
+ * each call; 2: also before it. The function is called on any thread with (kind, subject, arguments, names of the last
+ * ones or None, result, exception or None). */
 static PyObject *recording_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *function;
   int when;

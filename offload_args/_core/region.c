@@ -618,7 +618,7 @@ int region_leave(Region *self, PyObject *body) {
   return warning != NULL ? PyErr_WarnEx(python.packed_warning, warning, self->stacklevel) : 0;
 }
 
-/* (type, exception, traceback): leaves the region, as `with` asks. */
+/* (type, exception, traceback): leaves the region, as `with` does. */
 static PyObject *region_exit(PyObject *object, PyObject *const *values, Py_ssize_t count) {
   if (count != 3) return PyErr_Format(PyExc_TypeError, "__exit__() takes exactly 3 arguments (%zd given)", count);
   if (region_leave((Region *)object, values[0] == Py_None ? NULL : values[1]) < 0) return NULL;

@@ -16,7 +16,7 @@ extern "C" {
 typedef struct oa_accelerate_options {
   size_t size;
   /* a call goes to the device if its predicted time there, multiplied by this, is less than the CPU's; 0: every call
-   * that can go goes */
+   * that can go to the device goes */
   double margin;
   int64_t least;     /* multiplications m n k: calls with fewer never go, and cost one comparison */
   uint64_t families; /* a sum of 1 << family, numbered as in oa_accelerate_family; 0: all */
@@ -24,13 +24,13 @@ typedef struct oa_accelerate_options {
   int sites;         /* 1: oa_accelerate_wait requests the program's line of each call */
   double price;      /* the seconds that refused calls must have lost before a device is requested */
   int planned;       /* an oa_accelerate_planning */
-  double patience;   /* the most seconds that a call waits for its place, if the plan needs it */
+  double patience;   /* the most seconds that a call waits for its place, if the plan needs the place */
 } oa_accelerate_options;
 
 enum oa_accelerate_planning {
   OA_PLAN_NOTHING, /* the model decides */
   OA_PLAN_FIRST,   /* the plan decides (oa_accelerate_plan), and the model decides the calls that are not in it */
-  OA_PLAN_ALONE    /* only the plan decides, and calls that are not in it stay: no decision depends on times */
+  OA_PLAN_ALONE    /* only the plan decides; the CPU makes calls that are not in it: no decision depends on times */
 };
 
 /* The rates of a device and of this machine, for the model: bytes and operations per second, and seconds. Arrays of
@@ -97,8 +97,8 @@ int oa_accelerate_stop(void);
 int oa_accelerate_rescan(void);
 /* Counts the slots that hold a hook now, and the modules that have them. */
 int oa_accelerate_query(int *slots, int *modules);
-/* Sends calls to that device from now on; -1: to none. The device's libraries should be loaded. rates may be NULL:
- * nominal. */
+/* Sends calls to that device from now on; -1: to none. The device's libraries should be loaded. If rates is NULL,
+ * nominal rates are used. */
 int oa_accelerate_use(int device, const oa_accelerate_rates *rates);
 /* Opens the device's LAPACK by a small call. If that works, LAPACK calls go there from then on. */
 int oa_accelerate_use_lapack(int device);
@@ -116,7 +116,7 @@ int oa_accelerate_set_site(uint64_t serial, int site);
  * wait for another thread: the program may hold a lock around the call that the other thread waits for. */
 int oa_accelerate_set_finder(int (*finder)(void));
 /* Fills up to capacity rows, and counts all of them. *small is the number of calls with fewer than `least`
- * multiplications; concurrent calls of several threads may be missing from it. */
+ * multiplications; concurrent calls of several threads may be missing from this number. */
 int oa_accelerate_read(oa_accelerate_row *rows, int capacity, int *count, int64_t *small);
 /* Sets the plan, which replaces the former one. The plan has the routine, m, n, k, site and decision of each row. Calls
  * of that routine and site whose sizes have the same powers of two follow the decision, if the options require it. */

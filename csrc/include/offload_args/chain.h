@@ -27,22 +27,22 @@ typedef struct oa_chain_info {
 typedef struct oa_chain_use {
   size_t size;
   char function[48];
-  int uses;              /* so many the call has */
+  int uses;              /* the number of uses that the call has */
   int array;             /* number of the array; -1: the call has no such use */
   int reads, writes;     /* 1 or 0 */
   char name[24];         /* the array's name; "" for a device scalar, and after the array's region */
-  const oa_any *pointer; /* the position in the array's region; for a device scalar, the first one that a call had */
+  const oa_any *pointer; /* the region's pointer to the array; for a device scalar, the first one in the calls */
 } oa_chain_use;
 
 /* Begins to capture the calls of a region, from any thread. None of them runs: they are checked, and the arrays that
  * they read are brought up. A call with a result on the host fails, and so does any call that would have to wait for
- * captured calls; the capture goes on. OA_ERROR_CAPTURE if the region's calls are captured already, by this or by the
- * program; OA_ERROR_VERSION if the device has no graphs. */
+ * captured calls; the capture goes on. OA_ERROR_CAPTURE if the region's calls are captured already, by this function or
+ * by the program; OA_ERROR_VERSION if the device has no graphs. */
 int oa_chain_begin(oa_region *region, oa_chain **chain);
 /* Ends the capture. After a failure the chain is released: OA_ERROR_CAPTURE if a captured call had failed. */
 int oa_chain_end(oa_chain *chain);
-/* Runs the captured calls in the order of the region's stream. OA_ERROR_STALE if the region has ended, or one of the
- * arrays is no longer where the calls have it. */
+/* Runs the captured calls in the order of the region's stream. OA_ERROR_STALE if the region has ended, or if an array
+ * is no longer at the address that the calls use. */
 int oa_chain_replay(oa_chain *chain);
 /* Repeats the captured calls until the element that they write is not 0, and at most so many times. The element is
  * tested after each run, by the device if its driver can and the calls are few: then the loop is one launch, which is
@@ -51,7 +51,7 @@ int oa_chain_loop(oa_chain *chain, const oa_any *until, int64_t at_most, int64_t
 /* Describes a captured call by its number, and one of its uses of an array. */
 int oa_chain_get_use(const oa_chain *chain, int call, int use, oa_chain_use *info);
 int oa_chain_get_info(const oa_chain *chain, oa_chain_info *info);
-/* Frees the chain, after its replays. Ends its capture if that is under way. A NULL chain is nothing to release. */
+/* Frees the chain, after its replays. Ends its capture if that is under way. Does nothing if chain is NULL. */
 int oa_chain_release(oa_chain *chain);
 
 #pragma GCC visibility pop

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes a struct that has its size set; other fields are 0 unless they are listed (in C++ none can be):
+/* Makes a struct that has its size set; other fields are 0 unless they are listed (in C++ no field can be listed):
  *   oa_counters counters = OA_SIZED(oa_counters);
  *   oa_region_enter(device, &OA_SIZED(oa_region_options, .tag = 7), arrays, count, &region); */
 #ifdef __cplusplus
@@ -87,9 +87,9 @@ enum oa_array_flags {
   OA_BORROWED = 2,  /* data is a device address that the caller owns: nothing is copied */
   OA_RESIDENT = 4,  /* its device memory stays when the region ends, see oa_keep */
   OA_OWNED = 8,     /* `owner` is the sole owner of the memory and calls oa_owner_gone before freeing it */
-  OA_REUSED = 16,   /* the calls read each element many times: copy it to the device even with single_use */
+  OA_REUSED = 16,   /* the calls read each element many times: it is copied to the device even with single_use */
   /* with OA_RESIDENT: nothing announces the end of the memory, and only its pages show whether the device still has its
-   * bytes. It stays as long as few of them are written */
+   * bytes. The array stays resident as long as few pages are written */
   OA_TRACKED = 32,
   OA_OF_GRAPH = 64 /* with OA_SCRATCH, of oa_scratch: in a region that a chain captures, which keeps the memory */
 };
@@ -100,7 +100,7 @@ enum oa_access {
   OA_OVERWRITE = 2, /* every element of the extent is written, none is read */
   OA_READ_WRITE = 3,
   OA_IN_PLACE = 4, /* added to the above: this operand may be exactly the memory of another one with the same mark */
-  OA_RESHAPED = 8  /* added to the above: this is the operand before it, in the shape after the call */
+  OA_RESHAPED = 8  /* added to the above: this operand is the previous one, in its shape after the call */
 };
 
 enum oa_outcome {
@@ -134,7 +134,7 @@ typedef struct oa_array {
 /* Options of a region; NULL means that all are 0. */
 typedef struct oa_region_options {
   size_t size;
-  void *stream;        /* the caller's own stream (with has_stream); calls go there, copies back don't */
+  void *stream;        /* the caller's own stream (with has_stream): calls go there, copies down do not */
   void *wait_stream;   /* a stream whose work so far has to end before a borrowed array is used */
   int64_t tag;         /* any number; the trace repeats it in the event of the region's entry */
   int has_stream;      /* 1: stream is set (NULL is also a stream: the legacy default one) */
@@ -234,7 +234,7 @@ typedef struct oa_device_info {
   char name[32];        /* "cuda:0" */
   char backend[16];     /* "cuda" */
   char model[128];      /* "NVIDIA H200" */
-  int64_t memory_total; /* both 0: the driver does not report it, as HIP on some kernels */
+  int64_t memory_total; /* both are 0 if the driver does not report them, as HIP on some kernels */
   int64_t memory_free;
   int index; /* within its backend */
   int flags; /* oa_device_flags */
@@ -247,8 +247,8 @@ typedef struct oa_device_info {
 /* -- errors -------------------------------------------------------------------------------------------------------- */
 const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
 const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
-/* Returns a warning that concerns the process (pinned memory is not available) the first time, then NULL. The call
- * takes almost no time; make it after each region. */
+/* Returns a warning that concerns the process, such as that pinned memory is not available, the first time; then NULL.
+ * The call takes almost no time; make it after each region. */
 const char *oa_take_warning(void);
 const char *oa_status_name(int status); /* "OA_ERROR_TYPE" */
 int oa_version(void);                   /* OA_VERSION of the library: 10000 * major + 100 * minor + patch */
@@ -281,8 +281,9 @@ typedef struct oa_guard_touch {
   const void *address;                /* the address that was read or written */
   uint64_t thread;                    /* the thread that lent the array first, as a pthread_t */
 } oa_guard_touch;
-/* The core calls it in a signal handler, on the thread that touched the array; by then its pages can be used. Returns 1
- * if the program shall go on. 0: the array's name is printed on stderr, and the fault goes to the earlier handler. */
+/* The core calls this function in a signal handler, on the thread that touched the array. By then the array's pages can
+ * be used. The function returns 1 if the program shall go on. If it returns 0, the array's name is printed on stderr,
+ * and the fault goes to the earlier handler. */
 typedef int (*oa_guard_report)(const oa_guard_touch *touch);
 /* Sets the function of this process; NULL (none) counts as a function that returns 0. */
 int oa_guard_set_report(oa_guard_report report);
@@ -301,13 +302,13 @@ int oa_set_threads(int threads);
 /* -- regions ------------------------------------------------------------------------------------------------------- */
 int oa_region_enter(int device, const oa_region_options *options, oa_array *arrays, int count, oa_region **region);
 /* Ends the region's pointers and enqueues the copies down. Waits for calls on its arrays that other threads have begun.
- * If this thread has begun a call and not ended it, returns OA_ERROR_ARGUMENT and changes nothing; likewise
- * OA_ERROR_CAPTURE, if it would have to wait for a stream or a device that is being captured into a graph. *warnings
- * (may be NULL) is the number of arrays lent as Out that no call wrote, or only in part, or with OA_DISCARD of arrays
- * whose results are lost; oa_last_warning() names them. Returns OA_OK for a region that already ended. A nested region
- * passes its writes to its enclosing region: an older region of the same thread that is still open and lends the array.
- * Without one, leaving without failure commits the writes, and the array's last region brings them down, also if that
- * region fails. */
+ * Changes nothing and returns OA_ERROR_ARGUMENT if this thread has begun a call and not ended it, or OA_ERROR_CAPTURE
+ * if it would have to wait for a stream or a device that is being captured into a graph. *warnings (may be NULL) is the
+ * number of arrays lent as Out that no call wrote, or that calls wrote only in part; with OA_DISCARD, it is the number
+ * of arrays whose results are lost. oa_last_warning() names these arrays. Returns OA_OK for a region that already
+ * ended. A nested region passes its writes to its enclosing region: an older region of the same thread that is still
+ * open and lends the array. Without such a region, leaving without failure commits the writes. The array's last region
+ * then brings them down, even if that last region fails. */
 int oa_region_finish(oa_region *region, int outcome, int *warnings);
 /* Waits for every user of the region's mappings, completes the copies down, and frees the memory that no other region
  * holds. */
@@ -317,26 +318,26 @@ int oa_region_synchronize(oa_region *region); /* waits for the region's work so 
 int oa_region_stream(oa_region *region, void **stream);
 
 /* -- pointers ------------------------------------------------------------------------------------------------------ */
-/* Makes a pointer to a part of pointer's memory, with separate bounds; strides and offset are in bytes. It ends with
- * oa_pointer_release or with its region. */
+/* Makes a pointer to a part of the memory of `pointer`, with separate bounds; strides and offset are in bytes. It ends
+ * with oa_pointer_release or with its region. */
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                     oa_any **view);
-/* Ends a view; during a call, at the call's end. Refuses a region's own pointer. */
+/* Ends a view. If a call is using the view, it ends with the call. Refuses a region's own pointer. */
 int oa_pointer_release(oa_any *view);
 int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info); /* OA_ERROR_STALE once the pointer has ended */
 /* Describes the shape, the strides and the leading dimension of the pointer's array; OA_ERROR_STALE once the pointer
  * has ended. */
 int oa_pointer_get_layout(const oa_any *pointer, oa_pointer_layout *layout);
 /* Returns the true device address. Brings the data up if it may be read, and marks the mapping as escaped: its users
- * are unknown. So an array that pointer may write always comes down, and may be on no other device, and leaving waits
+ * are unknown. So an array that `pointer` may write always comes down, and may be on no other device, and leaving waits
  * for the whole device. */
 int oa_address(const oa_any *pointer, uint64_t *address);
 /* Does as oa_address, and keeps the memory alive beyond the region until oa_export_release(*keep). *keep is NULL if the
  * pointer has no bytes. */
 int oa_export(const oa_any *pointer, uint64_t *address, void **keep);
 int oa_export_release(void *keep);
-/* Writes host values, in C order, to the elements that shape and strides (bytes) name from the pointer's lowest byte
- * on. Other elements stay unchanged. */
+/* Writes host values, in C order, to the elements that shape and strides (in bytes) select, counted from the pointer's
+ * lowest byte. Other elements stay unchanged. */
 int oa_pointer_assign(oa_any *pointer, const void *values, int ndim, const int64_t *shape, const int64_t *strides);
 /* Marks the array of a pointer that a call wrote as undefined, as the failure of a library's call does: it never comes
  * down, and leaving the region reports it. Code calls this when a result shows that the call computed nothing useful.
@@ -351,7 +352,8 @@ int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *sourc
 /* Reads an array's present elements on the device into `values`, in C order, and waits for the copy. Bytes that the
  * device does not have yet are read from the host. Nothing is marked, and pending copies down still happen. */
 int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t *shape, const int64_t *strides);
-/* Makes a device copy of one host scalar in pointer's region, for calls whose other scalars are on the device. */
+/* Makes a device copy of one host scalar in the region of `pointer`, for calls whose other scalars are on the
+ * device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
 /* Takes device memory while a region is open: in the youngest region of the operands, which are pointers on one device.
  * array: OA_SCRATCH, as oa_region_enter takes it; its handle is set. The memory ends with oa_pointer_release of the
@@ -362,9 +364,9 @@ int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
 /* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
  * wrote to the host; there they are safe whatever happens later. oa_update_to sends the host's bytes to every device
  * that has a copy of some of them. Both refuse before anything moves (OA_ERROR_PRESENT) if the device lacks some of the
- * array, or if a device wrote some of it in a form that also has bytes outside the array. oa_update_check
- * refuses what oa_update_to would refuse, and moves nothing. oa_update_begin refuses the same. Otherwise the host may
- * write the array until oa_update_end of *writing; from then on the host has the newest bytes, and calls bring them up.
+ * array, or if a device wrote some of it in a form that also has bytes outside the array. oa_update_check refuses what
+ * oa_update_to would refuse, and moves nothing. oa_update_begin refuses the same. If it succeeds, the host has the
+ * newest bytes from then on, and calls bring them up. The host may write the array until oa_update_end of *writing.
  * oa_update_to belongs after the last write and before oa_update_end. device: the device that provides the bytes; it
  * has to have the whole array; -1: any device. */
 int oa_update_from(const oa_array *array, int device);
@@ -383,7 +385,8 @@ int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
  * packed arrays and arrays that are lent together with overlapping ones don't stay: they are sent each time. A region
  * that lends with OA_RESIDENT does the same. Nothing moves now. */
 int oa_keep(const oa_array *array, int device);
-/* Undoes oa_keep; device -1: everywhere. Memory that a region uses is freed with the region. Not resident: OA_OK. */
+/* Undoes oa_keep; device -1: everywhere. Memory that a region uses is freed with the region. Returns OA_OK if the array
+ * is not resident. */
 int oa_release(const oa_array *array, int device);
 /* Ends the residency of an owner's arrays, everywhere. Call it before the owner's memory is freed. */
 int oa_owner_gone(const void *owner);
@@ -438,8 +441,8 @@ typedef struct oa_object_info {
   int reserved;        /* 0 */
 } oa_object_info;
 int oa_object_query(const oa_object *object, oa_object_info *info);
-/* Describes an object without the vendor's own part, which code outside may change once it has that part. A NULL result
- * is not written. */
+/* Describes an object, but does not return the vendor's own object, which code outside could change. A NULL result is
+ * not written. */
 int oa_object_names(const oa_object *object, const char **library, const char **name, int *device);
 /* Waits for the calls that use the object, and destroys it. NULL and a destroyed object are fine. */
 int oa_object_destroy(oa_object *object);

@@ -267,14 +267,14 @@ class Out {
     return array.at(element.index());
   }
 };
-/* An array that the kernel reads and writes: each thread its own elements. */
+/* An array that the kernel reads and writes: each thread reads and writes its own elements. */
 template <class T>
 class InOut : public Out<T> {
  public:
   using Out<T>::Out;
 };
 
-/* An array whose elements any thread changes, each in one atomic step: InOut in the signature. */
+/* An array whose elements any thread may change, each in one atomic step. In the signature it is InOut. */
 template <class T>
 class Atomic {
   Array<T> array;
@@ -375,7 +375,7 @@ template <auto function>
 struct Kernel;
 template <class Who, class... A, void (*function)(const Who &, A...)>
 struct Kernel<function> {
-#if OA_DEBUG /* the address of its record, in host memory, is another value */
+#if OA_DEBUG /* one more value: the address of the record, in host memory */
   static constexpr Table<sizeof...(A) + 1> table = {
       { sizeof...(A) + 1,
         Entry<typename Passed<A>::type>::value...,
@@ -427,7 +427,7 @@ struct Kernel<function> {
       }
     }
   }
-  /* Runs the threads of a row. It is a separate function, so that its loop has the registers. */
+  /* Runs the threads of a row. It is a separate function, so that its loop can use all registers. */
   template <unsigned... numbers>
   __attribute__((noinline)) static void run_row(const oa_kernel_call *call, const Place &given_place, long long first,
                                                 long long end, long long y, long long z) {
@@ -462,7 +462,8 @@ struct Kernel<function> {
 #endif
 
 #if OA_ON_GPU && OA_DEBUG
-/* The kernel itself makes the arguments with their bounds; Kernel.compile adds it to the source. */
+/* Kernel.compile adds the kernel itself to the source. That kernel makes the arguments with their bounds, and calls the
+ * function that this macro defines. */
 #define OA_KERNEL(name, ...)                                                           \
   [[maybe_unused]] static OA_DEVICE void name##_in(const oa::Here &here, __VA_ARGS__); \
   OA_KERNEL_PARAMETERS(name, __VA_ARGS__)                                              \

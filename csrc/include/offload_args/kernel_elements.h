@@ -141,7 +141,7 @@ class AtomicElement {
   OA_DEVICE T compare_swap(T expected, T desired) const {
     return value_of(now::compare_swap(words(), word_of(expected), word_of(desired)));
   }
-  /* Set the element to value if that is less, or greater. NaN is neither. */
+  /* min sets the element to value if value is less; max does so if value is greater. NaN is neither. */
   OA_DEVICE T min(T value) const {
     for (T seen = load();;) {
       const T before = value < seen ? compare_swap(seen, value) : seen;

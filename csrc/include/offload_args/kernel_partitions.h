@@ -22,8 +22,8 @@ struct Lines {
   long long ld;
 };
 
-/* Returns a thread's share of first..end - 1. On a GPU, neighbours go to neighbouring threads, which read and write
- * them together; on the CPU, each thread has a run, so that its loop is simple. */
+/* Returns a thread's share of first..end - 1. On a GPU, neighbouring elements belong to neighbouring threads, which
+ * read and write them together; on the CPU, each thread has a run, so that its loop is simple. */
 OA_FUNCTION Run share(long long first, long long end, long long thread, long long threads) {
 #if OA_ON_GPU
   return {first + thread, end, threads};

@@ -69,16 +69,16 @@ int oa_module_unload(oa_module *module);
  * device, valid until the module is unloaded: lend it with OA_BORROWED to get a pointer. OA_ERROR_MODULE: the module
  * has no variable of that name. */
 int oa_module_find_variable(oa_module *module, const char *name, uint64_t *address, size_t *nbytes);
-/* Makes every later launch of the module's kernels count as reading and writing this pointer's array, while the pointer
- * lives: launches wait for its other uses, and other uses wait for launches. */
+/* While the pointer lives, every later launch of the module's kernels counts as reading and writing the pointer's
+ * array. So launches wait for other uses of the array, and other uses wait for launches. */
 int oa_module_use_variable(oa_module *module, const oa_any *pointer);
 /* Finds a kernel of the module. parameters: count of them, in the kernel's order. OA_ERROR_SIGNATURE: the module states
  * another count, offset or size. The kernel lives as long as its module. */
 int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *parameters, int count, oa_kernel **kernel);
 int oa_kernel_get_info(oa_kernel *kernel, oa_kernel_info *info);
 /* Launches the kernel. arguments: for each parameter the pointer itself, such as an `oa_f32 *`, or the address of the
- * value. Every pointer counts as used whole, with all of its elements. With is_unsafe, pointers still have to be live,
- * on the device, and lent for the kernel's access. */
+ * value. All elements of every pointer count as used. With is_unsafe, pointers still have to be live, on the device,
+ * and lent for the kernel's access. */
 int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *const *arguments, int count);
 
 /* -- HSACO, read without a device ---------------------------------------------------------------------------------- */

@@ -11,9 +11,9 @@
  *     });
  *   }
  *
- * A DevicePtr of another dtype selects another overload; without one, it is a TypeError that names the needed dtype. A
- * stale DevicePtr is accepted: each call on it returns OA_ERROR_STALE. A returned pointer is a vector of all elements
- * of the handle. */
+ * A DevicePtr of another dtype selects another overload; without such an overload, the call raises a TypeError that
+ * names the needed dtype. A stale DevicePtr is accepted: each call on it returns OA_ERROR_STALE. A returned pointer is
+ * a vector of all elements of the handle. */
 #ifndef OFFLOAD_ARGS_NANOBIND_HPP
 #define OFFLOAD_ARGS_NANOBIND_HPP
 

@@ -11,8 +11,9 @@
  *     });
  *   }
  *
- * A DevicePtr of another dtype selects another overload; without one, it is a TypeError that names the dtypes. A stale
- * DevicePtr raises StalePointerError. A returned pointer is a vector of all elements of the handle. */
+ * A DevicePtr of another dtype selects another overload; without such an overload, the call raises a TypeError that
+ * names the dtypes. A stale DevicePtr raises StalePointerError. A returned pointer is a vector of all elements of the
+ * handle. */
 #ifndef OFFLOAD_ARGS_PYBIND11_HPP
 #define OFFLOAD_ARGS_PYBIND11_HPP
 

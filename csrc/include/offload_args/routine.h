@@ -98,13 +98,13 @@ int oa_library_routines(const char *library, const oa_routine **routines, int *c
 int oa_library_object_kinds(const char *library, const oa_object_kind **kinds, int *count);
 /* Returns one of them, by the name after the dot; NULL with the error set if there is none. */
 const oa_routine *oa_routine_find(const char *library, const char *name);
-/* Makes the call of a routine of a library that runs on the CPU `times` times, as one call: it is checked, moved and
- * ordered once, with the arrays of all repetitions. strides: for each array, in the record's order, the elements from
- * one repetition to the next; 0 repeats the array, and with a negative stride the pointer is to the last one. lists
- * (may be NULL): for each array NULL, or its `times` pointers, which replace one pointer and a stride. Sizes and
- * numbers are the same each time. names: a letter for each array, which messages use; or "". It serves routines whose
- * record has no result, update, output or list. If a routine returns a number (OA_ROLE_VALUE), the pointer of that
- * value is NULL, or to `times` values: each receives the number of its repetition. */
+/* Repeats a call of a routine `times` times, as one call: it is checked, moved and ordered once, with the arrays of all
+ * repetitions. The routine's library has to run on the CPU. strides: for each array, in the record's order, the
+ * elements from one repetition to the next; 0 repeats the array. With a negative stride, the pointer is to the array of
+ * the last repetition. lists (may be NULL): for each array NULL, or its `times` pointers, which replace one pointer and
+ * a stride. Sizes and numbers are the same each time. names: a letter for each array, which messages use; or "". The
+ * routine's record must have no result, update, output or list. If a routine returns a number (OA_ROLE_VALUE), the
+ * pointer of that value is NULL, or to `times` values: each receives the number of its repetition. */
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
                       const void *const *const *lists, const char *names);
 

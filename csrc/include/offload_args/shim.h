@@ -34,9 +34,9 @@ enum oa_extent_kind {
 enum oa_extent_part {
   OA_UPPER = 1,     /* the upper triangle, or triangular band; otherwise the lower */
   OA_UNIT = 2,      /* without the diagonal of that triangle */
-  OA_REPEATS = 4,   /* a vector whose ld may be 0: all are one element */
-  OA_BATCHED = 8,   /* there are `batch` of them, whose starts are `stride` elements apart */
-  OA_LISTED = 16,   /* there are `batch` of them, each with its own pointer: for oa_begin_lists */
+  OA_REPEATS = 4,   /* a vector whose ld may be 0: its elements are then all the same one */
+  OA_BATCHED = 8,   /* there are `batch` such extents, whose starts are `stride` elements apart */
+  OA_LISTED = 16,   /* there are `batch` such extents, each with its own pointer: for oa_begin_lists */
   OA_OPTIONAL = 32, /* the pointer may be NULL, and then there is no such operand: for oa_begin_lists */
   OA_UNUSED = 64,   /* the library may read it, but its values have no effect: it may overlap written operands */
   OA_INSIDE = 128   /* with OA_IN_PLACE: it may be a part of another such operand, `stride` elements after its start */
@@ -72,7 +72,7 @@ typedef struct oa_extent {
 #define OA_PACKED(part, n, n_name) OA_EXTENT(OA_EXTENT_PACKED, part, n, n, 1, n_name, n_name, "")
 #define OA_ELEMENTS(n) OA_EXTENT(OA_EXTENT_VECTOR, 0, n, 1, 1, "size", "", "")
 
-/* Returns the extent of `batch` such arrays, whose starts are `stride` elements apart. Written ones must not
+/* Returns the extent of `batch` such arrays, whose starts are `stride` elements apart. Written arrays must not
  * overlap. */
 static inline oa_extent oa_strided(oa_extent extent, int64_t batch, int64_t stride, const char *batch_name,
                                    const char *stride_name) {
@@ -92,7 +92,8 @@ static inline oa_extent oa_listed(oa_extent extent, int64_t batch, const char *b
   return extent;
 }
 
-/* Returns the extent of an operand that may be a part of another one, so many elements after its start. */
+/* Returns the extent of an operand that may be a part of another operand and begins that many elements after its
+ * start. */
 static inline oa_extent oa_inside(oa_extent extent, int64_t elements) {
   extent.part |= OA_INSIDE;
   extent.stride = elements;
@@ -146,7 +147,7 @@ typedef struct oa_library oa_library;
 enum oa_call_special {
   OA_WITHOUT_HANDLE = 1,
   OA_ON_DEFAULT_STREAM =
-      2,                 /* it takes no stream: the call's stream is waited for before it, the default one after it */
+      2, /* it takes no stream: the call's stream is waited for before it, the default stream after it */
   OA_ON_HOST_MEMORY = 4, /* it reads or writes host memory, and is waited for */
   OA_MAY_OVERLAP = 8,    /* written operands may overlap others, as the caller intends */
   OA_ENDS_UNWRITTEN = 16 /* its caller ends it if it writes no element of an operand */
@@ -196,13 +197,13 @@ static inline oa_call oa_call_of(const char *function, const oa_library *library
 }
 
 /* Checks every operand (live, right device, in bounds, allowed, not overlapping a written one), orders the stream after
- * the work that they wait for, and brings up the missing bytes as one batch. Unless it returns OA_OK, nothing is moved
- * or marked; if it does, exactly one oa_end or oa_submit must follow. A call waits for calls on other threads that are
- * the first to write one of its arrays. Leaving a region or updating an array waits for its calls. In a thread that has
- * not ended its own call, these return OA_ERROR_ARGUMENT and change nothing; so does a function that would close a
- * circle of threads, each of which waits for a call that the next one has open. */
+ * the work that the operands wait for, and brings up the missing bytes as one batch. If it returns OA_OK, exactly one
+ * oa_end or oa_submit must follow. Otherwise nothing is moved or marked. A call waits for calls on other threads that
+ * are the first to write one of its arrays. Leaving a region or updating an array waits for its calls. In a thread that
+ * has not ended its own call, leaving and updating return OA_ERROR_ARGUMENT and change nothing. So does a function
+ * whose wait would be a deadlock of threads, each of which waits for a call that the next one has open. */
 int oa_begin(oa_call *call);
-/* Makes oa_begin only check the calls of this thread, until it is switched off: after all checks oa_begin fails with
+/* Makes oa_begin only check the calls of this thread, until this is switched off: after all checks oa_begin fails with
  * OA_ERROR_ARGUMENT, and nothing has moved. Returns the number of calls checked since it was switched on. */
 int oa_only_check(int on);
 /* Begins a call with OA_LISTED operands. The pointer of such an operand is an oa_pointer_list, and each of its arrays
@@ -238,7 +239,7 @@ typedef struct oa_older {
   int symbol;          /* its index */
   const char *instead; /* the name of the same function in those versions; NULL: later versions lack it */
 } oa_older;
-/* A symbol that is not called in versions of a library before this one. */
+/* A symbol that is not called in versions of a library before `version`. */
 typedef struct oa_since {
   int symbol; /* its index */
   const char *version, *why;
@@ -271,8 +272,8 @@ struct oa_library {
   int symbol_count, routine_count;
   int optional_count; /* number of symbols, at the end, that a library may lack */
   int success;        /* the status of a call that succeeded */
-  /* Statuses that are not failures, ended by success, or NULL: of calls that did their work all the same, and of calls
-   * that only queried their needs and wrote nothing. */
+  /* Statuses that are not failures, ended by success, or NULL. also_done: of calls that did their work all the same.
+   * only_asked: of calls that only queried their needs and wrote nothing. */
   const int *also_done, *only_asked;
   /* Indices into symbols, or -1 if it has no such function: int create(void **), int destroy(void *), int
    * set_stream(void *, void *), int get_stream(void *, void **), int set_pointer_mode(void *, int), int
