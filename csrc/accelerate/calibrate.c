@@ -12,8 +12,8 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Sets the times to bring n x n numbers up, to multiply them by themselves on the device, and to bring the product
- * down, in seconds. */
+/* Measures, in seconds, the times to copy an n x n matrix up, to multiply it by itself on the device, and to copy the
+ * product down. */
 static int product(int device, int dtype, float *A, float *C, int64_t n, double *up, double *work, double *down) {
   const int64_t shape[2] = {n, n}, itemsize = oa_itemsize(dtype), strides[2] = {itemsize, itemsize * n};
   oa_array arrays[2];
@@ -45,7 +45,7 @@ static int product(int device, int dtype, float *A, float *C, int64_t n, double 
   return status ? status : finished ? finished : waited;
 }
 
-/* Measurements end after about this time; then a repeated measurement keeps its first value. */
+/* In seconds. Once this time has passed, measurements are not repeated, and keep their first values. */
 static const double BUDGET = 0.5;
 
 int oa_accelerate_calibrate(int device, oa_accelerate_rates *rates) {
@@ -66,8 +66,8 @@ int oa_accelerate_calibrate(int device, oa_accelerate_rates *rates) {
   /* Fills the matrix with small numbers of either dtype: products of zeros take less time on a GPU. */
   for (int64_t i = 0; i < 2 * n * n; i++) A[i] = 1.0f + (float)(i * 2654435761u % 1024) / 1024;
   double up = 0, down = 0, call = 1;
-  /* The first product loads libraries. A slow device is measured with smaller products; each next one has 8 times the
-   * work. */
+  /* The first product loads libraries. From one product to the next, the work then grows by a factor of 8. On a slow
+   * device, the size stops growing earlier. */
   double work = 0;
   int status = product(device, OA_F64, A, C, n / 8, &up, &work, &down);
   const double started = now();

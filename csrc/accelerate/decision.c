@@ -24,8 +24,8 @@ static oa_accelerate_options options;
 static int device = -1;
 static int lapack_device = -1; /* the device with an open LAPACK */
 static bool is_lacking[512];   /* by routine number: the device's library lacks the function */
-static int64_t room;           /* bytes that may stay on the device; 0: any */
-static double saved;           /* seconds that the calls so far would have saved */
+static int64_t room;           /* bytes that may stay on the device; 0: any number */
+static double saved;           /* seconds that the device would have saved in the calls so far */
 static int failures;           /* consecutive failures */
 static int64_t again_at;       /* ns: no call goes before that time */
 static atomic_bool on;
@@ -75,8 +75,8 @@ static int note_lent(oa_present *element, void *data) {
   return oa_mapping_meets((const oa_mapping *)element, w->low, w->lines);
 }
 
-/* Returns whether a region lends some of an operand that is written. The CPU makes such a call: on the device, its
- * result (or a part of it) would be in the region's own memory, and not in the host's array. */
+/* Returns whether a region lends memory of an operand that is written. The CPU makes such a call. If the device made
+ * it, some of its result would be in the region's memory on the device, and not in the host's array. */
 static bool is_lent(const oa_program_call *call, const oa_program_operand *operands, int count) {
   int lent = 0;
   oa_lock();
@@ -107,8 +107,8 @@ static bool are_valid(const oa_program_call *call, const oa_program_operand *ope
   return true;
 }
 
-/* The operands as arrays to be lent, without pivots and without operands that a call destroys: neither may stay on the
- * device. */
+/* The operands as arrays to be lent. Pivots and operands that the call destroys are left out, because they may not stay
+ * on the device. */
 typedef struct lent {
   oa_array arrays[MOST_OPERANDS];
   int64_t shapes[MOST_OPERANDS][2], strides[MOST_OPERANDS][2];
@@ -138,7 +138,7 @@ static void describe(lent *to, const oa_program_call *call, const oa_program_ope
   }
 }
 
-/* Counts bytes: inputs that are the same matrix go up once. */
+/* Counts the bytes that the call copies. Inputs that are the same matrix go up once. */
 static void count_bytes(oa_program_call *call, const oa_known *known, const oa_program_operand *operands, int count) {
   call->bytes_up = call->bytes_down = call->bytes_spared = 0;
   for (int i = 0; i < count; i++)
@@ -160,15 +160,16 @@ static uint64_t maker_of(const oa_program_call *call) {
   return maker;
 }
 
-/* Returns whether the call does little work with each number that moves, as level 2 does: the CPU takes less time for
- * the call than the copies take, whatever the rates are. */
+/* Returns whether the call does few operations for each number that is copied, like the routines of level 2. The CPU
+ * makes such a call in less time than the copies take, whatever the rates are. */
 static bool is_thin(const oa_program_call *call) {
   return call->operations * (double)oa_itemsize(call->routine->dtype) <= 8 * (call->bytes_up + call->bytes_down);
 }
 
-/* Returns whether arrays that the program leaves unchanged should be kept on the device. They should be if the calls so
- * far would have saved more time than the copies take, had the arrays been on the device. So a program that ends at the
- * worst moment takes at most twice as long as necessary. pays: the call goes anyway. */
+/* Returns whether arrays that the program leaves unchanged should be kept on the device. They should be kept if the
+ * calls so far would have saved more time than the copies take, had the arrays been on the device. With this rule, a
+ * program takes at most twice as long as necessary, even if it ends right after the copies. `pays`: the call goes
+ * anyway. */
 static bool buys(oa_program_call *call, oa_known *known, bool pays) {
   static const double ARMING = 1.0 / 40e9; /* seconds per byte, for watching pages of 4 KiB */
   const double steady = (double)oa_known_steady(known), send = steady / oa_model_up();
@@ -193,7 +194,7 @@ static bool can_make(const oa_program_call *call) {
   return (!call->is_lapack || lapack_device == device) && !is_lacking[call->routine->number];
 }
 
-/* Returns whether the call goes; otherwise call->reason is the reason. Under the lock. */
+/* Returns whether the call goes. If it does not, sets call->reason to the reason. Under the lock. */
 static bool decide(oa_program_call *call, oa_known *known, int others) {
   const bool is_selected = !options.families || options.families >> call->routine->family & 1;
   const double margin = options.margin;
@@ -250,14 +251,15 @@ static int go(const void *arguments, oa_program_make make, oa_array *arrays, con
   return oa_program_leave(region, status);
 }
 
-/* Fills a result with NaN. The device was lost while the result arrived: the result is part old, part new, and the
- * CPU's input is gone. */
+/* Fills a result with NaN after the device was lost while the result arrived. Part of the result is old and part is
+ * new, so the CPU has lost the input of the call. */
 static void spoil(const oa_program_operand *out, int64_t itemsize) {
   for (int64_t j = 0; j < out->columns; j++)
     memset((char *)(uintptr_t)out->data + j * out->ld * itemsize, 0xff, (size_t)(out->rows * itemsize));
 }
 
-/* A call of BLAS (with make) or LAPACK (with lend). refused: the reason why the call can't go, or -1. */
+/* A call of BLAS, which has `make`, or of LAPACK, which has `lend`. `refused`: the reason why the call can't go, or
+ * -1. */
 typedef struct wanted {
   const void *arguments;
   oa_program_make make;
@@ -331,7 +333,7 @@ static bool attempt(oa_program_call *call, const wanted *how, const oa_program_o
   } else if (status == OA_ERROR_VERSION) {
     is_lacking[call->routine->number] = true;
   } else if (status != OA_ERROR_PRESENT && status != OA_ERROR_DIRECTION &&
-             status != OA_CALL_ODD) { /* no failure of the device: the program has lent the array itself */
+             status != OA_CALL_ODD) { /* the program lends the array, or the call is odd: the device did not fail */
     const int shift = failures < 10 ? failures++ : failures;
     again_at = now_ns() + ((int64_t)50000000 << shift);
   }
@@ -397,7 +399,7 @@ void oa_program_by_host(oa_program_call *call) {
 
 /* -- hooks in and out -- */
 
-/* Scans the modules. If another thread scans already, that thread also finds the modules that this call is for. */
+/* Scans the modules. If another thread is already scanning, that thread scans again for this call. */
 static void scan(void) {
   atomic_store(&behind, true);
   while (atomic_load(&behind) && !pthread_mutex_trylock(&patching)) {

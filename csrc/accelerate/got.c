@@ -31,8 +31,8 @@ typedef struct written {
 typedef struct module {
   uintptr_t base, dynamic;
   uintptr_t low, high;             /* the addresses that it occupies */
-  uintptr_t relro_low, relro_high; /* whole pages that are read-only once it is loaded; equal: none */
-  void *handle;                    /* held while slots are written; NULL: there are none */
+  uintptr_t relro_low, relro_high; /* whole pages that are read-only once the module is loaded; equal: none */
+  void *handle;                    /* held while the module has written slots; NULL: it has none */
   written *slots;
   int count, room;
 } module;
@@ -72,7 +72,7 @@ static module *append(module_list *list) {
   return entry;
 }
 
-/* A module in the loader's list. Its path is copied, as the loader may free its own. */
+/* A module in the loader's list. The path is a copy, because the loader may free its own string. */
 typedef struct listed {
   module module;
   char *path;
@@ -125,7 +125,7 @@ typedef struct tables {
 } tables;
 
 static uintptr_t address_in(const module *owner, ElfW(Addr) value) {
-  return value < owner->base ? owner->base + value : value; /* the loader has either relocated it already or not */
+  return value < owner->base ? owner->base + value : value; /* the loader may have relocated the value already */
 }
 
 static tables read_tables(const module *owner) {
@@ -198,8 +198,8 @@ static bool in_relro(const module *owner, const void *slot) {
   return (uintptr_t)slot >= owner->relro_low && (uintptr_t)slot < owner->relro_high;
 }
 
-/* Writes the hooks of a module, or the former contents, into its slots. Slots with other contents are left alone:
- * another such library may have written there since. */
+/* Writes the hooks, or the former contents, into the slots of a module. A slot with other contents stays unchanged,
+ * because another library of this kind may have written it. */
 static void write_slots(module *owner, bool hooks) {
   bool opened = false;
   for (int i = 0; i < owner->count && !opened; i++) opened = in_relro(owner, owner->slots[i].slot);
@@ -227,7 +227,7 @@ void oa_got_patch(oa_got_choose choose) {
     const char *path = list.at[i].path;
     /* This waits for a dlopen that is still relocating the module, and keeps the module loaded. */
     entry->handle = dlopen(path[0] ? path : NULL, RTLD_LAZY | RTLD_NOLOAD);
-    if (!entry->handle) continue; /* the kernel's own, or closed meanwhile */
+    if (!entry->handle) continue; /* the kernel's own module, or a module that was closed meanwhile */
     if (((const struct link_map *)entry->handle)->l_addr == entry->base) find_slots(entry, path, choose);
     if (entry->count) write_slots(entry, true);
     if (!entry->count) {

@@ -1,11 +1,11 @@
-/* Writes functions of this library into the global offset tables of other modules, and takes them out again. */
+/* Writes functions of this library into the global offset tables of other modules, and restores the former contents. */
 #ifndef OA_GOT_H
 #define OA_GOT_H
 
 #include <stdbool.h>
 
-/* Returns the function that replaces `original`, which a module imports by this name; NULL: leave the slot. handle: the
- * module's, for dlsym. */
+/* Returns the function that replaces `original`, which a module imports as `name`; NULL if the slot has to stay
+ * unchanged. `handle`: the module's handle, for dlsym. */
 typedef void *(*oa_got_choose)(const char *path, const char *name, void *original, void *handle);
 
 /* Returns whether this system's tables can be read. */

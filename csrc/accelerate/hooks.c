@@ -8,7 +8,7 @@
 typedef struct spelling {
   char base[16]; /* "dgemm" */
   int interface; /* oa_hook_interface */
-  int wide;      /* 1: its integers have 64 bits, -1: the name does not show it */
+  int wide;      /* 1: its integers have 64 bits; -1: the name does not show their size */
 } spelling;
 
 /* Returns whether a file implements BLAS or LAPACK, or is a GPU library: calls inside such a file are not hooked. */
@@ -64,9 +64,9 @@ const oa_hooked *oa_hook_routine(const char *base) {
   return NULL;
 }
 
-/* Returns whether the integers of a library without a suffix have 64 bits: the names in MKL and in some builds of
- * OpenBLAS do not show it. isamax of n = -2^32 + 2 elements finds the second element if n has 32 bits, and none if it
- * has 64. */
+/* Returns whether the integers of a library have 64 bits; -1 if it has no isamax. The names in MKL and in some builds
+ * of OpenBLAS do not show the size. With n = -2^32 + 2, isamax finds the second element if its n has 32 bits, and no
+ * element if its n has 64 bits. */
 static int has_wide_integers(void *handle, const char *name) {
   static const float x[2] = {1, 2};
   const int64_t n = -((int64_t)1 << 32) + 2, unit = 1;
@@ -101,7 +101,7 @@ static void *hook_dlsym(void *handle, const char *name) {
 
 static void *take_variant(const oa_hooked *routine, int interface, int wide, void *original) {
   _Atomic(void *) *originals = routine->originals[interface][wide];
-  if (!originals) return NULL; /* LAPACK has Fortran's names alone */
+  if (!originals) return NULL; /* LAPACK routines have only Fortran's names */
   for (int i = 0; i < OA_HOOK_VARIANTS; i++) {
     void *symbol = atomic_load(&originals[i]);
     if (!symbol && atomic_compare_exchange_strong(&originals[i], &symbol, original))

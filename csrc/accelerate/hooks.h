@@ -4,8 +4,9 @@
 
 #include "accelerate/program_call.h"
 
-/* Returns the hook for a name that a module imports, and gives the hook its original; NULL if there is none, or if no
- * more originals of that name can be distinguished. original: NULL if the slot is not bound yet. Takes no lock. */
+/* Returns the hook for a name that a module imports, and notes the hook's original. Returns NULL if there is no hook,
+ * or if all hooks for that name have other originals. `original` is NULL if the slot is not bound yet. Takes no
+ * lock. */
 void *oa_hook_for(const char *path, const char *name, void *original, void *handle);
 /* Returns the routine of that name, such as "dgemm"; NULL: there are no hooks for it. */
 const oa_hooked *oa_hook_routine(const char *name);

@@ -12,12 +12,12 @@ enum {
   PLACES = 128,
   CHAINS = 64,
   LEAST = 1 << 20,         /* bytes: smaller arrays are sent each time */
-  LEAST_EAGER = 128 << 10, /* the core keeps no smaller one */
+  LEAST_EAGER = 128 << 10, /* bytes: the core keeps no smaller array */
   LEAST_CHAIN = 4 << 20,   /* bytes of arrays that a call writes */
   SAMPLES = 16,            /* pages */
   UNCHANGED = 2,           /* consecutive times that the sample was not written */
   WRITTEN_LIMIT = 20,      /* as in residency.c */
-  LOST_SHARE = 2,          /* a stay ends if half of its unread memory may have changed */
+  LOST_SHARE = 2,          /* the stay of an unused array ends if half of its memory may have changed */
   MOST_STRIKES = 20,
   UNWATCHED_STRIKES = 8
 };
@@ -27,19 +27,19 @@ typedef struct place {
   uintptr_t low, high; /* high 0: the entry is free */
   oa_lines lines;
   uint64_t used;
-  int64_t skip; /* reads to let pass before it is tried again */
+  int64_t skip; /* number of reads to ignore before the array is tried again */
   int strikes, clean;
-  double rent; /* seconds that calls would have saved if it had been on the device */
+  double rent; /* seconds that calls would have saved if the array had been on the device */
   oa_watch *sample;
-  bool kept, coming; /* coming: the call that will bring it there is under way */
+  bool kept, coming; /* coming: the call that brings the array up is under way */
   int device;
-  uint64_t maker; /* the call that wrote it last, until a call reads it; 0: none */
+  uint64_t maker; /* the call that wrote the array last; 0: none, or a call has read the array since */
 } place;
 
 /* Similar calls that wrote a large array. */
 typedef struct chain {
   uint64_t maker, used;
-  int hits, strikes; /* hits: how often in a row the next call read it unchanged */
+  int hits, strikes; /* hits: how often in a row the next call read the array unchanged */
   int64_t skip;
 } chain;
 
@@ -107,7 +107,7 @@ static void end_stay(place *p) {
   if (device) oa_resident_drop(device, p->low, p->high, p->lines);
 }
 
-/* Ends the array's sample and stay. Its next reads are ignored, more of them after each strike. */
+/* Ends the array's sample and stay. The next reads of the array are ignored. Their number grows with each strike. */
 static void strike(place *p, int strikes) {
   end_sample(p);
   end_stay(p);
@@ -148,7 +148,8 @@ static void break_chain(uint64_t maker) {
   c->skip = (int64_t)power(c->strikes);
 }
 
-/* Notes whether the next call reads an array that a call wrote, or another write comes first. */
+/* Notes the next use of an array that a call wrote. `unchanged`: a call reads the array as it was written. Otherwise,
+ * the chain breaks. */
 static void end_chain(place *p, bool unchanged) {
   if (!p->maker) return;
   if (unchanged)
@@ -171,7 +172,7 @@ static bool is_at(const place *p, const oa_known_array *array) {
   return p->low == array->low && p->high == array->high && memcmp(&p->lines, &array->lines, sizeof p->lines) == 0;
 }
 
-/* Finds the array's place, or gives it the place of the array that was unused longest. */
+/* Finds the place of the array. An array without a place gets the place of the array that was unused longest. */
 static place *place_of(oa_known_array *array) {
   int oldest = 0;
   for (int i = 0; i < PLACES; i++) {
@@ -190,7 +191,7 @@ static place *place_of(oa_known_array *array) {
   return p;
 }
 
-/* Returns whether the sample of the array's pages was not written since the last time. */
+/* Returns whether no page of the array's sample was written since the last check. */
 static bool is_unchanged(place *p) {
   oa_run runs[1];
   int64_t written;
@@ -208,8 +209,9 @@ static bool begin_sample(place *p) {
   return p->sample != NULL;
 }
 
-/* Finds out whether the program leaves an array unchanged, once it would pay to keep it: a sample splits its huge
- * pages, which makes the program's own accesses slower. Returns whether enough samples showed that. */
+/* Returns whether enough samples showed that the program leaves an array unchanged. Samples are taken only once it
+ * would pay to keep the array: a sample splits the array's huge pages, which makes the program's own accesses
+ * slower. */
 static bool is_steady(place *p) {
   if (!p->sample) {
     if (!begin_sample(p)) strike(p, UNWATCHED_STRIKES);
@@ -275,8 +277,7 @@ int64_t oa_known_steady(const oa_known *known) {
   return bytes;
 }
 
-/* Makes room for an array: drops the arrays unused for the longest time. Returns false if the device is too small for
- * it. */
+/* Drops the arrays that were unused longest until nbytes more bytes fit. Returns false if they can't fit. */
 static bool make_room(int64_t nbytes, int64_t room) {
   if (!room) return true;
   if (nbytes > room) return false;
@@ -327,7 +328,7 @@ void oa_known_chain(oa_known *known, int64_t room) {
     oa_known_array *array = &known->arrays[i];
     if (!array->is_written || array->place < 0) continue;
     place *p = &places[array->place];
-    end_chain(p, false); /* no call has read the result of an earlier one */
+    end_chain(p, false); /* no call has read the earlier result in this array */
     array->keep = chain_of(known->maker)->hits >= UNCHANGED && make_room((int64_t)(p->high - p->low), room);
     if (array->keep)
       begin_stay(p, array, known->device);

@@ -1,6 +1,6 @@
-/* Knowledge of the arrays of calls: which ones are on the device, which ones the program leaves unchanged, and which
- * ones to keep there. Nothing here decides whether a result is right: a region checks the pages of the arrays that it
- * finds on the device. */
+/* A record of the arrays of calls: which arrays are on the device, which arrays the program leaves unchanged, and which
+ * arrays to keep on the device. Results are right even if this record is wrong, because a region checks the pages of
+ * the arrays that it finds on the device. */
 #ifndef OA_KNOWN_H
 #define OA_KNOWN_H
 
@@ -21,7 +21,7 @@ typedef struct oa_known_array {
   bool is_read, is_written;
   bool steady; /* it is not on the device, and the program is not known to change it */
   bool keep;   /* its memory shall stay on the device */
-  bool began;  /* this call brings it there to stay */
+  bool began;  /* this call brings the array up, and the array is to stay */
 } oa_known_array;
 
 typedef struct oa_known {
@@ -31,27 +31,29 @@ typedef struct oa_known {
   oa_known_array arrays[OA_KNOWN_ARRAYS];
 } oa_known;
 
-/* Fills *known, and finds the bytes that the device lacks. eager: arrays of 128 KiB are large enough to be kept.
- * Without any lock. */
+/* Fills *known, and finds the bytes that the device lacks. `eager`: arrays of 128 KiB are large enough to be kept.
+ * Called without any lock. */
 void oa_known_look(oa_known *known, const oa_array *arrays, int count, int device, uint64_t maker, bool eager);
 
-/* The one lock of the table. It is held while the kernel reports pages, a few at a time. */
+/* The one lock of the table. It is held while the kernel reports the state of a few pages at a time. */
 void oa_known_lock(void);
 void oa_known_unlock(void);
-/* Notes that the call has these arrays, finds the steady ones, and ends the stay of others. Call it under the lock,
- * like the functions below. */
+/* Notes that the call has these arrays, finds the steady arrays, and ends the stay of arrays that changed or that no
+ * call uses any more. Call it under the lock, like the functions below. */
 void oa_known_see(oa_known *known);
 /* Returns how many bytes fewer would go up if the steady arrays were on the device already. */
 int64_t oa_known_steady(const oa_known *known);
-/* Notes that the steady arrays would have saved that many seconds in this call. Returns whether this repays `price`,
- * the seconds that it takes to put them there, and whether the arrays were unchanged since: then the arrays are to
- * stay. room: bytes that may stay on the device; 0: any, -1: none, as there is no device or it may not be used. */
+/* Adds `seconds`, which this call would have saved if the steady arrays had been on the device. Returns whether the sum
+ * over all calls repays `price`, the seconds that it takes to bring the arrays up, and whether the program has left the
+ * arrays unchanged since then. If so, the arrays are to stay on the device. `room`: the bytes that may stay on the
+ * device; 0: any number; -1: none, because there is no device or it may not be used. */
 bool oa_known_pay(oa_known *known, double seconds, double price, int64_t room);
-/* Keeps the call's result on the device, if similar calls wrote results that the next call read unchanged, twice. */
+/* Keeps the call's result on the device if, at least twice in a row, the next call read the result of a similar call
+ * unchanged. */
 void oa_known_chain(oa_known *known, int64_t room);
 /* Notes that the call does not go. */
 void oa_known_cancel(oa_known *known);
-/* Notes the end of a call that went, or tried to. */
+/* Notes the end of a call that the device made, or failed to make. */
 void oa_known_end(oa_known *known, bool well);
 /* Ends the stay of all arrays, and forgets them. */
 void oa_known_clear(void);

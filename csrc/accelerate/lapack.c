@@ -12,8 +12,8 @@ static bool is_number(int dtype) { return dtype != OA_I32 && dtype != OA_I64; }
 
 /* -- calls that only the CPU's library can make -- */
 
-/* Returns whether a matrix is finite. Matrices with gaps are checked on the host; others are checked on the device,
- * which is faster. */
+/* Returns whether a matrix is finite, as checked on the host. Matrices without gaps are checked on the device, which is
+ * faster. */
 static bool is_finite_here(const oa_program_operand *operand, int dtype) {
   const bool single = dtype == OA_F32 || dtype == OA_C64;
   const int64_t parts = oa_itemsize(dtype) / (single ? 4 : 8);
@@ -28,7 +28,8 @@ static bool is_finite_here(const oa_program_operand *operand, int dtype) {
 
 static bool has_gaps(const oa_program_operand *operand) { return operand->ld != operand->rows && operand->columns > 1; }
 
-/* Returns OA_CALL_ODD if an array that goes up (or, after the call, one that comes down) is not finite. */
+/* Returns OA_CALL_ODD if an array is not finite. `after`: checks the arrays that come down; otherwise the arrays that
+ * go up. */
 static int check(oa_lapack *l, const oa_lapack_call *problem, oa_any *const *pointers, bool after) {
   const double largest = l->real == OA_F32 ? 1e14 : 1e140;
   for (int i = 0; i < problem->count; i++) {
@@ -51,7 +52,7 @@ static int check(oa_lapack *l, const oa_lapack_call *problem, oa_any *const *poi
 
 /* -- lending -- */
 
-/* Enters a region with some of the operands: the operands that come down, or that the call destroys. */
+/* Enters a region with the operands that the call destroys if `destroyed`, otherwise with all other operands. */
 static int enter(const oa_lapack_call *problem, void *const *data, const int *flags, bool destroyed, int device,
                  oa_any **pointers, oa_region **region) {
   oa_array arrays[OA_LAPACK_OPERANDS];
@@ -107,7 +108,7 @@ static int lend_all(oa_lapack_call *problem, void *const *data, const int *flags
   return status;
 }
 
-/* Lends 64-bit integers as copies of 32 bits. */
+/* Lends the operands. 64-bit integers are lent as 32-bit copies. */
 static int lend(void *arguments, const oa_program_operand *operands, const int *flags, int count, int device) {
   oa_lapack_call *problem = arguments;
   void *data[OA_LAPACK_OPERANDS];
@@ -136,7 +137,8 @@ static int lend(void *arguments, const oa_program_operand *operands, const int *
 
 /* -- one call -- */
 
-/* Sets the workspace's first number to its best size, as LAPACK does. The caller's workspace was large enough. */
+/* Sets the first number of each workspace to the best size, as LAPACK does. This is the caller's size, which was large
+ * enough. */
 static void set_works(const oa_lapack_call *problem) {
   const oa_lapack_arguments *a = &problem->a;
   void *const works[2] = {a->work, a->rwork};

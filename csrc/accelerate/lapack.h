@@ -4,8 +4,8 @@
 
 #include "accelerate/lapack_call.h"
 
-/* Makes the call on the device and returns true, with all outputs as LAPACK leaves them and info 0; or returns false
- * and changes nothing: then the original makes it, and oa_lapack_by_host follows. */
+/* Makes the call on the device and returns true. All outputs are then as LAPACK leaves them, and info is 0. Otherwise,
+ * returns false and changes nothing. The hook then calls the original, and oa_lapack_by_host after it. */
 bool oa_lapack_try(const oa_lapack_family *family, const oa_hooked *routine, const oa_lapack_arguments *arguments,
                    oa_program_call *call);
 /* Notes that the original has made the call. */

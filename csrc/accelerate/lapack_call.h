@@ -5,7 +5,8 @@
 #include "accelerate/lapack_library.h"
 #include "accelerate/program_call.h"
 
-/* The arguments of any routine, by LAPACK's names; arguments that it lacks are 0. Matrices are stored by columns. */
+/* The arguments of any routine, by LAPACK's names. Arguments that the routine lacks are 0. Matrices are stored by
+ * columns. */
 typedef struct oa_lapack_arguments {
   char uplo, trans, diag, side, jobz, range; /* capital letters */
   bool wide;                                 /* integers in memory have 64 bits, otherwise 32 */
@@ -28,7 +29,7 @@ enum { OA_LAPACK_OPERANDS = 4, OA_LAPACK_GOES = -1 };
 typedef struct oa_lapack_call {
   const oa_lapack_family *family;
   oa_lapack_arguments a;
-  int dtype, real; /* of its numbers, and of its real ones */
+  int dtype, real; /* the dtypes of the call's numbers, and of its real numbers */
   bool is_complex;
   oa_program_operand operands[OA_LAPACK_OPERANDS];
   int count;
@@ -36,12 +37,12 @@ typedef struct oa_lapack_call {
 } oa_lapack_call;
 
 struct oa_lapack_family {
-  /* Fills the operands, in the order of the pointers for make, and the call's sizes, operations and steps. Returns
-   * OA_LAPACK_GOES, or the oa_accelerate_reason why the call can't go. */
+  /* Fills the operands, in the order of the pointers that `make` receives. Fills the call's sizes, operations and
+   * steps. Returns OA_LAPACK_GOES, or the oa_accelerate_reason why the call can't go. */
   int (*plan)(oa_lapack_call *problem, oa_program_call *call);
   /* Makes the call. Returns an oa_status or OA_CALL_ODD. */
   int (*make)(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p);
-  /* Checks the program's own memory before anything moves; returns false if the CPU's library has to report a fault. */
+  /* Checks the program's own memory before anything moves. Returns false if the CPU's library has to report a fault. */
   bool (*is_plain)(const oa_lapack_call *problem);
   /* Sets LAPACK's outputs that are not arrays, except info. */
   void (*finish)(const oa_lapack_call *problem);

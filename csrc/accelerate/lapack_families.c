@@ -13,7 +13,7 @@ static int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
 static bool is_uplo(char uplo) { return uplo == 'U' || uplo == 'L'; }
 static bool is_trans(char trans) { return trans == 'N' || trans == 'T' || trans == 'C'; }
 static bool is_diag(char diag) { return diag == 'N' || diag == 'U'; }
-/* Returns whether trans selects the transpose of Q, which is real or complex. */
+/* Returns whether `trans` is valid for Q: 'N', or the transpose, which is 'C' for a complex Q and 'T' for a real Q. */
 static bool is_trans_of_q(const oa_lapack_call *problem, char trans) {
   return trans == 'N' || trans == (problem->is_complex ? 'C' : 'T');
 }
@@ -36,8 +36,9 @@ static void vector(oa_lapack_call *problem, const char *name, const void *data, 
 
 static int integers_of(const oa_lapack_call *problem) { return problem->a.wide ? OA_I64 : OA_I32; }
 
-/* Sets the cost of a call. operations: of real numbers. step: the microseconds of each step, on a present GPU;
- * device_share: the part of its rate of products. Both were measured with cuSOLVER, docs/guide/scripts.md. */
+/* Sets the cost of a call. `operations`: number of operations on real numbers. `step`: the microseconds of each step on
+ * a present GPU. `device_share`: the share of the GPU's rate of products that the call reaches. `step` and
+ * `device_share` were measured with cuSOLVER (docs/guide/scripts.md). */
 static void cost(oa_program_call *call, double operations, double step, int64_t steps, double device_share) {
   call->operations = operations;
   call->steps = step * 1e-6 * (double)steps;
@@ -152,7 +153,7 @@ const oa_lapack_family oa_lapack_trtrs_family = {.plan = plan_trtrs, .make = mak
 
 static int plan_trtri(oa_lapack_call *problem, oa_program_call *call) {
   if (!is_diag(problem->a.diag)) return OA_REFUSED_INVALID;
-  if (problem->a.diag == 'U') return OA_REFUSED_VARIANT; /* cuSOLVER writes ones to the diagonal, which LAPACK leaves */
+  if (problem->a.diag == 'U') return OA_REFUSED_VARIANT; /* cuSOLVER writes ones to the diagonal, and LAPACK does not */
   const int planned = plan_potrf(problem, call);
   cost(call, cube(problem->a.n) / 3, 2, problem->a.n, 0.3);
   return planned;
@@ -228,7 +229,7 @@ static int plan_getri(oa_lapack_call *problem, oa_program_call *call) {
   return OA_LAPACK_GOES;
 }
 
-/* cuSOLVER lacks getri: the inverse solves A X = I. */
+/* Computes the inverse as the X that solves A X = I, because cuSOLVER lacks getri. */
 static int make_getri(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   const arguments *a = &problem->a;
   oa_any *X;
@@ -323,7 +324,7 @@ static int make_syevd(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
 
 const oa_lapack_family oa_lapack_syevd_family = {.plan = plan_syevd, .make = make_syevd, .scales = true};
 
-/* Only all eigenvalues go: the CPU computes a range of them. */
+/* Only calls for all eigenvalues go. The CPU makes calls for a range of eigenvalues. */
 static int plan_syevr(oa_lapack_call *problem, oa_program_call *call) {
   const arguments *a = &problem->a;
   const int64_t n = a->n;
@@ -372,7 +373,8 @@ static int plan_gesdd(oa_lapack_call *problem, oa_program_call *call) {
   const int64_t k = less(a->m, a->n);
   if (a->jobz == 'O') return OA_REFUSED_VARIANT; /* vectors in A */
   const bool all = a->jobz == 'A', vectors = all || a->jobz == 'S';
-  /* LAPACK's own least sizes depend on the shape. This check accepts some workspaces that LAPACK may refuse. */
+  /* In LAPACK, the least size of the workspace depends on the shape. This check accepts some workspaces that LAPACK may
+   * refuse. */
   if ((!vectors && a->jobz != 'N') || k < 1 || a->lwork < k) return OA_REFUSED_INVALID;
   matrix(problem, "A", a->a, a->m, a->n, a->lda, OA_SCRATCH);
   vector(problem, "s", a->s, k, OA_OUT, problem->real);
@@ -431,8 +433,8 @@ static void divide(oa_lapack_call *problem, const void *s, void *C, int64_t n, i
   }
 }
 
-/* Solves R x = c for the least norm, R = U s VT: x = V c' with c' = U^H c over s. The first n rows of B have c, and
- * then x. */
+/* Finds the x of least norm that solves R x = c. With R = U s VT, x is V c', and c' is U^H c divided by s. The first n
+ * rows of B have c before the call, and x after it. */
 static int solve_by_values(oa_lapack *l, oa_lapack_call *problem, oa_any *U, oa_any *VT, oa_any *s, oa_any *B) {
   const int64_t n = problem->a.n, nrhs = problem->a.nrhs, itemsize = oa_itemsize(l->dtype), real = oa_itemsize(l->real);
   const char conjugate = problem->is_complex ? 'C' : 'T';

@@ -13,8 +13,8 @@ enum { MOST_VALUES = 24, BLOCK = 64 /* the most columns that LAPACK works on at 
 
 /* -- calls -- */
 
-/* Makes a call of a routine by its name, and returns its last value. format: i an enum or a size, p a pointer, 1 and 0
- * these numbers in the call's dtype, R a returned result. */
+/* Calls the routine of that name, and sets *result to its last value. `format` has a letter for each value: i for an
+ * enum or a size, p for a pointer, 1 and 0 for these numbers in the call's dtype, R for a returned result. */
 static int run(const oa_lapack *l, const char *library, const char *name, oa_value *result, const char *format,
                va_list passed) {
   const oa_routine *routine = oa_routine_find(library, name);
@@ -51,7 +51,7 @@ static void spell(const oa_lapack *l, char *name, size_t size, const char *base)
     snprintf(name, size, "%c%s", l->letter, base);
 }
 
-/* Makes a LAPACKE call: the format begins after matrix_layout, and ends before info. */
+/* Makes a LAPACKE call. `format` begins with matrix_layout, and ends before info. */
 static int lapacke(const oa_lapack *l, const char *base, const char *format, ...) {
   char name[16], all[MOST_VALUES + 1];
   oa_value info = {0};
@@ -64,7 +64,7 @@ static int lapacke(const oa_lapack *l, const char *base, const char *format, ...
   return status ? status : info.integer ? OA_CALL_ODD : OA_OK;
 }
 
-/* Makes a cuSOLVER call: the format ends with the p of info. */
+/* Makes a cuSOLVER call. `format` ends with the p of info. */
 static int cusolver(const oa_lapack *l, const char *base, const char *format, ...) {
   char name[16];
   spell(l, name, sizeof name, base);

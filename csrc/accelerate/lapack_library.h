@@ -1,5 +1,5 @@
-/* LAPACK of a device, for one call of the program: a function for each step, by the vendor's library. Matrices are
- * stored by columns. Every function returns an oa_status, or OA_CALL_ODD if LAPACK's info is not 0. */
+/* The steps of a LAPACK call on a device. A function for each step calls the vendor's library. Matrices are stored by
+ * columns. Every function returns an oa_status, or OA_CALL_ODD if LAPACK's info is not 0. */
 #ifndef OA_LAPACK_LIBRARY_H
 #define OA_LAPACK_LIBRARY_H
 
@@ -12,7 +12,7 @@ enum { OA_LAPACK_SCRATCHES = 10 };
 typedef struct oa_lapack {
   int device, dtype, real; /* real: the dtype of its real numbers */
   char letter;             /* s, d, c or z */
-  bool gpu;                /* by cuSOLVER and cuBLAS, otherwise by LAPACKE and CBLAS */
+  bool gpu;                /* the device uses cuSOLVER and cuBLAS, otherwise LAPACKE and CBLAS */
   oa_region *regions[OA_LAPACK_SCRATCHES];
   int region_count;
   oa_any *info; /* memory for LAPACK's info, which a GPU's library writes */
@@ -39,14 +39,14 @@ int oa_lapack_ormqr(oa_lapack *l, char side, char trans, int64_t m, int64_t n, i
                     oa_any *tau, oa_any *C, int64_t ldc);
 int oa_lapack_orgqr(oa_lapack *l, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *tau);
 int oa_lapack_syevd(oa_lapack *l, char jobz, char uplo, int64_t n, oa_any *A, int64_t lda, oa_any *w);
-/* Computes both sets of vectors by one job. Destroys A. */
+/* `job` is the job for U and for VT. Destroys A. */
 int oa_lapack_gesvd(oa_lapack *l, char job, int64_t m, int64_t n, oa_any *A, int64_t lda, oa_any *s, oa_any *U,
                     int64_t ldu, oa_any *VT, int64_t ldvt);
 
 /* -- steps by BLAS and by the core -- */
 int oa_lapack_trsm(oa_lapack *l, char uplo, char trans, char diag, int64_t m, int64_t n, oa_any *A, int64_t lda,
                    oa_any *B, int64_t ldb);
-/* Computes C (m x n) = op(A) B, with the sum over k. */
+/* Computes C (m x n) = op(A) B. `k` is the inner size. */
 int oa_lapack_multiply(oa_lapack *l, char trans, int64_t m, int64_t n, int64_t k, oa_any *A, int64_t lda, oa_any *B,
                        int64_t ldb, oa_any *C, int64_t ldc);
 /* Sets C (n x n, without gaps) to the upper triangle of A, and zeros below it. */

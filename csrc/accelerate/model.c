@@ -5,7 +5,7 @@
 
 enum { ROUTINES = 256, CLASSES = 64 };
 
-/* Times of calls of one routine whose operations have the same power of two. */
+/* Times of calls of one routine whose numbers of operations round down to the same power of two. */
 typedef struct cell {
   double host;   /* seconds per operation, measured */
   double device; /* measured seconds divided by predicted seconds */
@@ -44,8 +44,8 @@ void oa_model_set(const oa_accelerate_rates *rates) {
 
 static int rate_of(int dtype) { return dtype == OA_F32 ? 0 : dtype == OA_F64 ? 1 : dtype == OA_C64 ? 2 : 3; }
 
-/* Returns the pair of cells of a call: the first one has the times on the CPU, and the times of calls that sent their
- * operands. */
+/* Returns the pair of cells of a call. The first cell has the times on the CPU, and the times on the device of calls
+ * that sent their operands. The second cell has the times on the device of the other calls. */
 static cell *cells_of(const oa_program_call *call) {
   int exponent = 0;
   for (double left = call->operations; left >= 2 && exponent < CLASSES - 1; left /= 2) exponent++;
@@ -86,8 +86,8 @@ void oa_model_learn(const oa_program_call *call, bool on_device, double seconds)
     cells->device_calls++;
     return;
   }
-  /* BLAS starts its threads in the first call. The fastest later call counts most: others may be slow only because the
-   * machine was busy. */
+  /* BLAS starts its threads in the first call. The fastest later call counts most, because the machine may have been
+   * busy during slower calls. */
   const double each = seconds / greater(call->operations, 1);
   if (cells->host_calls < 2 || each < cells->host)
     cells->host = each;

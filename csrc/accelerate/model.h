@@ -5,14 +5,15 @@
 
 #include "accelerate/program_call.h"
 
-/* Fills in typical rates of a current GPU and of as many CPUs as this machine has. No machine has exactly these. */
+/* Fills in typical rates of a current GPU and of as many CPUs as this machine has. No machine has exactly these
+ * rates. */
 void oa_model_nominal(oa_accelerate_rates *rates);
 /* Sets the rates of a device. Times of calls on the device are forgotten, times on the CPU are kept. */
 void oa_model_set(const oa_accelerate_rates *rates);
 /* Predicts both times of a call that needs bytes_up copied up. */
 void oa_model_predict(oa_program_call *call);
-/* Returns whether the CPU should make a call, so that its time is known: the predictions are near each other, and the
- * CPU's is only a guess. */
+/* Returns whether the CPU should make a call, so that its time on the CPU becomes known. This is the case if the two
+ * predictions are near each other, and the prediction for the CPU is only a guess. */
 bool oa_model_needs_host(const oa_program_call *call);
 /* Returns how many bytes go up per second. */
 double oa_model_up(void);

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { OA_HOOK_VARIANTS = 4 }; /* originals of one name that have hooks of their own: NumPy's, SciPy's, MKL's ... */
+enum { OA_HOOK_VARIANTS = 4 }; /* the most originals of one name, each with its own hook: NumPy's, SciPy's, MKL's ... */
 enum oa_hook_interface { OA_BY_VALUE, OA_BY_ADDRESS, OA_HOOK_INTERFACES }; /* CBLAS, and Fortran's names */
 enum { OA_HOOK_WIDTHS = 2 };                                               /* integers of 32 and of 64 bits */
 
@@ -35,7 +35,7 @@ typedef struct oa_program_operand {
   const char *name;
   const void *data;
   int64_t rows, columns, ld;
-  int direction; /* OA_IN, OA_OUT or OA_INOUT; OA_SCRATCH: goes up, and the call leaves nothing of use in it */
+  int direction; /* OA_IN, OA_OUT or OA_INOUT; OA_SCRATCH: it goes up, and the call destroys it */
   int dtype;     /* 0: the routine's */
 } oa_program_operand;
 
@@ -43,10 +43,10 @@ typedef struct oa_program_operand {
 typedef struct oa_program_call {
   const oa_hooked *routine;
   int64_t m, n, k;
-  double operations, bytes_up, bytes_down; /* multiplications and additions */
-  double bytes_spared;                     /* bytes that would go up, but are on the device */
-  double steps;                    /* seconds that the device takes in addition: steps that wait for each other */
-  double host_share, device_share; /* shares of the rate of products that the two reach in this routine */
+  double operations, bytes_up, bytes_down; /* operations: multiplications and additions */
+  double bytes_spared;                     /* bytes that are on the device, and would go up otherwise */
+  double steps;                            /* additional seconds on the device, for steps that wait for each other */
+  double host_share, device_share; /* shares of their rates of products that the CPU and the device reach here */
   double predicted_host, predicted_device; /* seconds */
   int64_t begun;                           /* ns */
   uint64_t serial;
@@ -59,13 +59,13 @@ typedef struct oa_program_call {
 
 /* Makes the call on the device, with pointers for the operands. Returns an oa_status. */
 typedef int (*oa_program_make)(const void *arguments, oa_any *const *pointers);
-/* Lends the operands to a device, each with more oa_array_flags, makes the call, and brings its results down. Returns
- * an oa_status, or OA_CALL_ODD: nothing came down, because the library has to report the odd argument. */
+/* Lends the operands to a device, with the oa_array_flags in `flags` added, makes the call, and brings its results
+ * down. Returns an oa_status, or OA_CALL_ODD if nothing came down, because the CPU's library has to report a fault. */
 typedef int (*oa_program_lend)(void *arguments, const oa_program_operand *operands, const int *flags, int count,
                                int device);
 enum { OA_CALL_ODD = -1 };
 
-#pragma GCC visibility push(hidden)      /* every call reads both: directly, not through this library's own table */
+#pragma GCC visibility push(hidden)      /* each call reads both directly, not through a global offset table */
 extern _Atomic int64_t oa_program_least; /* the original makes calls with fewer multiplications */
 extern _Atomic int64_t oa_program_small; /* the number of such calls */
 #pragma GCC visibility pop
@@ -75,7 +75,7 @@ static inline bool oa_program_is_small(int64_t a, int64_t b, int64_t c) {
   int64_t ab, abc;
   if (__builtin_mul_overflow(a, b, &ab) || __builtin_mul_overflow(ab, c, &abc)) return false;
   if (abc >= atomic_load_explicit(&oa_program_least, memory_order_relaxed)) return false;
-  /* not one locked instruction: the time of each call matters more than a lost count */
+  /* this is not one locked instruction, because the time of each call matters more than a lost count */
   const int64_t count = atomic_load_explicit(&oa_program_small, memory_order_relaxed);
   atomic_store_explicit(&oa_program_small, count + 1, memory_order_relaxed);
   return true;
@@ -99,16 +99,18 @@ static inline int oa_letter_side(const char *at) {
   return letter == 'L' ? 141 : letter == 'R' ? 142 : 0;
 }
 
-/* Leaves the region of a call that has this status: results come down if it is OA_OK. Returns OA_OK once the results
- * are in the program's arrays, even if something fails after that: the CPU can't make the call again then. */
+/* Leaves the region of a call with this status. Results come down if the status is OA_OK. Returns OA_OK once the
+ * results are in the program's arrays, even if something fails after that, because the CPU can't make the call again
+ * then. */
 int oa_program_leave(oa_region *region, int status);
 
-/* Makes the call on the device and returns true; or returns false and changes nothing: then the original makes it, and
- * oa_program_by_host follows. valid: its enums are right. Floating-point flags and errno are preserved. */
+/* Makes the call on the device and returns true. Otherwise, returns false and changes nothing. The hook then calls the
+ * original, and oa_program_by_host after it. `valid`: the enums of the call are right. Floating-point flags and errno
+ * are preserved. */
 bool oa_program_try(oa_program_call *call, const void *arguments, oa_program_make make, bool valid,
                     const oa_program_operand *operands, int count);
-/* Does the same for a routine of LAPACK, whose call has its steps and shares. refused: the reason why the call can't
- * go, or -1. */
+/* Does the same for a routine of LAPACK. `call` has its steps and shares already. `refused`: the reason why the call
+ * can't go, or -1. */
 bool oa_program_try_lapack(oa_program_call *call, void *arguments, oa_program_lend lend, int refused,
                            const oa_program_operand *operands, int count);
 /* Notes that the original has made the call. */

@@ -29,7 +29,7 @@ static uint64_t serials;
 static int open_waits;
 static bool device_asked, device_told, lapack_told;
 static int lapack_asked = -1;
-static uint64_t planned_kinds[KINDS / 64]; /* kinds of calls that go by the plan */
+static uint64_t planned_kinds[KINDS / 64]; /* kinds of calls that the plan sometimes lets go */
 static _Atomic(int (*)(void)) finder;
 
 void oa_record_lock(void) { pthread_mutex_lock(&mutex); }
@@ -57,8 +57,8 @@ static unsigned kind_of(const oa_program_call *call) {
   return (unsigned)call->routine->number * 31 * 2654435761u + classes * 40503u;
 }
 
-/* Returns whether the place of the call is needed before it is made. A plan that decides alone needs it only for kinds
- * of calls that sometimes go. */
+/* Returns whether the call's place is needed before the call is made. If the plan decides alone, the place is needed
+ * only for the kinds of calls that the plan sometimes lets go. */
 static bool needs_site(const oa_program_call *call, int planned) {
   const unsigned kind = kind_of(call) % KINDS;
   return planned == OA_PLAN_FIRST || (planned == OA_PLAN_ALONE && planned_kinds[kind / 64] >> kind % 64 & 1);
@@ -108,8 +108,8 @@ void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double
   }
   const bool later = site == OA_SITE_LATER;
   if (!later) call->site = site;
-  /* The thread that reports places may never report this one: it may wait for a lock that the program holds around this
-   * call. */
+  /* The thread that reports places may never report the place of this call, because that thread may wait for a lock
+   * that the program holds around this call. */
   const bool waits = later && patience > 0 && needs_site(call, planned);
   const struct timespec until = waits ? after(patience) : (struct timespec){0};
   under_way *entry = entry_of(0);
@@ -211,7 +211,7 @@ static bool is_alike(const oa_accelerate_row *row, const oa_program_call *call, 
          class_of(row->n) == class_of(call->n) && class_of(row->k) == class_of(call->k);
 }
 
-/* Returns the row of a call; when no row is left, the last one, which all further calls share. */
+/* Returns the row of a call. If no row is left, returns the last row, which all further calls share. */
 static oa_accelerate_row *row_of(const oa_program_call *call, int site) {
   unsigned at = kind_of(call) + (unsigned)(site + 1) * 2654435761u;
   for (at %= 2 * ROWS; places[at]; at = (at + 1) % (2 * ROWS))
@@ -247,7 +247,7 @@ void oa_record_end(const oa_program_call *call, bool gone, double seconds) {
 
 /* -- the plan -- */
 
-/* When no row was left, the last one decides for no call. */
+/* Returns OA_DECIDED_NOTHING for a call that shares the last row because no row was left. */
 int oa_record_decision(const oa_program_call *call) {
   const oa_accelerate_row *row = row_of(call, call->site);
   return is_alike(row, call, call->site) ? row->decision : OA_DECIDED_NOTHING;

@@ -7,22 +7,22 @@
 /* The one lock of rows, calls under way, events and the model. Held for bookkeeping only. */
 void oa_record_lock(void);
 void oa_record_unlock(void);
-/* Notes in a forked child that the lock may be held for ever, so it must not be taken. Call it once. */
+/* Makes each forked child note that the lock must not be taken, because it may be held for ever. Call it once. */
 void oa_record_watch_forks(void);
 bool oa_record_is_child(void);
 
-/* Lists a call as under way, and asks for its place. Waits for it if the plan needs it (planned: an
- * oa_accelerate_planning), for `patience` seconds at most. Call it under the lock, like the functions below; the lock
- * is free meanwhile. */
+/* Lists a call as under way, and asks for its place. If the plan needs the place, waits for it, for `patience` seconds
+ * at most. `planned`: an oa_accelerate_planning. Call it under the lock, like the functions below. The lock is free
+ * meanwhile. */
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience);
 /* Returns the plan's decision for a call, an oa_accelerate_decided. */
 int oa_record_decision(const oa_program_call *call);
 /* Adds a call that ended to its row. */
 void oa_record_end(const oa_program_call *call, bool gone, double seconds);
-/* Asks for a device once, and for its LAPACK once for each device. */
+/* Ask for a device, at most once, and for the LAPACK of a device, at most once for each device. */
 void oa_record_ask_device(void);
 void oa_record_ask_lapack(int device);
-/* Begins and ends an interval that oa_accelerate_wait waits for. */
+/* Begin and end an interval that oa_accelerate_wait waits for. */
 void oa_record_open(void);
 void oa_record_close(void);
 

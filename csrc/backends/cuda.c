@@ -161,8 +161,9 @@ static int describe(oa_device *device, int number) {
 
 /* -- contexts ----------------------------------------------------------------------------------------------------- */
 
-/* Pushes the context; *saved is the device if it has to be popped. Refuses a context that other code reset, because a
- * library's function would end the process. The check, a query of the context's version, takes 9 ns. */
+/* Pushes the context, and sets *saved to the device if the context has to be popped. Refuses a context that other code
+ * has reset, because a library's function would end the process with it. The check, a query of the context's version,
+ * takes 9 ns. */
 static int gpu_enter(oa_device *device, void **saved) {
   struct gpu *gpu = device->state;
   gpu_context current = NULL;
@@ -336,7 +337,8 @@ static int permit_shared(gpu_function function, int nbytes) {
   return driver.function_set(function, FUNCTION_MOST_DYNAMIC_SHARED, nbytes);
 }
 
-/* The driver has no status for the end of the list: a number after the last one is an invalid value. */
+/* The driver has no status for the end of the list. For a number after the last parameter, it reports an invalid
+ * value. */
 static void read_parameter(gpu_function function, size_t number, size_t *offset, size_t *nbytes) {
   *nbytes = SIZE_MAX;
   if (driver.parameter_info && driver.parameter_info(function, number, offset, nbytes)) *nbytes = 0;
@@ -419,7 +421,7 @@ static const char until_ptx[] =
     "  ret;\n"
     "}\n";
 
-/* Returns that kernel, loaded at first need; NULL: the driver refuses it. With the context current. */
+/* Returns this kernel, and loads it first if necessary; NULL if the driver refuses it. With the context current. */
 static gpu_function until_kernel(struct extra *extra) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&mutex);

@@ -80,7 +80,7 @@ static int major_version(void) { return driver_version / 10000000; }
 static const char *const sonames[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
 enum { SONAMES = sizeof sonames / sizeof *sonames };
 
-static char tried[OA_TEXT_BYTES - 512]; /* every place so far, cut to the size of this buffer */
+static char tried[OA_TEXT_BYTES - 512]; /* every place that was tried, cut to the size of this buffer */
 
 static void note(const char *place, const char *inside) {
   const size_t length = strlen(tried);
@@ -91,7 +91,7 @@ static void note(const char *place, const char *inside) {
 static void *open_file(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
-  /* the first fault of an existing library: another library that it needs may be missing */
+  /* the reported fault is the first one of an existing library, which may lack another library that it needs */
   const char *why = dlerror();
   const size_t length = strlen(path);
   const char *slash = strrchr(path, '/');
@@ -126,7 +126,7 @@ static void *open_found(void) {
 
 static int newest_first(const void *a, const void *b) { return strverscmp(*(char *const *)b, *(char *const *)a); }
 
-/* Loads the library from a folder that matches the pattern in the root, the highest version first. */
+/* Loads the library from a folder in `root` that matches the pattern. Tries the highest version first. */
 static void *open_among(const char *root, const char *pattern) {
   char path[4096];
   glob_t folders = {0};
@@ -192,7 +192,8 @@ static void *open_driver(void) {
   return library;
 }
 
-/* Sets the model to the name and the target that code has to suit: "AMD Instinct MI210 (gfx90a:sramecc+:xnack-)". */
+/* Sets the model to the device's name and the target for which code has to be compiled: "AMD Instinct MI210
+ * (gfx90a:sramecc+:xnack-)". */
 static int describe(oa_device *device, int number) {
   enum { MOST = 16384 };
   int code = driver.device_name(device->model, sizeof device->model, number);
@@ -220,17 +221,17 @@ struct own_stream {
 };
 enum { RELAYS = 8 };
 struct extra {
-  gpu_address token; /* memory of this backend that is never freed: a reset of the device ends it */
+  gpu_address token; /* memory that this backend never frees, so that only a reset of the device can end it */
   size_t token_bytes;
-  _Atomic(struct own_stream *) streams; /* streams of this backend, never destroyed and only ever added to */
-  _Atomic(gpu_stream) relays[RELAYS];   /* they follow callers' streams, see record_event */
+  _Atomic(struct own_stream *) streams; /* a list of this backend's streams; none of them is destroyed or removed */
+  _Atomic(gpu_stream) relays[RELAYS];   /* streams that follow callers' streams, see record_event */
 };
 
 enum { CAPTURE_UNSUPPORTED = 900, CAPTURE_RELAXED = 2, CONTEXT_IS_DESTROYED = 709, FIRST_WITHOUT_CHECKS = 7 };
 
-/* Queries the token: CONTEXT_IS_DESTROYED if it is gone, otherwise SUCCESS. HIP has a record of each allocation, so
- * that it reads no freed memory in this query; HIP 7 does read the freed memory of a stream, an event or a pool that is
- * gone. Other memory at the token's address would pass only with the same odd size. */
+/* Returns CONTEXT_IS_DESTROYED if the token is gone, otherwise SUCCESS. HIP has a record of each allocation, so that
+ * this query reads no freed memory. A query of a stream, an event or a pool that is gone would make HIP 7 read freed
+ * memory. Other memory at the token's address would pass this test only with the same odd size. */
 static int find_token(const struct extra *extra) {
   enum { INVALID_VALUE = 1, INVALID_POINTER = 17 };
   gpu_address start = NULL;
@@ -262,8 +263,8 @@ static struct extra *extra_of(const oa_device *device) {
   return gpu ? gpu->extra : NULL;
 }
 
-/* The program may query the failures of its own calls: this function hides failures of the calls here. A failure here
- * has replaced an earlier failure of the program, as each failure does. */
+/* Hides failures of this backend's calls from the program, which may query the failures of its own calls. An earlier
+ * failure of the program is lost, because each failure replaces the failure before it. */
 static void forget_error(void) { driver.last_error(); }
 
 /* HIP 7 does not record this status, and keeps the program's own failure. */
@@ -292,10 +293,10 @@ static __attribute__((cold, noinline)) int fail_to_enter(oa_device *device, int 
   return status;
 }
 
-/* Makes the device current, and permits this thread operations that are independent of other threads' captures. While a
+/* Makes the device current, and permits this thread operations that captures of other threads would forbid. While a
  * program captures any stream for all threads, HIP refuses waits, queries and allocations, and HIP 7 also ends the
- * capture. Vendors' functions do such things, too, so the permission lasts until gpu_leave. A device that was reset is
- * refused. *saved: 4 * (1 + the former device) + 1 + the thread's former mode; each part is 0 if it stays. */
+ * capture. Vendors' functions also wait, query and allocate, so the permission lasts until gpu_leave. A device that was
+ * reset is refused. *saved: 4 * (1 + the former device) + 1 + the thread's former mode; each part is 0 if it stays. */
 static int gpu_enter(oa_device *device, void **saved) {
   int current = -1;
   *saved = NULL;
@@ -320,8 +321,8 @@ static int gpu_leave(oa_device *device, void *saved) {
   return code ? failed(device, code, names.set_device, 0, 0) : OA_OK;
 }
 
-/* HIP has no other sign of a reset than objects that are gone. Before HIP 7 it reports a destroyed context for any
- * unknown stream, such as a stream that the program has destroyed. */
+/* In HIP, the only sign of a reset is that objects are gone. CONTEXT_IS_DESTROYED as a call's code is no sign: before
+ * HIP 7, HIP returns it for any unknown stream, such as a stream that the program has destroyed. */
 static bool was_reset(oa_device *device, int code) {
   enum { INVALID_CONTEXT = 201 };
   const struct extra *extra = extra_of(device);
@@ -356,7 +357,8 @@ static bool is_own(const oa_device *device, gpu_stream stream) {
   return own && !atomic_load(&own->is_exposed);
 }
 
-/* HIP 7 uses any stream unchecked, except for this query, which its first releases lack. */
+/* Checks a stream by a query of its number. Other functions of HIP 7 use any stream unchecked. Its first releases lack
+ * this query. */
 static int check_stream(gpu_stream stream, const char **function) {
   unsigned long long number;
   *function = names.stream_number;
@@ -372,7 +374,7 @@ static int find_relay(oa_device *device, gpu_stream stream, gpu_stream *relay) {
   gpu_stream none = NULL;
   if ((*relay = atomic_load(place))) return SUCCESS;
   const int code = driver.stream_create(relay, STREAM_NON_BLOCKING);
-  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none; /* another thread did it first */
+  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none; /* another thread made it first */
   return code;
 }
 
@@ -428,8 +430,8 @@ static int wait_for_stream(gpu_stream stream) {
   return must_ask(code) ? wait_beside_captures(stream) : code;
 }
 
-/* Waits for the streams of this backend, which free nearly all memory: HIP 7 ends all captures of the process if the
- * device is waited for. */
+/* Waits for the streams of this backend, on which nearly all memory is freed. A wait for the device would make HIP 7
+ * end all captures of the process. */
 static int wait_for_frees(oa_device *device) {
   int code = SUCCESS;
   const struct own_stream *own = atomic_load(&extra_of(device)->streams);
@@ -469,9 +471,9 @@ static enum memory_kind memory_kind(const void *memory) {
   return attributes.type == PLAIN_6 ? MEMORY_PLAIN : attributes.type == HOST_6 ? MEMORY_PINNED : MEMORY_OTHER;
 }
 
-/* Copies between memory that HIP has allocated or pinned. The default kind makes HIP inspect the addresses, which does
- * harm: HIP copies unknown memory (such as memory of a device that was reset) on the host, and HIP 5.7 adds the offset
- * of a pinned address twice in 2-D copies. */
+/* Copies between addresses in memory that HIP has allocated or pinned. Does not use the default kind of copies, which
+ * makes HIP inspect the addresses: HIP then copies unknown memory (such as memory of a device that was reset) on the
+ * host, and HIP 5.7 adds the offset of a pinned address twice in 2-D copies. */
 static int copy_any(uint64_t to, uint64_t from, size_t nbytes, gpu_stream stream) {
   return driver.copy((gpu_address)to, (gpu_address)from, nbytes, KIND_DEVICE, stream);
 }
@@ -487,8 +489,8 @@ static int copy_peer_1d(const oa_device *device, uint64_t to, const oa_device *s
   return driver.copy_peer((void *)to, device->index, (const void *)from, source->index, nbytes, stream);
 }
 
-/* HIP's copy of rectangles needs access to the other device's memory, and may fault without it. Many short copies take
- * longer than a single copy through the host. */
+/* Copies line by line, because HIP's copy of rectangles needs access to the other device's memory, and may fault
+ * without it. Refuses short lines: many short copies take longer than a single copy through the host. */
 static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, const oa_device *source, uint64_t from,
                         size_t from_pitch, size_t width, size_t lines, gpu_stream stream) {
   enum { SHORT = 64 << 10, NOT_SUPPORTED = 801 };
@@ -499,7 +501,7 @@ static int copy_peer_2d(const oa_device *device, uint64_t to, size_t to_pitch, c
   return code;
 }
 
-/* HIP fills rectangles only with bytes. */
+/* HIP fills rectangles only with bytes, so other values are filled line by line. */
 static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width, size_t lines,
                    gpu_stream stream) {
   const uint32_t byte = value & 0xff, mask = unit == 4 ? UINT32_MAX : (1u << (8 * unit)) - 1;
@@ -512,7 +514,7 @@ static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_
 
 /* -- kernels ------------------------------------------------------------------------------------------------------ */
 
-/* HIP rounds the limit up to whole waves. */
+/* HIP rounds the limit up to whole waves, so the result may be above the limit. */
 static int good_block(gpu_function function, int most_threads, int *threads) {
   int grid = 0;
   const int code = driver.occupancy(&grid, threads, function, 0, most_threads);

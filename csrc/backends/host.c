@@ -1,6 +1,6 @@
-/* The host as a device. It has separate memory, and bytes are really copied to it; its libraries run on the CPU.
- * Every operation is complete when it returns, so every stream is NULL. While a graph is
- * recorded, the recording stands for its stream. */
+/* The host as a device. The device has separate memory, to which bytes are copied. Its libraries run on the CPU. Every
+ * operation is complete when it returns, so every stream is NULL. While a graph is recorded, its stream is the
+ * recording. */
 #include "device/backend.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static int host_memory(oa_device *device, int64_t *free_bytes, int64_t *total_by
 }
 
 /* A pool of large memory. The kernel zeroes new memory page by page, which takes longer than filling it, so some freed
- * memory is kept for the next allocation of the same size. Large memory has large pages, as NumPy's does. */
+ * memory is kept for the next allocation of the same size. Large memory has large pages, as in NumPy. */
 enum { LARGE = 1 << 20, LARGE_PAGE = 2 << 20, MOST_IDLE = 8 };
 static const size_t most_idle_bytes = (size_t)256 << 20;
 static struct {
@@ -57,8 +57,8 @@ static struct {
   } at[MOST_IDLE]; /* the oldest first */
 } idle = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Returns the bytes to allocate for nbytes: large memory has few different sizes, so that freed memory is used
- * again. */
+/* Returns the bytes to allocate for nbytes. Large allocations have few different sizes, so that freed memory can be
+ * used again. */
 static size_t size_of(size_t nbytes) {
   const size_t unit = nbytes < LARGE ? ALIGNMENT : nbytes < 2 * LARGE_PAGE ? LARGE : LARGE_PAGE;
   return (nbytes + unit - 1) / unit * unit;
@@ -187,7 +187,8 @@ static int host_fill(oa_device *device, void *stream, uint64_t to, size_t pitch,
   return OA_OK;
 }
 
-/* Passes the caller's arguments, which `run` may change: the caller does not read them afterwards. */
+/* Outside of a recording, `run` receives the caller's own arguments. It may change them, because the caller does not
+ * read them afterwards. */
 static int host_submit(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size) {
   if (stream) return oa_recording_add(stream, run, arguments, size) ? no_room(device, "submit") : OA_OK;
   run((void *)arguments);

@@ -1,15 +1,15 @@
 /* A strict device without a GPU, for tests. Each stream is a real thread that runs its queue: operations that no event
  * orders run in any order, and results are missing until they are waited for. Every call checks its addresses against
- * the allocations, and can be made to fail.
+ * the allocations. Tests can make any call fail.
  *
  * The device's memory is memory of this process. Each allocation has a red zone around it. Fresh memory is filled, in
  * stream order, with bytes that are NaN in each floating type. Freed memory, and memory in the core's pool, is filled
  * with other bytes. Freed memory stays in quarantine for a while, and is checked for late writes when it leaves. The
  * workers report such faults through the next synchronization.
  *
- * Locks: the mutexes of the device (memory, errors), of a stream (its queue), of an event and of a mark are all leaves:
- * none is held while another one is taken. A worker that runs a library's function also holds `running`. There are many
- * locks so that a missing event shows as a race under ThreadSanitizer. */
+ * Locks: the mutexes of the device (memory, errors), of a stream (its queue), of an event and of a mark are all
+ * leaves: none is held while another one is taken. A worker that runs a library's function also holds `running`. There
+ * are many locks so that a missing event shows as a race under ThreadSanitizer. */
 #include "device/backend.h"
 #include "offload_args/testing.h"
 
@@ -68,7 +68,7 @@ struct operation {
   _Alignas(max_align_t) unsigned char data[]; /* the host's lines of a copy up, or the arguments of run */
 };
 
-/* An allocation. It is in the tree of live ones until its free is issued, and in quarantine once that has run. */
+/* An allocation. It is in the tree of live ones until its free is issued, and in quarantine once the free has run. */
 struct block {
   uint64_t address; /* RED_ZONE bytes after the start of the allocation */
   size_t nbytes;
@@ -83,12 +83,12 @@ struct stream {
   pthread_cond_t issue, completion;
   struct operation *first, **last;
   int64_t issued, completed;
-  oa_recording *recording; /* a captured graph's work; NULL: it is done */
+  oa_recording *recording; /* the work of a graph that is being captured; NULL: no capture */
 };
 
 struct sim {
   oa_device *device;
-  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls; fail_at < 0: all from -fail_at on fail, as lost */
+  _Atomic int64_t calls, fail_base, fail_at; /* numbers of calls; fail_at < 0: lost from call -fail_at on */
   _Atomic int64_t delay_us;
   pthread_mutex_t mutex;
   int64_t capacity, used;
@@ -152,7 +152,7 @@ static int take_report(struct sim *sim) {
 
 static unsigned char *bytes_at(uint64_t address) { return (unsigned char *)(uintptr_t)address; }
 
-/* Returns the index of the first of nbytes bytes that differs, or nbytes. */
+/* Returns the index of the first of nbytes bytes that differs from `byte`; nbytes if none does. */
 static size_t first_other(const unsigned char *bytes, int byte, size_t nbytes) {
   if (nbytes == 0 || (bytes[0] == byte && memcmp(bytes, bytes + 1, nbytes - 1) == 0)) return nbytes;
   size_t i = 0;
@@ -313,7 +313,8 @@ static void mark_wait(struct mark *mark) {
 
 /* -- the end of the process ---------------------------------------------------------------------------------------- */
 
-/* The vendors' libraries end before the workers do. Library functions that have not begun by then do not run. */
+/* When the process exits, the vendors' libraries end before the workers do. Library functions that have not begun by
+ * then do not run. */
 static atomic_bool stopping;
 static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for reading while a function runs */
 
@@ -544,7 +545,8 @@ static int sim_allocate(oa_device *device, void *pointer, size_t nbytes, uint64_
   return OA_OK;
 }
 
-/* A free that is made to fail fails after it was issued: the address is invalid even then. */
+/* If a test makes a free fail, the failure is reported after the free was issued, so the address is invalid even
+ * then. */
 static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   struct stream *stream = NULL;
@@ -569,7 +571,8 @@ static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t n
   return failure;
 }
 
-/* Checks and fills pooled memory as if it were freed, and as if it were fresh when it is taken again. */
+/* Check and fill memory: sim_pool as if it were freed, and sim_take, which takes it from the pool, as if it were
+ * fresh. */
 static void sim_pool(oa_device *device, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
   unsigned char *memory = bytes_at(address);
@@ -659,7 +662,7 @@ static int sim_copy(oa_device *device, void *stream, uint64_t to, size_t to_pitc
   return issue_copy(device, "copy", stream, CHECK_TO | CHECK_FROM, to, to_pitch, from, from_pitch, width, lines);
 }
 
-/* Runs on this device's stream; the source checks its own memory. */
+/* The copy runs on this device's stream. The source device checks its own memory. */
 static int sim_copy_peer(oa_device *device, void *stream, uint64_t to, size_t to_pitch, oa_device *source,
                          uint64_t from, size_t from_pitch, size_t width, size_t lines) {
   int status = width && lines ? count_call(source, "copy_peer of %zu bytes to %s", width * lines, device->name) : OA_OK;
@@ -691,7 +694,7 @@ static int sim_pin(oa_device *device, size_t nbytes, void **memory) {
   return OA_OK;
 }
 
-/* An unpin that is made to fail fails after the memory was unpinned. */
+/* If a test makes an unpin fail, the failure is reported after the memory was unpinned. */
 static int sim_unpin(oa_device *device, void *memory, size_t nbytes) {
   struct sim *sim = device->state;
   int failure = count_call(device, "unpin of %zu bytes", nbytes);
@@ -772,8 +775,9 @@ static int sim_stream_create(oa_device *device, void **created) {
   return OA_OK;
 }
 
-/* A wait that is made to fail does not wait, and a driver's failed wait may not have waited either: the stream's work
- * is still under way. A lost device runs no more work, so a wait with this failure waits for all of its work. */
+/* Returns whether a wait with this failure waits. If a test makes a wait fail, it does not wait, because a driver's
+ * failed wait may not have waited either: the stream's work is then still under way. A lost device runs no more work,
+ * so a wait that fails with OA_ERROR_LOST waits for all of its work. */
 static bool may_wait(int failure) { return !failure || failure == OA_ERROR_LOST; }
 
 static int sim_stream_synchronize(oa_device *device, void *pointer) {
@@ -819,7 +823,7 @@ static int sim_graph_begin(oa_device *device, void **pointer) {
   return stream->recording ? OA_OK : no_host_memory(device, "graph_begin");
 }
 
-/* An end that is made to fail fails after the recording has ended. */
+/* If a test makes graph_end fail, the failure is reported after the recording has ended. */
 static int sim_graph_end(oa_device *device, void **pointer, void **graph) {
   struct stream *stream = NULL;
   const int failure = count_call(device, "graph_end"), status = find_stream(device, "graph_end", *pointer, &stream);

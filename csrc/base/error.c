@@ -9,7 +9,7 @@
 static _Thread_local char last_error[OA_TEXT_BYTES];
 static _Thread_local char last_warning[OA_TEXT_BYTES];
 
-/* Formats into its own buffer first: an argument may be the text that is being replaced. */
+/* Formats into a separate buffer first, because an argument may be the text that is being replaced. */
 static void set_text(char *to, const char *format, va_list arguments) {
   char text[OA_TEXT_BYTES];
   vsnprintf(text, sizeof text, format, arguments);
@@ -93,7 +93,7 @@ int64_t oa_itemsize(int dtype) { return dtype >= 0 && dtype < OA_DTYPE_COUNT ? d
 
 const char *oa_dtype_name(int dtype) { return dtype >= 0 && dtype < OA_DTYPE_COUNT ? dtypes[dtype].name : "no dtype"; }
 
-/* The name of an argument; shims may have none for it. */
+/* Returns the name of an argument, or `otherwise` if the shim has no name for it. */
 static const char *named(const char *name, const char *otherwise) { return name ? name : otherwise; }
 
 int oa_fail_enum(const char *function, const char *name, int64_t value, const char *allowed) {

@@ -37,11 +37,11 @@ bool oa_lines_disjoint(oa_lines a, oa_lines b) {
   if (a.count == 0 || b.count == 0) return true;
   if (a.start + oa_lines_span(a) <= b.start || b.start + oa_lines_span(b) <= a.start) return true;
   if (a.count == 1 && b.count == 1) return false;
-  /* Both sets of lines repeat with any divisor of both pitches. A single line takes the other's pitch, if it fits
-   * between two starts. */
+  /* The lines are compared modulo a common divisor of both pitches. A single line takes the pitch of the other lines,
+   * if it fits between two of their starts. */
   const int64_t pitch = a.count == 1 ? b.pitch : b.count == 1 ? a.pitch : common_divisor(a.pitch, b.pitch);
   if (a.width > pitch || b.width > pitch) return false;
-  const int64_t gap = ((b.start - a.start) % pitch + pitch) % pitch; /* from a start of a to the next start of b */
+  const int64_t gap = ((b.start - a.start) % pitch + pitch) % pitch; /* from a start of `a` to the next start of `b` */
   return gap >= a.width && gap + b.width <= pitch;
 }
 
@@ -56,7 +56,8 @@ static void insert_axis(axis *axes, int count, axis next) {
   axes[at] = next;
 }
 
-/* Grows a line while it stays contiguous, then the number of lines. Returns false if the axis fits neither way. */
+/* Adds an axis to the lines: makes the single line longer while it stays contiguous, and afterwards makes more lines.
+ * Returns false if the axis allows neither. */
 static bool grow_lines(oa_lines *lines, axis next) {
   if (lines->count == 1 && next.stride == lines->width) {
     lines->width *= next.size;
@@ -119,7 +120,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
   return OA_OK;
 }
 
-/* Adds an axis in the order of the steps on the first side, which are made positive. */
+/* Adds an axis. The axes are in the order of their steps on the first side, and these steps are made positive. */
 static void add_axis(oa_pieces *p, struct oa_axis next) {
   for (int k = 0; k < 2; k++) {
     const int64_t reach = (next.size - 1) * next.step[k];
@@ -132,7 +133,7 @@ static void add_axis(oa_pieces *p, struct oa_axis next) {
   p->axis[at] = next;
 }
 
-/* Merges neighbouring axes that are one axis on both sides. */
+/* Merges neighbouring axes that can be one axis on both sides. */
 static void merge_axes(oa_pieces *p) {
   int merged = 0;
   for (int i = 0; i < p->axes; i++) {
@@ -155,7 +156,7 @@ void oa_pieces_start(oa_pieces *p, int ndim, const int64_t *shape, const int64_t
   *p = (oa_pieces){.width = itemsize, .count = 1, .pieces = 1};
   for (int i = 0; i < ndim; i++) {
     const struct oa_axis next = {shape[i], {strides[i], other ? other[i] : strides[i]}, 0};
-    if (next.size > 1 && (next.step[0] || next.step[1])) add_axis(p, next); /* otherwise the same elements again */
+    if (next.size > 1 && (next.step[0] || next.step[1])) add_axis(p, next); /* otherwise it repeats the same elements */
   }
   merge_axes(p);
   if (p->axes && p->axis[0].step[0] == itemsize && p->axis[0].step[1] == itemsize) {
@@ -184,7 +185,7 @@ bool oa_pieces_next(oa_pieces *p, oa_lines *lines, oa_lines *other) {
   if (other) *other = (oa_lines){p->at[1], p->width, p->pitch[1], p->count};
   for (int i = 0; i < p->axes; i++) {
     struct oa_axis *axis = &p->axis[i];
-    const int64_t times = ++axis->index == axis->size ? 1 - axis->size : 1; /* one further, or back to its beginning */
+    const int64_t times = ++axis->index == axis->size ? 1 - axis->size : 1; /* one step, or back to the beginning */
     for (int k = 0; k < 2; k++) p->at[k] += times * axis->step[k];
     if (times == 1) break;
     axis->index = 0;
@@ -192,8 +193,8 @@ bool oa_pieces_next(oa_pieces *p, oa_lines *lines, oa_lines *other) {
   return true;
 }
 
-/* Copies count elements, which are step bytes apart in the array and contiguous when packed. Constant sizes become
- * plain moves. */
+/* Copies `count` elements, which are `step` bytes apart in the array and contiguous in packed memory. With a constant
+ * size, a copy of an element compiles to a plain move. */
 static void run_of(char *packed, char *element, int64_t step, int64_t itemsize, int64_t count, bool gather) {
 #define RUN(size)                                                                                           \
   case size:                                                                                                \
@@ -240,7 +241,7 @@ static void walk(char *packed, char *data, int ndim, const int64_t *shape, const
     skipped = 0;
     if ((count -= run) == 0) return;
     int axis = ndim - 2;
-    while (++index[axis] == shape[axis]) index[axis--] = 0; /* elements are left, so an axis has room */
+    while (++index[axis] == shape[axis]) index[axis--] = 0; /* elements are left, so some axis is not at its end */
   }
 }
 

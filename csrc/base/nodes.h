@@ -14,8 +14,8 @@ typedef struct oa_node_policy {
   unsigned long nodes[16];
 } oa_node_policy;
 
-/* Allocates this thread's new memory on that node while the node has free memory; *before: the thread's policy so far.
- * Does nothing for -1, or if the system refuses. */
+/* Makes the kernel allocate this thread's new memory on that node while the node has free memory. Sets *before to the
+ * thread's policy so far. Does nothing if `node` is -1, or if the system refuses. */
 void oa_node_prefer(int node, oa_node_policy *before);
 /* Restores the thread's policy. */
 void oa_node_restore(const oa_node_policy *before);

@@ -19,9 +19,10 @@ static uint16_t pack(double number, format f) {
   int exponent;
   frexp(number, &exponent); /* |number| is in [2^(exponent - 1), 2^exponent) */
   const int normal = exponent - 1 > f.least ? exponent - 1 : f.least;
-  /* The number in units of its last place, rounded by rint. This is exact, as both steps scale by powers of 2. */
+  /* The number in units of its last place, rounded by rint. The scaling is exact, because it is by powers of 2. */
   const double units = rint(ldexp(fabs(number), f.digits - normal));
-  /* A subnormal has the exponent field 0 and no leading bit. A carry from rounding up into the exponent is right. */
+  /* A subnormal has the exponent field 0 and no leading bit. If rounding up carries into the exponent, the result is
+   * right. */
   const double bits = units + (units != 0 ? (double)(normal - f.least) * (double)(1 << f.digits) : 0);
   return sign | (bits < infinity ? (uint16_t)bits : infinity);
 }

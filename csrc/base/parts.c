@@ -14,8 +14,9 @@ typedef struct run {
   interval at[];
 } run;
 
-/* The set is the union of its runs. An added run merges the preceding runs that are less than twice as long, so each
- * interval is copied only O(log n) times. Without host memory for a merge, the runs stay apart until a later one. */
+/* The set is the union of its runs. An added run is merged with the preceding runs that are less than twice as long, so
+ * each interval is copied only O(log n) times. If there is no host memory for a merge, the runs stay separate until a
+ * later merge. */
 struct oa_parts {
   int count;
   run *runs[OA_PARTS_RUNS];
@@ -38,7 +39,7 @@ static interval line_of(oa_lines lines, int64_t i) {
   return (interval){low, low + lines.width};
 }
 
-/* Returns a run without intervals, with memory for `room`; NULL if there is none. */
+/* Returns a run without intervals, with memory for `room` intervals; NULL if there is no host memory. */
 static run *new_run(int64_t room) {
   int64_t nbytes;
   if (__builtin_mul_overflow(room, (int64_t)sizeof(interval), &nbytes) ||
@@ -49,7 +50,7 @@ static run *new_run(int64_t room) {
   return new;
 }
 
-/* Makes one run of the last two. Returns false, and changes nothing, if there is no host memory. */
+/* Merges the last two runs into one. Returns false, and changes nothing, if there is no host memory. */
 static bool merge_last(oa_parts *parts) {
   run **last = &parts->runs[parts->count - 1];
   run *a = last[-1], *b = last[0], *sum = new_run(a->count + b->count);
@@ -85,7 +86,8 @@ bool oa_parts_add(oa_parts **parts, oa_lines lines) {
   return true;
 }
 
-/* Returns how far the run's bytes reach from a byte on without a gap; `from` if the run does not have that byte. */
+/* Returns the end of the run's bytes that follow from byte `from` on without a gap; `from` if the run does not have
+ * that byte. */
 static int64_t reach(const run *run, int64_t from) {
   int64_t low = 0, high = run->count; /* the last interval that starts no later is before `high` */
   while (low < high) {
@@ -121,13 +123,13 @@ bool oa_parts_contain(const oa_parts *parts, oa_lines lines) {
   return true;
 }
 
-/* Makes one run of all, if there is host memory for it. */
+/* Merges all runs into one, if there is host memory for it. */
 static void merge_all(oa_parts *parts) {
   while (parts->count > 1 && merge_last(parts)) continue;
 }
 
 bool oa_parts_are_all(oa_parts *parts, oa_lines all) {
-  int64_t bytes = 0; /* at least the number in the set */
+  int64_t bytes = 0; /* at least the number of bytes in the set */
   for (int r = 0; parts && r < parts->count; r++) bytes += parts->runs[r]->bytes;
   if (bytes < oa_lines_bytes(all)) return false;
   if (parts) merge_all(parts);
@@ -230,7 +232,8 @@ bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *
   return any;
 }
 
-/* Returns lines with that pitch, or one line if it is 0, that have the set's bytes from `from` on until *end. */
+/* Returns lines with that pitch, or one line if the pitch is 0, that have the set's bytes from `from` to *end. Sets
+ * *end. */
 static oa_lines near(const oa_parts *parts, oa_lines bounds, int64_t from, int64_t pitch, int64_t *end) {
   oa_lines lines = {.count = 0};
   interval next;

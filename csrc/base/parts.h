@@ -14,16 +14,16 @@ typedef struct oa_parts_place {
   int64_t low, high;         /* an interval that was visited, but not returned; none if they are equal */
 } oa_parts_place;
 
-/* Adds the bytes of the lines. It takes time in the number of the lines' intervals, times a logarithm of the number of
- * all intervals. Returns false, and changes nothing, if there is no host memory. */
+/* Adds the bytes of the lines. The time is proportional to the number of intervals of the lines, times the logarithm of
+ * the number of all intervals. Returns false, and changes nothing, if there is no host memory. */
 bool oa_parts_add(oa_parts **parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
-/* Returns the same for a set that has no byte outside of the lines. It visits the intervals only if there may be enough
- * of them. */
+/* Returns the same for a set that has no byte outside of the lines. Visits the intervals only if the set may have
+ * enough bytes. */
 bool oa_parts_are_all(oa_parts *parts, oa_lines all);
-/* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of them. Returns false if
- * there is no host memory. */
+/* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of the lines. Returns false
+ * if there is no host memory. */
 bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest);
 /* Returns whether the set would have many short intervals if these lines were added. */
 bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);
@@ -32,10 +32,11 @@ bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);
 oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place);
 /* Sets *low and *high to the first bytes of the set that are not before `from`. Returns false if there are none. */
 bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *high);
-/* Returns lines that have all bytes of the set from *from on until the new *from, and at most one other byte for every
- * eight bytes of the set; 0 lines after the last. bounds: the lines stay between its first and its last byte. */
+/* Returns lines that have all bytes of the set from the old *from to the new *from, and at most one other byte for
+ * every eight bytes of the set. Returns 0 lines after the last ones. The lines stay between the first and the last byte
+ * of `bounds`. */
 oa_lines oa_parts_next_near(const oa_parts *parts, oa_lines bounds, int64_t *from);
-/* Returns the number of lines that oa_parts_next returns, and makes that function fast. */
+/* Returns how many times oa_parts_next returns lines for the whole set, and makes that function fast. */
 int64_t oa_parts_pieces(oa_parts *parts);
 /* Empties the set, and frees its memory. */
 void oa_parts_clear(oa_parts **parts);

@@ -1,5 +1,5 @@
-/* Work of the CPU that is recorded once, and run again as often as a program likes: the graphs of devices whose calls
- * the CPU makes. */
+/* Work of the CPU that is recorded once and run any number of times. It is the graph of a device whose calls the CPU
+ * makes. */
 #ifndef OA_RECORDING_H
 #define OA_RECORDING_H
 
@@ -13,7 +13,8 @@ oa_recording *oa_recording_new(void);
 oa_recording *oa_recording_share(oa_recording *recording);
 /* Frees the recording after its last user has dropped it. */
 void oa_recording_drop(oa_recording *recording);
-/* Adds run(a copy of the arguments), from any thread. Returns 0, or -1 if there is no host memory. */
+/* Adds a call of `run` with a copy of the arguments. Any thread may call this function. Returns 0, or -1 if there is no
+ * host memory. */
 int oa_recording_add(oa_recording *recording, void (*run)(void *), const void *arguments, size_t size);
 /* Add a copy of lines and a fill of lines, as oa_copy_lines and oa_fill_lines make them. */
 int oa_recording_add_copy(oa_recording *recording, void *to, size_t to_pitch, const void *from, size_t from_pitch,

@@ -17,8 +17,8 @@ extern atomic_bool oa_core_runs; /* the core is prepared, and the process was no
 static inline int oa_core_start(void) {
   return OA_LIKELY(atomic_load_explicit(&oa_core_runs, memory_order_acquire)) ? OA_OK : oa_core_start_slowly();
 }
-/* Returns OA_ERROR_FORKED in a forked child, otherwise OA_OK. Functions that need a device call it: only a started core
- * can have opened one. */
+/* Returns OA_ERROR_FORKED in a forked child, otherwise OA_OK. Functions that need an open device make this check and do
+ * not start the core, because only a started core can have opened a device. */
 int oa_check_forked(void);
 
 extern pthread_mutex_t oa_mutex; /* for oa_lock */
@@ -29,8 +29,8 @@ extern int oa_waiting;           /* number of threads in oa_wait_change; under t
 static inline void oa_lock(void) { pthread_mutex_lock(&oa_mutex); }
 static inline void oa_unlock(void) { pthread_mutex_unlock(&oa_mutex); }
 
-/* Waits until another thread announces a change of the guarded state. Called with the lock, which it frees meanwhile,
- * so that the caller has to look everything up again. */
+/* Waits until another thread announces a change of the guarded state. Called with the lock, which is free meanwhile.
+ * The caller then has to look everything up again. */
 void oa_wait_change(void);
 /* Wakes all threads in oa_wait_change. Called with the lock. */
 void oa_wake_waiting(void);

@@ -87,8 +87,8 @@ int oa_settings_check(void) {
 
 /* -- CPUs --------------------------------------------------------------------------------------------------------- */
 
-/* Returns the whole CPUs of a cgroup's bandwidth limit; 0 if it has none. The file has "quota period", or at v1 the
- * quota. */
+/* Returns a cgroup's bandwidth limit in whole CPUs; 0 if the cgroup has no limit. The file has "quota period". In
+ * version 1 of cgroups, it has only the quota. */
 static int cgroup_cpus(const char *quota_path, const char *period_path) {
   char first[32] = "";
   long period = 100000;
@@ -127,7 +127,7 @@ static int cgroup_limit(void) {
 
 /* Returns the CPUs that this process may use. */
 static int usable_cpus(void) {
-  cpu_set_t *set = CPU_ALLOC(8192); /* a cpu_set_t holds fewer, and is refused on large machines */
+  cpu_set_t *set = CPU_ALLOC(8192); /* a cpu_set_t has room for fewer CPUs, and is refused on large machines */
   int cpus = 1;
   if (set) {
     if (sched_getaffinity(0, CPU_ALLOC_SIZE(8192), set) == 0) cpus = CPU_COUNT_S(CPU_ALLOC_SIZE(8192), set);

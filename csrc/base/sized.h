@@ -1,7 +1,8 @@
 /* Public structs that may grow. Each begins with its size as the user's compiler computed it.
  *
  * A new field goes to the end of its struct. When a struct grows for the first time, its former size is written down
- * here as the size of the first version. No version ends in padding: a field in it would not change the size. */
+ * here as the size of the first version. No version ends in padding, because a new field in the padding would not
+ * change the size. */
 #ifndef OA_SIZED_H
 #define OA_SIZED_H
 
@@ -42,8 +43,8 @@ OA_ENDS_WITH(oa_pointer_layout, inc);
 OA_ENDS_WITH(oa_region_options, names);
 OA_ENDS_WITH(oa_residency, demoted);
 
-/* Refuses NULL, and a size that no version of the struct had: more than today's, less than the first version's, or one
- * that no struct with a size_t has. */
+/* Refuses NULL, and a size that no version of the struct had: a size above today's, a size below the first version's,
+ * or a size that no struct with a size_t can have. */
 static inline int oa_sized_check(const char *function, const char *name, const void *source, size_t first,
                                  size_t known) {
   if (!source) return oa_fail(OA_ERROR_ARGUMENT, "%s: %s is NULL", function, name);
@@ -55,7 +56,8 @@ static inline int oa_sized_check(const char *function, const char *name, const v
                  size > known ? ", and run the program with the version of offload_args that it was compiled for" : "");
 }
 
-/* Copies the caller's struct into today's, whose other fields become 0; all of them if the caller passed NULL. */
+/* Copies the caller's struct into today's struct, and sets the fields that the caller's struct lacks to 0. If the
+ * caller passed NULL, all fields become 0. */
 static inline int oa_sized_read(const char *function, const char *name, const void *source, void *struct_, size_t first,
                                 size_t known) {
   if (!source) {
@@ -74,7 +76,7 @@ static inline int oa_sized_read(const char *function, const char *name, const vo
   return OA_OK;
 }
 
-/* Copies today's struct to the caller's, which oa_sized_check accepted: up to the size of the caller's struct. */
+/* Copies today's struct to the caller's struct, up to the size of the caller's, which oa_sized_check has accepted. */
 static inline void oa_sized_write(void *target, const void *struct_) {
   const size_t size = *(size_t *)target;
   memcpy((char *)target + sizeof size, (const char *)struct_ + sizeof size, size - sizeof size);

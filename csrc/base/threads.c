@@ -15,14 +15,14 @@ typedef struct task {
   const void *owner;
   void (*run)(void *);
   void *data;
-  int wanted, active; /* threads that it still needs; threads inside run, in addition to the caller */
+  int wanted, active; /* threads that the task still needs; threads inside `run`, in addition to the caller */
   pthread_cond_t left;
   struct task *next;
 } task;
 
 enum {
   WAKE = 4,         /* the most threads that a thread wakes: waking one costs as much as a small copy */
-  EXPECTED = 100000 /* ns; waking takes 20 to 35 us, and a region calls some 10 us after it was entered */
+  EXPECTED = 100000 /* ns; waking takes 20 to 35 us; the first call begins some 10 us after the region is entered */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -31,11 +31,11 @@ static task *tasks;
 static int started, idle, looking; /* looking: awake, and counted as idle */
 static atomic_uint posts;          /* number of tasks so far */
 static atomic_int looks;           /* number of calls of look_out so far */
-static _Atomic int64_t expected;   /* a task is expected until then, in now()'s time */
+static _Atomic int64_t expected;   /* a task is expected until now() returns this time */
 static atomic_int count;           /* threads of one owner; 0: not known yet */
 static atomic_int most;            /* the most that may be started */
 
-/* Returns how many more threads may join the tasks of an owner; its callers count as threads. */
+/* Returns how many more threads may join the tasks of an owner. The callers of its tasks count as threads. */
 static int room_of(const void *owner) {
   int room = oa_threads_count();
   for (const task *t = tasks; t; t = t->next)
@@ -60,7 +60,7 @@ static void wake(int threads) {
   for (int i = 0; i < threads && i < WAKE; i++) pthread_cond_signal(&posted);
 }
 
-/* Polls for a task while one is expected. Returns whether one came. Frees the mutex meanwhile. */
+/* Polls for a task while one is expected. Returns whether a task came. Frees the mutex meanwhile. */
 static bool look_out(void) {
   const unsigned seen = atomic_load(&posts);
   if (now() >= atomic_load(&expected)) return false;
@@ -138,7 +138,7 @@ void oa_threads_run(const void *owner, void (*run)(void *), void *data, int part
   atomic_fetch_add(&posts, 1);
   const int room = room_of(owner), count = t.wanted < room ? t.wanted : room;
   for (int missing = count - idle - looking; missing > 0 && started < atomic_load(&most); missing--) {
-    if (oa_start_thread(work, NULL)) break; /* fewer threads then do the work */
+    if (oa_start_thread(work, NULL)) break; /* then fewer threads do the work */
     started++;
   }
   const int woken = count - looking, sleeping = woken < idle ? woken : idle;

@@ -10,10 +10,10 @@ static inline bool oa_under_way_wanted(void) {
 }
 
 /* Notes that a copy or wait begins now. kind: an oa_trace_kind. name: the array's name or the reason of the wait, for
- * messages; may be NULL. Returns its entry, or 0 if there is no room for it. Call it only if oa_under_way_wanted; pass
- * its result, otherwise 0, to the functions below. */
+ * messages; may be NULL. Returns its entry, or 0 if there is no room for it. Call it only if oa_under_way_wanted() is
+ * true. Pass the entry to the functions below; pass 0 if there is none. */
 int oa_under_way_begin(int kind, int device, int64_t nbytes, const char *name);
-/* Notes that another nbytes of its bytes were copied; any thread may call it. */
+/* Notes that another nbytes bytes of the entry's copy were copied. Any thread may call it. */
 void oa_under_way_add(int entry, int64_t nbytes);
 /* Notes the end of the copy or wait. */
 void oa_under_way_end(int entry);

@@ -19,7 +19,7 @@ static atomic_bool in_use;
 int oa_in_use(void) { return atomic_load(&in_use); }
 
 enum { MOST_FILES = 16 };
-/* The loaded files that may be copies, or are linked with one. */
+/* The loaded files that may be copies of the library, or may be linked with one. */
 typedef struct files {
   char *names[MOST_FILES];
   int count;

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-/* Marks this copy as in use. Returns OA_ERROR_VERSION with the text set, and sets no mark, if another copy is. */
+/* Marks this copy as in use. If another copy is in use, sets no mark and returns OA_ERROR_VERSION with the text set. */
 int oa_start_alone(void);
 
 #endif

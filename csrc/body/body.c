@@ -29,7 +29,8 @@ static int64_t first_wide(const oa_number_list *list, int64_t *value) {
   return -1;
 }
 
-/* Fails for an enum value that stands for no dtype. code: its entry, if the vendor's header has the value. */
+/* Fails for an enum value that stands for no dtype. `code`: the entry of the value, if the vendor's header has the
+ * value. */
 static __attribute__((cold)) int fail_type(const oa_routine *routine, int place, int64_t value,
                                            const oa_code_dtype *codes, const oa_code_dtype *code) {
   char allowed[640] = "", unsupported[96] = "";
@@ -108,7 +109,7 @@ static const void *first_of(int role, const oa_value *value) {
 }
 
 /* Sets *name to the name of the first device array, or of the first number if only numbers are on the device. Returns
- * its pointer, NULL if there is neither. */
+ * its pointer; NULL if there is neither. */
 static const void *first_operand(const oa_routine *routine, const oa_value *values, int device, const char **name) {
   const void *number = NULL;
   for (int i = 0; i < routine->count; i++) {
@@ -140,12 +141,13 @@ int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, 
   return oa_library_state_of(routine->library)->loaded ? OA_ERROR_VERSION : OA_ERROR_LIBRARY;
 }
 
-/* Reads a complex number of an array. Its imaginary part is 0. */
+/* Returns the real part of a complex number of an array. The imaginary part is 0. */
 static double real_at(const void *array, int dtype, int at) {
   return dtype == OA_C128 ? ((const double *)array)[2 * at] : (double)((const float *)array)[2 * at];
 }
 
-/* Calls a function with two products of 1 by 1 matrices, whose strides are 2, and finds out which elements it takes. */
+/* Calls a function for two products of 1 by 1 matrices, with strides of 2. Returns the unit of the strides, which shows
+ * in the elements that the function has used; 0 with the error set. */
 static int try_strides(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried, int dtype) {
   static const double reals[] = {1, 0, 2, 0, 3, 0, 4, 0};
   static const float singles[] = {1, 0, 2, 0, 3, 0, 4, 0};
@@ -180,7 +182,7 @@ static int try_strides(const oa_routine *routine, void *symbol, const oa_value *
 }
 
 int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried) {
-  static void *known[2][3]; /* by precision and unit: the function with that unit */
+  static void *known[2][3]; /* for each precision and unit, a function with that unit */
   const int dtype = routine->dtypes[strchr(tried, 'w') - tried], is_double = dtype == OA_C128;
   for (int unit = 1; unit <= 2; unit++)
     if (__atomic_load_n(&known[is_double][unit], __ATOMIC_RELAXED) == symbol) return unit;
@@ -189,7 +191,7 @@ int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *valu
   return unit;
 }
 
-/* Makes the call `times` times, and moves its arrays on. */
+/* Makes the call `times` times, and moves its arrays on after each time. */
 static __attribute__((noinline)) int call_times(oa_late *late) {
   int status = 0;
   for (int64_t time = 0; time < late->times; time++) {
@@ -233,7 +235,8 @@ static void run(void *data) {
 
 /* -- calls that are made several times ----------------------------------------------------------------------------- */
 
-/* Returns the extent of all calls. Vectors side by side, such as the diagonal of a band, are rows of a matrix. */
+/* Returns the extent that covers all calls. Vectors that are side by side, such as diagonals of bands, are the rows of
+ * a matrix. */
 static oa_extent repeated(oa_extent extent, int64_t times, int64_t stride) {
   const bool is_diagonal = extent.kind == OA_EXTENT_BAND && !extent.below && !extent.above;
   const int64_t n = is_diagonal && extent.columns < extent.rows ? extent.columns : extent.rows,

@@ -9,15 +9,16 @@
 
 #include <string.h>
 
-/* oa_call.uncaptured of bodies. */
+/* The values of oa_call.uncaptured that bodies use. */
 #define OA_RESULT_ON_HOST \
   "its result goes to the host; give the result a place on the device, or make the call outside of the capture"
 #define OA_NEEDS_WORKSPACE "the function needs memory of its own while it runs; make the call outside of the capture"
 
 enum { OA_MOST_VALUES = 36, OA_MOST_SLOTS = 44, OA_MOST_REPEATED = 8 };
 
-/* Returns the vendor's function for 32-bit (wide 0) or 64-bit sizes, or the function for the workspace's size (2); NULL
- * if the routine has none. Returns NULL with the error set if the library can't be loaded or lacks the function. */
+/* Returns the vendor's function for 32-bit sizes (`wide` is 0) or 64-bit sizes (1), or the function that returns the
+ * workspace's size (2); NULL if the routine has no such function. Returns NULL with the error set if the library can't
+ * be loaded or lacks the function. */
 static inline void *oa_routine_symbol(const oa_routine *routine, int wide) {
   const int index = routine->symbols[wide];
   if (OA_UNLIKELY(index < 0)) return NULL;
@@ -28,12 +29,12 @@ static inline void *oa_routine_symbol(const oa_routine *routine, int wide) {
 /* Returns whether the loaded library's integers have 64 bits. */
 static inline int oa_routine_is_ilp64(const oa_routine *routine) { return routine->library->state->ilp64; }
 
-/* Fails for a call whose function is missing, or takes no size as large as one of the values (wide). If its operands
- * are wrong, their failure comes first. Returns the status. */
+/* Fails for a call whose function is missing, or, if `wide`, takes no size as large as one of the values. For a missing
+ * function, a failure of the operands is reported first. Returns the status. */
 __attribute__((cold)) int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device);
 __attribute__((cold)) int oa_fail_negative(const oa_routine *routine, const char *name, int64_t value);
-/* Fails because a comparison of sizes does not hold. names: their names, separated by a space; sizes: their
- * values. */
+/* Fails because a comparison of sizes does not hold. `names`: the names of the sizes, separated by a space. `sizes`:
+ * their values. */
 __attribute__((cold)) int oa_fail_requirement(const oa_routine *routine, const char *comparison, const char *names,
                                               const int64_t *sizes);
 
@@ -57,16 +58,16 @@ int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t items
 /* Returns whether a value needs more than 32 bits. The compiler joins several of these into one comparison. */
 static inline int oa_is_wide(int64_t value) { return ((uint64_t)value + UINT64_C(0x80000000)) >> 32 != 0; }
 
-/* Returns the leading dimension for the vendor. It has no meaning for one column, and may be smaller than the number of
- * rows. */
+/* Returns the leading dimension to pass to the vendor. If there is one column, `ld` has no meaning, and may be smaller
+ * than the number of rows. */
 static inline int64_t oa_leading(int64_t ld, int64_t rows, int64_t columns) {
   return columns <= 1 && ld > 0 && ld < rows ? rows : ld;
 }
 
-/* Returns the unit of a function's strides between complex matrices: 1: an element; 2: a real number, as in some
- * versions of OpenBLAS; 0 with the error set: neither. A first call, on a few numbers, shows the unit. tried: the
- * arguments of that call, a letter for each value: "e" an enum as in values, "1" and "2" these integers, "n" the number
- * 1, "r" an array that is read, "w" the array that is written. */
+/* Returns the unit of a function's strides between complex matrices: 1 for an element; 2 for a real number, as in some
+ * versions of OpenBLAS; 0, with the error set, if it is neither. A test call on a few numbers shows the unit. `tried`
+ * describes the arguments of the test call, with a letter for each value: "e" an enum as in values, "1" and "2" these
+ * integers, "n" the number 1, "r" an array that is read, "w" the array that is written. */
 int oa_stride_unit(const oa_routine *routine, void *symbol, const oa_value *values, const char *tried);
 
 /* Returns the sum of sizes that were checked to be 0 or more. A sum that overflows becomes a size that is too large for
@@ -82,19 +83,20 @@ static inline int64_t oa_times(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-/* Returns the difference of such sizes; at least 0: nothing is left. */
+/* Returns the difference of such sizes; 0 if it would be negative. */
 static inline int64_t oa_minus(int64_t a, int64_t b) { return a > b ? a - b : 0; }
 
 /* Returns the quotient of two sizes, rounded down; 0 if the divisor is below 1. */
 static inline int64_t oa_over(int64_t a, int64_t b) { return b > 0 ? a / b : 0; }
 
-/* Returns the remainder of that division. */
+/* Returns the remainder of the division in oa_over; 0 if the divisor is below 1. */
 static inline int64_t oa_modulo(int64_t a, int64_t b) { return b > 0 ? a % b : 0; }
 
 /* Returns the lesser of two sizes. */
 static inline int64_t oa_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Returns whether a scalar is zero. A scalar on the device is known if it was a host number. */
+/* Returns whether a scalar is zero. The value of a scalar on the device is known if the core copied it from a number of
+ * the host. */
 static inline int oa_is_zero(const oa_value *value, int dtype, int device) {
   if (device) return oa_is_host_zero(value->pointer);
   switch (dtype) {
@@ -123,10 +125,11 @@ typedef struct oa_late {
   const oa_routine *routine;
   void *symbol;
   int device, ilp64;
-  int returned; /* 1 + the index of the value that the function returns, whose .pointer is its destination; or 0 */
-  int count;    /* number of values: the routine's, and room for numbers with a count */
+  int returned; /* 1 + the index of the value for the function's result, whose destination is in .pointer; or 0 */
+  int count;    /* number of values: the routine's values, and slots for numbers with a count */
   const char *
-      /* numbers on the device: 1 + index, slot and count of each; each is read first, from .pointer of its value */
+      /* the numbers on the device, with three bytes each: 1 + its index, its slot and its count; each number is read
+       * before the call, from .pointer of its value */
       loads;
   int has_status;     /* the vendor's function returns a status, and the call is waited for */
   int *vendor_status; /* the destination of the status */
@@ -136,7 +139,7 @@ typedef struct oa_late {
   struct {
     int place;         /* index of the value, */
     int64_t step;      /* its step in bytes, */
-    void *const *list; /* or its list of addresses; or NULL */
+    void *const *list; /* or its list of addresses, instead of a step; or NULL */
   } moves[OA_MOST_REPEATED];
   oa_value values[OA_MOST_SLOTS];
 } oa_late;
@@ -163,10 +166,10 @@ typedef struct oa_repeat {
   const int64_t *strides;
   oa_value *results;                       /* NULL, or memory for the number that each call returns */
   oa_pointer_list lists[OA_MOST_REPEATED]; /* for the arrays in lists; `at` is NULL for other arrays */
-  char names[OA_MOST_REPEATED][2];         /* names of the arrays; "" for arrays that keep theirs */
+  char names[OA_MOST_REPEATED][2];         /* names of the arrays; "" for an array that keeps its name */
 } oa_repeat;
 
-/* Begins the call with every array's extent `times` times. */
+/* Begins the call with the extent of every array repeated `times` times. */
 __attribute__((cold)) int oa_repeat_begin(oa_call *call);
 /* Begins a late call, as oa_begin does. A call of oa_routine_repeat begins with the arrays of all repetitions. */
 static inline int oa_late_begin(oa_call *call) {

@@ -11,7 +11,7 @@ static oa_object_state *state_of(const oa_value *object) {
   return state;
 }
 
-/* Reads the numbers from the library. */
+/* Reads the numbers of an object from the library. */
 static __attribute__((cold, noinline)) const int *ask(const oa_routine *routine, const char *name,
                                                       oa_object_state *state) {
   const oa_library *library = routine->library;
@@ -44,7 +44,7 @@ static __attribute__((cold)) int fail_other_group(const char *function) {
                  oa_group_of_thread.library->name);
 }
 
-/* Makes the group end the call. */
+/* Adds the call to the group, which then ends the call. */
 static __attribute__((noinline)) int add(oa_call *call, oa_object_state *object) {
   const int status = oa_call_release(call);
   oa_grouped *grouped = oa_group_add(call);
@@ -73,7 +73,7 @@ int oa_group_begins(oa_helper_call *call, oa_value *values, int vendor_status) {
   return oa_helper_end(call, values, vendor_status);
 }
 
-/* Ends the calls of a group with the status that its end returned. */
+/* Ends the calls of a group with the status that the library returned at the end of the group. */
 static int end_all(oa_grouped *grouped, int vendor_status, const char *function) {
   int status = OA_OK;
   while (grouped) {

@@ -4,7 +4,7 @@
 #include "call/call.h"
 #include "libraries/cublaslt_constants.h"
 
-/* The constants of cuBLASLt's header that this file uses, by shorter names. */
+/* The constants of cuBLASLt's header that this file uses, with shorter names. */
 enum layout_attribute {
   TYPE = CUBLASLT_MATRIX_LAYOUT_TYPE,
   ORDER = CUBLASLT_MATRIX_LAYOUT_ORDER,
@@ -59,7 +59,7 @@ enum transform_attribute {
   TRANSFORM_TRANSA = CUBLASLT_MATRIX_TRANSFORM_DESC_TRANSA,
   TRANSFORM_TRANSB = CUBLASLT_MATRIX_TRANSFORM_DESC_TRANSB
 };
-/* The bits of epilogues, whose sums the header names. */
+/* The bits of epilogues. The header has names for sums of these bits. */
 enum epilogue {
   RELU = CUBLASLT_EPILOGUE_RELU,
   BIAS = CUBLASLT_EPILOGUE_BIAS,
@@ -88,8 +88,8 @@ enum { ALGO_BYTES = 64, RESULT_BYTES = 96, MOST_ALIGNMENT = 256 };
 typedef int get_attribute(const void *object, int attribute, void *value, size_t nbytes, size_t *written);
 typedef int set_attribute(void *object, int attribute, const void *value, size_t nbytes);
 
-/* The attributes that are device arrays, by their names in Python. mode: the attribute that has the arrangement of the
- * scales, 0 for others. */
+/* The attributes that are device arrays, with their names in Python. `mode`: the attribute with the arrangement of the
+ * scales; 0 if there is none. */
 static const struct {
   int attribute;
   const char *name;
@@ -135,11 +135,11 @@ typedef struct layout {
   const char *name, *matrix;
   const void *object;
   int dtype, type, order, batches;
-  int64_t rows, columns, ld, stride, plane; /* plane: elements to the imaginary parts, if these are apart */
+  int64_t rows, columns, ld, stride, plane; /* plane: elements to the imaginary parts, if these are stored separately */
 } layout;
 
-/* Attributes of the descriptor of a product or transformation that were read so far: a bit each, by their numbers in
- * the library's header. */
+/* The attributes of a product's or a transformation's descriptor that were read so far. Each attribute has a bit, at
+ * its number in the library's header. */
 typedef struct answers {
   uint64_t attributes;
   int64_t values[D_OUT_SCALE_MODE + 1];
@@ -166,7 +166,7 @@ typedef struct product {
 } product;
 
 static int64_t layout_value(const product *p, const layout *l, int attribute, size_t nbytes, int *status) {
-  int64_t value = 0; /* the low 32 bits if the attribute is that short */
+  int64_t value = 0; /* if the attribute has 32 bits, they are the low ones */
   const int answer = p->get_of_layout(l->object, attribute, &value, nbytes, NULL);
   if (answer && attribute < PLANE_OFFSET && !*status) *status = answer; /* older versions lack the last attributes */
   return nbytes == 4 ? (int32_t)value : value;
@@ -176,7 +176,7 @@ static int fail_layout(const product *p, const layout *l, const char *fault) {
   return oa_fail(OA_ERROR_ARGUMENT, "%s: %s %s; cublaslt.raw takes it", p->routine->function, l->name, fault);
 }
 
-/* Returns the data type of the two real numbers in a complex one; -1 for others. */
+/* Returns the data type of the two real numbers in a complex number; -1 for other types. */
 static int real_of(int type) {
   if (type >= 4 && type <= 7) return type - 4; /* CUDA_C_32F to CUDA_C_8I */
   return type > 8 && type < 28 && type % 2 ? type - 1 : -1;
@@ -241,7 +241,7 @@ static int64_t rounded(int64_t size, int64_t to) {
   return size > INT64_MAX - to ? INT64_MAX : (size + to - 1) / to * to;
 }
 
-/* Returns the elements of a matrix in an order of tiles: groups of 32 columns, ld apart. */
+/* Returns the extent of a matrix in an order of tiles: groups of 32 columns, `ld` elements apart. */
 static oa_extent tiles(const layout *l) {
   const int rows_to = l->order == ORDER_COL32 ? 1 : l->order == ORDER_COL4_4R2_8C ? 8 : 32;
   const int64_t groups = rounded(l->columns, 32) / 32, group = oa_times(32, rounded(l->rows, rows_to));
@@ -266,7 +266,7 @@ static void add_matrix(product *p, const layout *l, const void *pointer, int acc
   add(p, l->matrix, pointer, access, l->dtype, extent_of(l), l->name);
 }
 
-/* Adds the name of the descriptor that an operand does not fit to the failure of a call. */
+/* If an operand does not fit its descriptor, adds the descriptor's name to the failure of the call. */
 static int fail_operands(const product *p, int status) {
   oa_saved_error saved;
   oa_pointer_info info = OA_SIZED(oa_pointer_info);
@@ -285,8 +285,8 @@ static int fail_operands(const product *p, int status) {
 
 /* -- the descriptor of a product -- */
 
-/* Starts with the attributes that earlier calls read. Returns whether the library has the functions of `asks`. The
- * operands are not initialized: there is room for many. */
+/* Initializes the product, with the attributes that earlier calls read. Returns whether the library has the functions
+ * of `asks`. The operands are not initialized, because there is room for many of them. */
 static bool start(product *p, const oa_routine *routine, const oa_value *desc, const int *asks,
                   const oa_code_dtype *codes) {
   p->routine = routine;
@@ -310,7 +310,7 @@ static void remember(const product *p) {
 static int64_t product_value(product *p, int attribute, size_t nbytes) {
   int64_t value = 0;
   if (p->answers.attributes >> attribute & 1) return p->answers.values[attribute];
-  /* an older version lacks the attribute: it has the default */
+  /* an older version lacks the attribute, and works as with the default */
   if (p->get(p->object, attribute, &value, nbytes, NULL)) value = 0;
   p->answers.attributes |= (uint64_t)1 << attribute;
   return p->answers.values[attribute] = nbytes == 4 ? (int32_t)value : value;
@@ -394,7 +394,8 @@ static void add_bias(product *p, const char *name, const void *pointer) {
       shared ? extent : repeated(p, extent, BIAS_BATCH_STRIDE), "computeDesc");
 }
 
-/* ReLU's mask has a bit per element; GELU's is its input. */
+/* Declares the epilogue's auxiliary array. For ReLU, it is a mask with a bit per element. For GELU, it is the input of
+ * GELU. */
 static int add_aux(product *p, const char *name, const void *pointer) {
   const bool writes = p->epilogue & (RELU | GELU), is_mask = p->epilogue & (RELU | DRELU);
   const int64_t ld = product_value(p, EPILOGUE_AUX_LD, 8), to = is_mask ? 128 : 8;
@@ -452,8 +453,8 @@ static bool is_of_bytes(int mode) {
   return mode == SCALE_VEC16_UE4M3 || mode == SCALE_VEC32_UE8M0 || mode >= SCALE_VEC128_MN_K4_UE8M0;
 }
 
-/* Declares a scale: a number, or one for each line or for each block of lines. Scales of 8 bits are bytes of any dtype.
- * Only a single number or a vector is the same for a whole batch. */
+/* Declares an array of scales: a single number, or a number for each line or each block of lines. Scales of 8 bits are
+ * bytes of any dtype. The matrices of a batch share a single number or a vector, and no other scales. */
 static int add_scale(product *p, int index, const void *pointer) {
   const int attribute = pointers[index].attribute;
   const char *name = pointers[index].name;
@@ -465,7 +466,7 @@ static int add_scale(product *p, int index, const void *pointer) {
   const int64_t count = oa_times(each, shared ? 1 : p->d.batches);
   const bool writes =
       attribute == AMAX_D_POINTER || attribute == EPILOGUE_AUX_AMAX_POINTER || attribute == D_OUT_SCALE_POINTER;
-  /* The library may not write the padding of scales that it writes. */
+  /* The library writes some arrays of scales, but may leave their padding unwritten. */
   const int access = !writes ? OA_READ : mode == SCALE_SCALAR_32F ? OA_OVERWRITE : OA_READ_WRITE;
   if (each < 0)
     return oa_fail(OA_ERROR_ARGUMENT, "%s: computeDesc has the mode %d for %s, which is unknown; cublaslt.raw takes it",
@@ -508,7 +509,7 @@ static int add_attributes(product *p) {
   return status;
 }
 
-/* Replaces handles by addresses; or addresses by the handles. */
+/* Replaces the handles in the descriptor by addresses, or the addresses by the handles. */
 static void show_addresses(const product *p, bool addresses) {
   for (int i = p->first_attribute; i < p->count; i++) {
     const oa_operand *o = &p->operands[i];
@@ -526,10 +527,11 @@ static bool is_same(const layout *c, const layout *d) {
   return c->type == d->type && c->order == d->order && c->ld == d->ld && c->stride == d->stride && c->plane == d->plane;
 }
 
-/* Returns whether C is a separate operand, the fourth. */
+/* Returns whether C is a separate operand. It is then the fourth one. */
 static bool has_own_c(const oa_value *values) { return values[C].pointer && values[C].pointer != values[D].pointer; }
 
-/* Returns the address of C. Without a C, beta is 0, and D's address serves for C if the layouts are the same. */
+/* Returns the address of C. If the caller passed no C, beta is 0; returns D's address then if the layouts are the same,
+ * otherwise NULL. */
 static const void *address_of_c(const product *p, const oa_value *values) {
   if (has_own_c(values)) return p->operands[3].address;
   return values[C].pointer || is_same(&p->c, &p->d) ? p->operands[2].address : NULL;
@@ -555,7 +557,7 @@ static int read_product(product *p, const oa_value *values) {
   return check_product(p);
 }
 
-/* Declares the matrices. Without a beta, C is not read, and may be missing. */
+/* Declares the matrices. If beta is 0, C is not read, and may be missing. */
 static int add_matrices(product *p, const oa_value *values) {
   const char *function = p->routine->function;
   const void *c = values[C].pointer, *d = values[D].pointer;
@@ -611,8 +613,8 @@ static int ask_workspace(const product *p, const oa_call *call, const void *algo
   return status;
 }
 
-/* Takes the workspace: the caller's memory, or device memory of the caller's size; it has at least the bytes that algo
- * needs. */
+/* Takes the workspace: the caller's memory, or device memory of the size that the caller passed. The workspace has at
+ * least the bytes that `algo` needs. */
 static int take_workspace(const product *p, oa_call *call, oa_workspace *workspace, const oa_value *values,
                           const int *asks) {
   const void *algo = values[ALGO].host.address;

@@ -16,14 +16,15 @@ typedef struct oa_lt_hidden {
   const void *handles[OA_LT_POINTERS];
 } oa_lt_hidden;
 
-/* asks: the indices, in the library's table, of the functions that get and set the attributes of a product. Returns
+/* `asks`: the indices, in the library's table, of the functions that get and set the attributes of a product. Returns
  * whether the library has them; otherwise the error is set. */
 int oa_lt_ready(const oa_routine *routine, const int *asks);
-/* Replaces handles, which are not aligned, by aligned addresses; and restores the handles. */
+/* oa_lt_hide replaces handles, which are not aligned, by aligned addresses. oa_lt_show restores the handles. */
 void oa_lt_hide(const oa_routine *routine, const int *asks, const void *object, oa_lt_hidden *hidden);
 void oa_lt_show(const oa_lt_hidden *hidden);
 
-/* The bodies. codes: the data types; asks: the functions that they call, in the order of roles/cublaslt.toml. */
+/* The bodies. `codes`: the data types. `asks`: the functions that the bodies call, in the order of
+ * roles/cublaslt.toml. */
 int oa_lt_matmul(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes);
 int oa_lt_transform(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes);
 

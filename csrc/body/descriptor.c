@@ -33,8 +33,8 @@ const char *oa_name_of_code(const oa_code_dtype *codes, int64_t code) {
   return "a constant that is not known";
 }
 
-/* Finds the lines of the elements: runs without gaps, whose starts have equal distances. If there are none, width stays
- * 0. */
+/* Finds the lines of the elements: runs without gaps, whose starts have equal distances. If the elements are not such
+ * lines, `width` stays 0. */
 static void find_lines(oa_description *description, const int *strides) {
   int64_t size[OA_MOST_DIMENSIONS], step[OA_MOST_DIMENSIONS], run[2] = {1, 1}, pitch = 1;
   int count = 0, level = 0;
@@ -150,7 +150,7 @@ int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status)
  * functions and functions with outputs renew the stamps. The generator refuses other functions that change a descriptor
  * (unnoticed_change of bindings/descriptors.py). */
 
-enum { MOST_WORDS = 16, MOST_ANSWERS = 256 }; /* entries for one object; as many for several */
+enum { MOST_WORDS = 16, MOST_ANSWERS = 256 }; /* entries for one object, and as many for several objects */
 static struct {
   uint64_t key[MOST_WORDS];
   int count;
@@ -168,7 +168,8 @@ static int place_of(const uint64_t *key, int stamps, int count) {
     if (i < stamps && !key[i]) return -1;
     hash = (hash ^ key[i]) * 1099511628211u;
   }
-  /* Objects that are used together were made together: their stamps get different indices. */
+  /* Objects that are used together were usually made together. Their stamps are near each other, and get different
+   * indices. */
   return count == 1 ? (int)(key[0] % MOST_ANSWERS) : MOST_ANSWERS + (int)((hash ^ hash >> 32) % MOST_ANSWERS);
 }
 
@@ -308,15 +309,15 @@ int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *
     return oa_fail(OA_ERROR_ARGUMENT, "%s: %s (%s) is %s, of %lld bytes, got %lld", routine->function, enum_name,
                    oa_name_of_code(codes, code), oa_dtype_name(dtype), (long long)itemsize, (long long)nbytes);
   if (!array) return value->host.address || !nbytes ? OA_OK : oa_fail_null(routine->function, name);
-  oa_value bytes = *value; /* as elements: of any dtype, as many as there are bytes */
+  oa_value bytes = *value; /* checked as elements of a dtype, as many as have nbytes bytes */
   const oa_code_dtype any[] = {{0, array->dtype, "any"}, {0, OA_ANY, NULL}};
   const int64_t size = enum_name ? itemsize : oa_itemsize(array->dtype) > 0 ? oa_itemsize(array->dtype) : 1;
   return oa_check_elements(routine, name, &bytes, (nbytes + size - 1) / size, enum_name ? enum_name : "it",
                            enum_name ? codes : any, enum_name ? code : 0, writes);
 }
 
-/* Writes a number in a dtype, followed by zeros. Returns OA_OK; OA_ERROR_OVERFLOW: the number is too large;
- * OA_ERROR_TYPE: an integer is needed, or the dtype has no numbers on the host. */
+/* Writes a number in a dtype, followed by zeros. Returns OA_OK; OA_ERROR_OVERFLOW if the number is too large;
+ * OA_ERROR_TYPE if an integer is needed, or if the dtype has no numbers on the host. */
 static int write_number(int dtype, double number, oa_value *to) {
   bool is_infinite = false;
   *to = (oa_value){0};

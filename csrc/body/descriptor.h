@@ -16,7 +16,7 @@ typedef struct oa_description {
   int64_t shape[OA_MOST_DIMENSIONS];
   int64_t elements; /* number of elements */
   int64_t span;     /* elements from the first to the last one, gaps included */
-  int64_t width;    /* elements of a line; there are `lines` of them, `pitch` apart; 0: the elements are not lines */
+  int64_t width;    /* elements of each of the `lines` lines, `pitch` apart; 0: the elements are not lines */
   int64_t lines, pitch;
   int64_t nbytes;
 } oa_description;
@@ -31,12 +31,13 @@ static inline void *oa_asked(const oa_routine *routine, int index) {
  * status. */
 __attribute__((cold)) int oa_fail_description(const oa_routine *routine, const char *name, const char *asked,
                                               const void *object, int status);
-/* Fills *description. strides: in elements; NULL: there are no gaps. nbytes: 0 if it is not known. Refuses a descriptor
- * that describes nothing yet. */
+/* Fills *description. `strides`: in elements; NULL if there are no gaps. `nbytes`: 0 if it is not known. Refuses a
+ * descriptor that describes nothing yet. */
 int oa_description_set(const oa_routine *routine, const char *name, oa_description *description,
                        const oa_code_dtype *codes, int code, int rank, const int *shape, const int *strides,
                        size_t nbytes);
-/* Returns memory for `count` lengths; NULL with the error set. oa_lengths_end returns their sum, and frees it. */
+/* Returns memory for `count` lengths; NULL with the error set. oa_lengths_end returns the sum of the lengths, and frees
+ * the memory. */
 int *oa_lengths_start(const oa_routine *routine, int64_t count);
 int oa_lengths_end(int *lengths, int64_t count);
 
@@ -48,8 +49,8 @@ static inline int64_t oa_dimension(const oa_description *description, int axis) 
 
 enum { OA_MOST_ANSWER = 320 }; /* the most bytes of an answer */
 
-/* Finds the kept result of an earlier query, `size` bytes. key: the stamps of the objects that it depends on, then its
- * function and arguments. Returns 0 if it is not known. */
+/* Finds the kept result of an earlier query, which has `size` bytes. `key`: the stamps of the objects on which the
+ * result depends, then the query's function and arguments. Returns 0 if no result is kept. */
 int oa_answer_find(const uint64_t *key, int stamps, int count, void *answer, size_t size);
 /* Keeps the result of such a query. */
 void oa_answer_keep(const uint64_t *key, int stamps, int count, const void *answer, size_t size);
@@ -66,12 +67,13 @@ const char *oa_name_of_code(const oa_code_dtype *codes, int64_t code);
 
 /* -- operands -- */
 
-/* Returns the operand of an array that a descriptor describes. size: the name of its size in messages. */
+/* Returns the operand of an array that a descriptor describes. `size`: the name of its size in messages. */
 oa_operand oa_operand_of_description(const char *name, const void *pointer, int access,
                                      const oa_description *description, const char *size);
 /* Returns the extent of `nbytes` bytes at a pointer of any dtype. */
 oa_extent oa_extent_of_bytes(const void *pointer, int64_t nbytes, const char *name);
-/* Adds to the failure of a call that an array and its descriptor have different dtypes. Returns the status. */
+/* If an array and its descriptor have different dtypes, adds the descriptor's name to the failure of the call. Returns
+ * the status. */
 __attribute__((cold)) int oa_fail_operands(const oa_routine *routine, const oa_call *call, int status);
 __attribute__((cold)) int oa_fail_no_array(const oa_routine *routine);
 
@@ -84,14 +86,14 @@ typedef struct oa_workspace {
   bool own;
 } oa_workspace;
 
-/* Takes the workspace of a call: the caller's memory (`own`, `size` bytes, an argument called size_name), or, if that
- * is NULL, memory of the device. needed, answer: the library's answer and its status; asked: the function that returned
- * it. Cancels the call if it fails. */
+/* Takes the workspace of a call: the caller's memory `own`, or memory of the device if `own` is NULL. `size`: the bytes
+ * of `own`, from an argument called size_name. `needed`: the size that the library's function `asked` has returned,
+ * with the status `answer`. Cancels the call if this function fails. */
 int oa_workspace_take(oa_call *call, oa_workspace *workspace, void *own, const char *name, int64_t size,
                       const char *size_name, size_t needed, int answer, const char *asked);
 /* Ends the call with the vendor's status, and frees the workspace in stream order. */
 int oa_workspace_end(oa_call *call, oa_workspace *workspace, int status);
-/* Checks that the caller's memory is as large as the library needs. Cancels the call if it fails. */
+/* Checks that the caller's memory is as large as the library needs. Cancels the call if it is not. */
 int oa_room_check(oa_call *call, const char *name, int64_t size, const char *size_name, size_t needed, int answer,
                   const char *asked);
 
@@ -103,18 +105,18 @@ int oa_check_list(const oa_routine *routine, const char *name, const oa_number_l
 /* Checks that a host array has the given number of elements, of the dtype that an enum value stands for. */
 int oa_check_elements(const oa_routine *routine, const char *name, const oa_value *value, int64_t count,
                       const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
-/* Checks that a host array has the given number of bytes. enum_name: the bytes are of the dtype that this enum value
- * stands for, and all of them are written; NULL: they are of any dtype. */
+/* Checks that a host array has the given number of bytes. If `enum_name` is NULL, the bytes are of any dtype.
+ * Otherwise, they are of the dtype that this enum value stands for, and all of them are written. */
 int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *value, int64_t nbytes,
                    const char *enum_name, const oa_code_dtype *codes, int64_t code, int writes);
-/* Fails for a number that does not fit a dtype. by: the name of the argument that sets the dtype. */
+/* Fails for a number that does not fit a dtype. `by`: the name of the argument that sets the dtype. */
 __attribute__((cold)) int oa_fail_number(const oa_routine *routine, const char *name, double number, const char *dtype,
                                          const char *by, int status);
-/* Writes a number, with a real and an imaginary part, in the dtype that an argument sets. Refuses a number that does
- * not fit it. */
+/* Writes a number, with a real and an imaginary part, in the dtype that the argument `by` sets. Refuses a number that
+ * does not fit the dtype. */
 int oa_weight_for(const oa_routine *routine, const char *name, const double parts[2], int dtype, const char *by,
                   oa_value *to);
-/* Converts an address inside an array to a number: the bytes from the array's start; -1: there is none. */
+/* Converts an address inside an array to the number of bytes from the array's start; NULL to -1. */
 void oa_place_inside(oa_value *value, const void *start);
 
 /* Writes a factor such as alpha: as a double if the elements are doubles, otherwise as a float. */

@@ -7,14 +7,14 @@
 /* The constants of cufftType and hipfftType. Constants of double precision are greater by 0x40. */
 enum transform_type { C2C = 0x29, R2C = 0x2a, C2R = 0x2c, IN_DOUBLE = 0x40 };
 
-/* The places of a note. Lines are `width` elements, `count` of them, `pitch` apart. The first two are how many elements
- * the input and the output need to have. */
+/* The places of the numbers in a note. The first two numbers are the elements that the input and the output need to
+ * have. There are `count` lines of `width` elements, `pitch` apart. */
 enum place {
   INPUT_SIZE,
   OUTPUT_SIZE,
   INPUT,
   OUTPUT = INPUT + 4,
-  PADDED = OUTPUT + 4, /* real numbers of a transform in place */
+  PADDED = OUTPUT + 4, /* the real numbers of a transform in place */
   TYPE = PADDED + 4,   /* 0: the plan has no transform yet */
   TAKES_AREA           /* 1: the plan has no work area of its own */
 };
@@ -50,7 +50,7 @@ static int64_t integer_of(const oa_routine *routine, const oa_value *values, con
   return at < 0 ? otherwise : values[at].integer;
 }
 
-/* Copies the first `rank` integers of a list. Returns whether the caller passed one. */
+/* Copies the first `rank` integers of a list. Returns whether the caller passed a list. */
 static bool read_list(const oa_routine *routine, const oa_value *values, const char *name, int rank, int64_t *numbers) {
   const int at = index_of(routine, name);
   const oa_number_list *list = at < 0 ? NULL : values[at].pointer;
@@ -137,7 +137,7 @@ static void sort(axis *axes, int count) {
     }
 }
 
-/* Joins adjacent axes, and leaves out axes of one element. Returns how many are left. */
+/* Joins adjacent axes, and removes axes of one element. Returns how many axes are left. */
 static int join(axis *axes, int count) {
   int kept = 0;
   sort(axes, count);
@@ -151,8 +151,8 @@ static int join(axis *axes, int count) {
   return kept;
 }
 
-/* Notes lines that have all elements of the axes, and no others if that is possible. Returns the elements up to the
- * last one. */
+/* Notes lines that have all elements of the axes, and, if possible, no other elements. Returns the number of elements
+ * up to the last one. */
 static int64_t note_lines(int64_t *lines, axis *axes, int count) {
   int64_t size = 1;
   for (int i = 0; i < count; i++) size = oa_plus(size, oa_times(axes[i].stride, axes[i].n - 1));
@@ -166,7 +166,7 @@ static int64_t note_lines(int64_t *lines, axis *axes, int count) {
   return size;
 }
 
-/* Notes an array whose last dimension has `last` elements. embed: the dimensions of the array that it is in. */
+/* Notes an array whose last dimension has `last` elements. `embed`: the dimensions of the array that contains it. */
 static int64_t note_array(int64_t *lines, const arguments *a, int64_t last, const int64_t *embed, int64_t stride,
                           int64_t distance) {
   axis axes[MOST_AXES];
@@ -179,7 +179,7 @@ static int64_t note_array(int64_t *lines, const arguments *a, int64_t last, cons
   return note_lines(lines, axes, count);
 }
 
-/* Notes an array of the layout that the library has for plans without strides: no gaps but the padding. */
+/* Notes an array in the layout of plans without strides, which has no gaps except the padding. */
 static int64_t note_plain(int64_t *lines, const arguments *a, int64_t last, int64_t padded) {
   int64_t embed[MOST_RANK];
   memcpy(embed, a->n, sizeof embed);
@@ -248,8 +248,8 @@ static int64_t type_of(const oa_routine *routine) {
   return kind + (is_double ? IN_DOUBLE : 0);
 }
 
-/* Returns the plan that a value stands for; NULL with the error set if the plan has no transform, or one of another
- * type. */
+/* Returns the plan that a value stands for; NULL with the error set if the plan has no transform, or a transform of
+ * another type. */
 static const oa_object_state *plan_of(const oa_routine *routine, const oa_value *value) {
   uint64_t word;
   memcpy(&word, value->bytes + sizeof(uint64_t), sizeof word);
@@ -268,7 +268,7 @@ static const oa_object_state *plan_of(const oa_routine *routine, const oa_value 
   return (const oa_object_state *)((const char *)note - offsetof(oa_object_state, note));
 }
 
-/* Returns whether two pointers are to the same first byte. */
+/* Returns whether two pointers point to the same first byte. */
 static bool is_in_place(const void *a, const void *b) {
   int ignored;
   if (a == b) return true;

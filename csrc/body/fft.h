@@ -7,11 +7,11 @@
 
 #include "body/helper_function.h"
 
-/* Works out, from the arguments of a function that makes or sets a plan, which elements its executions touch; notes
- * them in the call. Refuses sizes that no transform has, and ends the call then. */
+/* Finds the elements that the executions of a plan touch, from the arguments of the function that makes or sets the
+ * plan. Notes these elements in the call. If no transform has such sizes, fails and ends the call. */
 int oa_fft_note(oa_helper_call *call, const oa_value *values);
-/* The body of the functions that execute a plan. asks: the functions that set a plan's stream, get the size of its work
- * area, and set that; codes: unused. */
+/* The body of the functions that execute a plan. `asks`: the functions that set a plan's stream, get the size of its
+ * work area, and set the work area. `codes` is not used. */
 int oa_fft_execute(const oa_routine *routine, oa_value *values, const int *asks, const oa_code_dtype *codes);
 
 #endif

@@ -76,7 +76,7 @@ void *oa_groups_integers(oa_groups *groups, int at, size_t itemsize) {
 
 /* -- on the CPU: called in a stream's order ------------------------------------------------------------------------ */
 
-/* A call of groups. It is copied byte by byte: the value of a list is its offset from the start of this struct. */
+/* A call of groups. It is copied byte by byte, so the value of a list is its offset from the start of this struct. */
 typedef struct late_groups {
   const oa_routine *routine;
   void *symbol;
@@ -92,7 +92,7 @@ static void run(void *data) {
   late->routine->call(late->symbol, late->values, late->ilp64);
 }
 
-/* Returns the bytes of a list's element as passed to the vendor's function. */
+/* Returns how many bytes an element of a list has when it is passed to the vendor's function. */
 static size_t passed_bytes(const oa_routine *routine, int value) {
   const int role = routine->record[value].role;
   if (role == OA_ROLE_SCALAR_LIST) return (size_t)oa_itemsize(routine->dtypes[value]);

@@ -84,8 +84,8 @@ static void unwrap(const oa_helper_call *call, oa_value *values) {
     if (is_object(call->routine->record[at].role, &values[at])) values[at].pointer = (use++)->state->native;
 }
 
-/* Puts the vendor's own part of an object in a value, and the object's note or stamp, or its state if the library
- * reports numbers of the object. */
+/* Puts the vendor's own part of an object in a value. Adds the object's state if the library reports numbers of the
+ * object, otherwise its note or its stamp. */
 static void put_object(oa_value *value, const oa_object_state *state) {
   const uint64_t note = state && state->note.dtype ? OA_NOTED | (uint64_t)(uintptr_t)&state->note : 0;
   const bool tells = state && state->kind->told_count;
@@ -209,8 +209,8 @@ static void free_memory(oa_object_memory *memory) {
   }
 }
 
-/* Makes the object keep the call's memory in place of the former memory of that name. Returns the memory that is not
- * used. */
+/* Makes the object keep the call's memory in place of the former memory of that name. Returns the memory to free: the
+ * former memory, or the call's memory after a failure. */
 static oa_object_memory *change_memory(oa_helper_call *call, bool succeeded) {
   if (!call->forgets) return NULL;
   if (!succeeded) return call->memory;
@@ -228,7 +228,7 @@ static oa_object_memory *change_memory(oa_helper_call *call, bool succeeded) {
   return old;
 }
 
-/* Waits for the library's work on the memory, on the stream of a handle among the objects. */
+/* If a handle is among the objects, waits for the library's work on the memory, which may be on the handle's stream. */
 static int wait_for_memory(const oa_helper_call *call) {
   for (int i = 1; i < call->use_count; i++) {
     const oa_object_state *state = call->uses[i].state;
@@ -261,7 +261,7 @@ static int check_captures(const oa_helper_call *call) {
   return status;
 }
 
-/* Checks that the pointer is of the device, writable, and has that many bytes without gaps. */
+/* Checks that the pointer is on the device, is writable, and has that many bytes without gaps. */
 static int check_memory(const oa_helper_call *call, const char *name, const oa_any *pointer, int64_t size) {
   const char *function = call->routine->function;
   int status;
@@ -318,7 +318,8 @@ int oa_helper_keep(oa_helper_call *call, oa_value *values, int at, const char *n
   return status ? oa_helper_fail(call, status) : OA_OK;
 }
 
-/* Makes the first object hold others. *ended: the objects that only it held and that are to be destroyed. */
+/* Makes the first object hold others. Sets `ended` to the objects that only the first object held until now, and that
+ * are to be destroyed. Returns their number. */
 static int hold(const oa_helper_call *call, oa_object_state **ended) {
   int count = 0;
   oa_lock();
@@ -334,7 +335,7 @@ static int hold(const oa_helper_call *call, oa_object_state **ended) {
 
 static int destroy(const char *function, oa_object_state *state);
 
-/* Makes an object of the vendor function's result. */
+/* Makes an object from the result of the vendor's function. */
 static int make(oa_helper_call *call, oa_value *values) {
   const oa_object_state fields = {.library = call->routine->library,
                                   .kind = call->makes,
@@ -413,7 +414,7 @@ static int destroy(const char *function, oa_object_state *state) {
   return status ? status : failed;
 }
 
-/* Libraries wait for the whole device when a handle ends. */
+/* Checks that no capture forbids the end of a handle, because libraries then wait for the whole device. */
 static int check_end_of_handle(const oa_object *object) {
   int status, ignored;
   oa_lock();

@@ -11,8 +11,7 @@ enum { OA_MOST_OBJECTS = 16 };
 /* The state of a thread before a helper function. */
 typedef struct oa_before {
   void *current; /* device */
-  /* mode for captures: helper functions are independent of captures, whatever they allocate or wait for; -1:
-   * unchanged */
+  /* capture mode; -1: unchanged. Helper functions are independent of captures, whatever they allocate or wait for */
   int mode;
 } oa_before;
 
@@ -38,12 +37,12 @@ typedef struct oa_helper_call {
 /* Takes the objects among the values, replaces them by the vendor's own, and makes their device current. Clears the
  * outputs. */
 int oa_helper_begin(oa_helper_call *call, const oa_routine *routine, oa_value *values);
-/* Ends a call whose library function is not called any more; returns the status. */
+/* Ends a call that failed before its library function was called. Returns the status. */
 int oa_helper_fail(oa_helper_call *call, int status);
-/* Makes the call's only object keep memory: the value at that index becomes an address. size: in elements, or in bytes
- * for any dtype. A failure ends the call. */
+/* Makes the call's only object keep memory. The value at index `at` becomes an address. `size` is in elements, or in
+ * bytes if the dtype is OA_ANY. A failure ends the call. */
 int oa_helper_keep(oa_helper_call *call, oa_value *values, int at, const char *name, int64_t size);
-/* Ends the call with the vendor's status, and makes the object of a new native part. */
+/* Ends the call with the vendor's status. If the library made a native part, makes an object from it. */
 int oa_helper_end(oa_helper_call *call, oa_value *values, int vendor_status);
 /* An object among a routine's values. */
 typedef struct oa_object_place {
@@ -53,8 +52,8 @@ typedef struct oa_object_place {
   unsigned char changes;  /* the function may change it */
 } oa_object_place;
 
-/* Runs the body of a routine that has arrays, with the core's objects, `count` of them, replaced by the vendor's
- * own. */
+/* Runs the body of a routine that has arrays. In the values, the `count` objects of the core are replaced by the
+ * vendor's own objects. */
 int oa_with_objects(const oa_routine *routine, oa_value *values, int device, const oa_object_place *places, int count,
                     int (*body)(const oa_routine *, oa_value *, int));
 /* Returns the note of a dtype, and of a shape of that many dimensions. */

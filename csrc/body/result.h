@@ -6,16 +6,17 @@
 #include "library/library.h"
 #include "offload_args/routine.h"
 
-/* A pending result. address 0: the vendor's function writes it directly to its destination. */
+/* A pending result. If `address` is 0, the vendor's function writes the result directly to its destination. */
 typedef struct oa_result {
   oa_value *wanted;
   uint64_t address;
 } oa_result;
 
 /* Sets *place to the place where the vendor's function has to write the result of an open call. The call's
- * device_scalars is 1 if the library's results are fetched here. A failure cancels the call. */
+ * device_scalars has to be 1 if the core fetches the library's results. A failure cancels the call. */
 int oa_result_place(oa_result *result, oa_call *call, oa_value *wanted, void **place);
-/* Fetches the result of a call that the library did not report as failed, and waits for it; before oa_end. */
+/* Fetches the result of a call, unless the library reported a failure, and waits for the stream. Call it before
+ * oa_end. */
 int oa_result_fetch(const oa_result *result, const oa_call *call, int vendor_status);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Allocates the device's part. A captured call keeps it until the graph is destroyed. */
+/* Allocates the device's part. For a captured call, the graph keeps this memory until the graph is destroyed. */
 static int allocate(oa_workspaces *w, const oa_call *call, uint64_t *address) {
   w->is_kept = call->open == OA_CALL_CAPTURED;
   if (!w->is_kept) return oa_device_allocate(call->device, call->native_stream, w->device_bytes, address);

@@ -1,4 +1,5 @@
-/* Memory that a vendor's function uses internally while it runs, on the device and the host: callers pass none. */
+/* Memory that a vendor's function uses internally while it runs, on the device and the host. Callers do not pass this
+ * memory. */
 #ifndef OA_WORKSPACE_H
 #define OA_WORKSPACE_H
 

@@ -1,10 +1,10 @@
-/* Arrivals: the groups that a call reads or writes in part and the device lacks. */
+/* Arrivals: the groups that the device lacks, and that a call reads or writes only in part. */
 #ifndef OA_ARRIVAL_H
 #define OA_ARRIVAL_H
 
 #include "call/operand.h"
 
-/* Brings up the groups that the operands need; arriving: the number of such operands. The call holds the mappings.
+/* Brings up the groups that the operands need. `arriving`: the number of such operands. The call holds the mappings.
  * Frees the lock meanwhile. */
 int oa_arrivals_bring_up(const oa_call *call, oa_region_state *region, oa_stream *stream, const oa_reach *reaches,
                          int arriving);

@@ -85,8 +85,9 @@ static inline const char *why_uncaptured(const oa_call *call) {
   return call->library->uncaptured;
 }
 
-/* Gets the vendor's handle on the right stream, in the right pointer mode, after the checks. beside: streams of the
- * device may be captured, and the call is not. capture: the capture of the call, or NULL. Without the lock. */
+/* Gets the vendor's handle on the right stream, in the right pointer mode, after the checks. `beside`: streams of the
+ * device may be under capture, but the call is not captured. `capture`: the capture of the call, or NULL. Called
+ * without the lock. */
 static int prepare_library(oa_call *call, oa_device *device, oa_stream *stream, void *used, bool beside,
                            oa_capture *capture) {
   const oa_library *library = call->library;
@@ -142,7 +143,7 @@ static __attribute__((cold, noinline)) int check_captured(const oa_call *call, b
   if (!why && own && call->blocking)
     why = "its result goes to the host; give the result a place on the device, or make the call outside of the capture";
   if (why) return oa_fail(OA_ERROR_CAPTURE, "%s: the stream is capturing a graph, and %s", call->function, why);
-  if (own) return OA_OK; /* missing bytes come up beside it; a replay marks written bytes */
+  if (own) return OA_OK; /* missing bytes come up outside of the capture; a replay marks written bytes */
   if (arriving)
     return oa_fail(OA_ERROR_CAPTURE,
                    "%s: the stream is capturing a graph and an operand would have to be copied up; use it once before "
@@ -198,8 +199,8 @@ static int order(const oa_call *call, const oa_reach *reaches, oa_stream *stream
   return status;
 }
 
-/* Waits for the uses of the operands on other streams: the stream is captured, and a graph waits for nothing outside
- * itself. Frees the lock meanwhile. */
+/* Waits for the uses of the operands on other streams, because the stream is being captured, and a graph can't wait for
+ * anything outside itself. Frees the lock meanwhile. */
 static __attribute__((cold, noinline)) int wait_for_uses(const oa_call *call, const oa_reach *reaches,
                                                          const oa_stream *stream) {
   int status = OA_OK;
@@ -228,8 +229,8 @@ typedef struct own {
   void *stream;
 } own;
 
-/* Chooses the call's stream: the region's, the caller's, or a capture's. *capturing: it is being captured into a
- * graph. */
+/* Chooses the call's stream: the region's, the caller's, or a capture's. *capturing: the stream is being captured into
+ * a graph. */
 static inline int choose_stream(const oa_call *call, oa_region_state *region, const own *own, bool arriving,
                                 oa_stream **stream, int *capturing) {
   int status;
@@ -242,8 +243,8 @@ static inline int choose_stream(const oa_call *call, oa_region_state *region, co
   return look_for_captures(call, region, arriving, *stream, capturing);
 }
 
-/* Brings up the bytes that a captured call needs, beside the capture: like a call that ends before it does anything.
- * Frees the lock meanwhile. Looks up the operands again. */
+/* Brings up the bytes that a captured call needs, outside of the capture, like a call that ends without any work. Frees
+ * the lock meanwhile. Looks up the operands again. */
 static __attribute__((cold, noinline)) int bring_up_beside(const oa_call *call, oa_reach *reaches,
                                                            oa_region_state **region) {
   oa_operand *operands = malloc((size_t)call->count * sizeof *operands);
@@ -264,14 +265,14 @@ static __attribute__((cold, noinline)) int bring_up_beside(const oa_call *call, 
   return status;
 }
 
-/* Notes that a call which was to be captured has not begun. capture may be NULL. */
+/* Notes that a call which was to be captured has not begun. `capture` may be NULL. */
 static inline void leave_capture(oa_capture *capture) {
   if (OA_LIKELY(!capture)) return;
   capture->open--;
   oa_announce_change();
 }
 
-/* Begins a call as begin_locked does; reaches: room for each operand. */
+/* Begins a call as begin_locked does. `reaches` has room for each operand. */
 static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
   oa_region_state *region;
   oa_stream *stream;
@@ -280,7 +281,7 @@ static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
   if (OA_UNLIKELY(own && own->handle) && !status) status = oa_object_check_device(call, region->device);
   if (!status) status = choose_stream(call, region, own, arriving, &stream, &capturing);
   oa_capture *capture = !status && OA_UNLIKELY(capturing) ? oa_capture_of(region, stream) : NULL;
-  if (capture) capture->open++; /* the capture does not end before the call has */
+  if (capture) capture->open++; /* the capture does not end before the call has ended */
   if (OA_UNLIKELY(capturing && arriving) && !status) {
     status = bring_up_beside(call, reaches, &region);
     arriving = 0;
@@ -319,8 +320,8 @@ static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
   return OA_OK;
 }
 
-/* Begins a call. own: NULL if the caller has no handle and no stream of its own. Called with the lock, which is free
- * when it returns. */
+/* Begins a call. `own` is NULL if the caller has no handle and no stream of its own. Called with the lock, which is
+ * free when it returns. */
 static __attribute__((noinline)) int begin_locked(oa_call *call, const own *own) {
   oa_reach few[OA_FEW_OPERANDS], *reaches = few;
   if (OA_UNLIKELY(call->count < 1)) {
@@ -336,8 +337,8 @@ static __attribute__((noinline)) int begin_locked(oa_call *call, const own *own)
   return status;
 }
 
-/* Takes the caller's own handle for this call: *handle becomes the vendor's, and *stream that handle's stream if it has
- * one. */
+/* Takes the caller's own handle for this call: *handle becomes the vendor's handle. *stream becomes the stream of that
+ * handle, if the handle has a stream. */
 static __attribute__((noinline)) int use_handle(oa_call *call, void **handle, void **stream) {
   int status = oa_object_take_handle(call, handle);
   if (!status && !call->library->takes_stream) status = oa_object_handle_stream(call, *handle, stream);
@@ -508,7 +509,7 @@ static void escape_to_graph(const oa_slot *slot, bool writes) {
   if (writes && slot->mapping->guard) guard(slot);
 }
 
-/* Begins to note a captured call. Returns the capture of the core's own graph; NULL: a program's. */
+/* Begins to note a captured call. Returns the capture of the core's own graph; NULL if the graph is a program's. */
 static __attribute__((cold, noinline)) oa_capture *begin_noting(const oa_call *call, oa_stream *stream, bool failed) {
   oa_capture *capture = oa_capture_of(call->region, stream);
   if (capture) {
@@ -534,7 +535,7 @@ static __attribute__((cold, noinline)) int mark_part(const oa_call *call, const 
   return status;
 }
 
-/* Marks an operand that the call wrote; failed: its bytes are undefined. */
+/* Marks an operand that the call wrote. `failed`: the bytes of the operand are undefined. */
 static inline int mark_written(const oa_call *call, const oa_operand *o, const oa_slot *slot, bool failed) {
   oa_group *group = slot->group;
   oa_slot_root(slot)->wrote = true;
@@ -542,7 +543,7 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
   if (OA_UNLIKELY(slot->mapping->guard != NULL)) guard(slot);
   if (OA_UNLIKELY(failed)) {
     group->invalid = true;
-  } else if (o->touched & OA_OVERWRITTEN) { /* only this makes the group valid: other regions may have failed */
+  } else if (o->touched & OA_OVERWRITTEN) { /* only this makes the group valid, because other regions may have failed */
     group->valid = true;
     group->invalid = false;
     if (OA_UNLIKELY(group->parts != NULL)) oa_parts_clear(&group->parts);
@@ -556,11 +557,11 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
 enum rare_end {
   FAILED = 1,
   ONLY_ASKED = 2, /* the function wrote nothing, and did not fail */
-  CAPTURED = 4    /* or an address was taken, which also escapes */
+  CAPTURED = 4    /* or an address was taken; the memory escapes then, too */
 };
 
-/* Marks an operand of a call with a rare end, in place of mark_written. capture: of the core's own
- * graph; NULL: the graph is a program's, or there is none. */
+/* Marks an operand of a call with a rare end, in place of mark_written. `capture`: the capture of the core's own graph;
+ * NULL if the graph is a program's, or if there is none. */
 static __attribute__((cold, noinline)) int mark_rare(const oa_call *call, const oa_operand *o, int rare,
                                                      oa_capture *capture) {
   oa_slot *slot = o->slot;
@@ -579,7 +580,8 @@ static __attribute__((cold)) bool is_among(const oa_library *library, const int 
   return false;
 }
 
-/* Returns the rare end of a call whose function returned another status than success. library: NULL if it has none. */
+/* Returns the rare end of a call whose function returned another status than success. `library` is NULL if the call has
+ * none. */
 static __attribute__((cold, noinline)) int rare_end_of(const oa_library *library, int status) {
   if (!library) return FAILED;
   if (is_among(library, library->only_asked, status)) return ONLY_ASKED;
@@ -601,7 +603,7 @@ static __attribute__((cold, noinline)) int fail_not_begun(const char *ending, co
                  function ? ": " : "", ending);
 }
 
-/* Waits for a released call, which its group has issued, if the library has no stream. */
+/* Waits for a released call, which its group has issued, if the vendor's function takes no stream. */
 static __attribute__((cold, noinline)) int wait_for_group(const oa_call *call) {
   return call->library && has_no_stream(call) ? wait_for_end(call) : OA_OK;
 }

@@ -13,7 +13,7 @@ enum { OA_CALL_OPEN = 1, OA_CALL_UNNOTED, OA_CALL_CAPTURED, OA_CALL_RELEASED };
 typedef struct oa_lists {
   oa_operand *caller_operands; /* the caller's operands, which the call gets back at its end */
   int caller_count;
-  char *names;      /* names of the operands, for messages; NULL without any */
+  char *names;      /* names of the operands, for messages; NULL if there are none */
   void **addresses; /* one for each pointer; on the host they are used directly */
   uint64_t address; /* on the device; 0: there is no memory to free */
   size_t nbytes;

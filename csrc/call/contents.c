@@ -1,5 +1,5 @@
 /* Contents: functions that fill a pointer, copy it on the device, and read it to the host. Each one is a call from
- * oa_begin to oa_end. An array with any strides is processed in pieces that one 2-D copy can name. */
+ * oa_begin to oa_end. An array with any strides is processed in pieces, each of which one 2-D copy can name. */
 #include "base/trace.h"
 #include "call/call.h"
 #include "device/memory.h"
@@ -35,7 +35,7 @@ static bool on_host(const oa_slot *slot) {
   mapping->elsewhere =
       mapping->elsewhere && oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_elsewhere, mapping);
   if (mapping->elsewhere) return false;           /* a call checks which device has the newer bytes */
-  if (oa_capture_concerns(mapping)) return false; /* captured calls may come before: a call refuses the read */
+  if (oa_capture_concerns(mapping)) return false; /* captured calls may come first; then a call refuses the read */
   const oa_group *group = slot->group;
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }
@@ -127,7 +127,7 @@ typedef struct filling {
   size_t itemsize;
 } filling;
 
-/* Returns the smallest unit of the backend's fill that repeats to the value, in bytes; 0 if there is none. */
+/* Returns the bytes of the smallest unit of the backend's fill whose repetition is the value; 0 if there is none. */
 static size_t unit_of(const filling *f) {
   for (size_t unit = 1; unit <= 4; unit *= 2)
     if (f->itemsize % unit == 0 && memcmp(f->value, f->value + unit, f->itemsize - unit) == 0) return unit;
@@ -141,8 +141,8 @@ static int fill_bytes(const filling *f, uint64_t to, size_t pitch, const unsigne
   return f->device->backend->fill(f->device, f->stream, to, pitch, number, unit, width, lines);
 }
 
-/* Fills a piece with any value. Writes the first element in units, then copies the written elements after themselves
- * until the line is full, then the full lines after themselves. */
+/* Fills a piece with any value. Writes the first element in units. Then doubles the written elements by copies until
+ * the line is full, and doubles the full lines by copies. */
 static int fill_doubling(const filling *f, oa_lines piece, uint64_t to) {
   const oa_backend *backend = f->device->backend;
   const size_t unit = to % 4 || f->itemsize % 4 ? 1 : 4, width = (size_t)piece.width, pitch = (size_t)piece.pitch;
@@ -192,7 +192,7 @@ int oa_pointer_copy(oa_any *pointer, const int64_t *strides, const oa_any *sourc
   array to, from;
   int status = read_array(function, "pointer", pointer, ndim, shape, strides, &to);
   if (status || (status = look_up(function, "source", source, &from))) return status;
-  if (from.itemsize == to.itemsize) /* otherwise oa_begin reports the dtypes */
+  if (from.itemsize == to.itemsize) /* otherwise oa_begin reports that the dtypes differ */
     status = read_array(function, "source", source, ndim, shape, source_strides, &from);
   if (status || (status = refuse_overlap(function, &to))) return status;
   oa_operand operands[] = {
@@ -220,7 +220,8 @@ static void c_order(int ndim, const int64_t *shape, int64_t step, int64_t *strid
   for (int i = ndim - 1; i >= 0; step *= shape[i--]) strides[i] = step;
 }
 
-/* Returns a copy of an irregular view in C order, as on the device, which the caller frees; NULL: no host memory. */
+/* Returns a copy of an irregular view in C order, as on the device. The caller frees the copy. Returns NULL if there is
+ * no host memory. */
 static char *pack(const oa_view *view) {
   const oa_shape *s = view->shape;
   char *packed = malloc((size_t)view->lines.width);
@@ -229,7 +230,7 @@ static char *pack(const oa_view *view) {
   return packed;
 }
 
-/* Reads the elements from the host, if the device does not have them. *was_read: whether it read them. */
+/* Reads the elements from the host, if the device does not have them. Sets *was_read to whether they were read. */
 static int read_host(const char *function, const array *a, void *values, int ndim, const int64_t *shape,
                      const int64_t *strides, bool *was_read) {
   int status = OA_OK;
@@ -331,7 +332,7 @@ static void swap_bytes(char *a, char *b, int64_t each) {
   }
 }
 
-/* Reverses the axes of an array in C order along which the pointer's elements run backwards. */
+/* `values` is an array in C order. Reverses each of its axes along which the pointer's elements run backwards. */
 static void reverse_axes(char *values, int ndim, const int64_t *shape, const int64_t *strides, int64_t nbytes) {
   int64_t outer = nbytes; /* bytes of one step along the previous axis */
   for (int i = 0; i < ndim; i++) {
@@ -358,7 +359,8 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
                   .count = 1,
                   .uncaptured = "would have to be waited for; read the values outside of the capture"};
   if ((status = oa_begin(&call))) return status;
-  /* Backwards, each element would be a separate copy: they are copied in the order of memory and reversed here. */
+  /* Along a reversed axis, each element would need a separate copy. So the elements are copied in the order of memory,
+   * and reversed here. */
   const int64_t nbytes = a.layout.size * a.itemsize;
   int64_t packed[OA_MAX_DIMENSIONS], forwards[OA_MAX_DIMENSIONS];
   oa_pieces pieces;

@@ -7,7 +7,7 @@
 
 static void text_of_one(const oa_extent *e, char *text, size_t size) {
   const long long rows = e->rows, columns = e->columns, ld = e->ld;
-  bool with_ld = columns > 1; /* one column has no use for ld, which may have any value then */
+  bool with_ld = columns > 1; /* ld has no meaning for one column, and may have any value */
   switch (e->kind) {
     case OA_EXTENT_VECTOR:
       snprintf(text, size, "%s=%lld", e->rows_name, rows);
@@ -75,7 +75,7 @@ int oa_extent_still(const oa_call *call, const oa_operand *o) {
 /* -- runs: the touched bytes, a line or column at a time, in the order of memory -- */
 
 typedef struct run {
-  int64_t from, to; /* byte offsets, in the same way as the lines */
+  int64_t from, to; /* byte offsets from the same place as the lines */
 } run;
 
 /* Returns whether the extent touches only some bytes of its lines. */
@@ -87,12 +87,13 @@ static bool is_partial(const oa_extent *e) {
 /* Returns the number of runs of one vector, matrix, triangle or band. */
 static int64_t runs_of_one(const oa_extent *e) {
   if (e->kind == OA_EXTENT_VECTOR) return e->ld == 1 || e->ld == -1 || e->ld == 0 ? e->rows > 0 : e->rows;
-  /* the columns after that are outside */
+  /* later columns have no element of the band */
   if (e->kind == OA_EXTENT_BAND && e->columns - e->above > e->rows) return e->rows + e->above;
   return e->columns;
 }
 
-/* Returns the elements [from, to) of run j of one array of a batch, counted from the first one in its memory. */
+/* Returns the elements [from, to) of run j of one array of a batch, counted from the array's first element in
+ * memory. */
 static run elements_of_one(const oa_extent *e, int64_t j) {
   const bool upper = e->part & OA_UPPER;
   const int64_t unit = (e->part & OA_UNIT) != 0;
@@ -105,7 +106,7 @@ static run elements_of_one(const oa_extent *e, int64_t j) {
     at = j * e->ld;
     from = 0;
     to = e->rows;
-  } else if (e->kind == OA_EXTENT_BAND) { /* element (i, j) is above + i - j down column j */
+  } else if (e->kind == OA_EXTENT_BAND) { /* element (i, j) is at index above + i - j of column j */
     const int64_t left = e->rows - j;
     at = j * e->ld;
     from = (e->above > j ? e->above - j : 0) + (upper ? 0 : unit);
@@ -178,8 +179,8 @@ bool oa_extent_fills(const oa_extent *e, oa_lines lines, int64_t itemsize) {
          bytes == oa_lines_bytes(lines);
 }
 
-/* Returns whether the batch's matrices follow each other without overlap: only then are their runs in the order of
- * memory. */
+/* Returns whether the batch's matrices follow each other without overlap. If they overlap, their runs are not in the
+ * order of memory. */
 static bool is_apart(const oa_touched *t) {
   return t->extent->batch <= 1 || t->extent->stride * t->itemsize >= span_of_one(t->extent, t->itemsize);
 }

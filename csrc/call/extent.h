@@ -5,8 +5,8 @@
 #include "base/lines.h"
 #include "offload_args/shim.h"
 
-/* The bytes that an operand touches. `lines` has its elements. For a triangle or band, `lines` is the rectangle that
- * holds them as stored; for a batch that is not lines, it is the one line that holds the batch. */
+/* The bytes that an operand touches. `lines` contains its elements. For a triangle or band, `lines` is the stored
+ * rectangle that contains the elements. For a batch that is not lines, `lines` is one line that contains the batch. */
 typedef struct oa_touched {
   const oa_extent *extent;
   oa_lines lines;
@@ -19,18 +19,18 @@ static inline bool oa_extent_is_triangle(const oa_extent *e) {
 }
 /* Returns the bytes from the start to the last touched byte. */
 int64_t oa_touched_span(const oa_touched *touched);
-/* Returns whether outer has every touched byte. */
+/* Returns whether `outer` has every touched byte. */
 bool oa_touched_within(const oa_touched *touched, oa_lines outer);
-/* Returns whether no byte is touched by both; the answer is exact. Most pairs take constant time, others time in the
- * lines of the operand that has fewer. */
+/* Returns whether no byte is touched by both. The result is exact. For most pairs the time is constant. For other pairs
+ * it is proportional to the number of lines of the operand with fewer lines. */
 bool oa_touched_disjoint(const oa_touched *a, const oa_touched *b);
 /* The touched bytes in runs, in the order of memory: lines, or columns of a triangle or band, as one line each. A run
- * may be empty. A batch whose parts overlap is one run that holds it. */
+ * may be empty. A batch whose arrays overlap is a single run. */
 int64_t oa_touched_runs(const oa_touched *touched);
 oa_lines oa_touched_run(const oa_touched *touched, int64_t j);
 /* Sets the text for a malformed operand, and returns OA_ERROR_ARGUMENT. */
 int oa_fail_operand(const oa_call *call, const oa_operand *operand);
-/* Writes the sizes to text, as in "m=64, n=64, lda=64". Returns text. */
+/* Writes the sizes to `text`, as in "m=64, n=64, lda=64". Returns `text`. */
 const char *oa_extent_text(const oa_extent *extent, char *text, size_t size);
 
 /* Faults in an operand's sizes: each function sets the text and returns the status. */
@@ -72,8 +72,8 @@ static inline int oa_extent_packed(const oa_call *call, const oa_operand *o, int
   return OA_OK;
 }
 
-/* Turns the lines of one matrix into the lines of the whole batch, or into one line that holds the batch if it is not
- * lines. */
+/* Turns the lines of one matrix into the lines of the whole batch, or into one line that contains the batch if the
+ * batch is not lines. */
 int oa_extent_batch(const oa_call *call, const oa_operand *o, int64_t itemsize, oa_lines *lines);
 /* Returns whether every byte of the lines belongs to an element of the batch. */
 bool oa_extent_fills(const oa_extent *extent, oa_lines lines, int64_t itemsize);

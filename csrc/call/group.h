@@ -1,5 +1,5 @@
-/* Groups of calls: a library issues their calls together at the group's end. Until then each call is open, and holds
- * its operands. A thread has its own group, as in NCCL. */
+/* Groups of calls. A library issues the calls of a group together, at the group's end. Until then, each call is open,
+ * and holds its operands. Each thread has a separate group, as in NCCL. */
 #ifndef OA_GROUP_H
 #define OA_GROUP_H
 
@@ -14,7 +14,7 @@ typedef struct oa_grouped {
   oa_call call;
   oa_object_state *object; /* an object that the call uses; it is not destroyed before the group ends */
   oa_operand operands[OA_MOST_GROUPED];
-  uintptr_t starts[OA_MOST_GROUPED], ends[OA_MOST_GROUPED]; /* of the bytes that each of them touches */
+  uintptr_t starts[OA_MOST_GROUPED], ends[OA_MOST_GROUPED]; /* of each operand's touched bytes */
   struct oa_grouped *next;
 } oa_grouped;
 
@@ -29,13 +29,14 @@ extern _Thread_local oa_group_of_calls oa_group_of_thread;
 
 /* Begins the thread's group of a library. */
 void oa_group_open(const oa_library *library);
-/* Adds an open call to the thread's group, which ends it. Returns NULL with the text set if there is no host memory. */
+/* Adds an open call to the thread's group. The end of the group ends the call. Returns NULL with the text set if there
+ * is no host memory. */
 oa_grouped *oa_group_add(const oa_call *call);
 /* Ends the thread's group, and returns its calls, the first one first. */
 oa_grouped *oa_group_close(void);
 /* Checks a call of a thread that has a group. It may not use bytes that a call of the group writes, or write bytes that
- * one reads, because it would run before the group. The region of a call of the group may not end before the group.
- * Under the lock. */
+ * a call of the group reads, because it would run before the calls of the group. The region of a call of the group may
+ * not end before the group. Under the lock. */
 __attribute__((cold)) int oa_group_check(const oa_call *call, const oa_reach *reaches, const oa_region_state *region);
 
 #endif

@@ -81,7 +81,8 @@ static int count_all(const oa_call *call, int64_t *operands, int64_t *addresses)
 
 /* -- one operand per array -- */
 
-/* Fills operands from the caller's, and names, if there are any, with their names. */
+/* Fills `to` with an operand for each array of the caller's operands. If `names` is not NULL, fills it with their
+ * names. */
 static void expand(const oa_call *call, oa_operand *to, char *names, size_t name_size) {
   int64_t at = 0; /* index in the list */
   for (int i = 0; i < call->count; i++) {
@@ -106,7 +107,7 @@ static void expand(const oa_call *call, oa_operand *to, char *names, size_t name
       *to = *o;
       to->pointer = list->at[at];
       to->extent.part &= ~OA_LISTED;
-      to->extent.batch = at; /* only operands of one index may share memory */
+      to->extent.batch = at; /* only operands of the same index may share memory */
       if (!names) continue;
       snprintf(names, name_size, "%s[%lld]", o->name, (long long)at);
       to->name = names;
@@ -154,7 +155,8 @@ static void write_addresses(const oa_call *original, const oa_operand *expanded,
   }
 }
 
-/* Sets the addresses of the caller's operands; arrays: the place of the arrays of addresses, NULL without any. */
+/* Sets the addresses of the caller's operands. `arrays`: the place of the arrays of addresses; NULL if there are
+ * none. */
 static void hand_out(const oa_call *original, const oa_operand *expanded, void **arrays) {
   for (int i = 0; i < original->count; i++) {
     oa_operand *o = &original->operands[i];

@@ -12,7 +12,8 @@ typedef struct oa_object_memory {
   struct oa_object_memory *next;
 } oa_object_memory;
 
-/* Added to an object that is a number, whose 32 bits may all be 0, in place of an address. */
+/* This bit is added to an object that is a number in place of an address, because all 32 bits of the number may be
+ * 0. */
 #define OA_NUMBERED ((uint64_t)1 << 32)
 
 enum { OA_MOST_HELD = 2 };
@@ -84,22 +85,22 @@ __attribute__((cold)) int oa_object_fail_none(const oa_call *call);
 void oa_object_return_handle(oa_call *call);
 /* Checks that the call's handle belongs to the device. */
 int oa_object_check_device(const oa_call *call, const oa_device *device);
-/* Makes an object with these fields, of a library's native part; the device is current. Takes over the stream, and
+/* Makes an object with these fields from a library's native part. The device is current. Takes over the stream, and
  * destroys `native` if it fails. */
 int oa_object_make(const char *function, const oa_object_state *fields, oa_object **object);
 /* Has the library destroy its native part; the device is current. */
 int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);
-/* Takes an object from its users, while calls may use it: it is stale from now on, the caller has to destroy `*native`,
- * and the state has one more holder. */
+/* Takes an object from its users, even while calls use the object. The object is stale from now on, and its state has
+ * one more holder. The caller has to destroy *native. */
 int oa_object_seize(const char *function, const oa_library *library, oa_object_use *use, void **native);
-/* Waits for calls that use a seized object, and removes the holder that oa_object_seize added. Returns whether it was
- * the last holder: then the rest is to be destroyed. */
+/* Waits for calls that use a seized object, and removes the holder that oa_object_seize added. Returns whether this was
+ * the last holder. If so, the rest of the object is to be destroyed. */
 bool oa_object_drop_seized(const char *function, oa_object_state *state);
-/* Waits for calls that use the object, and makes it stale. *state: the rest to destroy; NULL: nothing, because the
- * object was stale or other objects hold it. */
+/* Waits for calls that use the object, and makes it stale. *state becomes the rest to destroy; NULL if the object was
+ * stale, or if other objects hold it. */
 int oa_object_end(const char *function, const void *object, oa_object_state **state);
-/* Replaces the object that this object holds by that name; NULL: it holds none then. Returns the object to
- * destroy now, or NULL. Under the lock. */
+/* Replaces the object that `state` holds under the name in `other`. If the object in `other` is NULL, `state` holds
+ * none under that name afterwards. Returns the object to destroy now, or NULL. Under the lock. */
 oa_object_state *oa_object_hold(oa_object_state *state, const oa_object_held *other);
 
 #endif

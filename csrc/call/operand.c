@@ -27,7 +27,8 @@ static __attribute__((cold, noinline)) int fail_extent(const oa_call *call, cons
                  (long long)(slot->inside.pitch / itemsize));
 }
 
-/* Checks lines that go beyond the pointer's own: the touched elements may not go beyond them. */
+/* Checks an operand whose lines go beyond the pointer's own lines. Its touched elements may not go beyond the pointer's
+ * lines. */
 static __attribute__((cold, noinline)) int check_bounds(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                         const oa_lines *lines) {
   const oa_touched touched = {&o->extent, *lines, slot->itemsize};
@@ -90,7 +91,7 @@ static int note_other(oa_present *element, void *data) {
   return 0;
 }
 
-/* Checks that the array is on several devices for reading only, or on one. */
+/* Checks that the array is on one device, or that several devices only read it. */
 static int check_elsewhere(const oa_call *call, const oa_operand *o, oa_mapping *mapping, bool writes) {
   other_device other = {.mapping = mapping};
   if (!mapping->listed) return OA_OK;
@@ -110,14 +111,14 @@ static inline bool same_lines(const oa_lines *a, const oa_lines *b) {
          (a->count == 1 || a->pitch == b->pitch);
 }
 
-/* Returns whether a call on another thread may be the first to write the pointer's group. This call's reads, copies up
- * and zeros would not be ordered with it. */
+/* Returns whether a call on another thread may be the first to write the pointer's group. The reads, copies up and
+ * zeros of this call would not be ordered with that call. */
 static inline bool is_being_filled(const oa_slot *slot) {
   const oa_group *group = slot->group;
   return OA_UNLIKELY(group->writing) && !group->valid && group->writer != oa_caller_of_thread;
 }
 
-/* Fails for an operand of an Out that uses bytes that no call wrote. exact: the call would overwrite all of the
+/* Fails for an operand of an Out that uses bytes that no call wrote. `exact`: the call would overwrite all of the
  * operand's lines. */
 static __attribute__((cold, noinline)) int fail_unwritten(const oa_call *call, const oa_operand *o, const oa_slot *slot,
                                                           bool writes, bool exact) {
@@ -159,9 +160,10 @@ static bool is_written(const oa_operand *o, const oa_slot *slot, const oa_lines 
   return true;
 }
 
-/* Checks an operand that is a part of its group, or reads it, while not all of the group is on the device. The call may
- * overwrite a part, and use parts that calls wrote; otherwise the missing bytes go up, or the call is refused. exact:
- * the call overwrites all of the operand's lines. unwritten: the call may not read the host's bytes. Sets *up. */
+/* Checks an operand that is a part of its group, or that reads the group, while some of the group is not on the device.
+ * The call may overwrite a part, and may use parts that earlier calls wrote. Otherwise, the missing bytes go up, or the
+ * call is refused. `exact`: the call overwrites all of the operand's lines. `unwritten`: the call may not read the
+ * host's bytes. Sets *up. */
 static __attribute__((cold, noinline)) int check_part(const oa_call *call, oa_operand *o, const oa_slot *slot,
                                                       const oa_lines *lines, bool exact, bool unwritten, bool *up) {
   const oa_mapping *mapping = slot->mapping;
@@ -203,7 +205,7 @@ static inline int check_access(const oa_call *call, oa_operand *o, const oa_slot
         (slot->out && !oa_slot_view(slot)->goes_up && !group->valid && !group->invalid && !group->written ? OA_OVERWRITE
                                                                                                           : OA_READ);
   const bool writes = oa_writes(o->access);
-  bool whole = false, exact = false; /* the call overwrites: the whole group; all of the operand's lines */
+  bool whole = false, exact = false; /* the call overwrites the whole group; all of the operand's lines */
   if (writes) {
     if (OA_UNLIKELY(!slot->writes))
       return oa_fail(
@@ -254,7 +256,7 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
          (a->ld == b->ld || (a->kind == OA_EXTENT_VECTOR && a->rows <= 1));
 }
 
-/* Returns whether one of two operands is the part of the other that it may be. */
+/* Returns whether `inner` is the part of `outer` that it may be. */
 static bool is_inside(const oa_touched *inner, const oa_touched *outer) {
   int64_t offset;
   return inner->extent->part & OA_INSIDE && !__builtin_mul_overflow(inner->extent->stride, inner->itemsize, &offset) &&

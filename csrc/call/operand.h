@@ -11,7 +11,7 @@
 /* More bits of oa_call.special, in addition to oa_call_special. */
 enum {
   OA_BESIDE_CAPTURE = 1 << 8, /* the call goes to the region's stream, although the region's calls are captured */
-  OA_REPLAYS = 1 << 10,       /* the calls of a chain, which were checked: an Out is read after one of them wrote it */
+  OA_REPLAYS = 1 << 10,       /* calls of a chain, which were checked: an Out is written before it is read */
   OA_KEEPS_VALUES = 1 << 9    /* a graph of the core can have the call, even if `uncaptured` refuses other graphs: it
                                * keeps values of the host, and workspaces */
 };
@@ -28,7 +28,7 @@ enum {
   OA_FOR_WRITING = 4, /* by the call, or by code that has the address */
   OA_PART_WRITTEN = 8 /* all of the operand's lines, in a group that is written by parts */
 };
-/* A call with more operands needs memory, and compares them in another way. */
+/* A call with more operands needs memory for them, and compares them in another way. */
 enum { OA_FEW_OPERANDS = 16 };
 
 /* The bytes that a call reaches through one operand. */

@@ -111,8 +111,8 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
   return OA_OK;
 }
 
-/* Returns the leading dimension of a matrix of `lines` lines with `length` elements each, `step` bytes between elements
- * and `apart` bytes between lines; 0 if it has none. */
+/* Returns the leading dimension of a matrix of `lines` lines with `length` elements each; 0 if it has none. The
+ * elements of a line are `step` bytes apart, and the lines are `apart` bytes apart. */
 static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, int64_t apart, int64_t itemsize) {
   int64_t bytes;
   if (length == 0 || lines == 0) return length ? length : 1; /* NumPy's strides may be 0 */
@@ -181,7 +181,7 @@ static int clear(const oa_mapping *mapping, int group, void *stream) {
   return status;
 }
 
-/* Brings the pointer's bytes up, marks its mapping as escaped and returns its address. keep: NULL, or the place for a
+/* Brings the pointer's bytes up, marks its mapping as escaped and returns its address. `keep`: NULL, or the place for a
  * share of the memory. */
 static int escape(const char *function, const oa_any *pointer, uint64_t *address, void **keep) {
   int status;
@@ -319,7 +319,7 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   return status;
 }
 
-/* Does the same in a call that is captured: the graph keeps the image. */
+/* Does as send_pieces in a call that is captured. The graph keeps the image. */
 static int send_in_graph(const oa_call *call, const char *image, size_t nbytes, oa_pieces pieces) {
   oa_device *device = call->device;
   oa_stream *stream = call->stream;
@@ -406,7 +406,7 @@ int oa_is_host_zero(const void *pointer) {
   return zero;
 }
 
-/* Returns the pointer to a new device scalar of the region, which has no memory yet; NULL with the text set. */
+/* Returns the pointer to a new device scalar of the region; NULL with the text set. The scalar has no memory yet. */
 static oa_slot *make_scalar(oa_region_state *region, const void *value, int dtype) {
   const int64_t nbytes = oa_itemsize(dtype);
   oa_mapping *mapping = oa_mapping_new(region->device, OA_MAPS_SCALAR, nbytes);
