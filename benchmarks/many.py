@@ -97,20 +97,20 @@ def step_seconds(ranks: Ranks, n: int, step: Step, turns: int) -> float:
             mine = dp[rank * size : (rank + 1) * size] if size < n else dp
             for _ in range(6):  # the first one is not counted
                 gather(mine, dp)
-                total_of(dsum)
+                first_of(dp)
                 begun = time.perf_counter()
                 for _ in range(turns):
                     step(dA, dp, mine, dw, dsum, gather, reduce)
-                total_of(dsum)
+                first_of(dp)
                 best = min(best, (time.perf_counter() - begun) / turns)
         return best
 
     return ranks.run(work)
 
 
-def total_of(dsum: Any) -> float:
-    """Wait until the region's calls are done."""
-    return float(dsum.to_host()[0])
+def first_of(vector: Any) -> float:
+    """Wait until the calls that write a vector are done, and return its first element."""
+    return float(vector[:1].to_host()[0])
 
 
 def reduce_seconds(ranks: Ranks, nbytes: int) -> float:
@@ -123,11 +123,11 @@ def reduce_seconds(ranks: Ranks, nbytes: int) -> float:
         with offload_args(x, device=ranks.devices[rank]) as (dx,):
             for _ in range(6):
                 reduce(dx)
-                total_of(dx[:1])
+                first_of(dx)
                 begun = time.perf_counter()
                 for _ in range(5):
                     reduce(dx)
-                total_of(dx[:1])
+                first_of(dx)
                 best = min(best, (time.perf_counter() - begun) / 5)
         return best
 
