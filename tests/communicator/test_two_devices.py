@@ -34,6 +34,8 @@ def values(rank: int, dtype: str, size: int = SIZE) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_all_methods_on_two_devices(pair: tuple[str, str], dtype: str) -> None:
+    if dtype == "float16" and Device(pair[0]).model.startswith("double"):
+        pytest.skip("device unavailable: the double of NCCL has no float16")
     both = [values(rank, dtype) for rank in (0, 1)]
     half = SIZE // 2
 
