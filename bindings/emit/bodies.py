@@ -348,8 +348,8 @@ class Body:
         return access
 
     def overwrites(self, test: ast.expr) -> str:
-        """Write the test of whether an operand is overwritten. The value of a scalar on the device is known if it was
-        a host number."""
+        """Write the test of whether an operand is overwritten. The value of a scalar on the device is known only if
+        the caller passed it as a host number."""
         scalar = self.zero_tested(test)
         if scalar:
             at, device = self.at[scalar], "device" if self.device_form else "0"

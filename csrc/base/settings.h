@@ -16,8 +16,8 @@ bool oa_settings_guard(void);
  * If that is not set, it is one less than the CPUs that this process may use (affinity and cgroup), at least 1 and at
  * most 12. *helpers: the most threads in addition to the callers, for all devices together. */
 int oa_settings_threads(int *helpers);
-/* Set *limit to OFFLOAD_ARGS_MEMORY_LIMIT and OFFLOAD_ARGS_PINNED_LIMIT in bytes; a percentage is of `total`.
- * INT64_MAX: no limit is set. */
+/* Each sets *limit to its variable, OFFLOAD_ARGS_MEMORY_LIMIT or OFFLOAD_ARGS_PINNED_LIMIT, in bytes. A percentage is
+ * of `total`. INT64_MAX: no limit is set. */
 int oa_settings_memory_limit(int64_t total, int64_t *limit);
 int oa_settings_pinned_limit(int64_t total, int64_t *limit);
 /* Reads "1048576", "1MiB", "1.5GB" or "50%" (of total) as bytes. Returns OA_ERROR_ARGUMENT, without a text, for

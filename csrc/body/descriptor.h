@@ -54,7 +54,7 @@ enum { OA_MOST_ANSWER = 320 }; /* the most bytes of an answer */
 int oa_answer_find(const uint64_t *key, int stamps, int count, void *answer, size_t size);
 /* Keeps the result of such a query. */
 void oa_answer_keep(const uint64_t *key, int stamps, int count, const void *answer, size_t size);
-/* Returns the stamp of an object among the values. */
+/* Returns the stamp of the object that a value refers to. */
 static inline uint64_t oa_stamp_of(const oa_value *value) {
   uint64_t stamp;
   memcpy(&stamp, value->bytes + sizeof stamp, sizeof stamp);

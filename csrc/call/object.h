@@ -88,7 +88,7 @@ int oa_object_check_device(const oa_call *call, const oa_device *device);
 /* Makes an object with these fields from a library's native part. The device is current. Takes over the stream, and
  * destroys `native` if it fails. */
 int oa_object_make(const char *function, const oa_object_state *fields, oa_object **object);
-/* Has the library destroy its native part; the device is current. */
+/* Calls the library to destroy an object's native part; the device is current. */
 int oa_object_destroy_native(const char *function, const oa_library *library, const oa_object_kind *kind, void *native);
 /* Takes an object from its users, even while calls use the object. The object is stale from now on, and its state has
  * one more holder. The caller has to destroy *native. */

@@ -177,7 +177,7 @@ static int put_value(Text *text, PyObject *value, int depth) {
   return done;
 }
 
-/* Puts a call without its end, so that keys may follow. */
+/* Puts a call as an object of JSON without its closing brace, so that keys may follow. */
 static int put_call(Text *text, const Recorded *call) {
   const Py_ssize_t named = call->names == NULL ? 0 : PyTuple_Size(call->names);
   if (!put(text, call->library == NULL ? "{\"blas\":\"" : "{\"call\":\"")) return 0;

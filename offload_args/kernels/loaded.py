@@ -43,7 +43,7 @@ class Loaded:
         return self.image.name
 
     def image_for(self, device: Device) -> Image:
-        """Return the bytes that a device loads. Raises WrongDeviceError if there are none for it."""
+        """Return the bytes that a device loads. Raises WrongDeviceError if the module has none for it."""
         if self.suits(device):
             return self.image
         raise WrongDeviceError(

@@ -264,7 +264,7 @@ def _kernel(
         offload(axpy, 2.0, x, y)
         print(y)  # [1. 3. 5.]
 
-    Raises KernelError with the file, the line and the remedy, SignatureError.
+    Raises SignatureError, or KernelError with the file, the line and the remedy.
 
     See also: launch, offload, Kernel; docs/guide/python-kernels.md.
     """
