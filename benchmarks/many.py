@@ -12,15 +12,16 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
-import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 
 import numpy as np
+from timing import Run, median
 
 from offload_args import Communicator, Device, In, blas, libraries, nccl, offload_args
 
@@ -85,32 +86,36 @@ def cg_step(dA: Any, dp: Any, mine: Any, dw: Any, dsum: Any, gather: Gather, red
 
 
 def step_seconds(ranks: Ranks, n: int, step: Step, turns: int) -> float:
-    """Return the time of a step, of the shortest of five rounds."""
+    """Return the time of a step."""
     size = n // len(ranks.devices)
 
     def work(rank: int) -> float:
         A, p = np.full((size, n), 1e-6, np.float32), np.ones(n, np.float32)
         w, total = np.zeros(size, np.float32), np.zeros(1, np.float32)
         gather, reduce = ranks.calls(rank)
-        best = float("inf")
         with offload_args(In(A), p, w, total, device=ranks.devices[rank]) as (dA, dp, dw, dsum):
             mine = dp[rank * size : (rank + 1) * size] if size < n else dp
-            for _ in range(6):  # the first one is not counted
-                gather(mine, dp)
-                first_of(dp)
-                begun = time.perf_counter()
-                for _ in range(turns):
-                    step(dA, dp, mine, dw, dsum, gather, reduce)
-                first_of(dp)
-                best = min(best, (time.perf_counter() - begun) / turns)
-        return best
+            run = partial(step, dA, dp, mine, dw, dsum, gather, reduce)
+            return shortest(partial(gather, mine, dp), run, dp, turns)
 
     return ranks.run(work)
 
 
-def first_of(vector: Any) -> float:
-    """Wait until the calls that write a vector are done, and return its first element."""
-    return float(vector[:1].to_host()[0])
+def shortest(meet: Run, run: Run, vector: Any, turns: int) -> float:
+    """Return the time of a run, of the shortest of six rounds. meet: an exchange, so that the ranks begin together.
+
+    vector: an array that the runs write; its first element comes to the host once they are done.
+    """
+    best = float("inf")
+    for _ in range(6):
+        meet()
+        vector[:1].to_host()
+        begun = time.perf_counter()
+        for _ in range(turns):
+            run()
+        vector[:1].to_host()
+        best = min(best, (time.perf_counter() - begun) / turns)
+    return best
 
 
 def reduce_seconds(ranks: Ranks, nbytes: int) -> float:
@@ -119,17 +124,8 @@ def reduce_seconds(ranks: Ranks, nbytes: int) -> float:
     def work(rank: int) -> float:
         x = np.ones(nbytes // 4, np.float32)
         _, reduce = ranks.calls(rank)
-        best = float("inf")
         with offload_args(x, device=ranks.devices[rank]) as (dx,):
-            for _ in range(6):
-                reduce(dx)
-                first_of(dx)
-                begun = time.perf_counter()
-                for _ in range(5):
-                    reduce(dx)
-                first_of(dx)
-                best = min(best, (time.perf_counter() - begun) / 5)
-        return best
+            return shortest(partial(reduce, dx), partial(reduce, dx), dx, 5)
 
     return ranks.run(work)
 
@@ -175,34 +171,25 @@ def xt_product(devices: Sequence[Device], A: np.ndarray, B: np.ndarray, C: np.nd
     return multiply
 
 
-def seconds(function: Callable[[], object], rounds: int = 3) -> float:
-    function()
-    times = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begun)
-    return statistics.median(times)
-
-
 def products(devices: Sequence[Device], n: int) -> None:
     """Print the times of a product from and to NumPy, on one device, on all, and by cuBLASXt."""
     rng = np.random.default_rng(0)
     A, B = (rng.standard_normal((n, n), np.float32) for _ in range(2))
     C = np.empty((n, n), np.float32)
-    alone = seconds(lambda: blas.gemm(1.0, A, B, 0.0, C, devices=devices[:1]))
-    both = seconds(lambda: blas.gemm(1.0, A, B, 0.0, C, devices=list(devices)))
+    alone, both = (
+        median(partial(blas.gemm, 1.0, A, B, 0.0, C, devices=list(some)), int, 3) for some in (devices[:1], devices)
+    )
     rows = rng.integers(0, n, 3)
     expected = A[rows].astype(np.float64) @ B.astype(np.float64)
     difference = np.abs(C[rows] - expected).max() / np.abs(expected).max()
     print(
-        f"| sgemm from NumPy, n = {n} | 0.65 | {both / alone:.3f} | {alone * 1e3:.1f} and {both * 1e3:.1f} ms; "
+        f"| sgemm from NumPy, n = {n} | 0.65 | {both / alone:.3f} | {alone:.1f} and {both:.1f} ms; "
         f"difference {difference:.1e} |",
         flush=True,
     )
     if devices[0].backend == "cuda":
-        xt = seconds(xt_product(devices, A, B, C))
-        print(f"| the same over cuBLASXt | 0.7 | {both / xt:.3f} | cuBLASXt {xt * 1e3:.1f} ms |", flush=True)
+        xt = median(xt_product(devices, A, B, C), int, 3)
+        print(f"| the same over cuBLASXt | 0.7 | {both / xt:.3f} | cuBLASXt {xt:.1f} ms |", flush=True)
 
 
 def main() -> None:

@@ -495,10 +495,8 @@ static PyObject *taken(char *copy, size_t size, long long calls) {
   return pair;
 }
 
-/* (the number of calls that Python writes now) -> (the lines since the last time, the number of calls in them) */
-PyObject *lines_take(PyObject *Py_UNUSED(module), PyObject *written) {
-  const long count = PyLong_AsLong(written);
-  if (count == -1 && PyErr_Occurred()) return NULL;
+/* Returns the lines since the last time and the number of calls in them; written: the calls that Python writes now. */
+static PyObject *take(long written) {
   char *copy = malloc(ALL);
   if (copy == NULL) return PyErr_NoMemory();
   pthread_mutex_lock(&mutex);
@@ -507,22 +505,27 @@ PyObject *lines_take(PyObject *Py_UNUSED(module), PyObject *written) {
   memcpy(copy, lines.text, size);
   lines.size = 0;
   lines.calls = 0;
-  lines.total += count;
+  lines.total += written;
   lines.batch++;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &lines.taken);
   pthread_mutex_unlock(&mutex);
   return taken(copy, size, calls);
 }
 
+/* (the number of calls that Python writes now) -> (the lines since the last time, the number of calls in them) */
+PyObject *lines_take(PyObject *Py_UNUSED(module), PyObject *written) {
+  const long count = PyLong_AsLong(written);
+  return count == -1 && PyErr_Occurred() ? NULL : take(count);
+}
+
 /* (pointers or None, the number of calls in its file): writes lines for another recording, which has these pointers, or
  * none. Returns as lines_take. */
-PyObject *lines_set(PyObject *module, PyObject *arguments) {
+PyObject *lines_set(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *codes[PLACES], *old, *pointers;
   long long calls;
   if (!PyArg_ParseTuple(arguments, "OL", &pointers, &calls)) return NULL;
   atomic_store(&direct, 0);
-  PyObject *none = PyLong_FromLong(0), *pair = none == NULL ? NULL : lines_take(module, none);
-  Py_XDECREF(none);
+  PyObject *pair = take(0);
   if (pair == NULL) return NULL;
   pthread_mutex_lock(&mutex);
   lines.total = calls;

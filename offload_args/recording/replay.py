@@ -31,7 +31,7 @@ from .compare import Caller, Difference, Expected, distance, expect, expect_laun
 from .contents import Use, make, note_use
 from .images import Kernels
 from .layout import dtype_named, flat, span
-from .stream import damaged, read
+from .stream import CALLS, damaged, read
 
 __all__ = ["Event", "Replay", "Report", "call_name", "in_order", "is_object", "replay"]
 
@@ -168,7 +168,7 @@ class Replay:
         for line, event in enumerate(events, 1):
             with _line_named(file, line):
                 kind = next(iter(event))
-                if kind in ("blas", "call", "launch"):
+                if kind in CALLS:
                     count += 1
                     begun.discard(event["thread"])
                 elif kind == "begun":
@@ -617,7 +617,7 @@ class Replay:
 
     def _again(self, event: Event) -> None:
         kind = next(iter(event))
-        if kind in ("blas", "call", "launch"):
+        if kind in CALLS:
             self._try(event, lambda: self._launch(event) if kind == "launch" else self._make(event))
         else:
             getattr(self, f"_on_{kind}")(event)

@@ -28,7 +28,7 @@ from .layout import dtype_named, flat
 from .predicate import Check
 from .replay import Event, Replay
 from .script import script
-from .stream import read
+from .stream import CALLS, read
 
 __all__ = ["Shrunk", "outcome", "shrink"]
 
@@ -191,7 +191,7 @@ def _through(events: list[Event], number: int) -> list[Event]:
         kind = next(iter(event))
         if kind not in _ACTIONS or calls < number:
             kept.append(event)
-        calls += kind in ("blas", "call", "launch")
+        calls += kind in CALLS
     return kept
 
 

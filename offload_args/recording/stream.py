@@ -17,14 +17,14 @@ from typing import Any
 
 from ..errors import ArgumentError
 
-__all__ = ["FORMAT", "VERSION", "Writer", "damaged", "read"]
+__all__ = ["CALLS", "FORMAT", "VERSION", "Writer", "damaged", "read"]
 
 FORMAT = "offload_args recording"
 VERSION = 1
 
 _MOST = 1 << 16  # bytes that wait for a flush
 _LONGEST = 0.5  # seconds that an event waits for a flush, if another one follows
-_CALLS = ("blas", "call", "launch")
+CALLS = ("blas", "call", "launch")  # kinds of events that are numbered calls
 _REACH = 4096  # the most calls from one call to its repetition
 _GZIP = 16 + zlib.MAX_WBITS  # for zlib
 
@@ -121,7 +121,7 @@ def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                 if number == 1:
                     _check(file, event)
                 kind = next(iter(event))
-                if kind in (*_CALLS, "again"):
+                if kind in (*CALLS, "again"):
                     calls += 1
                     if kind == "again":
                         event = _again(file, number, recent, event)
