@@ -369,18 +369,36 @@ static void set_words(oa_graph_until *until, int dtype) {
   until->bits = UINT64_MAX >> (is_float ? 65 - 8 * until->word_bytes : 0);
 }
 
+/* Returns whether the calls write the group of an element. Under the lock. */
+static bool writes_group_of(const chain *c, const oa_slot *slot) {
+  const oa_mapping *mapping = slot->mapping;
+  for (const oa_captured *g = c->capture.groups; g < c->capture.groups + c->capture.count; g++)
+    if (g->writes && g->mapping == mapping && g->serial == mapping->serial && &mapping->groups[g->group] == slot->group)
+      return true;
+  return false;
+}
+
+/* Checks that a test of an element which the calls do not write would not fail: otherwise the calls would run once, and
+ * only then fail. Under the lock. */
+static int check_until(const char *function, const chain *c, const oa_any *until) {
+  int status, arriving;
+  const oa_slot *slot = oa_slot_of(until, OA_SLOT_POINTER, &status);
+  if (!slot || writes_group_of(c, slot)) return OA_OK;
+  oa_operand operand = {.name = "until", .pointer = until, .access = OA_READ, .dtype = OA_ANY};
+  operand.extent.kind = OA_EXTENT_ALL;
+  const oa_call call = oa_call_of(function, NULL, &operand, 1);
+  oa_reach reach;
+  oa_region_state *region;
+  return oa_operands_find(&call, &reach, &region, &arriving);
+}
+
 /* Returns whether a loop on the device can test the element, which the calls have to write. Sets the element's place.
  * Under the lock. */
 static bool sees(const chain *c, const oa_slot *slot, oa_graph_until *until) {
-  const oa_mapping *mapping = slot->mapping;
-  for (const oa_captured *g = c->capture.groups; g < c->capture.groups + c->capture.count; g++)
-    if (g->writes && g->mapping == mapping && g->serial == mapping->serial &&
-        &mapping->groups[g->group] == slot->group) {
-      set_words(until, slot->dtype);
-      until->address = mapping->address + (uint64_t)slot->offset;
-      return slot->reads && until->address % (uint64_t)until->word_bytes == 0;
-    }
-  return false;
+  if (!writes_group_of(c, slot)) return false;
+  set_words(until, slot->dtype);
+  until->address = slot->mapping->address + (uint64_t)slot->offset;
+  return slot->reads && until->address % (uint64_t)until->word_bytes == 0;
 }
 
 /* Runs the loop on the device, if it can. */
@@ -390,6 +408,11 @@ static int loop_there(const char *function, const oa_chain *handle, const oa_any
   int status;
   chain *c = use(function, handle, &status);
   if (!c) return status;
+  if (at_most > 0 && (status = check_until(function, c, until))) {
+    oa_unlock();
+    end_use(c);
+    return status;
+  }
   const oa_slot *slot = oa_slot_of(until, OA_SLOT_POINTER, &status);
   bool can = c->device->backend->graph_loop && c->capture.call_count <= MOST_CALLS && at_most > 0 && slot &&
              sees(c, slot, &loop->until);

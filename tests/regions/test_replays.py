@@ -835,6 +835,31 @@ def test_what_a_loop_refuses(device: str) -> None:
         region.loop(lambda: None, until=first, at_most=5)
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_loop_that_would_look_at_what_nothing_wrote_runs_no_step(device: str, kept: bool) -> None:
+    x, y, flag = numbers(4), np.zeros(4), np.zeros(1)
+    region = offload_args(x, Out(y), Out(flag), device=device)
+    with region as (dx, dy, dflag):
+
+        def double() -> None:
+            blas.scal(2.0, dx)
+
+        if kept:
+            assert region.loop(double, until=dx[:1], at_most=1) == 1
+        for until in (dflag, dy[3:]):
+            with pytest.raises(DirectionError, match="^offload_args.loop: until was lent as Out and would be read"):
+                region.loop(double, until=until, at_most=3)
+
+        def finish() -> None:
+            double()
+            dflag.fill(1.0)
+
+        assert region.loop(finish, until=dflag, at_most=3) == 1  # the calls write the Out before the look
+        dy.fill(0.0)
+        assert region.loop(double, until=dy[3:], at_most=2) == 2
+    assert np.array_equal(x, 2 ** (3 + kept) * numbers(4))
+
+
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets an element at each capture."""
