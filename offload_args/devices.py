@@ -29,7 +29,9 @@ _HOST: Final = next(
 
 
 class Memory(NamedTuple):
-    """Give a device's memory in bytes, or zeros if the driver does not report it, as HIP on some kernels.
+    """Give a device's memory in bytes, or zeros if the driver does not report it.
+
+    HIP does not report it on some Linux kernels.
 
     free: the bytes that can be allocated now, within OFFLOAD_ARGS_MEMORY_LIMIT.
     """

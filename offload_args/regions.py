@@ -71,9 +71,9 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
     `with update(x): x[0] = 1` sends the array to every device that has some of it, at the end of the block, also if the
     block raises. From the block's beginning on, the host's bytes count as newer than the bytes of all devices.
 
-    Raises PresentError if no device (or not the named one) has the whole array, or if a device wrote some of it in a
-    form that also has other bytes; nothing moves then. Raises InvalidDataError if a failed call left the array
-    undefined.
+    Raises PresentError if no device (or not the named one) has the whole array, or if a device wrote bytes of it
+    through another lent array and no copy can address these bytes alone, such as bytes of a packed array with further
+    elements. Nothing moves then. Raises InvalidDataError if a failed call left the array undefined.
 
         x = np.ones(3)
         with offload_args(x) as (dx,):

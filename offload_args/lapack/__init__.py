@@ -6,8 +6,8 @@
 Operands are DevicePtrs, in the order of LAPACK's own arguments, and results are in place, as in LAPACK. Sizes and
 leading dimensions come from shapes and strides. Nothing is repacked: a matrix in C order is passed to the column-major
 library as its transpose if the mathematics allows it; otherwise an ArgumentError names a copy that helps.
-docs/guide/lapack.md lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, and the LAPACK of OpenBLAS
-runs on the host and on sim.
+docs/guide/lapack.md lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, rocSOLVER on AMD GPUs, and
+the LAPACK of OpenBLAS on the host and on sim. No AMD GPU has run these functions yet.
 
 Dtypes are float32, float64, complex64 and complex128; `ipiv` is int32, and counts from 1. Right sides are matrices, or
 vectors, which count as one column.
@@ -17,8 +17,9 @@ pivots (..., n), right sides (..., n, nrhs) or (..., n). Small matrices share on
 in C on the CPU. If some matrices fail, StackError, a LinAlgError, names them, and its `info` has LAPACK's info of each
 matrix; the other matrices are done.
 
-Every call waits for its result. If LAPACK reports a failure, such as a singular or indefinite matrix,
-numpy.linalg.LinAlgError names the pivot. The call's outputs are undefined then, and never reach the host.
+A function that may fail waits for LAPACK's info. If LAPACK reports a failure, such as a singular or indefinite matrix,
+numpy.linalg.LinAlgError names the pivot. The call's outputs are undefined then, and never reach the host. With `info=`,
+potrf, potri, posv, getrf and gesv write the info to a DevicePtr instead, wait for nothing, and raise no LinAlgError.
 
 Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that it does not
 take, or for several dtypes in one call; ArgumentError, a ValueError, for dimensions, shapes, orders and options that do

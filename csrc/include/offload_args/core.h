@@ -234,7 +234,7 @@ typedef struct oa_device_info {
   char name[32];        /* "cuda:0" */
   char backend[16];     /* "cuda" */
   char model[128];      /* "NVIDIA H200" */
-  int64_t memory_total; /* both are 0 if the driver does not report them, as HIP on some kernels */
+  int64_t memory_total; /* both are 0 if the driver does not report them: HIP does not on some Linux kernels */
   int64_t memory_free;
   int index; /* within its backend */
   int flags; /* oa_device_flags */
@@ -364,9 +364,10 @@ int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
 /* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
  * wrote to the host; there they are safe whatever happens later. oa_update_to sends the host's bytes to every device
  * that has a copy of some of them. Both refuse before anything moves (OA_ERROR_PRESENT) if the device lacks some of the
- * array, or if a device wrote some of it in a form that also has bytes outside the array. oa_update_check refuses what
- * oa_update_to would refuse, and moves nothing. oa_update_begin refuses the same. If it succeeds, the host has the
- * newest bytes from then on, and calls bring them up. The host may write the array until oa_update_end of *writing.
+ * array, or if a device wrote bytes of it through another lent array and no copy can address these bytes alone. Such an
+ * array is packed and has further elements, or its lines have another pitch. oa_update_check refuses the same arrays as
+ * oa_update_to, and moves nothing. oa_update_begin refuses the same arrays. If it succeeds, the host has the newest
+ * bytes from then on, and calls bring them up. The host may write the array until oa_update_end of *writing.
  * oa_update_to belongs after the last write and before oa_update_end. device: the device that provides the bytes; it
  * has to have the whole array; -1: any device. */
 int oa_update_from(const oa_array *array, int device);
