@@ -100,10 +100,10 @@ wheel: $(VENV)/dev
 	PATH=$(abspath $(BIN)):$$PATH auditwheel repair --wheel-dir dist build/wheel/*.whl
 	cp build/wheel/*.tar.gz dist
 
-# An editable install: edits of Python files count at once, edits of what is compiled at the next make. The tools of the
-# build are in the environment: in an isolated one, which is new each time, nothing that was compiled would be kept.
+# An editable install: edits of Python files count at once, edits of what is compiled at the next make. pip runs if
+# nothing is installed, or pyproject.toml has changed; else the build alone, unless it installs other files than before.
 $(VENV)/installed: $(COMPILED) | $(VENV)/build
-	$(PIP) install --no-build-isolation --editable '.[test,demo]'
+	$(BIN)/python scripts/install_editable.py $(if $(filter pyproject.toml,$?),--whole) test,demo
 	touch $@
 
 $(VENV)/build: pyproject.toml | $(BIN)/python

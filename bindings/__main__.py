@@ -13,6 +13,7 @@ Extracting needs libclang.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import tomllib
 from pathlib import Path
@@ -93,6 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     emitting.add_argument("--out", required=True, type=Path)
     commands.add_parser("report", help="write report.md and words.md")
     args = parser.parse_args(arguments)
+    gc.disable()  # the process is short, and libraries are many small objects
     if args.check:
         faults = check()
         print("\n".join([*faults, _summary(faults)]))
@@ -101,7 +103,8 @@ def main(arguments: list[str] | None = None) -> int:
         if args.command == "extract":
             _extract(args.library, args.header, args.include, args.older)
         elif args.command == "emit":
-            emit.emit(roles.load(), args.out)
+            kept = emit.Kept(args.out)
+            emit.emit(roles.load(read=kept.read), args.out, kept.origins)
         elif args.command == "report":
             (roles.HERE / "words.md").write_text(emit.words())
             (roles.HERE / "report.md").write_text(emit.report(roles.load()))

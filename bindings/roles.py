@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from .lines import extended_by, located
 from .older import ApiError, read_api
 
 HERE = Path(__file__).parent
-__all__ = ["HERE", "Function", "Library", "RolesError", "join", "load", "names", "read_api", "read_roles"]
+__all__ = ["HERE", "Function", "Library", "RolesError", "join", "load", "names", "read", "read_api", "read_roles"]
 
 
 def _file(name: str, folder: Path) -> dict[str, Any]:
@@ -54,18 +55,22 @@ def join(name: str, api: dict[str, Any], roles: dict[str, Any]) -> Library:
     return Joined(name, api, roles).library()
 
 
-def load(folder: Path = HERE) -> list[Library]:
+def read(name: str, folder: Path = HERE) -> Library:
+    """Read one library; raises RolesError or ApiError with every fault found."""
+    source = folder / "api" / f"{name}.json"
+    if not source.exists():
+        raise ApiError([f"{name}.toml: there is no api/{source.name}; run python -m bindings extract"])
+    labels = read_roles(name, folder)
+    return join(name, read_api(name, labels, folder), labels)
+
+
+def load(folder: Path = HERE, read: Callable[[str, Path], Library] = read) -> list[Library]:
     """Read every library that has both an api file and a roles file; raises RolesError with every fault found."""
     libraries: list[Library] = []
     faults: list[str] = []
     for name in names(folder):
-        source = folder / "api" / f"{name}.json"
-        if not source.exists():
-            faults.append(f"{name}.toml: there is no api/{source.name}; run python -m bindings extract")
-            continue
         try:
-            labels = read_roles(name, folder)
-            libraries.append(join(name, read_api(name, labels, folder), labels))
+            libraries.append(read(name, folder))
         except RolesError as error:
             faults += [located(fault, folder) for fault in error.faults]
         except ApiError as error:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..library import Library, RolesError
+from . import kept
 from .blas_dispatch import portable_file, portable_header
 from .docs import Role, record
-from .extensions import names_header, pxd_files
+from .extensions import core_pxd, library_pxd, names_header, portable_pxd
 from .fortran import fortran_module
 from .helper_functions import body_of
 from .hooks import hooks_file
@@ -28,8 +29,9 @@ from .tables import constants_header, libraries_file, library_file
 from .words import words
 from .wrappers import header, wrappers_file
 
-__all__ = ["Role", "emit", "faults", "raw_faults", "record", "report", "words", "write_if_changed"]
+__all__ = ["Kept", "Role", "emit", "faults", "raw_faults", "record", "report", "words", "write_if_changed"]
 
+Kept = kept.Kept
 
 # The files that library_texts writes for each library. Only a library with bodies by hand has the last one.
 FILES = (
@@ -38,8 +40,21 @@ FILES = (
     "include/offload_args_{}.h",
     "{}.py",
     "{}.pyi",
+    "{}.pxd",
     "_{}_raw.py",
     "libraries/{}_constants.h",
+)
+# The files that shared_texts writes, from all libraries.
+SHARED = (
+    "libraries/libraries.c",
+    "libraries/blas_api.c",
+    "libraries/hooks.c",
+    "include/offload_args_blas.h",
+    "include/offload_args_names.h",
+    "include/offload_args.f90",
+    "_table.py",
+    "__init__.pxd",
+    "blas.pxd",
 )
 
 
@@ -59,71 +74,87 @@ def faults(library: Library) -> list[str]:
     return faults
 
 
-def emit(libraries: list[Library], out: Path) -> None:
+def emit(libraries: list[Library], out: Path, origins: Mapping[str, bytes] | None = None) -> None:
     """Write everything the build needs under `out`; raises RolesError for a record that can't be written.
 
-    The files of a library are kept if the same generator wrote them from the same library. The file
-    `libraries/<library>.key` has a digest of the generator, the library and its files. `libraries` have to be as `load`
-    returns them, because their use may change the digest.
+    The files of a library are left as they are if the same generator wrote them from the same library. The file
+    `libraries/<library>.key` has a digest of the generator, the library and its files, and `shared.key` that of the
+    files that follow from several libraries. `origins` has each library's digest, as Kept has it. Without it,
+    `libraries` have to be as `load` returns them, because their use may change the digest.
     """
-    generator = generator_digest()
-    origins = {library.name: hashlib.sha256(generator + pickle.dumps(library)).digest() for library in libraries}
-    changed = [library for library in libraries if not is_current(library.name, origins[library.name], out)]
-    wrong = [fault for library in changed for fault in faults(library)]
+    origins = origins or {library.name: kept.origin(pickle.dumps(library)) for library in libraries}
+    changed = [library for library in libraries if not is_current(library.name, origins[library.name], FILES, out)]
+    texts: dict[str, dict[str, str]] = {}
+    wrong: list[str] = []
+    for library in changed:
+        try:
+            texts[library.name] = library_texts(library, out)
+        except (KeyError, ValueError):
+            wrong += faults(library)
+            if not wrong:
+                raise
     if wrong:
         raise RolesError(wrong)
     for folder in ("libraries", "include"):
         (out / folder).mkdir(parents=True, exist_ok=True)
-    texts = {"libraries/libraries.c": libraries_file(libraries), "_table.py": python_table(libraries)}
-    texts |= {"libraries/blas_api.c": portable_file(libraries)}
-    texts |= {"include/offload_args_blas.h": portable_header(libraries)}
-    texts |= {"libraries/hooks.c": hooks_file(libraries)}
-    texts |= {"include/offload_args.f90": fortran_module(libraries)}
-    texts |= {"include/offload_args_names.h": names_header(), **pxd_files(libraries)}
-    for library in changed:
-        texts |= library_texts(library)
-    for name, text in texts.items():
-        write_if_changed(out / name, text)
-    for library in changed:
-        write_if_changed(key_file(library.name, out), key_of(library.name, origins[library.name], out))
+    for name, files in texts.items():
+        write(name, origins[name], files, FILES, out)
+    shared = [kept.headers_digest(), *(origins[library.name] for library in libraries)]
+    origin = hashlib.sha256(b"".join(shared)).digest()
+    if not is_current("shared", origin, SHARED, out):
+        write("shared", origin, shared_texts(libraries), SHARED, out)
 
 
-def library_texts(library: Library) -> dict[str, str]:
+def library_texts(library: Library, out: Path) -> dict[str, str]:
     """Return the files that follow from one library alone, by name."""
-    writers = [library_file, wrappers_file, header, python_module, python_stub, raw_file]
+    writers = [library_file, wrappers_file, header, python_module, python_stub, library_pxd]
+    texts = [*(write(library) for write in writers), raw_file(library, out)]
     if any(function.written for function in library.functions):
-        writers.append(constants_header)
-    return {name.format(library.name): write(library) for name, write in zip(FILES, writers, strict=False)}
+        texts.append(constants_header(library))
+    return {name.format(library.name): text for name, text in zip(FILES, texts, strict=False)}
 
 
-def generator_digest() -> bytes:
-    """Return a digest of the code that writes the files: this package, the modules that it uses, and Python."""
-    import cffi  # the build's own dependency
+def shared_texts(libraries: list[Library]) -> dict[str, str]:
+    """Return the files that follow from several libraries or from the core's headers, by name."""
+    texts = (
+        libraries_file(libraries),
+        portable_file(libraries),
+        hooks_file(libraries),
+        portable_header(libraries),
+        names_header(),
+        fortran_module(libraries),
+        python_table(libraries),
+        core_pxd(),
+        portable_pxd(libraries),
+    )
+    return dict(zip(SHARED, texts, strict=True))
 
-    digest = hashlib.sha256(f"{sys.version} {cffi.__version__}".encode())
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.digest()
+
+def key_file(key: str, out: Path) -> Path:
+    """Return the file that identifies the state from which the files of a library, or the shared ones, were written."""
+    return out / "libraries" / f"{key}.key"
 
 
-def key_file(library: str, out: Path) -> Path:
-    """Return the file that identifies the state from which the library's files were written."""
-    return out / "libraries" / f"{library}.key"
-
-
-def key_of(library: str, origin: bytes, out: Path) -> str:
-    """Return the digest of the inputs of a library's files, and of the files that exist."""
+def key_of(key: str, origin: bytes, files: Iterable[str], out: Path) -> str:
+    """Return the digest of the inputs of files, and of the files that exist."""
     digest = hashlib.sha256(origin)
-    for name in FILES:
-        path = out / name.format(library)
+    for name in files:
+        path = out / name.format(key)
         digest.update(path.read_bytes() if path.exists() else b"none")
     return digest.hexdigest()
 
 
-def is_current(library: str, origin: bytes, out: Path) -> bool:
-    """Return whether all files of a library are as they were written from this origin."""
-    path = key_file(library, out)
-    return path.exists() and path.read_text() == key_of(library, origin, out)
+def is_current(key: str, origin: bytes, files: Iterable[str], out: Path) -> bool:
+    """Return whether all files are as they were written from this origin."""
+    path = key_file(key, out)
+    return path.exists() and path.read_text() == key_of(key, origin, files, out)
+
+
+def write(key: str, origin: bytes, texts: Mapping[str, str], files: Iterable[str], out: Path) -> None:
+    """Write the files whose text differs, then the digest of their origin and of all files."""
+    for name, text in texts.items():
+        write_if_changed(out / name, text)
+    write_if_changed(key_file(key, out), key_of(key, origin, files, out))
 
 
 def write_if_changed(path: Path, text: str) -> None:

@@ -59,10 +59,11 @@ def _functions(libraries: list[Library]) -> list[_Portable]:
     others = [library for library in libraries if library.name in ("cublas", "rocblas")]
     if first is None or not others:
         return []
+    by_name = [(other, {function.name: function for function in other.functions}) for other in others]
     functions = []
     for function in first.functions:
         parameters = _without_order(function)
-        pairs = [(other, named) for other in others for named in other.functions if named.name == function.name]
+        pairs = [(other, named[function.name]) for other, named in by_name if function.name in named]
         if len(pairs) == len(others) and all(_agrees(parameters, named) for _, named in pairs):
             functions.append(_Portable(function.name, parameters, [(first, function), *pairs]))
     return functions

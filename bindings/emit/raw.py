@@ -11,6 +11,7 @@ from pathlib import Path
 from ..library import Library
 from ..parameters import Result, Stream
 from .c_text import made_from
+from .kept import kept_bytes
 
 BASIC = {"void", "_Bool", "char", "short", "int", "long", "unsigned", "float", "double", "size_t"}
 BASIC |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -77,17 +78,24 @@ def raw_faults(library: Library) -> list[str]:
     return []
 
 
-def raw_file(library: Library) -> str:
-    """Return _<library>_raw.py."""
+def _signatures(library: Library, declared: str) -> str:
+    """Return the text that cffi writes for declarations."""
     from cffi import FFI  # the build's own dependency
 
     ffi = FFI()
-    ffi.cdef(declarations(library))
+    ffi.cdef(declared)
     ffi.set_source(f"offload_args._{library.name}_raw", None)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         path = Path(folder) / "raw.py"
         ffi.emit_python_code(str(path))
-        signatures = path.read_text()
+        return path.read_text()
+
+
+def raw_file(library: Library, out: Path) -> str:
+    """Return _<library>_raw.py. `out` keeps the text of cffi, which takes as long as all other files of a library."""
+    declared = declarations(library)
+    path = out / "libraries" / f"{library.name}.signatures"
+    signatures = kept_bytes(path, declared.encode(), lambda: _signatures(library, declared).encode()).decode()
     routines: dict[str, str] = {}
     results: dict[str, int] = {}  # the place of the result, if it is not the last parameter that a caller passes
     for function in library.functions:

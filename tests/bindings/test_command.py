@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import pickletools
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))  # last: the installed offload_args is meant, not its sources
 
 from bindings import emit, roles  # noqa: E402
+from bindings.emit import kept  # noqa: E402
 from bindings.emit.docs import docstring  # noqa: E402
 from recording import legal  # noqa: E402
 
@@ -69,9 +71,9 @@ def test_emit_writes_only_a_library_that_changed_or_lacks_a_file(
     written: list[str] = []
     texts = emit.library_texts
 
-    def noted(library: roles.Library) -> dict[str, str]:
+    def noted(library: roles.Library, out: Path) -> dict[str, str]:
         written.append(library.name)
-        return texts(library)
+        return texts(library, out)
 
     def emitted(title: str) -> list[str]:
         """Emit two libraries, which are read again: the first one with this title."""
@@ -89,8 +91,57 @@ def test_emit_writes_only_a_library_that_changed_or_lacks_a_file(
     module = (tmp_path / "cufft.py").read_bytes()
     assert emitted("another title") == ["cufft"]
     assert (tmp_path / "cufft.py").read_bytes() != module
-    monkeypatch.setattr(emit, "generator_digest", lambda: b"another generator")
+    monkeypatch.setattr(kept, "generator_digest", lambda: b"another generator")
     assert emitted("another title") == ["cufft", "curand"]
+
+
+def test_a_build_reads_and_writes_the_libraries_whose_files_changed_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = tmp_path / "bindings", tmp_path / "out"
+    for name in ("roles/cufft.toml", "roles/hipfft.toml", "roles/fft.toml", "roles/curand.toml", "api/cufft.json",
+                 "api/hipfft.json", "api/curand.json"):  # fmt: skip
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(roles.HERE / name, folder / name)
+    read: list[str] = []
+    from_files = roles.read
+
+    def noted(name: str, folder: Path) -> roles.Library:
+        read.append(name)
+        return from_files(name, folder)
+
+    def built() -> tuple[list[str], set[str]]:
+        """Return the libraries that a build reads, and the files that it writes."""
+        read.clear()
+        before = {path: path.stat().st_mtime_ns for path in out.rglob("*.*")}
+        in_folder = emit.Kept(out)
+        emit.emit(roles.load(folder, in_folder.read), out, in_folder.origins)
+        paths = [path for path in out.rglob("*.*") if path.suffix not in (".key", ".kept", ".signatures")]
+        return read, {path.name for path in paths if before.get(path) != path.stat().st_mtime_ns}
+
+    def replaced(name: str, before: str, after: str) -> None:
+        text = (folder / name).read_text()
+        assert before in text
+        (folder / name).write_text(text.replace(before, after, 1))
+
+    monkeypatch.setattr(roles, "read", noted)
+    libraries, files = built()
+    assert libraries == ["cufft", "curand", "hipfft"] and len(files) > 30
+    assert built() == ([], set())
+    replaced("roles/curand.toml", 'title = "cuRAND"', 'title = "another"')
+    libraries, files = built()
+    assert libraries == ["curand"] and {name for name in files if "curand" not in name} == {"_table.py"}
+    assert '.title = "another"' in (out / "libraries" / "curand.c").read_text()
+    replaced("roles/fft.toml", "[family.", "# a comment\n[family.")
+    assert built() == (["cufft", "hipfft"], set())
+    replaced("api/curand.json", '"version": "', '"version": "1')
+    libraries, files = built()
+    assert libraries == ["cufft", "curand", "hipfft"] and files and all("curand" in name for name in files)
+    stale = out / "libraries" / "hipfft.kept"
+    stale.write_bytes(stale.read_bytes()[:-1])
+    assert built() == (["hipfft"], set())
+    (out / "libraries" / "curand_api.c").unlink()
+    assert built() == ([], {"curand_api.c"})
 
 
 @pytest.mark.later
