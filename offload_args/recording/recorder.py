@@ -33,8 +33,8 @@ __all__ = ["Recording"]
 
 _CONTENTS = ("none", "hash", "inputs")
 _KNOWN = 64  # the most arrays of a buffer whose digests are remembered
-_SAMPLED = 1 << 16  # arrays of more bytes are known by a sample of them
-_SAMPLES, _SAMPLE = 64, 128  # parts, and the bytes of each
+_SAMPLED = 1 << 13  # arrays of more bytes are known by a sample of half as many
+_SAMPLES, _SAMPLE = 32, 128  # parts, and the bytes of each
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -430,15 +430,11 @@ class Recording:
         """Return the part of an array's contents that goes to the file."""
         if self.contents == "none":
             return {}
+        if self.contents == "hash":
+            return {"hash": self._digest(_sample(array))}
         key = _interval(array)[0] - buffer.low, array.shape, array.strides, array.dtype
-        values = None
-        if self.contents == "inputs":
-            values = np.ascontiguousarray(array).tobytes()
-            digest = self._digest(values)
-        else:
-            digest = self._digest(_sample(array))
-        if values is None:
-            return {"hash": digest}
+        values = np.ascontiguousarray(array).tobytes()
+        digest = self._digest(values)
         is_same, buffer.known[key] = buffer.known.pop(key, None) == digest, digest
         if len(buffer.known) > _KNOWN:
             del buffer.known[next(iter(buffer.known))]
@@ -733,6 +729,8 @@ class Recording:
 def _interval(array: NDArray[Any]) -> tuple[int, int]:
     """Return the addresses of an array's lowest byte and of the byte after its highest."""
     first = array.__array_interface__["data"][0]
+    if array.flags.forc:
+        return first, first + array.nbytes
     low, high = span(array.shape, array.strides, array.itemsize)
     return first + low, first + high
 
@@ -743,8 +741,8 @@ def _sample(array: NDArray[Any]) -> bytes:
         return array.tobytes()
     if array.flags.c_contiguous or array.flags.f_contiguous:
         flat = array.reshape(-1, order="A").view(np.uint8)
-        step = len(flat) // _SAMPLES
-        return flat[: step * _SAMPLES].reshape(_SAMPLES, step)[:, :_SAMPLE].tobytes() + flat[-_SAMPLE:].tobytes()
+        parts = np.ndarray((_SAMPLES, _SAMPLE), np.uint8, flat, 0, (flat.size // _SAMPLES, 1))
+        return parts.tobytes() + flat[-_SAMPLE:].tobytes()
     most = round((_SAMPLES * _SAMPLE / array.itemsize) ** (1 / array.ndim))  # in each dimension
     return array[tuple(slice(None, None, -(-extent // most)) for extent in array.shape)].tobytes()
 
