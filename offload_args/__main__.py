@@ -1,6 +1,6 @@
 #!/usr/bin/env python
 # PYTHON_ARGCOMPLETE_OK
-"""The command line `python -m offload_args`; the folder command has its code."""
+"""The command line `python -m offload_args`; the package offload_args.command has its code."""
 
 import sys
 

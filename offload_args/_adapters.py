@@ -16,7 +16,7 @@ __all__ = ["Adapter", "adapter_of"]
 class Adapter:
     """Call one library for a portable module."""
 
-    backend: ClassVar[str | None]  # the backend of the library's devices; None: devices whose libraries run on the CPU
+    backend: ClassVar[str | None]  # the backend of the library's devices; None for a library of the CPU
 
 
 A = TypeVar("A", bound=Adapter)
@@ -25,8 +25,8 @@ _made: dict[type[Adapter], Adapter] = {}
 
 def adapter_of(adapters: Sequence[type[A]], device: int) -> A | None:
     """Return the adapter for the device with this number; None if no adapter calls a library of the device."""
-    _core.device_counters(device)  # fails in a forked child, in which an import might wait for a lock forever
-    info = by_number(device)._info  # does not call the driver, because the thread may be capturing a stream
+    _core.device_counters(device)  # fails in a forked child, in which an import might deadlock
+    info = by_number(device)._info  # does not call the driver: the thread may be capturing a stream
     for adapter in adapters:
         if adapter.backend == info.backend or (adapter.backend is None and info.flags & _core.OA_DEVICE_HOST_CALLS):
             known = _made.get(adapter)

@@ -1,4 +1,4 @@
-"""Attributes of library objects, which two functions of the library get and set."""
+"""Attributes of library objects; two functions of the library get and set them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _kept(owner: Any) -> dict[int, tuple[int | float, Any]]:
 def attributes_of(library: str, kind: str, tables: dict[str, tuple[str, dict[str, tuple[int, str]]]]) -> dict[str, Any]:
     """Return the attributes of one kind of object.
 
-    tables: {kind: (the beginning of its functions' names, {attribute: (code, dtype)})}.
+    tables: {kind: (the beginning of the names of the kind's functions, {attribute: (code, dtype)})}.
     """
     if kind not in tables:
         return {}

@@ -20,14 +20,14 @@ _BUILTINS: Final = frozenset(
     "abs bool complex divmod enumerate float int len max min pow range reversed round slice sum tuple zip".split()
 )
 _STORES: Final = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_SUBSCR", "DELETE_", "IMPORT_", "YIELD", "SEND")
-_DEEPEST: Final = 5  # the most functions in a chain of calls that are examined
+_DEEPEST: Final = 5  # how many functions of a chain of calls are examined
 
 
 def fixed_values(body: object) -> tuple[Any, ...] | None:
-    """Return all values from outside that a function without arguments may read, in a fixed order.
+    """Return all outer values that a function without arguments may read, in a fixed order.
 
-    If these values are the same objects later, the function makes the same calls again. The result is None if one of
-    the values can change, such as a list, or if the function changes anything but its own variables.
+    If these values are later the same objects, the function makes the same calls again. The result is None if one of
+    the values, such as a list, can change, or if the function changes anything but its own variables.
     """
     values: list[Any] = []
     return tuple(values) if _add_function(body, values, _DEEPEST) else None

@@ -59,7 +59,7 @@ def _takes(element: Any, dtype: str) -> bool:
 
 
 def _check(subject: str, pointer: _core.Pointer, c_type: Any) -> None:
-    """Raise the error of a DevicePtr that can't be an argument of the type `c_type`."""
+    """Raise an error if a DevicePtr can't be an argument of the type `c_type`."""
     dtype = DTYPE_NAMES[pointer._dtype_code]
     needed = f"{subject} needs {c_type.cname}, got a DevicePtr[{dtype}]"
     if c_type.kind != "pointer":
@@ -71,7 +71,7 @@ def _check(subject: str, pointer: _core.Pointer, c_type: Any) -> None:
 
 
 def _own_type(element: Any) -> str:
-    """Return "f32" for the core's type oa_f32, "" for other types."""
+    """Return the dtype in the name of a type of the core, such as "f32" for oa_f32; "" for other types."""
     name = str(element.cname).removeprefix("struct ")
     return name.removeprefix("oa_") if element.kind == "struct" and name.startswith("oa_") else ""
 
@@ -83,8 +83,8 @@ def _converted(pointer: _core.Pointer, c_type: Any) -> Any:
 def converted(title: str, arguments: Sequence[Any], types: Sequence[Any]) -> list[Any]:
     """Return the arguments of a C function, with each DevicePtr converted to the pointer type that the function takes.
 
-    A DevicePtr becomes its address, or its handle for a type of the core. All DevicePtrs are checked before any bytes
-    move.
+    A DevicePtr becomes its handle if the parameter has a type of the core, such as oa_f32 *, and its address otherwise.
+    All DevicePtrs are checked before any bytes move.
     """
     c_types: list[Any] = []
     for index, value in enumerate(arguments):
@@ -194,7 +194,7 @@ class _Adapted:
         values = converted(self._title, arguments, self._types)
         try:
             result = self._function(*values)
-        except TypeError as error:  # cffi's error names no function
+        except TypeError as error:  # cffi's error does not name the function
             raise ArgumentTypeError(f"{self._title}: {error}") from None
         except OverflowError as error:
             raise SizeOverflowError(f"{self._title}: {error}") from None

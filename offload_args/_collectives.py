@@ -23,7 +23,7 @@ _BYTES: Final = 128
 
 @final
 class UniqueId(bytes):
-    """The ID of a new communicator, 128 bytes, which one rank makes and passes to all others.
+    """The ID of a new communicator: 128 bytes that one rank makes and passes to all others.
 
     An ID can be sent as `bytes(id)` or as a pickle. `UniqueId(data)` makes the ID again from the bytes.
     """
@@ -47,7 +47,7 @@ class UniqueId(bytes):
 
 @final
 class Group:
-    """A group of calls of this thread: `with nccl.group(): ...` issues them together at its end."""
+    """A group of calls of this thread: `with nccl.group(): ...` issues these calls together at the end of the block."""
 
     __slots__ = ("_end", "_start")
 

@@ -22,13 +22,13 @@ _Pointers_co = TypeVar(
 _Result = TypeVar("_Result")
 
 VERSION: str
-_C_API: object  # a capsule, for extensions: csrc/include/offload_args/python.h
+_C_API: object  # a capsule for extensions; csrc/include/offload_args/python.h describes it
 
-# numbers.c: the core's own, by their names in C.
+# From numbers.c: the numbers and names of the core, by their names in C.
 DTYPES: Final[tuple[tuple[str, str, int, str], ...]]  # NumPy's name, the C type's name, bytes, NumPy's kind or ""
 STATUSES: Final[tuple[str, ...]]
 TRACE_KINDS: Final[tuple[str, ...]]
-RESIDENCY_MODES: Final[tuple[str, ...]]  # by oa_residency_mode
+RESIDENCY_MODES: Final[tuple[str, ...]]  # the index is an oa_residency_mode
 OA_BY_USE: Final[int]
 OA_IN: Final[int]
 OA_OUT: Final[int]
@@ -109,7 +109,7 @@ OA_READ_WRITE: Final[int]
 OA_MOST_PARAMETERS: Final[int]
 OA_MOST_PARAMETER_BYTES: Final[int]
 
-# records.c: named tuples. A table in C defines each of them, with the docs of its fields.
+# From records.c: named tuples. For each tuple, a table in C defines the fields and their docs.
 class BackendInfo(NamedTuple):
     name: str
     flags: int
@@ -410,7 +410,7 @@ def function(library: str, name: str, module: str, /) -> Any: ...
 def record(library: str, name: str, /) -> tuple[tuple[str, str, str, str, int], ...]: ...
 def routine_dtypes(library: str, name: str, values: tuple[Any, ...], /) -> bytes: ...
 
-reused: dict[Callable[..., Any], int]  # {function: the positions of the arguments that it reads many times, as bits}
+reused: dict[Callable[..., Any], int]  # {function: bits, one for each argument that it reads many times}
 
 def planned(
     function: Callable[..., Any],

@@ -59,8 +59,8 @@ _COMPUTE: Final = {
 _SMALL: Final = ("float8_e4m3fn", "float8_e5m2")
 _RESULT: Final = 96  # bytes of a cublasLtMatmulHeuristicResult_t
 _WORKSPACE: Final = 32 << 20  # bytes: NVIDIA's recommendation for its newest devices
-_AUX, _MASKS, _WRITES_AUX = 128, 2 | 8, 2 | 32  # bits of an epilogue: it has aux; its aux has bits; it writes aux
-_GRADIENT, _OF_A, _OF_B, _BIAS = 16, 256, 512, 4  # the bias is a gradient of the result, of A, of B; it is added
+_AUX, _MASKS, _WRITES_AUX = 128, 2 | 8, 2 | 32  # bits of an epilogue: aux exists; aux is a mask of bits; aux is written
+_GRADIENT, _OF_A, _OF_B, _BIAS = 16, 256, 512, 4  # bits: the bias is a gradient of D, of A, of B; the bias is added
 
 
 @cache
@@ -115,7 +115,7 @@ class _Facts:
 def _dtype_name(function: str, name: str, code: int, like: Any) -> str:
     """Return a dtype's name; refuse dtypes that cuBLASLt lacks.
 
-    code: the dtype's number; -1 if devices can't hold the dtype.
+    `code` is the dtype's number, or -1 if devices can't hold the dtype.
     """
     dtype = DTYPE_NAMES[code] if code >= 0 else str(getattr(like, "dtype", like))
     if dtype not in _CODES:
@@ -124,7 +124,7 @@ def _dtype_name(function: str, name: str, code: int, like: Any) -> str:
 
 
 def _facts(function: str, name: str, like: Any) -> _Facts:
-    """Return the facts of a pointer or an array; refuse shapes and strides that no layout describes."""
+    """Return the facts of a pointer or an array; refuse shapes and strides that a layout can't describe."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: {name} needs a DevicePtr or a NumPy array, got {shown(like)}")
     dtype = _dtype_name(function, name, like._dtype_code if isinstance(like, DevicePtr) else code_of(like.dtype), like)
@@ -162,8 +162,8 @@ def layout(like: Any) -> MatrixLayout:
     """Make the layout of a matrix from the dtype, shape, order and leading dimension of a pointer.
 
     like: a DevicePtr, or an array that will be lent. If there are 3 axes, the first one counts the matrices of a batch,
-    and the layout has the batch's stride. A matrix that is stored by columns has ORDER_COL; other matrices have
-    ORDER_ROW. The layout is destroyed with its last user.
+    and the layout has the batch's stride. The order is ORDER_COL for a matrix that is stored by columns, and ORDER_ROW
+    for other matrices. The layout is destroyed when no object refers to it any more.
 
     Raises ArgumentError if rows and columns both have gaps.
     """
@@ -181,17 +181,17 @@ class Algo:
     """An algorithm for a product."""
 
     algo: NDArray[np.uint64]  #: cuBLASLt's own cublasLtMatmulAlgo_t, for matmul
-    workspace: int  #: bytes of device memory that it needs
-    waves: float  #: how often it fills the device; just above a whole number, the last wave is nearly empty
-    status: int  #: STATUS_SUCCESS, or the reason why it does not take the product
+    workspace: int  #: bytes of device memory that the algorithm needs
+    waves: float  #: how many times the product fills the device; just above a whole number, the last wave is small
+    status: int  #: STATUS_SUCCESS, or the reason why the algorithm can't compute the product
 
     def capability(self, attribute: int) -> int | tuple[int, ...]:
-        """Return the capability that a constant cublaslt.ALGO_CAP_* names; a list becomes a tuple."""
+        """Return the capability with a constant cublaslt.ALGO_CAP_*; a list is returned as a tuple."""
         is_list = attribute in (cublaslt.ALGO_CAP_TILE_IDS, cublaslt.ALGO_CAP_STAGES_IDS)
         return self._asked("matmul_algo_cap_get_attribute", attribute, is_list)
 
     def setting(self, attribute: int) -> int | tuple[int, ...]:
-        """Return the setting that a constant cublaslt.ALGO_CONFIG_* names."""
+        """Return the setting with a constant cublaslt.ALGO_CONFIG_*."""
         return self._asked("matmul_algo_config_get_attribute", attribute, is_list=False)
 
     def _asked(self, function: str, attribute: int, is_list: bool) -> int | tuple[int, ...]:
@@ -211,8 +211,8 @@ class Algo:
 def preference(*, workspace: int = _WORKSPACE, alignment: int = 256) -> MatmulPreference:
     """Make the preferences of a search: the most bytes of workspace, and the alignment of matrices.
 
-    alignment: in bytes. Lent arrays start at multiples of 256 bytes, but their slices may not. Other preferences are
-    attributes of the result.
+    alignment: in bytes. Lent arrays start at multiples of 256 bytes, but their slices may start at other addresses.
+    Other preferences are set as attributes of the result.
     """
     result: MatmulPreference = _service("matmul_preference_create")()
     result.max_workspace_bytes = workspace
@@ -232,10 +232,10 @@ def heuristics(
     count: int = 8,
     device: Any = None,
 ) -> list[Algo]:
-    """Find at most `count` algorithms for a product, in the order of cuBLASLt's estimate, the fastest first.
+    """Find at most `count` algorithms for a product; the first is the fastest by cuBLASLt's estimate.
 
-    preference: by default at most 32 MiB of workspace. device: a Device or its name; None: the default device.
-    Raises LibraryError if there is no algorithm.
+    preference: by default, it allows at most 32 MiB of workspace. device: a Device or its name; None is the default
+    device. Raises LibraryError if there is no algorithm.
     """
     number = default_number() if device is None else as_device(device).number
     if count < 1:
@@ -265,25 +265,27 @@ class Matmul:
         product = cublaslt.Matmul(dA, dB, dD, epilogue=cublaslt.EPILOGUE_RELU_BIAS)
         product(dA, dB, dD, bias=db)
 
-    A, B, D and C: DevicePtrs, or arrays that will be lent; only dtype, shape and strides count. Each is stored by rows
-    or by columns. If there are 3 axes, the first one counts the matrices of a batch. A matrix of 2 axes is used for the
-    whole batch. C and D have the same order.
+    A, B, D and C: DevicePtrs, or arrays that will be lent; only their dtypes, shapes and strides are used. Each matrix
+    is stored by rows or by columns. If there are 3 axes, the first one counts the matrices of a batch. A matrix of 2
+    axes is used for the whole batch. C and D have the same order.
 
     If D is stored by rows, the bias has one element for each column, as in NumPy's addition. If D is stored by columns,
     the bias has one element for each row. The gradients of EPILOGUE_BGRADA and EPILOGUE_BGRADB are the sums of A's rows
     and of B's columns. aux_shape and aux_dtype describe the array that aux needs.
 
-    epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*, by default in A's dtype, or in float32 for narrower
-    dtypes; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: the dtype of the bias, by default D's.
+    epilogue: cublaslt.EPILOGUE_*. compute: cublaslt.COMPUTE_*. By default, the product is computed in A's dtype, or in
+    float32 if A's dtype is narrower; cublaslt.COMPUTE_32F_FAST_TF32 is faster and less exact. bias_dtype: the dtype of
+    the bias, by default D's.
     workspace: the most bytes that a call takes from the device's pool. alignment: in bytes. Lent arrays start at
-    multiples of 256 bytes, but their slices may not. algo: an Algo; by default the first one that cuBLASLt proposes.
+    multiples of 256 bytes, but their slices may start at other addresses. algo: an Algo; by default the first one that
+    cuBLASLt proposes.
 
-    Raises ArgumentError for shapes that do not fit, LibraryError if cuBLASLt has no algorithm for the product.
+    Raises ArgumentError for shapes that do not fit, and LibraryError if cuBLASLt has no algorithm for the product.
     """
 
     desc: MatmulDesc  #: cuBLASLt's descriptor
     algo: Algo
-    aux_shape: tuple[int, ...] | None  #: the shape of aux in C order, a row for each line of D; None without aux
+    aux_shape: tuple[int, ...] | None  #: the shape of aux in C order, with a row for each line of D; None without aux
     aux_dtype: Any
 
     def __init__(
@@ -323,7 +325,7 @@ class Matmul:
         self._lock = threading.Lock()
         self._last: tuple[Any, ...] = (None,) * 4
         self._bytes = algo.algo.tobytes()  # bytes are faster to pass
-        self._arrays: dict[str, Any] = {}  # the arrays of the descriptor
+        self._arrays: dict[str, Any] = {}  # the arrays to which the descriptor refers
         self._needed = [name for name, bits in _USES.items() if epilogue & bits]
         self._matmul = _service("matmul")
 
@@ -339,7 +341,7 @@ class Matmul:
         self.desc = _service("matmul_desc_create")(sums if compute is None else compute, _CODES[scale])
 
     def _make_layouts(self, a: _Facts, b: _Facts, d: _Facts, c: _Facts | None) -> None:
-        """Make column-major layouts; for a row-major D, they describe D^T = B^T A^T."""
+        """Make column-major layouts; if D is row-major, the layouts describe D^T = B^T A^T."""
         c = c if c is not None else _Facts(_c_dtype(d.dtype), d.shape, d.strides)
         if self._swapped:
             a, b, c, d = b.transposed, a.transposed, c.transposed, d.transposed
@@ -395,8 +397,8 @@ class Matmul:
         arrays: bias, aux, and DevicePtrs to one float32 each: the factors a_scale, b_scale, c_scale, d_scale,
         aux_scale, and the results d_amax, aux_amax.
 
-        Raises the errors that any call of a library's function may raise, and ArgumentError if an array has another
-        shape or other strides than the product was made for.
+        Raises the errors that any call of a library's function may raise. Raises ArgumentError if the product was made
+        for another shape or other strides of an array.
         """
         last = self._last
         if A is not last[0] or B is not last[1] or D is not last[2] or C is not last[3]:
@@ -419,7 +421,7 @@ class Matmul:
             raise _with_names_swapped(error) from None
 
     def _set_all(self, arrays: dict[str, DevicePtr[Any] | None]) -> None:
-        """Make the descriptor refer to these arrays, and to no others."""
+        """Make the descriptor refer to exactly these arrays."""
         for name, array in arrays.items():
             if self._arrays.get(name) is not array:
                 self._set(name, array)
@@ -439,7 +441,7 @@ class Matmul:
         self._arrays[name] = array
 
     def _check(self, operands: Sequence[Any]) -> None:
-        """Refuse arrays whose shapes or strides differ from the product's."""
+        """Refuse arrays if the product was made for other shapes or strides."""
         for name, operand, (shape, strides) in zip("ABDC", operands, self._given, strict=True):
             if operand is None and name == "C":
                 continue
@@ -480,7 +482,7 @@ def _with_names_swapped(error: OffloadError) -> OffloadError:
 
 
 def _c_dtype(dtype: str) -> str:
-    """Return the dtype that describes a missing C: the library accepts no float8 dtype for C."""
+    """Return the dtype with which a missing C is described, because the library accepts no float8 dtype for C."""
     return "bfloat16" if dtype in _SMALL else dtype
 
 

@@ -1,6 +1,6 @@
 """Explains which argument of a vendor's function is wrong.
 
-_core/function.c has the functions themselves. It imports this module if an argument is wrong, or if the caller passes a
+_core/function.c calls the vendors' functions. It imports this module if an argument is wrong, or if the caller passes a
 handle.
 """
 
@@ -37,12 +37,12 @@ _DTYPE_OF: Final = dict(zip(C_NAMES, DTYPE_NAMES, strict=True))
 
 
 class _Row(NamedTuple):
-    """A parameter, as a row of _core.record describes it."""
+    """A parameter: a row of _core.record."""
 
     kind: str  # a kind of csrc/include/offload_args/roles.def
     name: str
     dtype: str  # abbreviated, "any" for enum and size
-    more: str  # the class of an object, or the argument that sets the dtype, or "none" if None is accepted
+    more: str  # the class of an object, the argument that sets the dtype, or "none" if None is accepted
     elements: int
 
     @property
@@ -92,11 +92,11 @@ def explain(
     has_device_form: bool,
     dtypes: bytes,
 ) -> None:
-    """Raise the error of the first wrong argument; return if there is none.
+    """Raise the error of the first wrong argument; return if all arguments are right.
 
-    function: such as "cublas.sgemv". record: from _core.record. arguments: in the record's order; a result that was
-    passed is the last one. on_device: scalars and results have to be on the device. has_device_form: scalars and
-    results may be on the device.
+    function: a name such as "cublas.sgemv". record: from _core.record. arguments: in the record's order; if a result
+    was passed, it is the last argument. on_device: scalars and results have to be on the device. has_device_form:
+    scalars and results may be on the device.
     dtypes: the number of each argument's dtype.
     """
     rows = _with_dtypes(_rows(record), dtypes)
@@ -171,7 +171,7 @@ def dtype_code(dtype: Any) -> int:
 
 
 def refuse_type(function: str, name: str, value: object) -> NoReturn:
-    """Raise the error of an argument that names no dtype of the library."""
+    """Raise the error of an argument that is not a dtype of the library."""
     fail = _Failure(f"{function}: {name} needs", value)
     if hasattr(type(value), "__index__") and not isinstance(value, DevicePtr):
         fail(SizeOverflowError, "an integer of at most 31 bits")
@@ -179,13 +179,13 @@ def refuse_type(function: str, name: str, value: object) -> NoReturn:
 
 
 def misfit(doc: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-    """Raise the TypeError that a Python function with this signature raises for these arguments.
+    """Raise the TypeError of a Python function with this signature for these arguments.
 
     doc: begins with the signature, such as "sgemv(trans, m, n)".
     """
     signature, _, _ = doc.partition("\n--")
     namespace: dict[str, Any] = {}
-    exec(f"def {signature}: pass", namespace)  # this package wrote the signature; the interpreter writes the error
+    exec(f"def {signature}: pass", namespace)  # the signature is text of this package; the call below raises the error
     stub = namespace[signature.partition("(")[0]]
     try:
         stub(*positional, **keywords)
@@ -200,7 +200,7 @@ def handle_address(function: str, handle: object) -> int:
     """Return the stand-in for the caller's own library handle.
 
     handle: a handle that the library made, an address, or an object with `handle` or `ptr`. Raises ArgumentTypeError
-    for anything else.
+    for other values.
     """
     library = function.partition(".")[0]
     if isinstance(handle, LibraryObject):
@@ -217,7 +217,7 @@ def handle_address(function: str, handle: object) -> int:
 
 
 class _Failure:
-    """The beginning and the end of a message: the argument with its need, and the value that was passed."""
+    """The beginning of a message, with the requirement of the argument, and its end, with the passed value."""
 
     def __init__(self, need: str, value: object) -> None:
         self._need = need

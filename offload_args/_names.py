@@ -1,4 +1,4 @@
-"""Names of operands in errors: vendors' functions, copies and regions use other names than the caller."""
+"""Names of operands in errors, because vendors' functions, copies and regions use other names than the caller."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def named(call: Callable[..., None], callers: dict[str, str], *arguments: Any) -
 
 
 def rename(error: OffloadError, pattern: str | re.Pattern[str], name: str | Callable[[re.Match[str]], str]) -> None:
-    """Replace a name in an error's text, such as the number of a region's argument, by the caller's name."""
+    """Replace a name, such as the number of a region's argument, by the caller's name in an error's text."""
     error.args = (re.sub(pattern, name, str(error)),)
 
 
 def note_names(error: OffloadError, callers: dict[str, str]) -> None:
-    """Add a note to an error of a library's function: the caller's names of the operands."""
+    """Add the caller's names of the operands to an error of a library's function, as a note."""
     words = set(re.findall(r"\w+", str(error).partition(": ")[2]))
     text = ", and ".join(
         f"its {library_name} is {caller_name}" for library_name, caller_name in callers.items() if library_name in words

@@ -55,7 +55,8 @@ INT32: Final = DTYPE_NAMES.index("int32")
 
 
 class Matrix(NamedTuple):
-    """A matrix: its shape, and its leading dimension in Fortran order and in C order; 0 for an order that it lacks."""
+    """The shape of a matrix, and its leading dimensions in Fortran order and in C order; 0 for an order that it
+    lacks."""
 
     rows: int
     columns: int
@@ -90,7 +91,7 @@ def need_uncaptured(
 ) -> None:
     """Raise CaptureError if a chain captures the calls of an operand's region.
 
-    `instead`: how to make a call that a chain can capture. `reads`: the value that the host would read, which is the
+    `instead` describes the call to make in a chain. `reads` is the value that the host would read; this read is the
     reason for the refusal.
     """
     if any(query(operand).captured for operand in operands):
@@ -101,7 +102,7 @@ def need_uncaptured(
 
 
 def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, reason: str) -> None:
-    """Raise ArgumentError for a vector of another size, or with gaps, because the functions take no increment."""
+    """Raise ArgumentError for a vector of another size, or with gaps; the function takes no increment."""
     need_shape(function, operand, pointer, (size,), reason)
     if size > 1 and pointer._strides[0] != pointer.dtype.itemsize:
         raise ArgumentError(
@@ -113,7 +114,7 @@ def contiguous(function: str, operand: str, pointer: DevicePtr[Any], size: int, 
 def need_dtype(
     function: str, operand: str, pointer: DevicePtr[Any], codes: Iterable[int], reason: str = "", remedy: str = ""
 ) -> None:
-    """Raise DTypeError for a pointer with another dtype; reason: why one of the dtypes is needed."""
+    """Raise DTypeError for a pointer with another dtype; `reason` tells why one of the dtypes is needed."""
     if pointer._dtype_code not in codes:
         names = [DTYPE_NAMES[code] for code in codes]
         allowed = " or ".join(names)
@@ -127,7 +128,7 @@ def letter_of(function: str, operand: str, pointer: DevicePtr[Any], takes: str =
 
     Raises HostPointerError for another object, and DTypeError if the letter is not in `takes`.
 
-    remedy: the advice for a dtype that another function takes.
+    `remedy` is the advice for a dtype that another function takes.
     """
     need_pointer(function, operand, pointer)
     letter = LETTERS.get(pointer._dtype_code, "")
@@ -136,7 +137,7 @@ def letter_of(function: str, operand: str, pointer: DevicePtr[Any], takes: str =
 
 
 def misfit(function: str, operand: str, pointer: DevicePtr[Any], needed: object, reason: str) -> ArgumentError:
-    """Return the error for an operand of another shape; needed: the right shape, or words for it."""
+    """Return the error for an operand of another shape; `needed` is the right shape, or words for it."""
     return ArgumentError(f"{function}: {operand} has shape {pointer._shape}, needs {needed} {reason}")
 
 
@@ -154,7 +155,7 @@ def need_dimensions(function: str, operand: str, pointer: DevicePtr[Any], ndim: 
 
 
 def unordered(function: str, operand: str, pointer: DevicePtr[Any], copy: str) -> ArgumentError:
-    """Return the error for a matrix in neither order; copy: the NumPy function that makes a copy in an order."""
+    """Return the error for a matrix in neither order; `copy` is the NumPy function that makes an ordered copy."""
     return ArgumentError(
         f"{function}: {operand} has shape {pointer._shape} and strides {pointer._strides}, needs unit stride in one "
         f"dimension and rows or columns that do not overlap; copy it on the host: numpy.{copy}({operand})"
@@ -162,7 +163,7 @@ def unordered(function: str, operand: str, pointer: DevicePtr[Any], copy: str) -
 
 
 def matrix(function: str, operand: str, pointer: DevicePtr[Any], like: DevicePtr[Any] | None = None) -> Matrix:
-    """Return the geometry of a matrix in C or Fortran order; `like`: the operand A, whose dtype is needed."""
+    """Return the geometry of a matrix in C or Fortran order; `like` is the operand A, which has the needed dtype."""
     need_pointer(function, operand, pointer)
     if like is not None:
         need_dtype(function, operand, pointer, (like._dtype_code,), " as A has")
@@ -201,7 +202,7 @@ def vector(function: str, operand: str, pointer: DevicePtr[Any], size: int, code
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Only check the first call in a block: it raises the errors of its checks, and has no other effect."""
+    """Check the first call in a block without making it; only the errors of its checks are raised."""
     only_check(True)
     try:
         yield

@@ -1,8 +1,9 @@
-"""The modules `cublas.raw`, `cblas.raw` and so on: a vendor's functions, as its manual declares them, through cffi.
+"""The modules `cublas.raw`, `cblas.raw` and so on: a vendor's functions through cffi, with the signatures of its
+manual.
 
 If every pointer is a plain cffi pointer, the vendor's function is called directly. If an argument is a DevicePtr, the
-call is checked, and missing bytes come up, as in a call through the library's module. If the package does not bind the
-function, only the dtype of each DevicePtr is checked, and its address is passed.
+call is checked, and missing bytes come up, as in a call through the library's module. If an argument is a DevicePtr and
+the package does not bind the function, only the dtype of the DevicePtr is checked, and its address is passed.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ def _all_of(kind: str, dtype: int, value: Any) -> list[Any]:
 
 
 def _store(place: Any, kind: str, dtype: int, value: Any) -> None:
-    """Write a host result where the vendor's function would have written it."""
+    """Write a host result to the place to which the vendor's function would have written it."""
     if kind in ("result", "value") and dtype == _core.OA_I32:
-        place[0] = value  # an index, as wide as the type of the caller's pointer
+        place[0] = value  # an index; the caller's pointer has its width
     else:
         numbers = value if isinstance(value, tuple) else (value,)
         _numbers_at(place, dtype, len(numbers))[:] = numbers
@@ -104,7 +105,7 @@ class _Function:
         return self._call(converted(self._title, arguments, self._type.args))
 
     def _further(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the sizes of a variadic function as cffi takes them; the first argument is their number."""
+        """Return the sizes that a variadic function gets, in cffi's types; the first argument is their number."""
         count, *sizes = arguments
         if count != len(sizes):
             raise ArgumentError(f"{self._title}: got {len(sizes)} sizes, and {shown(count)} as their number")
@@ -131,7 +132,7 @@ class _Function:
         """Call the vendor's function directly; raise LibraryError for a status other than success."""
         if self._address is None:
             pointer = _core.library_address(self._raw.library, self.__name__)
-            c_type = self._raw.function_type(self.__name__)  # the library is loaded now
+            c_type = self._raw.function_type(self.__name__)  # this loads the library
             self._raw.check_version(self._title, self.__name__)
             self._address = self._raw.ffi.cast(c_type, pointer)
         answer = self._address(*arguments)
@@ -141,7 +142,7 @@ class _Function:
         return answer
 
     def _check(self, arguments: Sequence[Any]) -> Any:
-        """Make the call through the package's own function, which checks the call and moves missing data."""
+        """Make the call through the package's own function, which checks it and moves missing data."""
         function = getattr(self._raw.functions, self._routine)
         values = list(arguments)
         keywords: dict[str, Any] = {}
@@ -152,7 +153,7 @@ class _Function:
             if handle:
                 keywords["handle"] = handle
         place = self._raw.results.get(self.__name__)
-        if place is not None:  # the result is last in the record
+        if place is not None:  # the record's last row is the result
             values.append(values.pop(place))
         values = [
             int(value) if row[0] in ("enum", "type", "size") and isinstance(value, CDATA) else value

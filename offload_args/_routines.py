@@ -17,8 +17,8 @@ __all__ = ["serve"]
 def serve(module: str, namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a library's module.
 
-    module: the module's `__name__`, which ends with the library's name. namespace: the module's globals, which also
-    keep the functions.
+    module: the module's `__name__`, which ends with the library's name. namespace: the module's globals, in which the
+    functions are stored, too.
     """
     library = module.rpartition(".")[2]
     constants = [name for name in namespace if not name.startswith("_")]

@@ -1,4 +1,4 @@
-"""The arguments of regions: arrays, and In, Out, InOut, Scratch of them."""
+"""The arguments of regions: arrays, alone or in In, Out and InOut, and Scratch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["In", "InOut", "Out", "Scratch"]
 
 _MAX_SIZE: Final = 2**63 - 1
 _MAX_ADDRESS: Final = 2**64 - 1
-_DLPACK_HOST: Final = (1, 3)  # plain and pinned
+_DLPACK_HOST: Final = (1, 3)  # DLPack's device types of plain and of pinned host memory
 
 
 class _Direction(type):
@@ -52,7 +52,7 @@ class _Declared(metaclass=_Direction):
 
 
 class DeviceMemory(NamedTuple):
-    """Memory that exists on a device already, such as a variable of a module."""
+    """Existing memory of a device, such as a variable of a module."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -68,7 +68,7 @@ class Parameter(NamedTuple):
     partition: Any = None  #: a partition of offload_args.kernels; None if it is not declared
 
     def by(self, partition: object) -> Parameter:
-        """Return the parameter with a partition of its array among threads: Out[np.float32].by(Tiles(16, 16)).
+        """Return the parameter with a partition of its array among threads, as in Out[np.float32].by(Tiles(16, 16)).
 
         Each launch then checks that every element has an owner, and `launch` and `offload` take grid and block from the
         partition.
@@ -183,8 +183,8 @@ class Scratch:
 def resolve(argument: Any, position: int, device: int) -> Any:
     """Return an argument other than a plain ndarray as an ndarray, or as a description of device memory.
 
-    position: counted from 1. device: the number of the region's device; -1: not chosen yet. The description is a tuple
-    (dtype, shape, strides, address, flags, device, stream).
+    position: counted from 1. device: the number of the region's device; -1 if it is not chosen yet. The description is
+    a tuple (dtype, shape, strides, address, flags, device, stream).
 
     Raises ArgumentTypeError, DTypeError, StalePointerError or WrongDeviceError; each error names the position.
     """
@@ -240,7 +240,7 @@ def _from_dlpack(argument: Any, subject: str) -> NDArray[Any]:
         )
     try:
         return np.from_dlpack(argument)
-    except OffloadError:  # this package raised it in the argument's export
+    except OffloadError:  # the argument's export raised an error of this package
         raise
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArgumentTypeError(
@@ -352,7 +352,7 @@ _NUMBERS = frozenset((float, int, complex, bool, str, type(None)))
 
 def is_array(argument: object) -> bool:
     """Return whether call() lends an argument; other arguments are passed on unchanged."""
-    if type(argument) in _NUMBERS:  # the most frequent types, and the slowest to check otherwise
+    if type(argument) in _NUMBERS:  # these types are the most frequent ones, and the checks below are slowest for them
         return False
     if isinstance(argument, (np.ndarray, _Declared, Scratch)):
         return True

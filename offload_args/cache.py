@@ -1,7 +1,8 @@
-"""A cache of compiled kernels and rates, in a folder of this user; a hash of the inputs names each file.
+"""A cache of compiled kernels and rates, in a folder of this user; the name of a file is a hash of its inputs.
 
-OFFLOAD_ARGS_CACHE names another folder; "off" turns the cache off. A folder or file that other users can write is not
-used. A file is written under another name in the same folder and then renamed, so that no reader gets a part of it.
+OFFLOAD_ARGS_CACHE selects another folder; "off" turns the cache off. A folder or file that other users can write is not
+used. A file is written under another name in the same folder and then renamed, so that no reader gets an incomplete
+file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .errors import PerformanceWarning
 __all__ = ["find", "key_of", "store"]
 
 _VARIABLE: Final = "OFFLOAD_ARGS_CACHE"
-_said: Final[set[tuple[str, str]]] = set()  # folders that are not used, each with the reason
+_said: Final[set[tuple[str, str]]] = set()  # pairs of an unused folder and the reason, about which a warning was given
 
 
 def _folder() -> str | None:
@@ -61,7 +62,7 @@ def _fault(status: os.stat_result) -> str:
 
 
 def key_of(*parts: str | bytes) -> str:
-    """Return the name of the file that is made from these parts."""
+    """Return the name of a file whose inputs are these parts."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
@@ -88,7 +89,7 @@ def find(key: str) -> bytes | None:
 
 
 def store(key: str, data: bytes) -> None:
-    """Store a file; store nothing without a folder, or without room in it."""
+    """Store a file; store nothing if there is no folder, or no room in it."""
     folder = _folder()
     if folder is None:
         return

@@ -2,7 +2,7 @@
 
 The parent sets the environment variable OFFLOAD_ARGS_RUN to the options of the acceleration. It adds the folder startup
 to PYTHONPATH, so that the Python of each child imports startup/sitecustomize.py. At its end, a child writes its report
-and its decisions into a folder of the parent. The parent reads them at its own end.
+and its decisions into a folder of the parent. The parent reads these files at its own end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _started: list[Accelerated] = []
 
 
 def start() -> None:
-    """Accelerate this process with its parent's options. The program runs even if this fails."""
+    """Accelerate this process with its parent's options. If that fails, the program runs without acceleration."""
     text = os.environ.get(VARIABLE, "")
     if not text or _started:
         return

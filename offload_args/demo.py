@@ -48,14 +48,15 @@ def principal_components(
 ) -> tuple[Array, Array, int]:
     """Find the leading principal components of centred data by block power iteration on a device.
 
-    One region holds the whole iteration: data goes up once, the components come down once, and nothing moves between
+    One region holds the whole iteration: data goes up once, the components come down once, and no bytes move between
     the calls.
 
     Args:
         data: n rows of d features, from which the features' means are subtracted.
         count: the number of components; at most d.
-        device: the device that computes; None: the default device.
-        iterations: the most steps; the demo stops earlier once every eigenvalue is stable to a relative 1e-13.
+        device: the device that computes; None is the default device.
+        iterations: the greatest number of steps; the iteration stops earlier once every eigenvalue is stable to a
+        relative 1e-13.
 
     Returns:
         The eigenvalues of the covariance matrix (count), the components as rows (count, d), and the number of steps.
@@ -65,7 +66,7 @@ def principal_components(
     lengths = np.zeros(count)
     arrays = data, Out(components), Scratch((n, count), np.float64), Scratch((count,), np.float64)
     with offload_args(*arrays, device=device) as (X, V, Y, overlaps):
-        basis, steps, settled = X[:count], 0, False  # the start: the first rows of data
+        basis, steps, settled = X[:count], 0, False  # the first basis: the first rows of data
         while not settled and steps < iterations:
             blas.gemm(1.0, X, basis.T, 0.0, Y)
             blas.gemm(1.0, Y.T, X, 0.0, V)

@@ -1,7 +1,7 @@
-"""The devices that arrays can be lent to.
+"""The devices to which arrays can be lent.
 
-`host` always exists, and arrays that are lent to it are copied, too. `cuda:0` and `cuda:1` are NVIDIA GPUs. `sim:0` to
-`sim:7` are simulated devices for strict tests.
+The device `host` always exists; an array that is lent to it is copied, as on other devices. `cuda:0` and `cuda:1` are
+NVIDIA GPUs. `sim:0` to `sim:7` are simulated devices for strict tests.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Residency(_core.ResidencyFields):
 class Device:
     """Name one device: "host", "cuda:0" or "sim:0".
 
-    Two Devices of one name are equal.
+    Two Devices with the same name are equal.
 
-    Raises DeviceUnavailableError if this machine does not have the device, ArgumentError for a name that is not of this
+    Raises DeviceUnavailableError if this machine does not have the device, and ArgumentError for a name of another
     form, such as "sim:01".
 
         device, x = Device("host"), np.ones(1000)
@@ -77,7 +77,7 @@ class Device:
 
     name: str  #: such as "cuda:0"
     number: int  #: the core's number for it; valid in this process
-    _info: _core.DeviceInfo  # from the time when the device was opened; later only its memory changes
+    _info: _core.DeviceInfo  # read when the device was opened; only the values of its memory change later
 
     _opened: ClassVar[dict[int, Device]] = {}
 
@@ -121,7 +121,7 @@ class Device:
 
     @classmethod
     def host(cls) -> Device:
-        """Return the host as a device. Arrays that are lent to it are also copied.
+        """Return the host as a device. An array that is lent to it is copied, as on other devices.
 
             print(Device.host() == Device("host"))  # True
 
@@ -131,7 +131,7 @@ class Device:
 
     @classmethod
     def from_index(cls, index: int) -> Device:
-        """Return the GPU of that index.
+        """Return the GPU with this index.
 
         Raises DeviceUnavailableError if there is no such GPU.
 
@@ -160,7 +160,7 @@ class Device:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU. On other devices, the libraries of the CPU run."""
+        """Whether the device is a GPU. Devices that are not GPUs run the libraries of the CPU."""
         return bool(self._info.flags & _core.OA_DEVICE_GPU)
 
     @property
@@ -171,7 +171,7 @@ class Device:
 
     @property
     def driver_version(self) -> int:
-        """The version of its driver, in the driver's own form (13000 is CUDA 13.0); 0 if it has no driver."""
+        """The version of the device's driver, in the driver's own form (13000 is CUDA 13.0); 0 without a driver."""
         return self._info.driver_version
 
     @property
@@ -181,12 +181,12 @@ class Device:
 
     @property
     def counters(self) -> Counters:
-        """The counts of its operations so far."""
+        """The counts of the device's operations so far."""
         return _core.device_counters(self.number)
 
     @property
     def residency(self) -> Residency:
-        """The state of its resident memory, which outlives regions.
+        """The state of the device's resident memory, which outlives regions.
 
         Raises ArgumentError if OFFLOAD_ARGS_RESIDENCY is not "auto", "explicit" or "off".
         """
@@ -195,10 +195,10 @@ class Device:
     def keep(self, array: NDArray[Any]) -> None:
         """Make an array resident: its device memory outlives its regions, until release() or the end of its owner.
 
-        array: exactly the array that will be lent. Nothing moves now. When the array is lent again and read, only the
-        pages that the host wrote meanwhile are sent. If these pages are not known, the whole array is sent
-        (docs/guide/residency.md). Under memory pressure its device memory is evicted, and the array becomes resident
-        again when it is next lent. Pointers end with their regions as usual.
+        array: exactly the array that will be lent. This call moves no bytes. When the array is lent and read again
+        later, only the pages that the host wrote in between are sent. If these pages are not known, the whole array is
+        sent (docs/guide/residency.md). Under memory pressure its device memory is evicted, and the array becomes
+        resident again when it is next lent. As usual, pointers become stale at the end of their regions.
 
         Raises DTypeError for an array that can't be lent, ArgumentTypeError for an object that is not an array.
 
@@ -214,7 +214,7 @@ class Device:
         _core.keep(_checked("keep", array), self.number)
 
     def release(self, array: NDArray[Any]) -> None:
-        """Undo keep(), or resident=True: the memory is freed now, or with the last region that uses it.
+        """Undo keep() or resident=True. The memory is freed now, or at the end of the last region that uses it.
 
         Does nothing for an array that is not resident. Raises ArgumentTypeError for an object that is not an array.
 
@@ -240,10 +240,10 @@ class Device:
         _core.device_synchronize(self.number)
 
     def trim(self) -> None:
-        """Wait for all work on the device, then free idle memory: the device's own, and pinned memory of past copies.
+        """Wait for all work on the device, then free idle memory of the device, and pinned memory of past copies.
 
-        A call is rarely needed, since the package also frees idle memory under memory pressure. A call makes room for
-        other programs on the same machine. Resident memory (keep) is not freed.
+        A program rarely needs this call, because the package frees idle memory under pressure. The call makes room for
+        other programs on the same machine. Resident memory is not freed; see `keep`.
 
             device, x = Device("host"), np.ones(1000)
             with offload_args(x, device=device) as (dx,):
@@ -299,7 +299,7 @@ def _checked(function: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Raise ArgumentError or SizeOverflowError for a shape that no array can have; extents of 0 count as 1."""
+    """Raise ArgumentError or SizeOverflowError for a shape that no array can have; an extent of 0 is checked as 1."""
     if any(extent < 0 for extent in shape):
         raise ArgumentError(f"{function}: shape needs extents of 0 or more, got {shown(shape)}")
     if len(shape) > _MAX_DIMENSIONS:
@@ -313,7 +313,8 @@ def check_shape(function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 
 def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
-    """List the backends of GPUs in the order of preference; with `dlpack_type`, only those with this type of memory."""
+    """List the backends of GPUs in the order of preference; with `dlpack_type`, only backends with this type of
+    memory."""
     return [
         backend.name
         for backend in _BACKENDS
@@ -322,7 +323,7 @@ def _gpu_backends(dlpack_type: int | None = None) -> list[str]:
 
 
 def gpu_backend(dlpack_type: int | None = None) -> str | None:
-    """Return the backend of this machine's GPUs: the first one that has a GPU, else the first one.
+    """Return the backend of this machine's GPUs: the first backend that has a GPU, or else the first backend.
 
     dlpack_type: DLPack's type of the memory, if it is known. The result is None if no backend has this type.
     """
@@ -339,7 +340,7 @@ def opened() -> tuple[Device, ...]:
 
 
 def by_number(number: int) -> Device:
-    """Return the open device of that number."""
+    """Return the open device with this number."""
     known = Device._opened.get(number)
     return known if known is not None else Device(_core.device_info(number).name)
 
@@ -355,5 +356,5 @@ def as_device(device: Device | str) -> Device:
 
 
 def default_number() -> int:
-    """Return the number of the default device. The core calls this once per process."""
+    """Return the number of the default device. The core calls this function once per process."""
     return Device.default().number

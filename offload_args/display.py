@@ -1,4 +1,4 @@
-"""Text for people: sizes and times in words, tables as text and as HTML."""
+"""Text for people: sizes and times with units, and tables as text and as HTML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Return "; did you mean gemv or gemm?", with the names most similar to a missing name, or ""."""
     from difflib import get_close_matches
 
-    likely = [known for known in names if abs(len(known) - len(name)) <= 2]  # other names are not similar
+    likely = [known for known in names if abs(len(known) - len(name)) <= 2]  # names of other lengths are not similar
     matches = [] if name.startswith("_") else get_close_matches(name, likely, 3, 0.75)
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
@@ -76,10 +76,10 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table for notebooks. All arguments are text, and are escaped."""
+    """Return a table for notebooks. All arguments are plain text, which is escaped."""
     from html import escape
 
-    left = "text-align:left;padding:0.15em 1em 0.15em 0"  # notebooks align cells right, other viewers leave no space
+    left = "text-align:left;padding:0.15em 1em 0.15em 0"  # else notebooks align right, others leave no space
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f'<{tag} style="{left}">{escape(cell)}</{tag}>' for cell in cells) + "</tr>"

@@ -25,7 +25,7 @@ def dtype_of(code: int) -> np.dtype[Any]:
     """Return the NumPy dtype of an oa_dtype."""
     dtype = _DTYPES.get(code)
     if dtype is None:
-        import ml_dtypes  # it is installed if an array has its dtype
+        import ml_dtypes  # an array has its dtype, so it is installed
 
         dtype = _DTYPES[code] = np.dtype(getattr(ml_dtypes, DTYPE_NAMES[code]))
     return dtype
@@ -41,7 +41,7 @@ def code_of(dtype: np.dtype[Any]) -> int:
 def spelled(name: str) -> str:
     """Return a dtype's name in a program: "np.float32", or "ml_dtypes.bfloat16" if NumPy lacks it."""
     if name == "bool":
-        return "np.bool_"  # NumPy 1.26 has no other name for it
+        return "np.bool_"  # NumPy 1.26 has no np.bool
     return f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
 
 
@@ -57,7 +57,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def refuse_masked(subject: str, argument: object) -> None:
     """Raise ArgumentTypeError for a masked array, without importing numpy.ma."""
-    # While another thread imports the module, the class may be missing; then the argument is not of this class.
+    # While another thread imports the module, the class may be missing; then no object of this class exists yet.
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     if masked is not None and isinstance(argument, masked):
         raise ArgumentTypeError(

@@ -4,7 +4,7 @@
     cmake -Doffload_args_DIR=$(python -m offload_args config --cmake-dir) ...
     PKG_CONFIG_PATH=$(python -m offload_args config --pkg-config-dir) ...
 
-docs/guide/embedding.md says more.
+docs/guide/embedding.md has details.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["declare_status", "get_cmake_dir", "get_fortran_module", "get_include
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-# An editable install has the extension in another folder than the sources.
+# In an editable install, the extension is in another folder than the sources.
 _FOLDER = Path(_core.__file__).resolve().parent
 
 
@@ -40,8 +40,8 @@ def get_include() -> str:
 def get_library() -> str:
     """Return the path of the C library.
 
-    At run time, a linked program finds the library through an rpath, which names the library's folder. In a process
-    that imported offload_args, the library is already loaded.
+    At run time, a linked program finds the library through an rpath, which is the library's folder. In a process that
+    imported offload_args, the library is already loaded.
 
         print(os.path.isfile(embedding.get_library()))  # True
 
@@ -72,7 +72,8 @@ def get_pkg_config_dir() -> str:
 
 
 def get_fortran_module() -> str:
-    """Return the path of offload_args.f90, the Fortran module of the C API, which is compiled with a program.
+    """Return the path of offload_args.f90, the Fortran module of the C API, which is compiled together with the
+    program.
 
         print(os.path.isfile(embedding.get_fortran_module()))  # True
 
@@ -97,10 +98,10 @@ def declare_status(
 ) -> None:
     """Declare which results of a cffi function are success, so that `call` raises an exception after any other result.
 
-    what: a function of a cffi library of your own, or an enum such as ffi.typeof("mine_status"), which stands for all
+    what: a function of your own cffi library, or an enum such as ffi.typeof("mine_status"), which stands for all
     functions that return it. success: the result that means success, or several such results. error: a function that
-    raises the exception for any other result; None: a LibraryError is raised. After such an exception, no bytes that
-    the function wrote are committed, as after any exception in a region's body.
+    raises the exception for any other result; with None, a LibraryError is raised. After such an exception, no bytes
+    that the function wrote are committed. The same rule holds for any exception in a region's body.
 
     A function that returns `enum oa_status` needs no declaration. If a function returns an oa_status as an int, pass
     error=errors.raise_status, which raises the exception of the failed call of the core.
@@ -123,13 +124,13 @@ def declare_status(
 
 
 def _refuse(value: Any, dtype: int, device: int) -> NoReturn:
-    """Raise the error of an object that is not the DevicePtr that a C extension needs."""
+    """Raise the error of an object that is not a DevicePtr, or not of the kind that a C extension needs."""
     if dtype != _core.OA_ANY and not 0 <= dtype < len(DTYPE_NAMES):
         raise ArgumentError(
             f"offload_args: an extension asks for a DevicePtr of dtype {dtype}, which is not an oa_dtype"
         )
     needed = "DevicePtr" if dtype == _core.OA_ANY else f"DevicePtr[{DTYPE_NAMES[dtype]}]"
-    # isinstance alone trusts the object's __class__
+    # isinstance alone would trust the object's __class__
     if not issubclass(type(value), _core.Pointer) or not isinstance(value, _core.Pointer):
         raise HostPointerError(
             f"offload_args: an argument needs a {needed}, got {type(value).__name__}; lend the array in a region first"

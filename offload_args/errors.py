@@ -1,7 +1,6 @@
-"""Exceptions: one class for each kind of failure, also derived from the built-in class that programs catch for it.
+"""Exceptions: one class for each kind of failure, which is also derived from the usual built-in class for this failure.
 
-The core writes most texts; they name the call, the argument, the value that it needs, the value that it got, and a
-remedy.
+The core writes most texts. A text names the call, the argument, the needed value, the passed value, and a remedy.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ class OffloadError(Exception):
 
 
 class ArgumentError(OffloadError, ValueError):
-    """A value that no call can take: a negative size, an unknown constant, too many dimensions."""
+    """A value that no call can take, such as a negative size, an unknown constant, or too many dimensions."""
 
 
 class ArgumentTypeError(OffloadError, TypeError):
-    """An argument of a kind that can't be lent or passed here: a list, a scalar, None."""
+    """An argument of a kind that can't be lent or passed, such as a list, a scalar or None."""
 
 
 class DTypeError(OffloadError, TypeError):
@@ -72,31 +71,33 @@ class DTypeError(OffloadError, TypeError):
 
 
 class HostAccessError(OffloadError, TypeError):
-    """An operation on a device pointer that needs its values on the host."""
+    """An operation on a device pointer that would need the array's values on the host."""
 
 
 class HostAttributeError(HostAccessError, AttributeError):
-    """An attribute that only pointers and regions of GPUs have, or only host arrays; hasattr() returns False."""
+    """An attribute that only pointers and regions of GPUs have, or that only host arrays have; hasattr() returns
+    False."""
 
 
 class HostPointerError(OffloadError, TypeError):
-    """A host array, a host address or None in place of a device pointer, or the reverse."""
+    """A host array, a host address or None in place of a device pointer, or a device pointer in place of a host
+    array."""
 
 
 class StalePointerError(OffloadError, RuntimeError):
-    """A device pointer that is used after its region."""
+    """A device pointer that is used after the end of its region."""
 
 
 class ExtentError(OffloadError, ValueError):
-    """A call that would touch more than a pointer has."""
+    """A call that would touch more elements than a pointer has."""
 
 
 class SizeOverflowError(OffloadError, OverflowError):
-    """A size that does not fit."""
+    """A size that does not fit into the integer type of a call."""
 
 
 class WrongDeviceError(OffloadError, ValueError):
-    """A pointer on another device than the call's."""
+    """A pointer on another device than the device of the call."""
 
 
 class DirectionError(OffloadError, ValueError):
@@ -104,7 +105,7 @@ class DirectionError(OffloadError, ValueError):
 
 
 class AliasError(OffloadError, ValueError):
-    """A written operand of a call overlaps another one."""
+    """A written operand of a call that overlaps another operand."""
 
 
 class PresentError(OffloadError, ValueError):
@@ -112,7 +113,8 @@ class PresentError(OffloadError, ValueError):
 
 
 class RegionError(OffloadError, RuntimeError):
-    """A region that is entered while it is open, or an operation on a region that has to be open and is not."""
+    """A region that is entered while it is open, or an operation that needs an open region and is called on another
+    one."""
 
 
 class InvalidDataError(OffloadError, RuntimeError):
@@ -140,15 +142,16 @@ class DeviceUnavailableError(OffloadError, RuntimeError):
 
 
 class DeviceLostError(OffloadError, RuntimeError):
-    """A device that failed earlier; this process can't use it any more."""
+    """A device that failed earlier; this process can't use the device any more."""
 
 
 class CaptureError(OffloadError, RuntimeError):
-    """A function that a graph can't have, called during a capture; it is refused before it has any effect."""
+    """A call during a capture that a graph can't contain; it is refused before it has any effect."""
 
 
 class CommunicatorError(OffloadError, RuntimeError):
-    """A failed call of a communicator: the ranks in `ranks` left, failed, were late, or called another function."""
+    """A failed call of a communicator: the ranks in the attribute `ranks` left, failed, were late, or called another
+    function."""
 
     def __init__(self, text: str = "", ranks: Iterable[int] = ()) -> None:
         super().__init__(text)
@@ -198,19 +201,19 @@ class OffloadWarning(UserWarning):
 
 
 class NestedRegionWarning(OffloadWarning):
-    """A region that open() entered inside another one that open() entered and that is still open."""
+    """A region that open() entered while another region of open() was still open."""
 
 
 class PerformanceWarning(OffloadWarning):
-    """A way of working that is slower than necessary."""
+    """A use of the package that is slower than necessary."""
 
 
 class DiscardedWarning(OffloadWarning):
-    """Results that were lost without an exception: of a cancelled task, or of a region that was never left."""
+    """Results that were lost without an exception, because a task was cancelled or a region was never left."""
 
 
 class UnwrittenWarning(OffloadWarning):
-    """An Out that nothing wrote; its host array is unchanged."""
+    """An Out that no call wrote; its host array is unchanged."""
 
 
 _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
@@ -239,7 +242,7 @@ _BY_STATUS: Final[dict[int, type[OffloadError]]] = {
 }
 
 
-# {the core's name of a function: the name in Python, for messages}.
+# {the core's name of a function: the function's name in Python, for messages}.
 _CALLERS: Final = {
     "oa_address": "DevicePtr.address",
     "oa_chain_begin": "offload_args.capture",
@@ -294,16 +297,16 @@ def _noted(error: OffloadError) -> OffloadError:
     return error
 
 
-#: {status: a function that makes the end of a message, its remedy, from the message's text}. Other modules add theirs.
+#: {status: a function that takes the text of a message and returns its remedy}. Other modules add functions.
 ends: Final[dict[int, Callable[[str], str]]] = {}
 
 
 def raise_status(status: int, text: str | None = None) -> NoReturn:
     """Raise the exception of a failed call of the core, on the thread that made the call.
 
-    status: the call's oa_status, other than OA_OK. text: the failure's text, which is needed if another thread made the
-    call, or if it is not this thread's last failure; None: the text of this thread's last failure. If Ctrl-C came
-    during a callback of the core, KeyboardInterrupt is raised instead.
+    status: the call's oa_status, other than OA_OK. text: the failure's text. None stands for the text of this thread's
+    last failure, so it is wrong if another thread made the call, or if this thread had another failure since. If Ctrl-C
+    came during a callback of the core, KeyboardInterrupt is raised instead.
     """
     if (interrupt := _core.take_postponed()) is not None:
         raise interrupt
@@ -314,4 +317,4 @@ def raise_status(status: int, text: str | None = None) -> NoReturn:
         text += add(text)
     if (kind := _BY_STATUS.get(status)) is None:
         raise OffloadError(f"{text} (status {status})")
-    raise _noted(kind(text))  # no local variable: a frame and its exception would form a cycle
+    raise _noted(kind(text))  # without a local variable, because the frame and its exception would form a cycle

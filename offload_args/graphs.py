@@ -1,4 +1,4 @@
-"""Graphs: calls of a region that are captured once, and run again by one launch, with new data."""
+"""Graphs: a region's calls, which are captured once, and run again on new data by one launch."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _stale(function: str, error: StalePointerError) -> StaleGraphError:
 class Graph:
     """Run the captured calls of a region again, by one launch.
 
-    `region.capture()` makes a graph. A graph has a list of the arrays that its calls use. So a replay is like one call:
-    it runs in order with other calls, and brings up arrays that are newer on the host. Its results come down like a
-    call's results. A graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
+    `region.capture()` makes a graph. A graph has a list of the arrays that its calls use. So a replay behaves like one
+    call: it runs in order with other calls, and brings up arrays that are newer on the host. The results of a replay
+    come down like those of a call. A graph lives as long as its region. `g["x"]` is the pointer that was captured as x.
 
         x = np.ones(3)
         region = offload_args(x)
@@ -83,12 +83,12 @@ class Graph:
     def replay(self, /, **contents: Any) -> None:
         """Run the captured calls.
 
-        contents: the new contents, each with its name in `capture`: host arrays or pointers of the same shape and
+        contents: new contents by their names in `capture`. They are host arrays or pointers of the same shape and
         dtype, or numbers for scalars. Other arrays keep their contents on the device. All new contents are checked
-        before anything is written, and are read as they were before the replay: `replay(a=db, b=da)` swaps two arrays.
-        A replay with contents is one step: no replay on another thread comes between the writes and the calls.
+        before anything is written. They are read as they were before the replay, so `replay(a=db, b=da)` swaps two
+        arrays. A replay with contents is one step: no replay on another thread comes between the writes and the calls.
 
-        Raises StaleGraphError if the region, or the region of one of the arrays, has ended; ArgumentError for an
+        Raises StaleGraphError if the region, or the region of one of the arrays, has ended. Raises ArgumentError for an
         unknown name or another shape, DTypeError for another dtype, and the errors of `DevicePtr.assign`.
 
             x, y = np.ones(2), np.zeros(2)
@@ -110,9 +110,9 @@ class Graph:
                 raise _stale("Graph.replay", error) from None
 
     def update(self, /, **names: Any) -> Capture:
-        """Capture other calls in place of the old ones, such as after a change of shape: `with g.update(x=dx): ...`.
+        """Capture new calls in place of the old calls, for example for another shape: `with g.update(x=dx): ...`.
 
-        names: as `offload_args.capture` takes them. The old calls and scalars are freed when the block begins.
+        names: as in `offload_args.capture`. The old calls and scalars are freed when the block begins.
 
             x = np.ones(3)
             region = offload_args(x)
@@ -151,7 +151,7 @@ class Graph:
     def nbytes(self) -> int:
         """The bytes that the graph itself sends to the device at each replay: host values in captured calls.
 
-        New contents of a replay, and arrays that the host has written since, add to these bytes.
+        A replay also sends its new contents, and arrays that the host has written since the last replay.
         """
         return _core.chain_info(self._usable("nbytes"))[3]
 
@@ -161,7 +161,7 @@ class Graph:
 
         An array has the name by which it was captured, or the name of the argument that lends it. If a call has some
         numbers on the device, its numbers on the host are also listed, as "a number". After the end of the region, each
-        of them is listed as "an array".
+        of these numbers is listed as "an array".
         """
         handle = self._usable("nodes")
         nameless = "a number" if self._region is not None and self._region._pointers() else "an array"
@@ -178,7 +178,7 @@ class Graph:
     def draw(self, file: str | os.PathLike[str] | None = None) -> str:
         """Return an SVG drawing of the captured calls: a box for each call, an arrow for each array that a call reads.
 
-        file: the drawing is also written to this file; None: to no file.
+        file: the drawing is also written to this file; with None, it is only returned.
 
             x = np.ones(3)
             region = offload_args(x)
@@ -194,7 +194,8 @@ class Graph:
         return text
 
     def __getitem__(self, name: str) -> DevicePtr[Any]:
-        """Return the pointer that was captured by that name; for a scalar, a 0-d pointer that calls take in its place.
+        """Return the pointer that was captured by this name; for a scalar, a 0-d pointer that calls take instead of the
+        number.
 
         Raises ArgumentError for an unknown name.
         """
@@ -219,10 +220,10 @@ class Graph:
         except StalePointerError as error:
             raise _stale("Graph.replay", error) from None
         if not is_defined and all("undefined" not in target._state() for target, _ in targets):
-            return  # no content defines the undefined array: the replay is refused
+            return  # the new contents do not define the undefined array, so the replay will be refused
         if len(targets) > 1 or isinstance(targets[0][1], DevicePtr):
-            # Each source is read before the memory to which it may point is written. A single source is copied
-            # directly, several sources are copied through other memory.
+            # Each source is read before its memory may be written. So a single source is copied directly, and several
+            # sources are copied through other memory.
             sources = [(target, value) for target, value in targets if isinstance(value, DevicePtr)]
             targets = [(target, value) for target, value in targets if not isinstance(value, DevicePtr)]
             sources = [(target, value) for target, value in sources if value is not target]
@@ -232,8 +233,8 @@ class Graph:
             target.assign(value)
 
     def _check_targets(self, targets: list[DevicePtr[Any]]) -> None:
-        """Before any target is written, raise the error that writing them in this order would raise."""
-        defined = set()  # arrays that earlier contents define
+        """Raise the error that writing the targets in this order would raise, before any target is written."""
+        defined = set()  # arrays that earlier targets define
         for target in targets if len(targets) > 1 else ():
             array = _core.origin(target)[0]
             if array not in defined:
@@ -363,7 +364,7 @@ class Capture:
                 _core.chain_release(handle)
             return
         try:
-            _core.chain_end(handle)  # frees the chain if this fails
+            _core.chain_end(handle)  # if this fails, it frees the chain
             self._graph._handle = handle
         finally:
             self._handle = None
@@ -378,7 +379,7 @@ class Capture:
 
 
 def _check_live(name: str, value: Any) -> None:
-    """Refuse a pointer whose region has ended."""
+    """Raise the graph's error for a pointer whose region has ended."""
     if isinstance(value, DevicePtr) and not value.live:
         raise StalePointerError(
             f"offload_args.capture: {name} is a pointer whose region has ended; lend the array again"
@@ -394,12 +395,12 @@ def _staged(region: _core.Region[Any], name: str, value: Any) -> DevicePtr[Any]:
         raise RegionError(f"offload_args.capture: {name} the region is not open, or lends no array; enter it first")
     number = np.asarray(value)
     pointer: DevicePtr[Any] = _core.stage(pointers[0], number)
-    pointer.assign(number)  # a replay may change the number, so no call may take it for a constant 0
+    pointer.assign(number)  # a replay may change the number, so no call may treat it as a constant 0
     return pointer
 
 
 def loop(region: _core.Region[Any], body: Callable[[], object], until: object, at_most: int) -> int:
-    """Run the loop of offload_args.loop."""
+    """Run a loop for offload_args.loop, which has the details."""
     if not isinstance(until, DevicePtr) or until.size != 1:
         got = f"shape {until.shape}" if isinstance(until, DevicePtr) else type(until).__name__
         raise ArgumentTypeError(f"offload_args.loop: until needs a DevicePtr to one element, got {got}")
@@ -416,15 +417,16 @@ def loop(region: _core.Region[Any], body: Callable[[], object], until: object, a
 
 
 class _Kept(NamedTuple):
-    """The graph of a loop's body. The body's code and values stay alive, so that no object gets their identity."""
+    """The graph of a loop's body. It keeps the body's code and values alive, so that no other object gets their
+    identities."""
 
-    pointers: object  # the region's pointers since it was entered
+    pointers: object  # the region's pointers, which are new each time it is entered
     values: tuple[Any, ...]
     graph: Graph
 
 
-_MOST_KEPT: Final = 4  # graphs of a region
-_kept: WeakKeyDictionary[Any, list[_Kept]] = WeakKeyDictionary()  # by region; the last used first
+_MOST_KEPT: Final = 4  # the most graphs of a region
+_kept: WeakKeyDictionary[Any, list[_Kept]] = WeakKeyDictionary()  # {region: its graphs, the last used graph first}
 _keeping = threading.Lock()
 
 
@@ -455,7 +457,7 @@ def _graph_of(region: _core.Region[Any], body: Callable[[], object]) -> Graph:
                 return entry.graph
     with Capture(region, {}) as graph:
         _make_calls(body)
-    graph._region = None  # a reference would keep the region alive
+    graph._region = None  # this reference would keep the region alive
     with _keeping:
         _kept[region] = [_Kept(pointers, values, graph), *kept][:_MOST_KEPT]
     return graph
@@ -471,8 +473,7 @@ def _is_alive(graph: Graph) -> bool:
 
 
 def _drawing(nodes: tuple[Node, ...]) -> str:
-    """Draw calls as SVG from top to bottom, with the arrays between them; arrays from outside and results are at the
-    left.
+    """Draw calls as SVG from top to bottom, with the arrays between them; outer arrays and results are at the left.
 
     A result is an array that no later call reads or writes.
     """
@@ -480,7 +481,7 @@ def _drawing(nodes: tuple[Node, ...]) -> str:
 
     longest = max((len(name) for node in nodes for name in node.reads + node.writes), default=0)
     high, left, wide = 56, 62 + 8 * longest, 30 + 8 * max((len(node.function) for node in nodes), default=0)
-    arrows: list[tuple[int, int, str]] = []  # (from, to, name): from is a call, or -1 for an array from outside
+    arrows: list[tuple[int, int, str]] = []  # (from, to, name): `from` is a call, or -1 for an outer array
     written: dict[str, int] = {}
     last: dict[str, int] = {}  # the last call that uses each array
     for i, node in enumerate(nodes):
@@ -489,7 +490,7 @@ def _drawing(nodes: tuple[Node, ...]) -> str:
         last.update(dict.fromkeys(node.reads + node.writes, i))
     shapes: list[str] = []
     reach = 0
-    beside, above = [0] * len(nodes), [0] * len(nodes)  # arrows of a call at its left, and from the call before
+    beside, above = [0] * len(nodes), [0] * len(nodes)  # for each call: the arrows at its left, and from the call above
     for start, end, name in arrows:
         y, text = 20 + high * end, escape(name)
         if start < 0:

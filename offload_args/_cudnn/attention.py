@@ -28,7 +28,7 @@ def attend(
     causal: object,
     lengths: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
-    """Add the steps of attention to a graph, as Graph.attention describes."""
+    """Add the steps of attention to a graph, as documented in Graph.attention."""
     subject = "cudnn.Graph.attention"
     graph._check(subject, q=q, k=k, v=v)
     _check_attention(subject, q, k, v, scale)
@@ -71,12 +71,12 @@ def _places(graph: Operations, scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _chosen(graph: Operations, scores: Tensor, mask: Tensor) -> Tensor:
-    """Add a choice: the score if the mask allows it, else a score that the softmax ignores."""
+    """Add the choice of the score if the mask allows it, and otherwise of a number that the softmax ignores."""
     return graph._pointwise(cudnn.POINTWISE_BINARY_SELECT, scores, graph._number(-math.inf, scores), mask=mask)
 
 
 def _within(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...]) -> Tensor:
-    """Add the mask of lengths; counts: the numbers of rows and of columns that are valid."""
+    """Add the mask of lengths; `counts` has the number of valid rows and of valid columns."""
     row, column = (
         graph._pointwise(cudnn.POINTWISE_CMP_LT, index, count, MASK)
         for index, count in zip(_places(graph, scores), counts, strict=True)
@@ -85,7 +85,7 @@ def _within(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...]) -> Te
 
 
 def _below_diagonal(graph: Operations, scores: Tensor, counts: tuple[Tensor, ...], at_end: bool) -> Tensor:
-    """Add the causal mask; at_end: its diagonal ends in the last row and column, or in the last valid ones."""
+    """Add the causal mask; with `at_end`, its diagonal ends in the last row and column, or in the last valid ones."""
     row, column = _places(graph, scores)
     if at_end:
         queries, keys = counts or (graph._number(size, scores, "int32") for size in scores.facts.shape[2:])
@@ -130,7 +130,7 @@ def _check_attention(subject: str, q: Tensor, k: Tensor, v: Tensor, scale: objec
 
 
 def check_rows(subject: str, name: str, tensor: Tensor) -> None:
-    """Check that attention's kernels can load and store 16 bytes in one access; cuDNN does not check it."""
+    """Check that attention's kernels can load and store 16 bytes in one access; cuDNN has no such check."""
     *steps, last = tensor.facts.strides
     if last != 1 or any(step % 8 for size, step in zip(tensor.facts.shape, steps, strict=False) if size > 1):
         raise ArgumentError(

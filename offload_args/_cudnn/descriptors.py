@@ -95,7 +95,8 @@ class Facts:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """The elements of a line, and the step to the next line; if steps are uneven, one line has the whole span."""
+        """The number of elements of a line, and the step to the next line; if steps are uneven, the whole span is one
+        line."""
         line, step, count = 1, 0, 1
         for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
             if size == 1:
@@ -169,7 +170,7 @@ def facts_of(function: str, like: Any, layout: str) -> Facts:
 
 
 def matrix_facts_of(function: str, like: Any, layout: str) -> Facts:
-    """Return the facts of a pointer whose axes have cuDNN's order: batches, then rows and columns."""
+    """Return the facts of a pointer whose axes are in cuDNN's order: batches, rows, columns."""
     if not isinstance(like, (DevicePtr, np.ndarray)):
         raise ArgumentTypeError(f"{function}: needs a DevicePtr or a NumPy array, got {shown(like)}")
     if len(layout) != len(like.shape):
@@ -185,9 +186,10 @@ def tensor(like: Any, layout: str = "NCHW") -> TensorDescriptor:
 
     like: a DevicePtr, or an array that will be lent. layout: a letter for each axis, in the order of the axes: "NHWC"
     for an array of shape (images, height, width, channels), "NCDHW" for volumes, "NC" for vectors, "C" for a bias.
-    Missing axes have the size 1. Gaps between elements are kept.
+    Missing axes have the size 1. The descriptor keeps gaps between elements.
 
-    The descriptor is destroyed with its last user. Raises ArgumentError for a layout that does not fit.
+    The descriptor is destroyed when no object refers to it any more. Raises ArgumentError for a layout that does not
+    fit.
     """
     facts = facts_of("cudnn.tensor", like, layout)
     if facts.dtype == "bool" and service("get_version")() < _BOOL_SINCE:
@@ -200,8 +202,8 @@ def tensor(like: Any, layout: str = "NCHW") -> TensorDescriptor:
 def filter(like: Any, layout: str = "KCHW") -> FilterDescriptor:
     """Make the descriptor of a convolution's filter from a pointer.
 
-    layout: "KCHW" (or "KCRS") for an array of shape (outputs, inputs, height, width); "KHWC" (or "KRSC") with the
-    inputs last; "KCDHW" and "KDHWC" for volumes. Raises ArgumentError if there are gaps between elements.
+    layout: "KCHW" (or "KCRS") for an array of shape (outputs, inputs, height, width); "KHWC" (or "KRSC") if the inputs
+    are the last axis; "KCDHW" or "KDHWC" for volumes. Raises ArgumentError if there are gaps between elements.
     """
     facts = facts_of("cudnn.filter", like, layout)
     letters = "".join(_FILTERS.get(letter, letter) for letter in layout)
@@ -245,10 +247,11 @@ def convolution(
 
     padding, stride, dilation: a number for all axes, or one for each. axes: 2 for images, 3 for volumes.
 
-    dtype: the dtype of the images and the filter; None: `compute`, or float32 without it. Tensor cores multiply
-    float16, bfloat16 and integers if dtype is one of these. compute: the dtype of sums; None: float64 if dtype is
-    float64, int32 if it is an integer, else float32. tf32: whether tensor cores may also multiply float32. They round
-    it to TF32, which keeps 10 bits of a fraction instead of 23.
+    dtype: the dtype of the images and the filter. None stands for the dtype `compute`, or for float32 if `compute` is
+    None, too. Tensor cores multiply float16, bfloat16 and integers if dtype is one of these. compute: the dtype of
+    sums. None stands for float64 if `dtype` is float64, for int32 if `dtype` is an integer, and otherwise for float32.
+    tf32: whether tensor cores may also multiply float32. They round it to TF32, which keeps 10 bits of a fraction
+    instead of 23.
 
     Raises ArgumentError for tf32=True with another dtype than float32.
     """
@@ -267,7 +270,7 @@ def convolution(
 
 
 def _math_type(dtype: str, tf32: bool) -> int:
-    """Return the math type for products without rounding to TF32, or with it; cuDNN's default would round float32."""
+    """Return the math type for products with or without rounding to TF32; cuDNN's default would round float32."""
     if tf32 and dtype != "float32":
         raise ArgumentError(f"cudnn.convolution: tf32=True needs the dtype float32, got {dtype}; leave it out")
     if dtype == "float64":
@@ -299,7 +302,7 @@ def pooling(
 
 
 def activation(mode: int, coef: float = 0.0) -> ActivationDescriptor:
-    """Make the descriptor of an activation, a constant cudnn.ACTIVATION_*. coef: its limit or slope, if it has one."""
+    """Make the descriptor of an activation, a constant cudnn.ACTIVATION_*; `coef` is its limit or slope."""
     descriptor: ActivationDescriptor = service("create_activation_descriptor")()
     service("set_activation_descriptor")(descriptor, mode, cudnn.PROPAGATE_NAN, coef)
     return descriptor

@@ -17,7 +17,7 @@ from .plan import Plan, plan_of
 
 __all__ = ["Graph"]
 
-# Versions of cuDNN before 9.25 lack the data type of bool, and end the process if they get it.
+# Versions of cuDNN before 9.25 lack the data type of bool, and end the process if it is passed.
 _DTYPES: Final = tuple(name for name in CODES if name != "bool")
 _PRODUCTS: Final = ("CONVOLUTION_FORWARD", "MATMUL")
 _HAS_TF32: Final = (8, 0)  # compute capability
@@ -36,12 +36,12 @@ class Graph(Operations):
 
     A plan takes the pointers of the inputs, and then of the outputs, in the order in which the graph got them. The
     arrays are checked, moved and ordered as in any call. Plans are kept: another graph of the same operations, dtypes,
-    shapes and strides has the same plan. Intermediate results are of float32 and never in memory. Products of float32
-    have full precision or are refused, unless `plan(tf32=True)` allows TF32.
+    shapes and strides has the same plan. Intermediate results have the dtype float32, and are never in memory. Products
+    of float32 have full precision or are refused, unless `plan(tf32=True)` allows TF32.
     """
 
     _outputs: dict[int, Tensor] = field(default_factory=dict)
-    _attended: list[Tensor] = field(default_factory=list)  # results of attention
+    _attended: list[Tensor] = field(default_factory=list)  # the results of attention
 
     def input(self, like: Any, layout: str = "NCHW") -> Tensor:
         """Add an input and return it; `like` and `layout` are as in cudnn.tensor.
@@ -52,7 +52,7 @@ class Graph(Operations):
         return self._argument("cudnn.Graph.input", like, layout)
 
     def output(self, of: Tensor, like: Any, layout: str = "NCHW") -> Graph:
-        """Write a result to an argument; return the graph."""
+        """Write the tensor `of` to an argument; return the graph."""
         self._check("cudnn.Graph.output", of=of)
         result = self._argument("cudnn.Graph.output", like, layout)
         if result.facts.shape != of.facts.shape:
@@ -108,18 +108,18 @@ class Graph(Operations):
         return y
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
-        """Multiply the matrices of the last two axes; the other axes are batches."""
+        """Multiply the matrices in the last two axes; the other axes count the matrices of a batch."""
         self._check("cudnn.Graph.matmul", a=a, b=b)
         if a.facts.shape[-1] != b.facts.shape[-2]:
             raise ArgumentError(f"cudnn.Graph.matmul: the shapes {a.facts.shape} and {b.facts.shape} do not fit")
         return self._product(a, b)
 
     def add(self, x: Tensor, b: Tensor) -> Tensor:
-        """Add b to x; axes of b that have the size 1 are repeated."""
+        """Add b to x; b is repeated along its axes of size 1."""
         return self._pointwise(cudnn.POINTWISE_ADD, x, b)
 
     def multiply(self, x: Tensor, b: Tensor | float) -> Tensor:
-        """Multiply x by a number, or by b; axes of b that have the size 1 are repeated."""
+        """Multiply x by a number, or by b; b is repeated along its axes of size 1."""
         return self._pointwise(cudnn.POINTWISE_MUL, x, b if isinstance(b, Tensor) else self._number(b, x))
 
     def attention(
@@ -137,17 +137,18 @@ class Graph(Operations):
         q, k, v: inputs of float16 or bfloat16 with layouts such as "BHSD" or "BSHD": batches, heads, positions, and the
         dimensions of a head. If q has n times the heads of k and v, each head of k and v serves n consecutive heads of
         q.
-        scale: a number above 0; None: 1 over the square root of the number of dimensions. Attention needs cuDNN 9.13.
+        scale: a number above 0; None stands for 1 over the square root of the number of dimensions. Attention needs
+        cuDNN 9.13.
 
-        causal: with True the query at position i attends to the keys at positions 0 to i: the mask's diagonal begins in
-        the top left corner, as with PyTorch's is_causal. With "bottom-right" the diagonal ends in the bottom right
-        corner: the last query attends to all keys, and each earlier query attends to one key less than the next query.
-        There have to be at least as many keys as queries.
+        causal: with True, the query at position i attends to the keys at positions 0 to i. The mask's diagonal then
+        begins in the top left corner, as with PyTorch's is_causal. With "bottom-right", the diagonal ends in the bottom
+        right corner: the last query attends to all keys, and each earlier query attends to one key less than the next
+        query. There have to be at least as many keys as queries.
 
-        lengths: two inputs of int32 with the layout "B": the numbers of positions of q, and of k and v, in each batch.
-        Keys past the lengths are ignored, and the results of queries past them have no meaning. With lengths, each
-        batch has a separate bottom right corner. Lengths are read on the device, and are not checked: if a length is
-        not from 1 to the number of positions, the results have no meaning.
+        lengths: two inputs of int32 with the layout "B". For each batch, the first has the number of positions of q,
+        and the second that of k and v. Keys past the lengths are ignored, and the results of queries past them have no
+        meaning. With lengths, each batch has a separate bottom right corner. Lengths are read on the device, and are
+        not checked: if a length is not from 1 to the number of positions, the results have no meaning.
         """
         result = attend(self, q, k, v, scale, causal, lengths)
         self._attended.append(result)
@@ -170,8 +171,8 @@ class Graph(Operations):
         tf32: convolutions and products of float32 may round their operands to TF32, for tensor cores. Otherwise engines
         that round operands, and plans that sum in less than float32, are left out.
 
-        Raises LibraryError if cuDNN has no engine for the operations. GPUs of compute capability 8.0 and later multiply
-        matrices of float32 with tf32=True only: cuDNN's engines round on these GPUs, and do not report it.
+        Raises LibraryError if cuDNN has no engine for the operations. On GPUs of compute capability 8.0 and later,
+        matrices of float32 need tf32=True, because cuDNN's engines round their operands there without a report of it.
         """
         if not self._outputs:
             raise ArgumentError("cudnn.Graph.plan: needs an output; call output(result, pointer, layout)")

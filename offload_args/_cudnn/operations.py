@@ -1,4 +1,4 @@
-"""The operations of a graph, as tables of attributes, and the descriptors that cuDNN takes for them."""
+"""The operations of a graph as tables of attributes, and the descriptors of these operations for cuDNN."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ __all__ = [
 ]
 
 NUMBERS: Final = (int, float, np.integer, np.floating)
-ALIGNMENT: Final = 16  # bytes, to which the arrays of plans are aligned
+ALIGNMENT: Final = 16  # bytes; the arrays of plans are aligned to it
 
 
 class Typed(NamedTuple):
-    """An attribute's value with its type, if the value does not determine the type, such as a constant of an enum."""
+    """A value of an attribute with its type; needed if the value, such as a constant of an enum, does not determine the
+    type."""
 
     type: int
     value: Any
@@ -92,7 +93,7 @@ class Tensor:
     uid: int
     graph: Operations = field(repr=False)
     is_virtual: bool = True
-    number: float | None = None  # the value of a number on the host
+    number: float | None = None  # the value, if the tensor is a number on the host
 
 
 def tensor_descriptor(tensor: Tensor) -> Any:
@@ -111,7 +112,7 @@ def tensor_descriptor(tensor: Tensor) -> Any:
 
 @dataclass(frozen=True)
 class Part:
-    """The settings of an operation, whose descriptor is an attribute of the operation."""
+    """The settings of an operation; their descriptor is an attribute of the operation."""
 
     kind: str
     attributes: tuple[tuple[str, Any], ...]
@@ -175,7 +176,8 @@ class Operations:
                 raise ArgumentError(f"{function}: {name} is a tensor of another graph")
 
     def _between(self, shape: tuple[int, ...], like: Tensor | None, dtype: str = "float32") -> Tensor:
-        """Return a new tensor between operations. If the channels of `like` come last, its channels do, too."""
+        """Return a new tensor between operations. If the channels of `like` are the last axis, its channels are,
+        too."""
         order = list(range(len(shape) - 1, -1, -1))
         if like is not None and like.facts.strides[1] == 1:
             order = [1, *range(len(shape) - 1, 1, -1), 0]
@@ -194,9 +196,8 @@ class Operations:
     def _add(self, kind: str, **attributes: Any) -> None:
         """Add an operation.
 
-        `kind` and the attributes' names are parts of cuDNN's names; an attribute of None is not set.
-
-        A tensor stands for its descriptor, and a part for the descriptor of the settings.
+        `kind` and the attributes' names are parts of cuDNN's names; an attribute of None is not set. A tensor stands
+        for its descriptor, and a Part for the descriptor of its settings.
         """
         values = {name: value for name, value in attributes.items() if value is not None}
         self._operations.append(Operation(kind, values))

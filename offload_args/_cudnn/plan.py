@@ -1,4 +1,4 @@
-"""Plans: operations of cuDNN that run as one, by an engine that supports them."""
+"""Plans: an engine of cuDNN runs several operations as one."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _LESS_EXACT: Final = {
     cudnn.NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
     cudnn.NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
 }
-_MOST_TEXT: Final = 4096  # bytes of cuDNN's message
-_ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # to measure an engine: rounds, the most calls and seconds of each
+_MOST_TEXT: Final = 4096  # bytes of a message of cuDNN
+_ROUNDS, _CALLS, _ROUND = 5, 20, 2e-3  # for an engine: measured rounds, a round's most calls, its most seconds
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Plan:
 
     _plan: Any
     _tensors: tuple[tuple[Any, ...], ...]
-    _parts: tuple[Any, ...]  # the descriptors from which it is made
+    _parts: tuple[Any, ...]  # the descriptors from which the plan is made
     workspace: int  #: bytes of device memory that each call takes from the pool and returns
 
     def __call__(self, *pointers: DevicePtr[Any]) -> None:
@@ -88,7 +88,7 @@ def plan_of(
 ) -> Plan:
     """Return the plan of a graph on a device; later requests get the same plan.
 
-    outputs: {uid of a result: the argument to which it is written}. exact: whether TF32 is excluded.
+    outputs: {uid of a result: the argument to which it is written}. exact: whether the plan must not round to TF32.
     """
     tensors = tuple((tensor.uid, tensor.facts, tensor.number) for tensor in graph._tensors)
     written = tuple((uid, tensor.uid) for uid, tensor in outputs.items())
@@ -144,7 +144,7 @@ def _seconds(plan: Plan, pointers: Sequence[DevicePtr[Any]]) -> float:
 
 
 def _whole(graph: Operations, outputs: dict[int, Tensor], handle: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the descriptor of all operations, and the descriptors of its parts."""
+    """Return the descriptor of all operations, and the descriptors from which it is made."""
     descriptors: dict[tuple[int, Facts], Any] = {}
     parts: list[Any] = []
 
@@ -196,7 +196,8 @@ def _reason(error: LibraryError) -> str:
 
 
 def _plans_of(whole: Any, handle: Any, refusals: list[str], exact: bool) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield the plan of each engine that takes the operations, the best first, and the descriptors it is made of."""
+    """Yield a plan, and the descriptors from which it is made, for each engine that takes the operations, the best
+    first."""
     for mode in (cudnn.HEUR_MODE_A, cudnn.HEUR_MODE_FALLBACK):
         try:
             heuristics = make("ENGINEHEUR", OPERATION_GRAPH=whole, MODE=Typed(cudnn.TYPE_HEUR_MODE, mode))

@@ -1,18 +1,18 @@
-"""Portable BLAS on device pointers: it works out shapes, orders and dtypes, and calls the device's own library.
+"""Portable BLAS on device pointers: it reads shapes, orders and dtypes, and calls the device's own library.
 
 Operands are DevicePtrs, in the order of BLAS's own arguments. Sizes, leading dimensions, increments and operations come
 from shapes and strides. C order, Fortran order and parts of either are accepted, and no call repacks a matrix: a matrix
-in C order is passed to the column-major library as its transpose. Lending packs an array whose strides a copy can't
-keep. A layout that no call of the library can express raises an ArgumentError that names the remedy. The device's own
-BLAS runs the functions; `_vendors.py` has one adapter per library.
+in C order is passed to the column-major library as its transpose. If a copy can't keep the strides of an array, the
+array is packed when it is lent. A layout that no call of the library can express raises an ArgumentError that names the
+remedy. The device's own BLAS runs the functions; `_vendors.py` has one adapter per library.
 
-A band matrix is stored as LAPACK's and SciPy's `ab`, with one diagonal in each row: ab[ku + i - j, j] is A[i, j]. It is
-in Fortran order. A packed triangle is `ap`, a contiguous vector of its columns one after the other. With order="C" both
-are stored by rows. docs/guide/blas.md lists the layouts that each function takes.
+A band matrix is stored as LAPACK's and SciPy's `ab`, with one diagonal in each row: ab[ku + i - j, j] is A[i, j]. The
+array `ab` is in Fortran order. A packed triangle is stored as `ap`, a contiguous vector of the triangle's columns. With
+order="C" both are stored by rows. docs/guide/blas.md lists the layouts that each function takes.
 
 Vectors have one dimension (a row or column of a matrix is a vector) and a stride of either sign. The operands of a call
 have one dtype (float32, float64, complex64 or complex128) and are on one device. `alpha` and `beta` are numbers or 0-d
-DevicePtrs of that dtype; if `beta` is a zero on the host, the output is not read. As in BLAS, if a sum has no terms, a
+DevicePtrs of this dtype. If `beta` is a zero on the host, the output is not read. As in BLAS, if a sum has no terms, a
 routine leaves a vector unchanged, and scales a matrix by `beta`.
 
 Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that the routine

@@ -1,4 +1,4 @@
-"""Makes functions that CBLAS lacks: one call repeats an existing function over the lines or matrices of operands.
+"""Makes functions that CBLAS lacks: each calls an existing function for all lines or matrices of its operands.
 
 Matrices are in column-major order. Every function checks all arguments before anything is written.
 """
@@ -55,7 +55,7 @@ def trsm_batched(cblas: Any, letter: str) -> Callable[..., None]:
 
 
 def step_of(stack: DevicePtr) -> int:
-    """Return the distance between the parts of a stack, in elements."""
+    """Return the distance between the matrices of a stack, in elements."""
     return stack._strides[0] // stack.dtype.itemsize
 
 
@@ -65,11 +65,11 @@ class _Columns(NamedTuple):
     name: str
     first: Any  # the pointer of the first column
     inc: int
-    step: int  # to the next column
+    step: int  # elements to the next column
 
 
 class _InPlace:
-    """Find out whether an operand is C itself, before sums and products write C."""
+    """Find out whether an operand is C itself, before a sum or product writes C."""
 
     def __init__(self, cblas: Any, letter: str) -> None:
         self.plain = cblas.ColMajor, cblas.NoTrans
@@ -89,7 +89,7 @@ class _InPlace:
         return False
 
     def is_whole(self, m: int, n: int, columns: _Columns, C: _Columns) -> bool:
-        """Return whether an operand that overlaps C has the same element at each place; nothing changes."""
+        """Return whether an operand that overlaps C has C's element at each index; nothing changes."""
         try:
             repeat(
                 self.copy,
@@ -108,7 +108,7 @@ class _InPlace:
 
 
 def geam(cblas: Any, letter: str) -> Callable[..., None]:
-    """Make cuBLAS's geam from axpy, or from OpenBLAS's axpyc for an operand that is conjugated."""
+    """Make cuBLAS's geam from axpy, or from OpenBLAS's axpyc if an operand is conjugated."""
     axpy, gbmv, scal = (getattr(cblas, f"{letter}{name}") for name in ("axpy", "gbmv", "scal"))
     plain, known = cblas.NoTrans, _InPlace(cblas, letter)
     adding = {plain: axpy, cblas.Trans: axpy, cblas.ConjTrans: getattr(cblas, f"{letter}axpyc", axpy)}
@@ -131,7 +131,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
     def in_place(m: int, n: int, C: _Columns, *sides: tuple[int, Any, _Columns]) -> bool:
         """Compute the sum in place if each operand that overlaps C is C itself; otherwise return False.
 
-        sides: the operation, factor and columns of A and of B.
+        `sides` has the operation, factor and columns of A, and then those of B.
         """
         inside = [side for side in sides if known.overlaps(m, n, side[2], C)]
         if not all(op == plain and known.is_whole(m, n, side, C) for op, _, side in inside):
@@ -143,7 +143,7 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
         ((_, factor, _),), (outside,) = inside, [side for side in sides if side is not inside[0]]
         if isinstance(factor, DevicePtr) or factor:
             repeat(scal, n, (C.step,), C.name, m, factor, C.first, 1)
-        else:  # NaN in C has no effect
+        else:  # beta is 0, so NaN in C has no effect
             known.scale(m, n, outside[2], 0.0, C)
         add(m, n, *outside, C)
         return True
@@ -153,10 +153,11 @@ def geam(cblas: Any, letter: str) -> Callable[..., None]:
         of_a = _Columns("A", A, 1, lda) if op_a == plain else _Columns("A", A, lda, 1)
         of_b = _Columns("B", B, 1, ldb) if op_b == plain else _Columns("B", B, ldb, 1)
         of_c = _Columns("C", C, 1, ldc)
-        # Calls for no elements only check that the functions exist, and that alpha and beta are numbers of their dtype.
+        # These calls for 0 elements only check that the functions exist, and that alpha and beta are numbers of the
+        # dtype.
         named(adding[op_a], {"x": "A", "y": "C"}, 0, alpha, A, 1, C, 1)
         named(adding[op_b], {"x": "B", "y": "C", "alpha": "beta"}, 0, beta, B, 1, C, 1)
-        # C = 0 diag(B) A + 0 C makes C zero: A and B are checked and not read.
+        # C = 0 diag(B) A + 0 C sets C to zero: A and B are checked, but not read.
         zero = (cblas.ColMajor, plain, m, m, 0, 0, 0.0, B, of_b.inc, A, of_a.inc, 0.0, C, 1)
         try:
             repeat(gbmv, n, (of_b.step, of_a.step, ldc), "BAC", *zero)
@@ -180,7 +181,7 @@ def dgmm(cblas: Any, letter: str) -> Callable[..., None]:
     triangle = cblas.ColMajor, cblas.Upper, cblas.NoTrans, cblas.NonUnit
 
     def call(side: int, m: int, n: int, A: Any, lda: int, x: Any, incx: int, C: Any, ldc: int) -> None:
-        inc = -1 if incx < 0 else 1  # backwards if x is
+        inc = -1 if incx < 0 else 1  # backwards, if x is backwards
         try:
             if side == cblas.Left:
                 repeat(gbmv, n, (0, lda, ldc), "xAC", *first, m, m, 0, 0, 1.0, x, abs(incx), A, inc, 0.0, C, inc)

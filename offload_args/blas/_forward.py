@@ -35,15 +35,15 @@ class Vector(NamedTuple):
 
 
 def is_read(beta: Scalar) -> bool:
-    """Return whether an output is read; it is not if beta is the number 0."""
+    """Return whether an output is read; if beta is the number 0, it is not read."""
     return isinstance(beta, DevicePtr) or bool(beta != 0)
 
 
 @contextmanager
 def forwards(*vectors: Vector, check: Callable[[], None] | None = None) -> Iterator[list[tuple[DevicePtr, int]]]:
-    """Yield a pointer and a positive increment for each vector: of the vector itself, or of a copy in the same order.
+    """Yield, for each vector, a pointer and a positive increment, of the vector itself or of a copy in the same order.
 
-    check: makes a call, which is only checked, before anything is copied. After the block, written copies are copied
+    `check` makes a call that is only checked, before anything is copied. After the block, written copies are copied
     back to their vectors.
     """
     if check is not None and any(vector.inc < 1 for vector in vectors):
@@ -73,7 +73,7 @@ def _copy(vector: Vector, *arguments: Any) -> None:
 
 @contextmanager
 def conjugates(*vectors: Vector) -> Iterator[list[tuple[DevicePtr, int]]]:
-    """Yield a pointer to the conjugate of each vector, with the same order, and its increment, which is 1.
+    """Yield, for each vector, a pointer to its conjugate in the same order, and the increment 1.
 
     After the block, the conjugates of written vectors are copied back to them.
     """
@@ -92,7 +92,7 @@ def conjugates(*vectors: Vector) -> Iterator[list[tuple[DevicePtr, int]]]:
 
 @contextmanager
 def numbers(*scalars: Scalar) -> Iterator[list[Scalar]]:
-    """Yield the conjugates of scalars; conjugates of scalars on the device are in new memory there."""
+    """Yield the conjugates of scalars; if a scalar is on the device, its conjugate is in new memory of the device."""
     with ExitStack() as vectors:
         yield [
             vectors.enter_context(conjugates(Vector("a scalar", scalar.reshape(1), 1)))[0][0]
@@ -103,7 +103,8 @@ def numbers(*scalars: Scalar) -> Iterator[list[Scalar]]:
 
 
 def _conjugate(vector: Vector, x: DevicePtr, incx: int, y: DevicePtr, incy: int) -> None:
-    """Set y to conj(x), by geam: x as a matrix of one row is transposed with conjugation, and nothing is added."""
+    """Set y to conj(x) by geam, which takes x as a matrix of one row, transposes it with conjugation, and adds
+    nothing."""
     call, _, enums = GEAM.of(x)
     n, conj, plain = x._shape[0], enums.op[0]["C"], enums.op[0]["N"]
     if not n:

@@ -2,9 +2,9 @@
 
     @planned(_TRMV, "A:nn x:n", "n", "uplo^ trans^ diag", orders=True)
 
-This plan means that A is square and x has the same size; that the library's function takes uplo, trans, diag and n
-before the arrays; and that uplo and trans are exchanged if A is passed as its transpose, except for libraries that have
-row-major order.
+In this plan, A is square and x has the same size. The library's function takes uplo, trans, diag and n before the
+arrays. The values of uplo and trans are exchanged if A is passed as its transpose; a library with row-major order needs
+no exchange.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SIZES: Final = ("m", "n", "k", "kl", "ku")
-# The kinds of operands, as in _core/blas.c; vectors and matrices have their sizes in place of a kind.
+# The kinds of operands, as in _core/blas.c. A vector or matrix has its sizes instead of a kind.
 _WHAT: Final = {"": 0, "same": 1, "packed": 4, "band": 5, "1": 6, "5": 7, "5?": 8, "any": 9}
 _VECTOR, _MATRIX = 2, 3
 _EXCHANGES: Final = {"": 0, "^": 1, "^^": 2, "!": 3}
@@ -54,18 +54,19 @@ def planned(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let C make the usual calls of a function; the function itself makes all other calls.
 
-    routine: the routine for matrices. strided: the routine for batches in one array. Each is None if it does not exist.
-    lists: whether matrices are in lists of pointers.
+    routine: the routine for matrices. strided: the routine for batches in one array. Each is None if the library has no
+    such routine. lists: whether matrices are in lists of pointers.
 
     arguments: "x:n" is a vector of n elements, "A:mn" a matrix, "x:n/m@trans" a vector of n elements for the first
-    letter of the option trans, and of m elements for other letters. "~A:mn" may have another order than the call.
-    "ap:packed" and "ab:band" have n columns, or n rows if stored by rows; "ab:band/m" has m rows. "a:1" has 1 element,
-    "param:5" has 5. Other arguments are numbers; with "alpha:same", a number on the device has the dtype of the arrays.
-    turned: the names of the arguments in a call for the transposes, if their order differs.
+    letter of the option trans, and of m elements for other letters. "~A:mn" is a matrix whose order may differ from the
+    order of the call. "ap:packed" and "ab:band" have n columns, or n rows if stored by rows; "ab:band/m" has m rows.
+    "a:1" has 1 element, and "param:5" has 5. Other arguments are numbers; with "alpha:same", a DevicePtr to the number
+    needs the dtype of the arrays.
+    turned: the names of the arguments in the order for transposes, if this order differs.
 
-    sizes: the sizes in a call of the library; after a "/", in a call for the transposes. options: "uplo^" is exchanged
-    in a call for the transposes, "uplo^A" if A is stored as its transpose, and "trans!A" if exactly one of these two
-    conditions holds.
+    sizes: the sizes in a call of the library; after a "/", those in a call for the transposes. options: "uplo^" is
+    exchanged in a call for the transposes, "uplo^A" if A is stored as its transpose, and "trans!A" if exactly one of
+    these two conditions holds.
 
     hermitian: the storage that complex matrices need: "one order" for all, or "columns". orders: whether libraries that
     have both orders take matrices unchanged. absolute: whether the direction of a vector has no effect. names: {the
@@ -91,7 +92,7 @@ def planned(
         defaults = function.__kwdefaults__ or {}
         known = (routine or strided).options  # type: ignore[union-attr]
         turned_options = list(range(len(chosen)))
-        if turned:  # the options of the matrices move with the matrices
+        if turned:  # each matrix keeps its option
             turned_options.sort(key=lambda i: places.index(order.index(chosen[i][2])))
         rules = tuple(
             (
@@ -135,7 +136,8 @@ def planned(
 def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tuple[Any, ...]) -> Callable[P, R]:
     """Return a function whose TypeError for too few arguments names the missing scalars.
 
-    order: the names of the arguments. operands: their kinds. Python's own error would name the last arguments instead.
+    order: the names of the arguments. operands: the kinds of the arguments. Python's own error would name the last
+    arguments instead of the scalars.
     """
     scalars = {name for name, (kind, *_) in zip(order, operands, strict=True) if kind in (_WHAT[""], _WHAT["same"])}
 
@@ -164,7 +166,8 @@ def _telling_of_scalars(function: Callable[P, R], order: list[str], operands: tu
 
 
 def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -> tuple[list[str], Any]:
-    """Return the names of the missing scalars, and the array in place of the first one; no names for other faults."""
+    """Return the names of the missing scalars, and the array that was passed in place of the first; no names if
+    something else is wrong."""
     missing: list[str] = []
     argument, rest = None, list(arguments)
     for name in names:
@@ -180,9 +183,9 @@ def _left_out(names: list[str], arguments: tuple[Any, ...], scalars: set[str]) -
 
 
 def signature_of(function: Callable[..., Any]) -> str:
-    """Return the text for a builtin that stands for a function: a signature, and a docstring after a typed signature.
+    """Return the text for a builtin that stands for a function: its signature, its typed signature, its docstring.
 
-    `inspect.signature` reads the first signature, and drops types. So the docstring is the only place for them.
+    `inspect.signature` reads the first signature, from which types are dropped. So only the second one has the types.
     """
     code, defaults, types = function.__code__, function.__kwdefaults__ or {}, function.__annotations__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -207,7 +210,8 @@ def _option(text: str) -> tuple[str, str, str]:
 
 
 def _operand(text: str, options: list[str]) -> tuple[int, tuple[int, ...], int, int]:
-    """Return an argument as C reads it: its kind, its sizes by an option, that option, whether its order is free."""
+    """Return an argument as C reads it: its kind, its sizes for each value of an option, this option, whether its order
+    is free."""
     _, _, layout = text.partition(":")
     if layout == "band/m":
         return _WHAT["band"], (1, 0, 1, 0), -1, 0
@@ -224,7 +228,7 @@ def _choose(hermitian: str, as_they_lie: bool, routine: Routine, pointer: Device
     """Return the vendor's function for a routine, and the values of its options; None if there is none."""
     try:
         call, by_rows, enums = routine.of(pointer)
-    except KeyError:  # the function itself refuses this dtype
+    except KeyError:  # the Python function raises the error for this dtype
         return None
     if call is None:
         return None

@@ -1,4 +1,4 @@
-"""Refuses orders that do not fit: each error names the operand, its need and a copy that helps."""
+"""Refuses orders that do not fit: each error names the operand, the needed order, and a copy that helps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def _order(A: DevicePtr) -> str:
 
 
 def inexpressible(name: str, rule: str, **operands: DevicePtr) -> ArgumentError:
-    """Return the error for an operand without an order, or for orders that do not fit together; rule: their rule."""
+    """Return the error for an operand without an order, or for orders that do not fit together; `rule` is the rule that
+    they break."""
     for operand, pointer in operands.items():
         if not _order(pointer):
             return unordered(f"blas.{name}", operand, pointer, "ascontiguousarray")
@@ -31,6 +32,6 @@ def inexpressible(name: str, rule: str, **operands: DevicePtr) -> ArgumentError:
 
 
 def note_exchange(error: BaseException, C: DevicePtr) -> None:
-    """Note on an error of a product in C order that the library's function got A and B exchanged."""
+    """Add to an error of a product in C order that the library's function got A and B exchanged."""
     if isinstance(error, OffloadError) and not str(error).startswith("blas.") and _order(C) == "C":
         note_names(error, {"A": "B", "B": "A"})

@@ -15,7 +15,8 @@ from ._vendors import Entry, vendor_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # A dict for all pointers of one device and dtype: the device's number, the dtype's code, and entries of routines.
+    # A dict for all pointers of one device and dtype. It has the device's number, the dtype's code, and routines'
+    # entries.
     Kind: TypeAlias = dict[Any, Any]
 
 __all__ = ["WRONG", "Routine", "Scalar", "level3"]
@@ -25,8 +26,8 @@ P = ParamSpec("P")
 #: A number, or a 0-d DevicePtr of the operands' dtype.
 Scalar: TypeAlias = complex | np.number[Any] | DevicePtr
 
-# explain() replaces these exceptions of wrong operands and options: for an object that is no DevicePtr, a dtype, an
-# option or dimensions.
+# explain() replaces these exceptions. Their causes are an operand that is no DevicePtr, a wrong dtype, a wrong option,
+# or wrong dimensions.
 WRONG: Final = (AttributeError, KeyError, TypeError, ValueError)
 
 _OPTIONS: Final = {
@@ -38,7 +39,7 @@ _OPTIONS: Final = {
     "diag": ("N", "U"),
 }
 
-# The routines for complex dtypes, by the routine that takes only real dtypes.
+# {a routine that takes only real dtypes: the routines that take complex dtypes}.
 _COMPLEX_FORMS: Final = {
     "dot": "dotu and dotc take",
     "sbmv": "hbmv takes",
@@ -49,18 +50,18 @@ _COMPLEX_FORMS: Final = {
 
 
 def level3(function: Callable[P, None]) -> Callable[P, None]:
-    """Note for `offload_args.call` that a function reads the elements of its matrices, except the last, many times."""
+    """Tell `offload_args.call` that a function reads the elements of each matrix but the last many times."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     reused[function] = sum(1 << names.index(name) for name in names[:-1] if name in ("A", "B"))
     return function
 
 
 class Routine:
-    """One routine: how it takes its operands, and the vendor's function for each device and dtype.
+    """One routine: the form of its operands, and the vendor's function for each device and dtype.
 
     functions: the vendor's names for float32, float64, complex64 and complex128 ("-" if there is none), or a dict by
     oa_dtype. operands: their names, each with its number of dimensions: "A2 x1 y1"; 0 stands for one element. options:
-    their names.
+    the names of the options.
     """
 
     def __init__(self, name: str, functions: str | dict[int, str], operands: str, options: str = "") -> None:
@@ -71,7 +72,8 @@ class Routine:
         self.options = {option: _OPTIONS[option] for option in options.split()}
 
     def entry(self, kind: Kind) -> Entry:
-        """Find the vendor's function, and store it in `kind` for layout(); raise KeyError if the dtype has none."""
+        """Find the vendor's function, and store it in `kind` for layout(); raise KeyError if no function takes the
+        dtype."""
         function = self.functions.get(kind["dtype"], "-")
         if function == "-":
             raise KeyError(kind["dtype"])
@@ -96,7 +98,7 @@ class Routine:
         return layout_read
 
     def explain(self, operands: tuple[DevicePtr, ...], *options: str) -> None:
-        """Raise the error of the first wrong argument; return if there is none."""
+        """Raise the error of the first wrong argument; return if all arguments are right."""
         name = f"blas.{self.name}"
         for (option, known), value in zip(self.options.items(), options, strict=True):
             need_option(name, option, value, known)

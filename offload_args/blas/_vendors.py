@@ -19,9 +19,9 @@ __all__ = ["Entry", "Enums", "InNewPlace", "vendor_of"]
 
 
 class Enums(NamedTuple):
-    """The values of a vendor's enums; each pair is (for a matrix, for a matrix stored as its transpose)."""
+    """The values of a vendor's enums; a pair has the values for a matrix, and for a matrix stored as its transpose."""
 
-    op: tuple[dict[str, Any], dict[str, Any]]  # None: conjugate and not transposed, which no BLAS has
+    op: tuple[dict[str, Any], dict[str, Any]]  # None: conjugated but not transposed, which no BLAS has
     uplo: tuple[dict[str, int], dict[str, int]]
     side: tuple[dict[str, int], dict[str, int]]
     diag: dict[str, int]
@@ -32,13 +32,13 @@ class Enums(NamedTuple):
 class Entry(NamedTuple):
     """A library's functions for a routine and a dtype."""
 
-    call: Any  # for column-major order, with arguments in the reference's order; None if it does not exist
+    call: Any  # for column-major order, with the reference's arguments; None if it does not exist
     by_rows: Any  # the same for row-major order; None if the library has only one order
     enums: Enums
 
 
 class InNewPlace:
-    """A trmm with a separate operand for its result, called as in the reference, which writes B."""
+    """A trmm with a separate operand for its result; it is called like the reference's trmm, which writes B."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         self.function = function
@@ -50,18 +50,18 @@ class InNewPlace:
 class _Vendor(Adapter):
     """One library."""
 
-    module: ClassVar[str]  # its name in offload_args
+    module: ClassVar[str]  # the library's name in offload_args
     base: ClassVar[int]
-    op: ClassVar[Sequence[str]]  # the names of the constants for "N", "T", "C"
-    uplo: ClassVar[Sequence[str]]  # for "U", "L"
-    side: ClassVar[Sequence[str]]  # for "L", "R"
-    diag: ClassVar[Sequence[str]]  # for "N", "U"
+    op: ClassVar[Sequence[str]]  # the names of the constants for "N", "T" and "C"
+    uplo: ClassVar[Sequence[str]]  # the same for "U" and "L"
+    side: ClassVar[Sequence[str]]  # the same for "L" and "R"
+    diag: ClassVar[Sequence[str]]  # the same for "N" and "U"
 
     def __init__(self) -> None:
         self.functions: Any = importlib.import_module(f"..{self.module}", __package__)
 
     def entry(self, routine: str, name: str, *, conjugates: bool) -> Entry:
-        """Return the function of that name for a routine; conjugates: the dtype is complex."""
+        """Return the function of that name for a routine; `conjugates`: whether the dtype is complex."""
         function = getattr(self.functions, name, None)
         return Entry(function, None, self.enums(conjugates=conjugates))
 
@@ -83,7 +83,8 @@ class _Vendor(Adapter):
 
 
 class _CBLAS(_Vendor):
-    """CBLAS: the order of matrices is an argument, and some functions are made from others."""
+    """CBLAS, whose functions have an argument for the order of matrices; functions that it lacks are made from
+    others."""
 
     module = "cblas"
     backend = None
@@ -106,7 +107,7 @@ class _CBLAS(_Vendor):
 
 
 class _CuBLAS(_Vendor):
-    """cuBLAS: trmm has one more operand, for its result."""
+    """cuBLAS, whose trmm has a separate operand for its result."""
 
     module = "cublas"
     backend = "cuda"
@@ -131,7 +132,7 @@ class _CuBLAS(_Vendor):
 
         def call(*arguments: Any) -> None:
             values = list(arguments)
-            B, C = (9, 13) if len(values) > 13 else (8, 11)  # their places, with strides or without
+            B, C = (9, 13) if len(values) > 13 else (8, 11)  # the positions of B and C, with strides or without
             for place, type_ in ((C, type_c), (B, type_a), (6, type_a)):
                 values.insert(place + 1, type_)
             gemm_ex(*values, *last)
@@ -140,7 +141,7 @@ class _CuBLAS(_Vendor):
 
 
 class _RocBLAS(_CuBLAS):
-    """rocBLAS: its functions are like cuBLAS's; its constants have other names."""
+    """rocBLAS, whose functions are like cuBLAS's, but whose constants have other names."""
 
     module = "rocblas"
     backend = "hip"
@@ -160,7 +161,7 @@ _VENDORS: Final[tuple[type[_Vendor], ...]] = (_CuBLAS, _RocBLAS, _CBLAS)
 
 
 def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
-    """Return the error for a product of dtypes that a library lacks; name: the function and the dtypes."""
+    """Return the error for dtypes whose product a library lacks; `name` has the function and the dtypes."""
     narrow = name.split()[1]
     return DTypeError(
         f"blas.{routine}: A needs float32 or a wider dtype, for {library} has no product of {narrow} matrices; convert "
@@ -171,7 +172,7 @@ def _no_narrow(routine: str, library: str, name: str) -> DTypeError:
 def vendor_of(device: int) -> _Vendor:
     """Return the adapter of the library that runs on the device with this number.
 
-    Raises LibraryError if there is none.
+    Raises LibraryError if no adapter calls a library of the device.
     """
     vendor = adapter_of(_VENDORS, device)
     if vendor is None:

@@ -24,8 +24,8 @@ _TRSM = Routine("trsm_batched", " ".join(f"{t}trsm_batched" for t in "sdcz"), "A
 def _read(routine: Routine, operands: tuple[Sequence[DevicePtr], ...], *options: str) -> tuple[Any, ...]:
     """Return the operands as lists of one length, the vendor's function, and the geometry of each list's matrices.
 
-    The last operand is written, and determines the number of matrices; in another list, a single pointer serves for all
-    of them.
+    The last operand is written; its length is the number of matrices. A single pointer in another list is used for all
+    matrices.
     """
     batch = len(operands[-1]) if isinstance(operands[-1], (list, tuple)) else 0
     for operand, pointers in zip(routine.operands, operands, strict=True):
@@ -57,7 +57,7 @@ def _read(routine: Routine, operands: tuple[Sequence[DevicePtr], ...], *options:
 
 
 def _geometry(routine: Routine, first: DevicePtr, pointer: DevicePtr) -> Any:
-    """Return the geometry of a matrix with the dtype of `first`; None for anything else."""
+    """Return the geometry of a matrix with the dtype of `first`; None if `pointer` is not such a matrix."""
     try:
         return layout("22", routine, first, pointer)[2]
     except WRONG:
@@ -86,11 +86,12 @@ def gemm_batched(
     """Set C[i] to alpha op(A[i]) op(B[i]) + beta C[i] for every i; op(A) is A, A^T or A^H for "N", "T" or "C".
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
-    A, B: lists of as many matrices as C has, or of one for all: op(A[i]) of shape (m, k), op(B[i]) of shape (k, n).
-    beta: as alpha; with the number 0, C is not read.
+    A, B: lists of as many matrices as C has, or of one matrix, which is used for every i. op(A[i]) has shape (m, k),
+    and op(B[i]) has shape (k, n).
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, C is not read.
     C: list of matrices of shape (m, n), written.
-    trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
-    transpose.
+    trans_a, trans_b: the choices of op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its
+    conjugate transpose.
 
     The matrices of one list have one order and leading dimension; the lists' orders may differ, except that a complex
     operand with "C" needs the order of C. The batch is one call of the library.
@@ -132,15 +133,15 @@ def trsm_batched(
     """Solve op(A[i]) X = alpha B[i] (side "L") or X op(A[i]) = alpha B[i] ("R") for every i and set B[i] to X.
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
-    A: list of triangular matrices, as many as B has, or of one for all.
+    A: list of as many triangular matrices as B has, or of one matrix, which is used for every i.
     B: list of matrices, read and written.
     side: the place of op(A[i]): "L" left of B[i], "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
 
     The shapes are as in trsm. The matrices of one list have one shape, order and leading dimension. The batch is one
-    call of the library. Nothing checks that the matrices can be inverted.
+    call of the library. The function does not check whether the matrices can be inverted.
 
         A, B = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([[[4.0], [8.0]], [[8.0], [8.0]]])
         with offload_args(A, B) as (dA, dB):

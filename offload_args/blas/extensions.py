@@ -24,8 +24,8 @@ def geam(
     A: matrix; op(A) has shape (m, n).
     B: matrix; op(B) has shape (m, n).
     C: matrix of shape (m, n), written. C may be A or B if the option of that operand is "N".
-    trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
-    transpose.
+    trans_a, trans_b: the choices of op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its
+    conjugate transpose.
 
     Orders may be mixed, except that a complex matrix with "C" needs the order of C.
 

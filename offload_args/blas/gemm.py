@@ -1,4 +1,4 @@
-"""Products of general matrices: one pair or a batch, of one dtype or with a wider result."""
+"""Products of general matrices, for a pair or a batch; the result may have a wider dtype."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ["GEMM", "arranged", "gemm", "gemm_strided_batched"]
 
 GEMM = Routine("gemm", "sgemm dgemm cgemm zgemm", "A2 B2 C2", "trans_a trans_b")
 _FUNCTIONS = " ".join(f"{t}gemm_strided_batched" for t in "sdcz")
-# {(name, dimensions of A, dimensions of B): routine}. A matrix of 2 dimensions serves for the whole batch.
+# {(name, dimensions of A, dimensions of B): routine}. A matrix of 2 dimensions is used for the whole batch.
 _STRIDED = {
     (name, a, b): Routine(name, _FUNCTIONS, f"A{a} B{b} C3", "trans_a trans_b")
     for name, a, b in pairs(("gemm", "gemm_strided_batched"), (2, 3), (2, 3))
 }
 
 
-# A C in C order is computed as its transpose, B^T A^T.
+# If C is in C order, its transpose B^T A^T is computed.
 _ARGUMENTS: Final = "alpha ~A:mk/km@trans_a ~B:kn/nk@trans_b beta C:mn"
 _SIZES: Final = "m n k/n m k"
 _OPTIONS: Final = "trans_a!A trans_b!B"
@@ -115,19 +115,19 @@ def gemm(
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix; op(A) has shape (m, k).
     B: matrix; op(B) has shape (k, n).
-    beta: as alpha; with the number 0, C is not read.
-    C: matrix of shape (m, n), written; of three dimensions for gemm_strided_batched.
-    trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
-    transpose.
-    devices: None: A, B and C are pointers. Otherwise they are NumPy arrays, and alpha and beta are numbers. These
-    devices compute the product by parts of C, while other parts are copied. No device needs memory for all of A, B and
-    C. Each part is a product of the library, so the last bits may differ from the result of one call. If a part fails,
-    a note on the error names the finished parts.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, C is not read.
+    C: matrix of shape (m, n), written. With three dimensions, gemm computes a batch, as gemm_strided_batched does.
+    trans_a, trans_b: the choices of op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its
+    conjugate transpose.
+    devices: with None, A, B and C are pointers. With a list of devices, A, B and C are NumPy arrays, and alpha and beta
+    are numbers. These devices compute the product by parts of C, while other parts are copied. No device needs memory
+    for all of A, B and C. Each part is a product of the library, so the last bits may differ from the result of one
+    call. If a part fails, a note on the error names the finished parts.
 
     Orders may be mixed, except that a complex matrix with "C" needs the order of C.
 
     On GPUs, A and B may also be of float16 or bfloat16, if C has the same dtype or float32, or of int8, if C has int32.
-    Products are summed in float32 or int32, and alpha and beta are numbers of that dtype.
+    Products are summed in float32 or int32, and alpha and beta are numbers of the dtype of the sums.
 
         A, B, C = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.ones((3, 4)), np.empty((2, 4))
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -140,7 +140,7 @@ def gemm(
     rocblas.dgemm; docs/guide/blas.md.
     """
     if devices is not None:
-        from .streamed import multiply  # it imports threads, which few programs need
+        from .streamed import multiply  # imports threads, which few programs need
 
         multiply(gemm, alpha, A, B, beta, C, trans_a, trans_b, devices)
         return
@@ -168,12 +168,12 @@ def gemm_strided_batched(
     """Set C[i] to alpha op(A[i]) op(B[i]) + beta C[i] for every i; op(A) is A, A^T or A^H for "N", "T" or "C".
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
-    A: op(A) has shape (batch, m, k); as in numpy.matmul, an A of shape (1, ...) or of two dimensions serves for all.
-    B: op(B) has shape (batch, k, n); a B of shape (1, ...) or of two dimensions serves for all, too.
-    beta: as alpha; with the number 0, C is not read.
+    A: op(A) has shape (batch, m, k); as in numpy.matmul, an A of shape (1, ...) or (m, k) is used for every i.
+    B: op(B) has shape (batch, k, n); a B of shape (1, ...) or of two dimensions is used for every i, too.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, C is not read.
     C: shape (batch, m, n), written.
-    trans_a, trans_b: op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its conjugate
-    transpose.
+    trans_a, trans_b: the choices of op(A) and op(B): "N" for the matrix itself, "T" for its transpose, "C" for its
+    conjugate transpose.
 
     Each matrix of an operand has the same order; orders may be mixed, except that a complex operand with "C" needs the
     order of C. The dtypes are as in gemm. The batch is one call of the library.
@@ -215,7 +215,7 @@ def _multiply(name: str, alpha: Scalar, A: Any, B: Any, beta: Scalar, C: Any, tr
 
 
 def _read(name: str, A: DevicePtr, B: DevicePtr, C: DevicePtr, trans_a: str, trans_b: str) -> tuple[Any, ...]:
-    """Do as Routine.read for operands of any dtypes."""
+    """Return the values of Routine.read for operands of any dtypes."""
     if _is_narrow(A):
         return _read_narrow(name, A, B, C, trans_a, trans_b)
     of_a, of_b, of_c = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B, C))
@@ -225,7 +225,7 @@ def _read(name: str, A: DevicePtr, B: DevicePtr, C: DevicePtr, trans_a: str, tra
 
 
 def _stride(name: str, operand: str, pointer: DevicePtr, batch: int, count: int = 1, stride: int = 0) -> int:
-    """Return the distance between the matrices of an operand; 0 for one matrix that serves all."""
+    """Return the distance between the matrices of an operand; 0 if one matrix is used for all products."""
     if count not in (1, batch):
         reason = f"for a C of {batch} matrices, or one for all"
         raise misfit(f"blas.{name}", operand, pointer, (batch, *pointer._shape[1:]), reason)
@@ -238,7 +238,7 @@ def _stride(name: str, operand: str, pointer: DevicePtr, batch: int, count: int 
 
 
 # -- narrow dtypes -----------------------------------------------------------------------------------------------------
-# The dtypes of C for products of a dtype, and the dtype of their sums.
+# {dtype of A and B: (the possible dtypes of C, the dtype of the sums)}.
 _NARROW: Final = {
     "float16": (("float16", "float32"), "32F"),
     "bfloat16": (("bfloat16", "float32"), "32F"),
@@ -252,14 +252,15 @@ def _is_narrow(A: DevicePtr) -> bool:
 
 @cache
 def _narrow(name: str, operands: str, a: str, results: tuple[str, ...], taken: tuple[str, ...]) -> Routine:
-    """Return the routine for products of dtype `a`, with a C of the first of `results`; taken: the operands' dtypes."""
+    """Return the routine for products of dtype `a` whose C has the first dtype of `results`; `taken`: the operands'
+    dtypes."""
     strided = "_strided_batched" if "3" in operands or name != "gemm" else ""
     functions = {DTYPE_NAMES.index(dtype): f"gemm{strided}_ex {a} {results[0]} {_NARROW[a][1]}" for dtype in taken}
     return Routine(name, functions, operands, "trans_a trans_b" if "A" in operands else "")
 
 
 def _read_narrow(name: str, A: DevicePtr, B: DevicePtr, C: DevicePtr, *options: str) -> tuple[Any, ...]:
-    """Do as Routine.read for narrow A and B."""
+    """Return the values of Routine.read for narrow A and B."""
     of_a, of_b = (3 if len(getattr(operand, "_shape", ())) == 3 else 2 for operand in (A, B))
     of_c = 3 if name != "gemm" or 3 in (of_a, of_b, len(getattr(C, "_shape", ()))) else 2
     a = DTYPE_NAMES[A._dtype_code]

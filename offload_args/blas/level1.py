@@ -84,7 +84,7 @@ def scal(alpha: Scalar, x: DevicePtr) -> None:
     """
     is_real = isinstance(alpha, DevicePtr) and not is_complex(alpha._dtype_code)
     (call, _, _), (n, inc) = (_SCAL_REAL if is_real else _SCAL).read((x,))
-    call(n, alpha, x, abs(inc))  # BLAS does nothing for a negative increment; the order does not matter here
+    call(n, alpha, x, abs(inc))  # the order does not matter, and BLAS does nothing for a negative increment
 
 
 @planned(COPY, "x:n y:n", "n")
@@ -131,7 +131,7 @@ def dot(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> float
     """Return the sum of x y, for real dtypes.
 
     x, y: vectors of shape (n,).
-    result: a 0-d DevicePtr of that dtype to write the number to. None: wait for the number, and return it.
+    result: a 0-d DevicePtr of the operands' dtype, to which the sum is written. With None, the sum is returned.
 
         x, y = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])
         with offload_args(x, y) as (dx, dy):
@@ -152,7 +152,7 @@ def dotu(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> comp
     """Return the sum of x y; no operand is conjugated.
 
     x, y: vectors of shape (n,).
-    result: a 0-d DevicePtr of that dtype to write the number to. None: wait for the number, and return it.
+    result: a 0-d DevicePtr of the operands' dtype, to which the sum is written. With None, the sum is returned.
 
         x, y = np.array([1 + 2j, 3]), np.array([2j, 1])
         with offload_args(x, y) as (dx, dy):
@@ -173,7 +173,7 @@ def dotc(x: DevicePtr, y: DevicePtr, *, result: DevicePtr | None = None) -> comp
     """Return the sum of conj(x) y.
 
     x, y: vectors of shape (n,).
-    result: a 0-d DevicePtr of that dtype to write the number to. None: wait for the number, and return it.
+    result: a 0-d DevicePtr of the operands' dtype, to which the sum is written. With None, the sum is returned.
 
         x, y = np.array([1 + 2j, 3]), np.array([2j, 1])
         with offload_args(x, y) as (dx, dy):
@@ -194,7 +194,7 @@ def nrm2(x: DevicePtr, *, result: DevicePtr | None = None) -> float | None:
     """Return the Euclidean norm of x.
 
     x: vector of shape (n,).
-    result: a 0-d DevicePtr of the real dtype to write the number to. None: wait for the number, and return it.
+    result: a 0-d DevicePtr of the real dtype, to which the number is written. With None, the number is returned.
 
         x = np.array([3.0, -4.0])
         with offload_args(x) as (dx,):
@@ -215,7 +215,7 @@ def asum(x: DevicePtr, *, result: DevicePtr | None = None) -> float | None:
     """Return the sum of abs(x.real) + abs(x.imag).
 
     x: vector of shape (n,).
-    result: a 0-d DevicePtr of the real dtype to write the number to. None: wait for the number, and return it.
+    result: a 0-d DevicePtr of the real dtype, to which the number is written. With None, the number is returned.
 
         x = np.array([3.0, -4.0])
         with offload_args(x) as (dx,):
@@ -316,7 +316,7 @@ def rotg(a: DevicePtr, b: DevicePtr, c: DevicePtr, s: DevicePtr) -> None:
 
 @planned(_ROTM, "x:n y:n param:5?", "n")
 def rotm(x: DevicePtr, y: DevicePtr, param: Sequence[float] | DevicePtr) -> None:
-    """Set the rows x and y to the product of the matrix H and these rows, for real dtypes.
+    """Set the rows x and y to the product of the matrix H and the matrix of these two rows, for real dtypes.
 
     x, y: vectors of shape (n,), read and written.
     param: flag, h11, h21, h12, h22, as five numbers or as a contiguous DevicePtr of shape (5,); rotmg makes it. H is
@@ -341,8 +341,8 @@ def rotmg(d1: DevicePtr, d2: DevicePtr, x1: DevicePtr, y1: DevicePtr, param: Dev
 
     d1, d2, x1: DevicePtrs of one element, read and updated.
     y1: DevicePtr of one element.
-    param: contiguous DevicePtr of shape (5,), written: flag, h11, h21, h12, h22. An element of H that the flag implies
-    may stay unchanged: see the reference BLAS.
+    param: contiguous DevicePtr of shape (5,), written: flag, h11, h21, h12, h22. If the flag implies an element of H,
+    this element may stay unchanged; see the reference BLAS.
 
         d1, d2, x1, y1, param = np.ones(1), np.ones(1), np.array([4.0]), np.array([2.0]), np.zeros(5)
         with offload_args(d1, d2, x1, y1, param) as pointers:

@@ -1,8 +1,8 @@
 """Level 2: matrices and vectors.
 
-A library with row-major order takes a matrix in C order directly. Other libraries read its memory as the transpose, so
-that the operation or triangle is exchanged. If that is not possible because of a conjugation, vectors are passed as
-matrices of one row to a routine of level 3.
+A library with row-major order takes a matrix in C order directly. For other libraries, its memory has the transpose, so
+the operation or triangle is exchanged. If a conjugation prevents this exchange, vectors are passed as matrices of one
+row to a routine of level 3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HER2 = Routine("her2", "ssyr2 dsyr2 cher2 zher2", "x1 y1 A2", "uplo")
 _TRMV = Routine("trmv", "strmv dtrmv ctrmv ztrmv", "A2 x1", "uplo trans diag")
 _TRSV = Routine("trsv", "strsv dtrsv ctrsv ztrsv", "A2 x1", "uplo trans diag")
 
-# The vendors' names of ger's operands, in a call for the transpose.
+# {the vendor's name of an operand of ger: the caller's name}, in a call for the transpose.
 _EXCHANGED = {"x": "y", "y": "x"}
 
 
@@ -43,9 +43,9 @@ def gemv(alpha: Scalar, A: DevicePtr, x: DevicePtr, beta: Scalar, y: DevicePtr, 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix of shape (m, n).
     x: vector of shape (n,) if trans is "N", else (m,).
-    beta: as alpha; with the number 0, y is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, y is not read.
     y: vector of shape (m,) if trans is "N", else (n,); written.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
 
         A, x, y = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.ones(3), np.empty(2)
         with offload_args(A, x, y) as (dA, dx, dy):
@@ -188,7 +188,7 @@ def symv(alpha: Scalar, A: DevicePtr, x: DevicePtr, beta: Scalar, y: DevicePtr, 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix of shape (n, n).
     x: vector of shape (n,).
-    beta: as alpha; with the number 0, y is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, y is not read.
     y: vector of shape (n,), written.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
@@ -209,7 +209,7 @@ def hemv(alpha: Scalar, A: DevicePtr, x: DevicePtr, beta: Scalar, y: DevicePtr, 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix of shape (n, n).
     x: vector of shape (n,).
-    beta: as alpha; with the number 0, y is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, y is not read.
     y: vector of shape (n,), written.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
@@ -257,8 +257,8 @@ def trmv(A: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag:
     A: triangular matrix of shape (n, n); its other triangle is not read.
     x: vector of shape (n,), read and written.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
 
         A, x = np.array([[1.0, 2.0], [9.0, 3.0]]), np.array([1.0, 2.0])
         with offload_args(A, x) as (dA, dx):
@@ -277,8 +277,8 @@ def trsv(A: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag:
     A: triangular matrix of shape (n, n); its other triangle is not read.
     x: vector of shape (n,), read and written.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
 
     The function does not check whether A can be inverted; lapack.trtrs does.
 
@@ -293,7 +293,7 @@ def trsv(A: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag:
 
 
 def _triangle_update(routine: Routine, alpha: Scalar, A: DevicePtr, uplo: str, *vectors: DevicePtr) -> None:
-    """Add alpha x x^T, or alpha (x y^T + y x^T), or the Hermitian counterpart of these."""
+    """Add alpha x x^T or alpha (x y^T + y x^T), or the Hermitian counterpart of one of these sums."""
     entry, *sizes, (n, columns, ld, ld_rows) = routine.read((*vectors, A), uplo)
     call, by_rows, enums = entry
     if columns != n:
@@ -357,7 +357,7 @@ def her(alpha: Scalar, x: DevicePtr, A: DevicePtr, *, uplo: str = "U") -> None:
     A: matrix of shape (n, n); one triangle is read and written.
     uplo: the triangle of A that is read and written: "U", the upper one, or "L", the lower one.
 
-    The diagonal counts as real. The function is syr for real dtypes.
+    The imaginary parts of the diagonal count as 0. The function is syr for real dtypes.
 
         x, A = np.array([1, 1 + 1j]), np.zeros((2, 2), complex)
         with offload_args(x, A) as (dx, dA):
@@ -397,7 +397,7 @@ def her2(alpha: Scalar, x: DevicePtr, y: DevicePtr, A: DevicePtr, *, uplo: str =
     A: matrix of shape (n, n); one triangle is read and written.
     uplo: the triangle of A that is read and written: "U", the upper one, or "L", the lower one.
 
-    The diagonal counts as real. The function is syr2 for real dtypes.
+    The imaginary parts of the diagonal count as 0. The function is syr2 for real dtypes.
 
         x, y, A = np.array([1, 2 + 0j]), np.array([1j, 1]), np.zeros((2, 2), complex)
         with offload_args(x, y, A) as (dx, dy, dA):

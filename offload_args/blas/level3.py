@@ -41,7 +41,7 @@ def _symmetric_matrix(
     if not (rows == columns == order and rows_b == m and columns_b == n):
         need_shape(f"blas.{routine.name}", "A", A, (order, order), f'for C of shape ({m}, {n}) and side="{side}"')
         need_shape(f"blas.{routine.name}", "B", B, (m, n), "as C has")
-    conjugates = routine is HEMM and enums.conjugates  # an A in another order than C is then conj(A)
+    conjugates = routine is HEMM and enums.conjugates  # then an A whose order is not C's is read as conj(A)
     for t in (0, 1):
         at, ldb, ldc = t if a[t] else 1 - t, b[t], c[t]
         if a[at] and ldb and ldc and not (conjugates and at != t):
@@ -63,12 +63,12 @@ def symm(
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix of shape (m, m) for side "L", (n, n) for "R"; one triangle of it is read.
     B: matrix of shape (m, n).
-    beta: as alpha; with the number 0, C is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, C is not read.
     C: matrix of shape (m, n), written.
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
-    B and C have the same order; A may have another one.
+    B and C have the same order; the order of A may differ.
 
         A, B, C = np.array([[2.0, 1.0], [9.0, 3.0]]), np.ones((2, 3)), np.empty((2, 3))
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -90,7 +90,7 @@ def hemm(
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix of shape (m, m) for side "L", (n, n) for "R"; one triangle of it is read.
     B: matrix of shape (m, n).
-    beta: as alpha; with the number 0, C is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, C is not read.
     C: matrix of shape (m, n), written.
     side: the place of A: "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
@@ -131,7 +131,7 @@ def _rank_k(
             continue
         operands_and_leads = list(zip(operands, leads, strict=True))
         op = enums.op[t][trans]
-        if hermitian and t:  # conj(C) is computed; its operands are A^T and B^T
+        if hermitian and t:  # conj(C) is computed from A^T and B^T
             op, operands_and_leads = enums.op[0]["C" if trans == "N" else "N"], operands_and_leads[::-1]
             call = call if len(operands_and_leads) == 1 else partial(named, call, {"A": "B", "B": "A"})
         call(
@@ -158,10 +158,10 @@ def syrk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: matrix of shape (n, k) for trans "N", (k, n) for "T".
-    beta: as alpha; with the number 0, C is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "T", as in the sum above; for real dtypes, "C" means the same as "T".
+    trans: "N" or "T", as in the first sentence; for real dtypes, "C" means the same as "T".
 
     A and C may have different orders.
 
@@ -182,12 +182,12 @@ def herk(alpha: Scalar, A: DevicePtr, beta: Scalar, C: DevicePtr, *, uplo: str =
 
     alpha: a real number, or a 0-d DevicePtr of the real dtype.
     A: matrix of shape (n, k) for trans "N", (k, n) for "C".
-    beta: a real number, or a 0-d DevicePtr of the real dtype; with the number 0, C is not read.
+    beta: a real number, or a 0-d DevicePtr of the real dtype. If it is the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "C", as in the sum above.
+    trans: "N" or "C", as in the first sentence.
 
-    A and C have one order. The function is syrk for real dtypes.
+    A and C have the same order. The function is syrk for real dtypes.
 
         A, C = np.array([[1 + 1j, 2, 1], [1, 1j, 1]]), np.zeros((2, 2), complex)
         with offload_args(A, C) as (dA, dC):
@@ -208,12 +208,12 @@ def syr2k(
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A, B: matrices of shape (n, k) for trans "N", (k, n) for "T".
-    beta: as alpha; with the number 0, C is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "T", as in the sum above; for real dtypes, "C" means the same as "T".
+    trans: "N" or "T", as in the first sentence; for real dtypes, "C" means the same as "T".
 
-    A and B have one order; C may have another.
+    A and B have the same order; the order of C may differ.
 
         A, B, C = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.ones((2, 3)), np.zeros((2, 2))
         with offload_args(A, B, C) as (dA, dB, dC):
@@ -235,10 +235,10 @@ def her2k(
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A, B: matrices of shape (n, k) for trans "N", (k, n) for "C".
-    beta: a real number, or a 0-d DevicePtr of the real dtype; with the number 0, C is not read.
+    beta: a real number, or a 0-d DevicePtr of the real dtype. If it is the number 0, C is not read.
     C: matrix of shape (n, n); one triangle is written.
     uplo: the triangle of C that is read and written: "U", the upper one, or "L", the lower one.
-    trans: "N" or "C", as in the sum above.
+    trans: "N" or "C", as in the first sentence.
 
     The first sum is for trans "N", the second for "C". All matrices have one order. The function is syr2k for real
     dtypes.
@@ -257,7 +257,8 @@ def her2k(
 def triangular(
     entry: Entry, routine: Routine, A: DevicePtr, a: Sequence[int], B: DevicePtr, b: Sequence[int], *options: str
 ) -> tuple[list[Any], int, int, int, int]:
-    """Return arguments of trmm or trsm: a list of side, triangle, operation, diagonal; and m, n, ld of A, ld of B."""
+    """Return arguments of trmm or trsm: a list of side, triangle, operation and diagonal, then m, n, ld of A, ld of
+    B."""
     side, uplo, trans, diag = options
     (rows, columns, *leads_a), (m, n, *leads_b), enums = a, b, entry.enums
     order = m if side == "L" else n
@@ -298,8 +299,8 @@ def trmm(
     B: matrix of shape (m, n), read and written.
     side: the place of op(A): "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
 
     Orders may be mixed, except that a complex A with "C" needs the order of B.
 
@@ -329,15 +330,15 @@ def trsm(
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     A: triangular matrix of shape (m, m) for side "L", (n, n) for "R"; its other triangle is not read.
-    B: matrix of shape (m, n), read and written. B may be a stack (batch, m, n); then A is a stack of as many matrices,
-    or one matrix for all.
+    B: matrix of shape (m, n), read and written. B may be a stack of shape (batch, m, n); then A is a stack of as many
+    matrices, or one matrix, which is used for all of B.
     side: the place of op(A): "L" left of B, "R" right of it.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
 
     Orders may be mixed, except that a complex A with "C" needs the order of B. The function does not check whether A
-    can be inverted; lapack.trtrs does. For a stack, it makes one call of the library, as trsm_batched does.
+    can be inverted; lapack.trtrs does. A stack is solved by one call of the library, as in trsm_batched.
 
         A, B = np.array([[2.0, 1.0], [9.0, 4.0]]), np.array([[4.0, 8.0, 2.0], [8.0, 8.0, 0.0]])
         with offload_args(A, B) as (dA, dB):
@@ -353,7 +354,7 @@ def trsm(
 
 
 def trsm_stack(alpha: Scalar, A: DevicePtr, B: DevicePtr, *options: str) -> None:
-    """Do as trsm for a stack B, and a stack A, or one A for all. options: side, uplo, trans, diag."""
+    """Do the work of trsm for a stack B, with a stack A or one A for all of B; `options`: side, uplo, trans, diag."""
     need_pointer("blas.trsm", "A", A)
     count = B._shape[0]
     is_stack = len(A._shape) == 3

@@ -31,7 +31,7 @@ _HPR2 = Routine("hpr2", "sspr2 dspr2 chpr2 zhpr2", "x1 y1 ap1", "uplo")
 _TPMV = Routine("tpmv", "stpmv dtpmv ctpmv ztpmv", "ap1 x1", "uplo trans diag")
 _TPSV = Routine("tpsv", "stpsv dtpsv ctpsv ztpsv", "ap1 x1", "uplo trans diag")
 
-# The vendors' names of ab and ap.
+# {the vendors' name: the caller's name} for a band and for a packed triangle.
 _NAMES: Final = {"A": "ab", "AP": "ap"}
 
 # The arguments of a triangle: its sizes, and then the array.
@@ -39,7 +39,7 @@ _Triangle: TypeAlias = "tuple[tuple[int, ...], tuple[Any, ...]]"
 
 
 def _band_ld(name: str, ab: DevicePtr, ld: int, order: str) -> int:
-    """Return ld, the leading dimension of a band: diagonals are rows in Fortran order, and columns in C order."""
+    """Return ld, the leading dimension of a band; its diagonals are rows in Fortran order, and columns in C order."""
     if not ld:
         known, copy = ("Fortran", "asfortranarray") if order == "F" else ("C", "ascontiguousarray")
         line = "column" if order == "F" else "row"
@@ -51,7 +51,8 @@ def _band_ld(name: str, ab: DevicePtr, ld: int, order: str) -> int:
 
 
 def _triangle(routine: Routine, A: DevicePtr, n: int, sizes: tuple[int, ...], order: str) -> _Triangle:
-    """Return the arguments for a triangle of an (n, n) matrix: a band `ab`, or a packed `ap`; sizes: its geometry."""
+    """Return the arguments for a triangle of an (n, n) matrix: a band `ab`, or a packed `ap`; `sizes` is its
+    geometry."""
     need_option(f"blas.{routine.name}", "order", order, ("F", "C"))
     if "ap" in routine.operands:
         contiguous(f"blas.{routine.name}", "ap", A, n * (n + 1) // 2, f"for x of shape ({n},)")
@@ -89,14 +90,14 @@ def gbmv(
     """Set y to alpha op(A) x + beta y for a band matrix A; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
-    ab: the band of A, of shape (kl + ku + 1, n) in Fortran order: ab[ku + i - j, j] is A[i, j], and the corners outside
-    of A are not read.
+    ab: the band of A, of shape (kl + ku + 1, n) in Fortran order: ab[ku + i - j, j] is A[i, j], and the corners of ab
+    that are outside of A are not read.
     x: vector of shape (n,) if trans is "N", else (m,), for A of shape (m, n).
-    beta: as alpha; with the number 0, y is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, y is not read.
     y: vector of shape (m,) if trans is "N", else (n,); written.
     kl, ku: the numbers of diagonals of A below and above the main diagonal.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    order: the order of ab. "C": it has shape (m, kl + ku + 1), and ab[i, kl + j - i] is A[i, j].
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    order: ab's order. With "C", ab has shape (m, kl + ku + 1), and ab[i, kl + j - i] is A[i, j].
 
         # A is [[4, 1, 0, 0], [2, 5, 1, 0], [0, 2, 6, 1]]
         ab = np.array([[0.0, 1, 1, 1], [4, 5, 6, 0], [2, 2, 0, 0]], order="F")
@@ -128,7 +129,7 @@ def gbmv(
     vectors = x, incx, beta, y, incy
     if order == "F" or by_rows:
         _call(call if order == "F" else by_rows, enums.op[0][trans], m, n, kl, ku, alpha, *band, *vectors)
-    elif enums.op[1][trans] is not None:  # the band of A^T
+    elif enums.op[1][trans] is not None:  # the memory of ab is the band of A^T
         _call(call, enums.op[1][trans], n, m, ku, kl, alpha, *band, *vectors)
     else:  # conj(y) = conj(alpha) A^T conj(x) + conj(beta) conj(y)
         of_y = Vector("y", y, incy, is_read(beta), writes=True)
@@ -149,7 +150,7 @@ def _symmetric(
         _call(straight, enums.uplo[0][uplo], *sizes, alpha, *triangle, x, incx, beta, y, incy)
     elif not enums.conjugates:
         _call(call, enums.uplo[1][uplo], *sizes, alpha, *triangle, x, incx, beta, y, incy)
-    else:  # the columns of conj(A)
+    else:  # computes with the columns of conj(A)
         of_y = Vector("y", y, incy, is_read(beta), writes=True)
         with checking():
             _call(call, enums.uplo[1][uplo], *sizes, alpha, *triangle, x, incx, beta, y, incy)
@@ -165,12 +166,12 @@ def sbmv(
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     ab: one triangle of the band, of shape (k + 1, n) in Fortran order: ab[k + i - j, j] is A[i, j] for the upper
-    triangle ("U"), ab[i - j, j] for the lower one ("L").
+    triangle ("U"), and ab[i - j, j] is A[i, j] for the lower one ("L").
     x: vector of shape (n,).
-    beta: as alpha; with the number 0, y is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, y is not read.
     y: vector of shape (n,), written.
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
-    order: the order of ab. "C": it has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
+    order: ab's order. With "C", ab has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
 
         # A is [[2, 1, 0], [1, 2, 1], [0, 1, 2]]
         ab = np.array([[0.0, 1, 1], [2, 2, 2]], order="F")
@@ -192,12 +193,12 @@ def hbmv(
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     ab: one triangle of the band, of shape (k + 1, n) in Fortran order: ab[k + i - j, j] is A[i, j] for the upper
-    triangle ("U"), ab[i - j, j] for the lower one ("L").
+    triangle ("U"), and ab[i - j, j] is A[i, j] for the lower one ("L").
     x: vector of shape (n,).
-    beta: as alpha; with the number 0, y is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, y is not read.
     y: vector of shape (n,), written.
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
-    order: the order of ab. "C": it has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
+    order: ab's order. With "C", ab has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
 
     The function is sbmv for real dtypes.
 
@@ -220,12 +221,12 @@ def spmv(
     """Set y to alpha A x + beta y for a real symmetric A; one triangle is packed.
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
-    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps: its columns one after the other.
+    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps, column after column.
     x: vector of shape (n,).
-    beta: as alpha; with the number 0, y is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, y is not read.
     y: vector of shape (n,), written.
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
-    order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
+    order: the order of the triangle in ap. With "C", ap has its rows, as in A[numpy.triu_indices(n)].
 
         A, x, y = np.array([[2.0, 1, 3], [1, 5, 4], [3, 4, 7]]), np.ones(3), np.empty(3)
         with offload_args(A[np.triu_indices(3)], x, y) as (d_ap, dx, dy):
@@ -244,12 +245,12 @@ def hpmv(
     """Set y to alpha A x + beta y for a Hermitian A; one triangle is packed.
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
-    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps: its columns one after the other.
+    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps, column after column.
     x: vector of shape (n,).
-    beta: as alpha; with the number 0, y is not read.
+    beta: a number or a 0-d DevicePtr, like alpha. If it is the number 0, y is not read.
     y: vector of shape (n,), written.
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
-    order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
+    order: the order of the triangle in ap. With "C", ap has its rows, as in A[numpy.triu_indices(n)].
 
     The function is spmv for real dtypes.
 
@@ -271,7 +272,7 @@ def _triangular(routine: Routine, A: DevicePtr, x: DevicePtr, uplo: str, trans: 
     if order == "F" or by_rows:
         straight = call if order == "F" else by_rows
         _call(straight, enums.uplo[0][uplo], enums.op[0][trans], unit, *sizes, *triangle, x, inc)
-    elif op is not None:  # the columns of A^T
+    elif op is not None:  # the memory of ap has the columns of A^T
         _call(call, enums.uplo[1][uplo], op, unit, *sizes, *triangle, x, inc)
     else:  # A^H is conj(A^T)
         with checking():
@@ -285,12 +286,12 @@ def tbmv(ab: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     """Set x to op(A) x for a triangular band matrix A; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
     ab: one triangle of the band, of shape (k + 1, n) in Fortran order: ab[k + i - j, j] is A[i, j] for the upper
-    triangle ("U"), ab[i - j, j] for the lower one ("L").
+    triangle ("U"), and ab[i - j, j] is A[i, j] for the lower one ("L").
     x: vector of shape (n,), read and written.
     uplo: whether A is upper ("U") or lower ("L") triangular.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
-    order: the order of ab. "C": it has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
+    order: ab's order. With "C", ab has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
 
         # A is [[2, 1, 0], [0, 2, 1], [0, 0, 2]]
         ab, x = np.array([[0.0, 1, 1], [2, 2, 2]], order="F"), np.ones(3)
@@ -308,14 +309,14 @@ def tbsv(ab: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     """Solve op(A) z = x for a triangular band matrix A and set x to z.
 
     ab: one triangle of the band, of shape (k + 1, n) in Fortran order: ab[k + i - j, j] is A[i, j] for the upper
-    triangle ("U"), ab[i - j, j] for the lower one ("L").
+    triangle ("U"), and ab[i - j, j] is A[i, j] for the lower one ("L").
     x: vector of shape (n,), read and written.
     uplo: whether A is upper ("U") or lower ("L") triangular.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
-    order: the order of ab. "C": it has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
+    order: ab's order. With "C", ab has shape (n, k + 1), and ab[i, j - i] ("U") or ab[i, k + j - i] ("L") is A[i, j].
 
-    Nothing checks that A can be inverted.
+    The function does not check whether A can be inverted.
 
         # A is [[2, 1, 0], [0, 2, 1], [0, 0, 2]]
         ab, x = np.array([[0.0, 1, 1], [2, 2, 2]], order="F"), np.array([3.0, 3.0, 2.0])
@@ -332,12 +333,12 @@ def tbsv(ab: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
 def tpmv(ap: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag: str = "N", order: str = "F") -> None:
     """Set x to op(A) x for a packed triangular A; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
-    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps: its columns one after the other.
+    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps, column after column.
     x: vector of shape (n,), read and written.
     uplo: whether A is upper ("U") or lower ("L") triangular.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
-    order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
+    order: the order of the triangle in ap. With "C", ap has its rows, as in A[numpy.triu_indices(n)].
 
         ap, x = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0])  # A is [[1, 2], [0, 3]]
         with offload_args(ap, x) as (d_ap, dx):
@@ -353,14 +354,14 @@ def tpmv(ap: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
 def tpsv(ap: DevicePtr, x: DevicePtr, *, uplo: str = "U", trans: str = "N", diag: str = "N", order: str = "F") -> None:
     """Solve op(A) z = x for a packed triangular A and set x to z.
 
-    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps: its columns one after the other.
+    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps, column after column.
     x: vector of shape (n,), read and written.
     uplo: whether A is upper ("U") or lower ("L") triangular.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
-    order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
+    order: the order of the triangle in ap. With "C", ap has its rows, as in A[numpy.triu_indices(n)].
 
-    Nothing checks that A can be inverted.
+    The function does not check whether A can be inverted.
 
         ap, x = np.array([2.0, 1.0, 4.0]), np.array([4.0, 8.0])  # A is [[2, 1], [0, 4]]
         with offload_args(ap, x) as (d_ap, dx):
@@ -382,7 +383,7 @@ def _update(routine: Routine, alpha: Scalar, ap: DevicePtr, uplo: str, order: st
         _call(call if order == "F" else by_rows, enums.uplo[0][uplo], n, alpha, *operand_values, ap)
     elif not enums.conjugates:
         _call(call, enums.uplo[1][uplo], n, alpha, *operand_values, ap)
-    else:  # the columns of conj(A)
+    else:  # computes with the columns of conj(A)
         with checking():
             _call(call, enums.uplo[1][uplo], n, alpha, *operand_values, ap)
         of_vectors = (Vector(name, v, inc) for name, v, (_, inc) in zip("xy", vectors, sizes, strict=False))
@@ -397,10 +398,10 @@ def spr(alpha: Scalar, x: DevicePtr, ap: DevicePtr, *, uplo: str = "U", order: s
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     x: vector of shape (n,).
-    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps: its columns one after the other; read and
+    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps, column after column; read and
     written.
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
-    order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
+    order: the order of the triangle in ap. With "C", ap has its rows, as in A[numpy.triu_indices(n)].
 
         x, ap = np.array([1.0, 2.0]), np.zeros(3)
         with offload_args(x, ap) as (dx, d_ap):
@@ -418,12 +419,12 @@ def hpr(alpha: Scalar, x: DevicePtr, ap: DevicePtr, *, uplo: str = "U", order: s
 
     alpha: a real number, or a 0-d DevicePtr of the real dtype.
     x: vector of shape (n,).
-    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps: its columns one after the other; read and
+    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps, column after column; read and
     written.
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
-    order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
+    order: the order of the triangle in ap. With "C", ap has its rows, as in A[numpy.triu_indices(n)].
 
-    The diagonal counts as real. The function is spr for real dtypes.
+    The imaginary parts of the diagonal count as 0. The function is spr for real dtypes.
 
         x, ap = np.array([1, 1 + 1j]), np.zeros(3, complex)
         with offload_args(x, ap) as (dx, d_ap):
@@ -441,10 +442,10 @@ def spr2(alpha: Scalar, x: DevicePtr, y: DevicePtr, ap: DevicePtr, *, uplo: str 
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     x, y: vectors of shape (n,).
-    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps: its columns one after the other; read and
+    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps, column after column; read and
     written.
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
-    order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
+    order: the order of the triangle in ap. With "C", ap has its rows, as in A[numpy.triu_indices(n)].
 
         x, y, ap = np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.zeros(3)
         with offload_args(x, y, ap) as (dx, dy, d_ap):
@@ -462,12 +463,12 @@ def hpr2(alpha: Scalar, x: DevicePtr, y: DevicePtr, ap: DevicePtr, *, uplo: str 
 
     alpha: a number, or a 0-d DevicePtr of the operands' dtype.
     x, y: vectors of shape (n,).
-    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps: its columns one after the other; read and
+    ap: one triangle of A, packed in shape (n (n + 1) / 2,) without gaps, column after column; read and
     written.
     uplo: the triangle that is stored: "U", the upper one, or "L", the lower one.
-    order: the order of the triangle in ap. "C": its rows one after the other, such as A[numpy.triu_indices(n)].
+    order: the order of the triangle in ap. With "C", ap has its rows, as in A[numpy.triu_indices(n)].
 
-    The diagonal counts as real. The function is spr2 for real dtypes.
+    The imaginary parts of the diagonal count as 0. The function is spr2 for real dtypes.
 
         x, y, ap = np.array([1, 2 + 0j]), np.array([1j, 1]), np.zeros(3, complex)
         with offload_args(x, y, ap) as (dx, dy, d_ap):

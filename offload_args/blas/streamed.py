@@ -1,4 +1,5 @@
-"""Products of host arrays by parts: with overlapped transfers, on several devices, and larger than a device."""
+"""Products of host arrays by parts, with overlapped transfers; they may use several devices, and exceed a device's
+memory."""
 
 from __future__ import annotations
 
@@ -40,25 +41,25 @@ if TYPE_CHECKING:
 
 __all__ = ["multiply"]
 
-# Threads of a device: while one waits for its results, the others bring up and compute their parts.
+# The number of threads per device. While one waits for its results, the others bring up and compute their parts.
 _THREADS: Final = 3
-# Elements of C in a part: enough work for all processors of a GPU. Parts of fewer than _LEAST rows make a product
-# slower.
+# A part has this many elements of C, which is enough work for all processors of a GPU. Parts of fewer than _LEAST rows
+# make a product slower.
 _PART: Final = 1 << 22
 _LEAST: Final = 512
 _UNIT: Final = 128
 _SMALLEST: Final = 16  # the side of a tile
-# The share of the free memory that parts may take.
+# Parts may take this share of the free memory.
 _SHARE: Final = 0.8
 
-# The name that messages give to an argument of a region of this module.
+# The name of an argument of a region of this module in messages.
 _OWN_ARGUMENT: Final = re.compile(r"^offload_args: argument (\d)")
 
 Part = tuple[slice, slice]  # of C
 
 
 class _Product(NamedTuple):
-    """C = alpha op(A) op(B) + beta C, of arrays."""
+    """The product C = alpha op(A) op(B) + beta C of arrays."""
 
     gemm: Callable[..., None]
     alpha: complex
@@ -98,13 +99,13 @@ def multiply(
     trans_b: str,
     devices: Sequence[Device | str],
 ) -> None:
-    """Check the arguments, and do the work of blas.gemm with `devices`. gemm: blas.gemm for pointers."""
+    """Check the arguments, and do the work of blas.gemm with `devices`. `gemm` is blas.gemm for pointers."""
     used = _devices(devices)
     _check(alpha, A, B, beta, C, trans_a, trans_b)
     if not C.size:
         return
     if np.may_share_memory(A, B) and not _are_in_one_place(A, B):
-        B = B.copy()  # else a part of A and a part of B could overlap only in part
+        B = B.copy()  # otherwise, parts of A and B might overlap partly
     work = _Product(gemm, alpha, A, B, beta, C, trans_a, trans_b)
     spaces = [device.memory.free * _SHARE if device.memory.total else math.inf for device in used]
     if all(space >= _in_panels(work, _LEAST) for space in spaces):
@@ -130,7 +131,7 @@ def _devices(devices: Sequence[Device | str]) -> list[Device]:
 
 
 def _check(alpha: Any, A: Any, B: Any, beta: Any, C: Any, trans_a: str, trans_b: str) -> None:
-    """Raise the error of the first wrong argument. Nothing has been computed then."""
+    """Raise the error of the first wrong argument, before anything is computed."""
     for name, array in (("A", A), ("B", B), ("C", C)):
         if isinstance(array, DevicePtr):
             raise HostAccessError(
@@ -180,7 +181,7 @@ def _by_rows(work: _Product) -> bool:
 
 
 def _panels(work: _Product, part: slice) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return a pair: the rows of op(A) and the same rows of C, or the columns of op(B) and the same columns of C."""
+    """Return the rows of op(A) and the same rows of C as a pair, or the columns of op(B) and the same columns of C."""
     return (work.of_a(part), work.C[part]) if _by_rows(work) else (work.of_b(part), work.C[:, part])
 
 
@@ -196,7 +197,7 @@ def _in_panels(work: _Product, rows: int) -> float:
 
 
 def _are_in_one_place(A: NDArray[Any], B: NDArray[Any]) -> bool:
-    """Return whether two arrays without gaps have the same memory, such as an array and its transpose."""
+    """Return whether two arrays without gaps have the same memory, as an array and its transpose do."""
     flags = [array.flags.c_contiguous or array.flags.f_contiguous for array in (A, B)]
     return all(flags) and A.ctypes.data == B.ctypes.data and A.nbytes == B.nbytes
 
@@ -208,7 +209,8 @@ def _span(array: NDArray[Any]) -> int:
 
 
 def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
-    """Compute rows of C from rows of op(A) and all of op(B), or columns of C from columns of op(B) and all of op(A)."""
+    """Compute panels of C: rows from rows of op(A) and all of op(B), or columns from all of op(A) and columns of
+    op(B)."""
     along, across = work.C.shape if _by_rows(work) else work.C.shape[::-1]
     rows = max(_LEAST, -(-_PART // across // _UNIT) * _UNIT)
     while rows > _LEAST and _in_panels(work, rows) > space:
@@ -233,11 +235,12 @@ def _by_panels(work: _Product, devices: Sequence[Device], space: float) -> None:
 
 
 def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
-    """Compute square tiles of C. Each is a sum of products of tiles of A and B, which go up one after the other."""
+    """Compute square tiles of C. Each is a sum of products of tiles of A and B, which are brought up one after the
+    other."""
     if not work.C.flags.writeable:
         raise DirectionError("blas.gemm: C is read-only, or lent; pass a writable array, outside of its region")
     (m, n), k = work.C.shape, work.depth
-    # Each thread has a tile of C, and tiles of A and B; the number of their terms is a quarter of the side of C's tile.
+    # Each thread has a square tile of C, and tiles of A and B whose depth is a quarter of the side of C's tile.
     of_side = 1.5 * _THREADS * work.C.itemsize
     side = int(math.sqrt(space / of_side))
     if side < _SMALLEST:
@@ -264,7 +267,7 @@ def _by_tiles(work: _Product, devices: Sequence[Device], space: float) -> None:
                 c = places[2][: height * width].reshape(height, width)
                 if work.beta != 0:
                     c.assign(work.C[part])
-                for start in range(0, max(k, 1), deep):  # without terms, C is only scaled
+                for start in range(0, max(k, 1), deep):  # if k is 0, C is only scaled
                     terms = slice(start, min(start + deep, k))
                     tile_a, tile_b = work.of_a(rows, terms), work.of_b(columns, terms)
                     a, b = (p[: t.size].reshape(t.shape) for p, t in zip(places, (tile_a, tile_b), strict=False))
@@ -285,8 +288,8 @@ def _share_out(
 ) -> None:
     """Compute each part once, on the next free thread of a device.
 
-    compute: the function of one thread. It requests one part after the other; a part is done when it requests the next
-    one. A note on an error names the parts that are done.
+    compute: the function that each thread runs. It requests one part after the other; a part is done when the function
+    requests the next one. If a part fails, a note on the error names the parts that are done.
     """
     queue: SimpleQueue[Any] = SimpleQueue()
     for part in parts:
@@ -314,7 +317,7 @@ def _share_out(
             stopped.set()
             raise
 
-    # The host's library has several threads itself.
+    # The host gets one thread, because its library uses several threads.
     threads = [device for i in range(_THREADS) for device in devices if i == 0 or device.backend != "host"]
     try:
         with ThreadPoolExecutor(len(threads), thread_name_prefix="offload_args product") as pool:

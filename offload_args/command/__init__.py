@@ -22,7 +22,7 @@ PROGRAM = "python -m offload_args"
 
 
 class Command(Protocol):
-    """A module of this package."""
+    """The interface of a command's module in this package."""
 
     HELP: str  #: one line for the list of commands
     DESCRIPTION: str
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; without a command, print the help."""
     root = parser()
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
+    if "_ARGCOMPLETE" in os.environ:  # a shell requests completions
         try:
             import argcomplete
         except ImportError:
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM} {options.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        if options.command in ("plan", "record", "run", "trace"):  # the script was interrupted
+        if options.command in ("plan", "record", "run", "trace"):  # the user interrupted the script
             raise
         print(f"{PROGRAM} {options.command}: interrupted", file=sys.stderr)
         return 130
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _lost_output(name: str, error: OSError) -> int:
     """Report that the standard output can't be written, and return the exit status. A pipe that its reader closed is
     not reported."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # at exit, Python writes the rest
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # at exit, Python writes the remaining text
     if isinstance(error, BrokenPipeError):
         return 0
     print(f"{PROGRAM} {name}: the standard output can't be written: {error.strerror}", file=sys.stderr)

@@ -18,7 +18,7 @@ def count(text: str) -> int:
 
 
 def device(text: str) -> Device:
-    """Open the device that has this name, for argparse."""
+    """Return the device with this name, for argparse."""
     try:
         return Device(text)
     except OffloadError as error:

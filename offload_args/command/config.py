@@ -1,4 +1,4 @@
-"""`python -m offload_args config`: how a C program is compiled and linked with the C library."""
+"""`python -m offload_args config`: the options that compile and link a C program with the C library."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if options.fortran:
         requested.append(embedding.get_fortran_module())
     if len(requested) == 1 and not (options.cflags or options.libs):
-        print(requested[0])  # without quotes, for "$(...)"
+        print(requested[0])  # without quotes, because programs use it as "$(...)"
         return 0
     words = embedding.cflags() if options.cflags else []
     words += embedding.libs() if options.libs else []

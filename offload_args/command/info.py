@@ -34,7 +34,7 @@ def _device(device: Device) -> dict[str, Any]:
         "memory_total": memory.total,
         "driver_version": device.driver_version,
         "driver": libraries.driver(device.backend),
-        # The model of an AMD GPU already names the processor that code is compiled for, such as gfx90a.
+        # The model of an AMD GPU already has the name of the processor for which code is compiled, such as gfx90a.
         "compute_capability": "" if device.backend == "hip" else ".".join(map(str, device.compute_capability)),
     }
 

@@ -1,6 +1,6 @@
-"""`python -m offload_args plan`: how long a product of matrices takes on each device, and with NumPy.
+"""`python -m offload_args plan`: estimates the time of a product of matrices on each device, and with NumPy.
 
-With a script in place of the sizes, the command lists the script's BLAS calls that a GPU would make faster.
+If the argument is a script, the command lists the script's BLAS calls that a GPU would make faster.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ for a few seconds. A product that would take longer is extrapolated from a small
 
 DTYPES = ("f4", "f8", "c8", "c16")
 MOST = 2**31 - 1
-# Larger and larger products are measured until one takes more seconds than this. So the measurement of one device takes
-# about a second.
+# The measured products grow until one takes more seconds than this, so that the measurement of one device takes about a
+# second.
 LONG = 0.05
 LEAST_WORK = 1 << 20  # multiplications of the smallest measured product, unless the requested product is smaller
-MOST_BYTES = 512 << 20  # of the operands of a measured product
-PAYS = 0.9  # a device pays if it takes less than this part of NumPy's time
-MOST_COPIED = 64 << 20  # bytes of a measured copy
+MOST_BYTES = 512 << 20  # the most bytes of all operands of a measured product
+PAYS = 0.9  # a device pays if it takes less than this share of NumPy's time
+MOST_COPIED = 64 << 20  # the most bytes of a measured copy
 
 Shape = tuple[int, int, int]  # m, n, k
 Array = NDArray[Any]
@@ -77,7 +77,7 @@ class Estimate:
 
     name: str
     model: str
-    needs: int  #: bytes of its memory
+    needs: int  #: bytes of its memory that the product needs
     free: int
     product: float = 0.0  #: the time if the arrays are on the device already
     up: float = 0.0
@@ -122,7 +122,7 @@ def _work(shape: Shape) -> int:
 
 
 def smaller_products(shape: Shape, itemsize: int) -> Iterator[Shape]:
-    """Yield products, each with eight times the work of the previous product, up to the shape itself.
+    """Yield products, each with eight times the work of the previous product, up to the requested shape.
 
     The largest extents are halved first, because the smallest extent affects the speed most. Products whose operands
     take much memory are left out.
@@ -140,7 +140,7 @@ def smaller_products(shape: Shape, itemsize: int) -> Iterator[Shape]:
 
 
 def _least_time(work: Callable[[], object], times: int = 3) -> float:
-    """Return the least time of some runs (fewer if they are long), after a warm-up."""
+    """Return the least time of several runs after a warm-up; long runs are repeated fewer times."""
     work()
     taken: list[float] = []
     while len(taken) < times and sum(taken) < 4 * LONG:
@@ -159,7 +159,7 @@ def _numbers(shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
 def _grow(
     estimate: Estimate, shape: Shape, dtype: np.dtype[Any], measure: Callable[[Shape, np.dtype[Any]], float]
 ) -> None:
-    """Measure larger and larger products until one is long, and extrapolate from the fastest of them.
+    """Measure growing products until one takes long, and extrapolate from the product with the highest speed.
 
     On a busy machine the largest measured product may be slower than a smaller one.
     """
@@ -197,7 +197,7 @@ def _product_by_numpy(shape: Shape, dtype: np.dtype[Any]) -> float:
 
 
 def _measure_region(device: Device, dtype: np.dtype[Any]) -> float:
-    """Return the time of a region with a call, on arrays so small that their copies take no time."""
+    """Return the time of a region with a call, whose arrays are so small that their copies take no time."""
     from .. import blas
 
     A, B, C = (np.ones((8, 8), dtype) for _ in range(3))
@@ -242,7 +242,7 @@ def _host_memory() -> int:
 def _on(device: Device, shape: Shape, dtype: np.dtype[Any]) -> Estimate:
     nbytes = _size(shape) * dtype.itemsize
     memory = device.memory
-    free = _host_memory() - nbytes  # the arrays on the host use nbytes
+    free = _host_memory() - nbytes  # the arrays on the host take nbytes of it
     if device.is_gpu:
         free = memory.free if memory.total else nbytes  # the driver may not report its memory
     estimate = Estimate(device.name, device.model, nbytes, max(free, 0))
@@ -345,7 +345,7 @@ def _plan_script(options: argparse.Namespace) -> int:
 
 
 def _shape_of(sizes: Sequence[str]) -> Shape:
-    """Read M, N and K. For other texts, exit as argparse does."""
+    """Read M, N and K. If they are not numbers, exit as argparse does."""
     try:
         m, n, k = (_extent(size) for size in sizes)
     except (argparse.ArgumentTypeError, ValueError) as error:

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _tell(options: argparse.Namespace, on: Accelerated, children: Children | None, stderr: TextIO | None) -> int:
-    """Write the report and the files that the options ask for. Return 2 if a file can't be written, else 0."""
+    """Write the report, and the files of the options. Return 2 if a file can't be written, else 0."""
     from ..running import say
 
     status = 0
@@ -90,8 +90,8 @@ def run(options: argparse.Namespace) -> int:
             unwritten.append(error)
 
     def end(children: Children) -> None:
-        """Collect the children's reports at exit. A callback of joblib, which is registered later and so runs earlier,
-        ends joblib's children before this."""
+        """Collect the children's reports at exit. The children of joblib have ended by then, because the callback that
+        ends them is registered later, and runs earlier."""
         if os.getpid() != process:
             return
         children.collect()
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     if children is not None:
         atexit.register(end, children)
     status = run_to_end(run_script, stop)
-    if os.getpid() != process:  # a child that the program forked; the parent reports
+    if os.getpid() != process:  # this process is a child that the program forked; its parent writes the report
         return status
     for error in unwritten:
         say(f"run: the plan can't be written: {error}", stderr)

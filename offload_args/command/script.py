@@ -1,4 +1,4 @@
-"""The part of a command line that names a script, for commands that run one."""
+"""The part of a command line that names a script, for commands that run scripts."""
 
 from __future__ import annotations
 

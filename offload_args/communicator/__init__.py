@@ -7,7 +7,7 @@
     for communicator in Communicator.all(["host", "host"]):      # the ranks are threads of this process
         Thread(target=main, args=(communicator,)).start()
 
-`Communicator` has the methods; docs/guide/many.md says which way of starting ranks suits which program.
+`Communicator` has the methods; docs/guide/many.md compares the ways to start ranks.
 """
 
 from __future__ import annotations

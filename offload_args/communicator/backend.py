@@ -19,9 +19,9 @@ __all__ = ["Backend"]
 class Backend(ABC):
     """Run the collectives of one rank; the link carries the messages between the ranks' hosts.
 
-    Pointers have one dimension and no gaps, are on the communicator's device, and fit each other. `op` is "sum",
-    "prod", "min" or "max". `deadline` is a value of time.monotonic(), or None. All methods raise LostRanksError if a
-    rank is lost.
+    Pointers have one dimension and no gaps, are on the communicator's device, and have sizes that fit each other. `op`
+    is "sum", "prod", "min" or "max". `deadline` is a value of time.monotonic(), or None. All methods raise
+    LostRanksError if a rank is lost.
     """
 
     __slots__ = ("_link", "rank", "size")
@@ -37,11 +37,12 @@ class Backend(ABC):
 
     @abstractmethod
     def all_gather(self, send: DevicePtr[Any], recv: DevicePtr[Any], deadline: float | None) -> None:
-        """Write `send` of rank i to part i of `recv` on all ranks. On rank i, `send` may be this part."""
+        """Write `send` of rank i to part i of `recv` on all ranks. On rank i, `send` may be the part i of `recv`."""
 
     @abstractmethod
     def reduce_scatter(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine part i of `send` of all ranks into `recv` of rank i. On rank i, `recv` may be this part."""
+        """Combine part i of `send` of all ranks into `recv` of rank i. On rank i, `recv` may be the part i of
+        `send`."""
 
     @abstractmethod
     def broadcast(self, buffer: DevicePtr[Any], root: int, deadline: float | None) -> None:
@@ -74,7 +75,8 @@ class Backend(ABC):
         return self._link.share(data, deadline)
 
     def compare(self, data: bytes, peer: int, deadline: float | None) -> bytes:
-        """Exchange bytes with another rank, which passes as many at the same time; return the other rank's bytes."""
+        """Exchange bytes with another rank, which passes as many bytes at the same time, and return the other rank's
+        bytes."""
         other = np.empty(len(data), np.uint8)
         self._link.exchange({peer: np.frombuffer(data, np.uint8)}, {peer: other}, deadline)
         return other.tobytes()

@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 _OF_MPI: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL_OF_MPI: Final = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _TEXT: Final = 128  # bytes of a text that two ranks compare
-_MEETING: Final = 60.0  # seconds within which all ranks have to connect, if there is no timeout
+_MEETING: Final = 60.0  # seconds in which all ranks have to connect, if there is no timeout
 
 
 @final
@@ -63,19 +63,19 @@ class Communicator:
             print(x)  # [3. 6.]
                       # [3. 6.]
 
-    Each rank has one communicator, of one device, and all ranks call the same methods in the same order. Pointers
-    belong to open regions on that device. Their elements have no gaps, in C or Fortran order, and a method takes them
-    in the order of their memory. Arrays that are lent by use get their directions from the methods' reads and writes.
-    A result that is lent by use or as Out is not copied up. An operand that a method reads must have a value. Methods
-    run in order with the calls of the region.
+    Each rank has one communicator of one device, and all ranks call the same methods in the same order. Pointers belong
+    to open regions on this device. A pointer's elements are in C or Fortran order without gaps, and a method takes them
+    in the order of their memory. Arrays that are lent by use get their directions from the methods' reads and writes. A
+    result that is lent by use or as Out is not copied up. An operand that a method reads must have a value. Methods run
+    in order with the calls of the region.
 
-    `timeout` is the greatest number of seconds that a method waits for the other ranks. None: it waits as long as they
-    live. If a rank is killed, closes its communicator, or comes too late, the other ranks raise CommunicatorError. The
-    error's `ranks` has the numbers of the lost ranks, and results are as they were before the call. Such a failure ends
-    the communicator.
+    `timeout` is the greatest number of seconds that a method waits for the other ranks. With None, a method waits as
+    long as the other ranks live. If a rank is killed, closes its communicator, or comes too late, the other ranks raise
+    CommunicatorError. The error's `ranks` has the numbers of the lost ranks. After the error, the arrays for results
+    have the values that they had before the call, and the communicator has ended.
 
-    With `debug` all ranks compare the method, its dtype, its number of elements, its operation and its root before
-    anything moves, and a difference raises CommunicatorError on every rank.
+    With `debug`, all ranks compare the method, its dtype, its number of elements, its operation and its root before
+    anything moves. A difference raises CommunicatorError on every rank.
 
     As a context manager, a communicator is closed at the end of the block. So the other ranks don't wait for a rank
     that raised an exception.
@@ -113,7 +113,7 @@ class Communicator:
 
     @classmethod
     def all(cls, devices: Sequence[Device | str], *, debug: bool = False, timeout: float | None = None) -> list[Self]:
-        """Return a communicator for each device, for one thread of this process each.
+        """Return a communicator for each device; each communicator is for one thread of this process.
 
         devices: either devices `host` and `sim`, which may be repeated, or different GPUs of one vendor.
 
@@ -157,9 +157,9 @@ class Communicator:
         """Return the communicator of this process, one of `size` processes that can exchange bytes by any means.
 
         exchange: a function that takes this rank's bytes, and returns the bytes of all ranks in rank order, once all
-        have called it. address: the address at which other ranks reach this one by TCP. The default can be reached on
-        this machine only. This rank listens at the address until all ranks have connected, for at most `timeout`
-        seconds, or 60 s if it is None. It refuses connections that do not send its secret.
+        have called it. address: the address at which other ranks reach this one by TCP. The default address can be
+        reached on this machine only. This rank listens at the address until all ranks have connected, for at most
+        `timeout` seconds, or 60 s if `timeout` is None. It refuses connections that do not send the rank's secret.
 
             def exchange(data):  # the only rank: of several, by a queue, a file or a socket
                 return [data]
@@ -185,8 +185,8 @@ class Communicator:
         """Return the communicator of this process, which a launcher such as torchrun started.
 
         The variables RANK, WORLD_SIZE, MASTER_ADDR (by default 127.0.0.1), MASTER_PORT and LOCAL_RANK describe this
-        process. Without any of them it is the only rank. Rank 0 listens at MASTER_ADDR until all ranks have connected;
-        see `join`.
+        process. Without any of these variables, this process is the only rank. Rank 0 listens at MASTER_ADDR until all
+        ranks have connected; see `join`.
 
             with Communicator.from_environment(device="host") as communicator:  # torchrun --nproc-per-node 8 program.py
                 print(communicator.rank < communicator.size)  # True
@@ -210,7 +210,8 @@ class Communicator:
     ) -> Self:
         """Return the communicator of this process, with the ranks of an MPI communicator. All of these ranks call it.
 
-        comm: mpi4py's, which is duplicated; None: MPI.COMM_WORLD. If a process is killed, MPI ends all others.
+        comm: a communicator of mpi4py, which is duplicated; None stands for MPI.COMM_WORLD. If a process is killed, MPI
+        ends all others.
 
             with Communicator.from_mpi(device="host") as communicator:  # mpirun -n 8 python program.py
                 print(communicator.rank < communicator.size)  # True
@@ -244,8 +245,8 @@ class Communicator:
         where i is the number of the rank on this machine. Otherwise each device has a rank in this process, on a
         thread. Communicators are closed at the end.
 
-        If ranks of this process raise, this raises their first exception that is no CommunicatorError, or else their
-        first CommunicatorError.
+        If ranks of this process raise exceptions, this method raises the first one that is no CommunicatorError, or
+        else the first CommunicatorError.
 
             def main(communicator, factor):
                 return factor * communicator.rank
@@ -288,7 +289,7 @@ class Communicator:
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any] | None = None, op: str = "sum") -> None:
         """Combine `send` of all ranks, element by element, into `recv` of all ranks.
 
-        recv: of the same shape and dtype; None: in place. op: "sum", "prod", "min" or "max".
+        recv: a pointer of the same shape and dtype; None stands for `send`. op: "sum", "prod", "min" or "max".
 
             def main(communicator):
                 x = np.array([1.0, 2.0]) * (communicator.rank + 1)
@@ -307,7 +308,8 @@ class Communicator:
     def all_gather(self, send: DevicePtr[Any], recv: DevicePtr[Any]) -> None:
         """Write `send` of rank i to part i of `recv`, on all ranks.
 
-        recv: `size` times the elements of send. In place, send is the rank's own part: recv[rank * n : rank * n + n].
+        recv: has `size` times as many elements as send. To work in place, pass the rank's own part of recv as send:
+        recv[rank * n : rank * n + n].
 
             def main(communicator):
                 x, every = np.array([1.0 + communicator.rank]), np.empty(2)
@@ -327,7 +329,8 @@ class Communicator:
     def reduce_scatter(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str = "sum") -> None:
         """Combine part i of `send` of all ranks, element by element, into `recv` of rank i.
 
-        send: `size` times the elements of recv. In place, recv is the rank's own part: send[rank * n : rank * n + n].
+        send: has `size` times as many elements as recv. To work in place, pass the rank's own part of send as recv:
+        send[rank * n : rank * n + n].
 
             def main(communicator):
                 x, part = np.array([1.0, 10.0]), np.empty(1)
@@ -371,7 +374,8 @@ class Communicator:
     def reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any] | None = None, op: str = "sum", root: int = 0) -> None:
         """Combine `send` of all ranks, element by element, into `recv` of the root.
 
-        recv: the result on the root, of the same shape and dtype; None: in place. Other ranks need no recv.
+        recv: on the root, a pointer of the same shape and dtype for the result; None stands for `send`. Other ranks
+        need no recv.
 
             def main(communicator):
                 x = np.array([1.0, 2.0]) * (communicator.rank + 1)
@@ -477,7 +481,7 @@ class Communicator:
     # -- splitting and closing -------------------------------------------------------------------------------
 
     def split(self, color: int | None, key: int = 0) -> Self | None:
-        """Return a communicator of the ranks with the same color; all ranks call it together.
+        """Return a communicator of the ranks with the same color; all ranks call this method together.
 
         color: a number; None for a rank that gets no new communicator. key: determines the order of the ranks;
         ranks with equal keys are in the order of their numbers.
@@ -497,7 +501,7 @@ class Communicator:
         return None if backend is None else self._of(backend, self._device, self._debug, self._timeout)
 
     def close(self) -> None:
-        """End the communicator. Ranks that wait for this rank raise CommunicatorError. A second call does nothing.
+        """End the communicator. Ranks that wait for this rank raise CommunicatorError. A second call has no effect.
 
             communicator, other = Communicator.all(["host", "host"])
             communicator.close()
@@ -629,7 +633,8 @@ def _opened(function: str, devices: Sequence[Device | str]) -> list[Device]:
 
 
 def _device(device: Device | str | None, local_rank: int) -> Device:
-    """Return the device of a process. None: the GPU of the local rank, modulo the number of GPUs, or the host."""
+    """Return the device of a process. None stands for the GPU whose number is the local rank modulo the number of GPUs,
+    or for the host."""
     if device is not None:
         return as_device(device)
     default = Device.default()
@@ -656,13 +661,13 @@ def _need_one_kind(function: str, kinds: Sequence[str]) -> None:
 
 
 def _joined(function: str, link: Link, device: Device, deadline: float) -> Backend:
-    """Return the backend of a device over a link; all ranks call it together."""
+    """Return the backend of a device over a link; all ranks call this function together."""
     try:
         kinds = [text.decode() for text in link.share(_kind(device).encode(), deadline)]
         _need_one_kind(function, kinds)
         return NcclBackend.join(link, device, deadline) if NcclBackend.has(device) else HostBackend(link)
     except LostRanksError as lost:
-        link.give_up(lost.ranks, lost.reason)  # so that all others name the same rank
+        link.give_up(lost.ranks, lost.reason)  # so that the errors of all other ranks name the same rank
         raise
     except BaseException:
         link.close()
@@ -671,7 +676,7 @@ def _joined(function: str, link: Link, device: Device, deadline: float) -> Backe
 
 @contextmanager
 def _meeting(function: str, rank: int, timeout: float | None) -> Iterator[float]:
-    """Yield the time by which all ranks have to come; raise CommunicatorError if they don't."""
+    """Yield the time by which all ranks have to connect; raise CommunicatorError if some do not."""
     seconds = _MEETING if timeout is None else timeout
     try:
         yield time.monotonic() + seconds

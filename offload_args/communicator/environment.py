@@ -1,4 +1,4 @@
-"""Ranks that a launcher such as torchrun describes by environment variables: rank 0 accepts, the others connect."""
+"""Ranks that a launcher such as torchrun describes by environment variables; all other ranks connect to rank 0."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Meeting:
     def __init__(self, ranks: Ranks, deadline: float) -> None:
         self._ranks = ranks
         self._deadline = deadline
-        self._others: dict[int, socket.socket] = {}  # on rank 0: of all other ranks; elsewhere: of rank 0
+        self._others: dict[int, socket.socket] = {}  # by rank: all other ranks on rank 0; rank 0 on other ranks
         try:
             if ranks.size > 1:
                 self._accept() if ranks.rank == 0 else self._connect()
@@ -129,7 +129,7 @@ class Meeting:
                     greeting = b""
                 if len(greeting) == len(_MAGIC) + _LENGTH.size and greeting.startswith(_MAGIC):
                     self._others[_LENGTH.unpack(greeting[len(_MAGIC) :])[0]] = connection
-                else:  # this is no rank
+                else:  # the connection does not come from a rank
                     connection.close()
 
     def _connect(self) -> None:
@@ -138,7 +138,7 @@ class Meeting:
             try:
                 connection = socket.create_connection(place, max(remaining(self._deadline) or 0, 0.001))
                 break
-            except OSError as error:  # rank 0 may not listen yet
+            except OSError as error:  # perhaps rank 0 does not listen yet
                 if time.monotonic() >= self._deadline:
                     raise LostRanksError([0], f"rank 0 can't be reached at {place[0]}:{place[1]}: {error}") from None
                 time.sleep(0.02)

@@ -1,8 +1,8 @@
-"""Collectives of the devices whose memory the CPU reads, `host` and `sim`, over any link.
+"""Collectives of the devices `host` and `sim`, whose memory the CPU reads, over any link.
 
-A collective reads its operand to an array, exchanges arrays, and assigns the result. So a failure leaves the memory of
-the result as it was. The read and the assignment run in order with the calls of the region. Numbers are combined in the
-order of the ranks, and all ranks get the same bits.
+A collective reads its operand to an array, exchanges arrays, and assigns the result last. So a failure does not change
+the memory of the result. The read and the assignment run in order with the calls of the region. Numbers are combined in
+the order of the ranks, and all ranks get the same bits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["HostBackend"]
 
 _COMBINE: Final[dict[str, np.ufunc]] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-_SMALL: Final = 1 << 14  # up to so many bytes, every rank sends its whole array to all others, in one exchange
+_SMALL: Final = 1 << 14  # the most bytes of an array that each rank sends as a whole to all others, in one exchange
 
 
 class HostBackend(Backend):
@@ -34,7 +34,8 @@ class HostBackend(Backend):
     __slots__ = ()
 
     def all_reduce(self, send: DevicePtr[Any], recv: DevicePtr[Any], op: str, deadline: float | None) -> None:
-        """Combine small arrays whole on each rank. Combine one part of larger arrays on each rank, and gather them."""
+        """Combine small arrays as a whole on each rank. For larger arrays, combine one part on each rank, and gather
+        the parts."""
         values = send.to_host()
         if values.nbytes <= _SMALL:
             parts = [values if rank == self.rank else np.empty_like(values) for rank in range(self.size)]
@@ -51,7 +52,7 @@ class HostBackend(Backend):
         recv.assign(result)
 
     def all_gather(self, send: DevicePtr[Any], recv: DevicePtr[Any], deadline: float | None) -> None:
-        """Send the array to all others."""
+        """Send the array to all other ranks."""
         values = send.to_host()
         result = np.empty((self.size, values.size), values.dtype)
         result[self.rank] = values
@@ -63,7 +64,7 @@ class HostBackend(Backend):
         recv.assign(self._scattered(list(send.to_host().reshape(self.size, -1)), op, deadline))
 
     def broadcast(self, buffer: DevicePtr[Any], root: int, deadline: float | None) -> None:
-        """Send the root's array to all others."""
+        """Send the root's array to all other ranks."""
         if self.rank == root:
             values = bytes_of(buffer.to_host())
             self._link.exchange(dict.fromkeys(self._peers(), values), {}, deadline)
@@ -100,7 +101,7 @@ class HostBackend(Backend):
         self._link.exchange({peer: bytes_of(buffer.to_host())}, {}, deadline)
 
     def recv(self, buffer: DevicePtr[Any], peer: int, deadline: float | None) -> None:
-        """Receive an array, and assign it."""
+        """Receive an array, and assign it to the buffer."""
         values = np.empty(buffer.size, buffer.dtype)
         self._link.exchange({}, {peer: bytes_of(values)}, deadline)
         buffer.assign(values)
@@ -144,7 +145,7 @@ class HostBackend(Backend):
 
 
 def _combined(parts: list[NDArray[Any]], op: str) -> NDArray[Any]:
-    """Combine arrays in their order. The first array may be a rank's operand, and is not changed."""
+    """Combine arrays in their order. The first array is not changed, because it may be a rank's operand."""
     total = parts[0].copy()
     with np.errstate(all="ignore"):  # sums of float16 may overflow, as on a GPU
         for part in parts[1:]:

@@ -1,4 +1,4 @@
-"""The contract of links: they carry bytes between ranks of host devices, and do not combine them."""
+"""The contract of links, which carry bytes between ranks of host devices, and do not combine them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Link", "LostRanksError", "bytes_of", "remaining"]
 
 
 class LostRanksError(Exception):
-    """The ranks that can't take part any more, and the reason; Communicator raises a CommunicatorError instead."""
+    """The ranks that can't take part any more, and the reason; Communicator turns it into a CommunicatorError."""
 
     def __init__(self, ranks: Iterable[int], reason: str) -> None:
         super().__init__(reason)
@@ -40,9 +40,9 @@ class Link(ABC):
     def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
         """Send an array to each rank of `outgoing` and fill each array of `incoming`, all at the same time.
 
-        Between two ranks, arrays arrive in the order in which they were sent. deadline: a time.monotonic().
+        Between two ranks, arrays arrive in the order in which they were sent. deadline: a value of time.monotonic().
 
-        Raises LostRanksError if a rank left, sent another size, or did not come in time.
+        Raises LostRanksError if a rank left, sent another number of bytes, or did not take part in time.
         """
 
     @abstractmethod
@@ -87,5 +87,5 @@ def bytes_of(array: NDArray[Any]) -> Bytes:
 
 
 def remaining(deadline: float | None) -> float | None:
-    """Return the seconds until a deadline, at least 0; None if there is none."""
+    """Return the seconds until a deadline, at least 0; None without a deadline."""
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)

@@ -22,10 +22,10 @@ class _Board:
     def __init__(self, size: int) -> None:
         self.size = size
         self.changed = threading.Condition()
-        self.offers: dict[tuple[int, int], Bytes] = {}  # by sender and receiver, until the receiver has copied them
-        self.left: dict[int, tuple[tuple[int, ...], str]] = {}  # by rank that left: the lost ranks, and the reason
-        self.closed: dict[int, float] = {}  # by rank that closed its communicator: the time
-        self.parts: dict[tuple[int, int], _Board] = {}  # by the number of the split, and the color
+        self.offers: dict[tuple[int, int], Bytes] = {}  # {(sender, receiver): bytes that are not copied yet}
+        self.left: dict[int, tuple[tuple[int, ...], str]] = {}  # {rank that left: (the lost ranks, the reason)}
+        self.closed: dict[int, float] = {}  # {rank that closed its communicator: the time}
+        self.parts: dict[tuple[int, int], _Board] = {}  # {(number of the split, color): board}
 
 
 class MemoryLink(Link):
@@ -107,7 +107,7 @@ class MemoryLink(Link):
         return MemoryLink(members.index(self.rank), part)
 
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Leave the board, because of these ranks."""
+        """Leave the board, and give these lost ranks as the reason."""
         self._leave((tuple(ranks), reason))
 
     def check(self, grace: float) -> None:

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["MpiLink"]
 
-_ARRAY: Final = 0  # tags of messages
-_SIGN: Final = 1  # the text of a rank that gives up
-_EAGER: Final = 1e-3  # seconds of polling requests without a pause
-_PAUSE: Final = 1e-4  # seconds between two polls after that
-_abandoned: Final[list[Any]] = []  # requests that missed their deadline, and their arrays, which MPI may still use
+_ARRAY: Final = 0  # the tag of an array
+_SIGN: Final = 1  # the tag of the text of a rank that gives up
+_EAGER: Final = 1e-3  # seconds for which requests are polled without a pause
+_PAUSE: Final = 1e-4  # seconds between two later polls
+_abandoned: Final[list[Any]] = []  # late requests and their arrays, kept because MPI may still use them
 
 
 class MpiLink(Link):
     """Carry arrays by Isend and Irecv, in a duplicate of the program's communicator.
 
-    MPI itself ends all processes of a program when one of them is killed. A rank that raises sends a text to
-    the others.
+    MPI itself ends all processes of a program when one of them is killed. A rank that raises an exception sends a text
+    to the other ranks.
     """
 
     __slots__ = ("_comm", "_mpi")
@@ -100,7 +100,7 @@ class MpiLink(Link):
         for peer in range(self.size):
             if peer != self.rank:
                 _abandoned.append((self._comm.Isend([text, self._mpi.BYTE], peer, _SIGN), text))
-        self._comm = self._mpi.COMM_NULL  # never freed, because messages are under way
+        self._comm = self._mpi.COMM_NULL  # the communicator is never freed, because messages are under way
 
     def close(self) -> None:
         """Free the communicator, unless MPI has ended."""

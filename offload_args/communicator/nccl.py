@@ -1,7 +1,7 @@
 """Collectives of GPUs, by NCCL or RCCL on the streams of regions.
 
 While a method waits for its result, a thread watches the other ranks. If a rank is lost, or comes too late, the thread
-aborts NCCL's communicator, and the kernels of the communicator end. Nothing else would end these kernels.
+aborts NCCL's communicator. This ends the kernels of the communicator, which would otherwise wait forever.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ __all__ = ["NcclBackend"]
 _LIBRARIES: Final = {"cuda": "nccl", "hip": "rccl"}
 _OPERATIONS: Final = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max"}
 _LOOK: Final = 0.05  # seconds between two checks of the other ranks
-_GRACE: Final = 1.0  # seconds after which a rank that has left on purpose counts as lost
+_GRACE: Final = 1.0  # a rank that has left on purpose counts as lost after so many seconds
 
 
 class NcclBackend(Backend):
-    """Run the collectives of a rank on a GPU. The link reports lost ranks, and carries messages that NCCL does not."""
+    """Run the collectives of a rank on a GPU. The link reports lost ranks, and carries the messages that NCCL does not
+    carry."""
 
     __slots__ = (
         "_aborted",
@@ -53,7 +54,7 @@ class NcclBackend(Backend):
         self._comm = comm
         self._device = device
         self._aborted: LostRanksError | None = None
-        self._waits = self._issued = False  # whether a method waits for a call, and whether NCCL has the call
+        self._waits = self._issued = False  # whether a method waits for a call, and whether the call was issued
         self._deadline: float | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()  # the thread _watch uses the link only while a method waits
@@ -61,7 +62,7 @@ class NcclBackend(Backend):
 
     @staticmethod
     def has(device: Device) -> bool:
-        """Return whether NCCL or RCCL serves devices of this kind."""
+        """Return whether NCCL or RCCL runs on devices of this kind."""
         return device.backend in _LIBRARIES
 
     @classmethod
@@ -160,7 +161,7 @@ class NcclBackend(Backend):
 
     @contextmanager
     def _watched(self, pointer: DevicePtr[Any], deadline: float | None, writes: bool = True) -> Iterator[None]:
-        """Issue the call of the block, and wait until the device has made it, or a rank is lost."""
+        """Let the block issue a call, and wait until the device has made the call, or a rank is lost."""
         self._deadline, self._waits = deadline, True
         try:
             yield
@@ -170,7 +171,7 @@ class NcclBackend(Backend):
         except OffloadError:
             if self._aborted is None:
                 with self._lock:
-                    self._link.check(0.0)  # raises if a lost rank is the reason
+                    self._link.check(0.0)  # raises LostRanksError if a lost rank is the reason
                 raise
         finally:
             with self._lock:
@@ -193,13 +194,14 @@ class NcclBackend(Backend):
                     self._link.check(_GRACE)
                 if self._deadline is not None and time.monotonic() > self._deadline:
                     raise LostRanksError(others, "")
-                # comm_get_async_error waits until a call is issued. To issue a call may need the other ranks.
+                # comm_get_async_error would wait until the call is issued, and a call may be issued only once the other
+                # ranks are there.
                 status = library.comm_get_async_error(self._comm) if self._issued else library.Success
                 if status not in (library.Success, library.InProgress):
                     raise LostRanksError(others, f"{library.__name__} reported {library.get_error_string(status)}")
             except LostRanksError as lost:
                 self._abort(lost)
-            except OffloadError:  # the call has failed and ended the communicator
+            except OffloadError:  # the call has failed, and has ended the communicator
                 return
 
 

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 OPERATIONS: Final = ("sum", "prod", "min", "max")
-#: The dtypes that reductions take: NumPy and NCCL both have them.
+#: The dtypes that reductions take; both NumPy and NCCL have these dtypes.
 REDUCED: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
 _REDUCED_CODES: Final = {DTYPE_NAMES.index(name) for name in REDUCED}
 
@@ -60,7 +60,8 @@ def flat(function: str, name: str, pointer: DevicePtr[Any], device: int, *, writ
 
 
 def check_aliases(function: str, send: DevicePtr[Any], recv: DevicePtr[Any], part: int | None) -> None:
-    """Raise AliasError if vectors overlap. The shorter one may be part `part` of the longer one; None: no part."""
+    """Raise AliasError if vectors overlap. The shorter one may be the part with the number `part` of the longer one;
+    with None, it may not."""
     (root, low), (other_root, other_low) = _core.origin(send), _core.origin(recv)
     if root != other_root or not send.nbytes or not recv.nbytes:
         return
@@ -115,14 +116,14 @@ def _orders(pointer: DevicePtr[Any]) -> set[str]:
 
 
 def check_operation(function: str, op: object, pointer: DevicePtr[Any]) -> None:
-    """Raise for an unknown operation, and for a dtype that reductions do not take."""
+    """Raise an error for an unknown operation, and for a dtype that reductions do not take."""
     need_option(function, "op", op, OPERATIONS)
     if pointer._dtype_code not in _REDUCED_CODES:
         raise DTypeError(f"{function}: send needs {', '.join(REDUCED[:-1])} or {REDUCED[-1]}, got {pointer.dtype}")
 
 
 def check_rank(function: str, name: str, rank: object, size: int) -> int:
-    """Return a rank as an int; raise for one that the communicator does not have."""
+    """Return a rank as an int; raise an error if the communicator does not have this rank."""
     try:
         number = operator.index(rank)  # type: ignore[arg-type]
     except TypeError:

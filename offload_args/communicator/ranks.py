@@ -1,4 +1,4 @@
-"""Ranks as threads, each of which runs one function to its end."""
+"""Ranks that are threads of this process; each thread runs one function to its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _Result = TypeVar("_Result")
 def run_ranks(
     function: Callable[..., _Result], communicators: Sequence[Any], arguments: tuple[Any, ...]
 ) -> list[_Result]:
-    """Return the results of function(communicator, *arguments). Several ranks run on a thread each.
+    """Return the results of function(communicator, *arguments). If there are several ranks, each runs on a separate
+    thread.
 
     Raises the first exception that is no CommunicatorError, or else the first CommunicatorError. Ctrl-C ends the
     waits of all ranks.

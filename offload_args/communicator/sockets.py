@@ -1,8 +1,8 @@
-"""Links between processes by the standard library's TCP sockets: two connections between each two ranks.
+"""Links between processes by the standard library's TCP sockets. Each pair of ranks has two connections.
 
-The first connection carries arrays, each after its size. The second connection carries the last message of a rank: a
-text if the rank leaves on purpose, and nothing if it was killed. So every rank notices the end of a rank, also while it
-waits for another one.
+The first connection carries arrays, each preceded by its size. The second connection carries the last message of a
+rank: a text if the rank leaves on purpose, and nothing if it was killed. So a rank notices the end of any other rank,
+even while it waits for a third one.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class SocketLink(Link):
     ) -> None:
         super().__init__(rank, len(data) + 1)
         self._address = address
-        self._closed: dict[int, float] = {}  # by rank that left on purpose: the time when this was noticed
+        self._closed: dict[int, float] = {}  # {rank that left on purpose: the time at which this rank noticed it}
         self._data = data
-        self._signs = signs  # second connections of the ranks that have not left
+        self._signs = signs  # {rank that has not left: its second connection}
         self._leaving = weakref.finalize(self, _leave, [*data.values()], [*signs.values()], b"bye")
 
     @classmethod
     def make(
         cls, rank: int, size: int, exchange: Callable[[bytes], list[bytes]], address: str, deadline: float | None
     ) -> SocketLink:
-        """Connect with all other ranks. exchange: returns the bytes of all ranks, in their order."""
+        """Connect with all other ranks. `exchange` returns the bytes of all ranks, in the order of the ranks."""
         data: dict[int, socket.socket] = {}
         signs: dict[int, socket.socket] = {}
         token = secrets.token_bytes(16)
@@ -80,7 +80,7 @@ class SocketLink(Link):
         return cls(rank, data, signs, address)
 
     def exchange(self, outgoing: Mapping[int, Bytes], incoming: Mapping[int, Bytes], deadline: float | None) -> None:
-        """Write and read as the connections are ready, and watch for ranks that leave."""
+        """Write to and read from connections that are ready, and watch for ranks that leave."""
         sending = {peer: [memoryview(_SIZE.pack(data.nbytes)), data.data] for peer, data in outgoing.items()}
         receiving = {peer: _Arrival(peer, data) for peer, data in incoming.items()}
         poll = select.poll()
@@ -161,7 +161,7 @@ class SocketLink(Link):
         return SocketLink.make(members.index(self.rank), len(members), exchange, self._address, deadline)
 
     def give_up(self, ranks: Iterable[int], reason: str) -> None:
-        """Report the lost ranks to the others, and leave."""
+        """Report the lost ranks to the other ranks, and leave."""
         if self._leaving.detach() is not None:
             _leave([*self._data.values()], [*self._signs.values()], json.dumps([list(ranks), reason]).encode())
 

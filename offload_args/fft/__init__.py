@@ -7,18 +7,19 @@
         dy = fft.irfft(dX, n=dx.shape[-1])
 
 The functions have the names, arguments and results of scipy.fft, to within rounding, and change none of their
-arguments. Arrays may be of any class and layout that NumPy takes. For a DevicePtr of an open region, they return a
-DevicePtr to new memory of this region. The memory is freed with the last pointer to it. A pointer may have any strides;
+arguments. Arrays may be of any class and layout that NumPy takes. For a DevicePtr of an open region, a function returns
+a DevicePtr to new memory of this region, which is freed with the last pointer to it. A pointer may have any strides;
 results are in C order.
 
-Dtypes are float32, float64, complex64 and complex128, and a result has the precision of its operand. Integers of arrays
-are converted to float64, as SciPy does. `overwrite_x` and `workers` are accepted, and change nothing.
+Dtypes are float32, float64, complex64 and complex128, and a result has the precision of its operand. Arrays of integers
+are converted to float64, as in SciPy. `overwrite_x` and `workers` are accepted, and have no effect.
 
 cuFFT computes on `cuda`, and hipFFT computes on `hip`; the package keeps a plan for each layout. On `host` and `sim`,
-scipy.fft computes if SciPy is installed, otherwise numpy.fft. There each call copies its operand to a new array, and
-its result to the device's memory. Arrays are computed on the default device unless `device` names another one.
+scipy.fft computes, or numpy.fft if SciPy is not installed. On these devices, each call copies its operand to a new
+array, and its result to the device's memory. Arrays are transformed on the default device unless `device` names another
+device.
 
-Wrong arguments raise ArgumentError, which is a ValueError, or DTypeError, which is a TypeError.
+A wrong argument raises an ArgumentError, which is a ValueError, or a DTypeError, which is a TypeError.
 
 Source: scipy.fft, https://docs.scipy.org/doc/scipy/reference/fft.html.
 """

@@ -1,4 +1,4 @@
-"""The library that transforms the elements of a device."""
+"""The choice of the library that computes transforms on a device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["transforms_of"]
 
 
 def transforms_of(function: str, device: int) -> Transforms:
-    """Return the transforms of a device, by its number; raise LibraryError if it has none."""
+    """Return the transforms of the device with this number; raise LibraryError if it has none."""
     library = adapter_of((Transforms,), device)
     if library is None:
         from ._vendors import CuFFT, HipFFT

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FROM_REAL", "TO_REAL", "Transforms"]
 
-FROM_REAL: Final = ("ihfft", "rfft", "rfft2", "rfftn")  # results have half of the last axis, which determines the rest
-TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these read only the first half
+FROM_REAL: Final = ("ihfft", "rfft", "rfft2", "rfftn")  # results have half of the last axis, which determines the other
+TO_REAL: Final = ("hfft", "irfft", "irfft2", "irfftn")  # these functions read only the first half of the last axis
 
 
 class Transforms(Adapter):
-    """Transforms on the CPU, by scipy.fft, or by numpy.fft without SciPy. SciPy keeps its plans by shape."""
+    """Transforms on the CPU by scipy.fft, or by numpy.fft if SciPy is not installed. SciPy keeps a plan for each
+    shape."""
 
     backend: ClassVar[str | None] = None
 
@@ -34,7 +35,7 @@ class Transforms(Adapter):
     def run(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> None:
-        """Write the transform of x to y. A function of one axis has one length and one axis."""
+        """Write the transform of x to y. For a function of one axis, `lengths` and `axes` have one element."""
         function = getattr(self._library, name)
         values = x.to_host()
         result: NDArray[Any]
@@ -42,7 +43,7 @@ class Transforms(Adapter):
             result = function(values, lengths, axes, norm)
         else:
             result = function(values, lengths[0], axes[0], norm)
-        y.assign(result.astype(y.dtype, copy=False))  # NumPy 1 computes in double precision only
+        y.assign(result.astype(y.dtype, copy=False))  # NumPy 1 only computes in double precision
 
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str

@@ -1,4 +1,4 @@
-"""Transforms on GPUs by cuFFT and hipFFT: plans, each kept for its layout, and the passes of a transform."""
+"""Transforms on GPUs by cuFFT and hipFFT: the plan of each layout, and the passes of a transform."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CuFFT", "HipFFT"]
 
 _MOST_PLANS: Final = 64
 _MOST_RANK: Final = 3
-# A transform's type by the dtypes of its input and output: the constant, and the function that executes it.
+# {dtypes of input and output: (the constant of the transform's type, the function that executes the transform)}.
 _TYPES: Final = {
     ("F", "F"): ("C2C", "exec_c2c"),
     ("D", "D"): ("Z2Z", "exec_z2z"),
@@ -46,22 +46,22 @@ class _Layout(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """Executions of a plan that together transform along some axes."""
+    """The executions of a plan that together transform along some axes."""
 
-    execute: str  # the function
+    execute: str  # the name of the function that executes the plan
     layout: _Layout
     calls: int
     steps: tuple[int, int]  # elements of the input and of the output from one call to the next
 
 
 class _One(NamedTuple):
-    """One execution that transforms an operand without gaps; it serves later operands of the same layout."""
+    """One execution that transforms an operand without gaps; it is repeated for later operands of the same layout."""
 
     execute: Callable[..., None]
     plan: Any
     direction: tuple[Any, ...]
     scale: float
-    code: int  # of the result's dtype
+    code: int  # the code of the result's dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     input: tuple[tuple[int], tuple[int]]  # the shape and the strides of all elements in a line
@@ -78,7 +78,7 @@ class _One(NamedTuple):
 
 
 class OnGPU(Transforms):
-    """Transforms by a library whose plans have layouts. A plan serves all later transforms of its layout."""
+    """Transforms by a library whose plans have layouts. A plan is used for all later transforms of its layout."""
 
     library: ClassVar[str]
     backward: ClassVar[str]  # the library's constant for inverse transforms
@@ -88,7 +88,7 @@ class OnGPU(Transforms):
         self._module: Any = importlib.import_module(f"{__package__.rpartition('.')[0]}.{self.library}")
         self._plans: OrderedDict[_Layout, Any] = OrderedDict()  # the most recently used plan is last
         self._lock = Lock()
-        self._host: Transforms | None = None  # made when it is first needed
+        self._host: Transforms | None = None  # made at its first use
 
     def run(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
@@ -96,7 +96,7 @@ class OnGPU(Transforms):
         if y.size == 0:
             return
         inverse = name.startswith("i")
-        # A transform of one element changes nothing, and vendors need not offer it.
+        # A transform along an axis of length 1 changes nothing, and a vendor's library may refuse it.
         longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
         converts = x.dtype.kind != ("f" if name in FROM_REAL else "c")  # the GPU's libraries do not convert
         if name in FROM_REAL + TO_REAL:
@@ -127,8 +127,8 @@ class OnGPU(Transforms):
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> Callable[[DevicePtr], DevicePtr] | None:
-        # The input of hipFFT's real transforms is copied, because they overwrite it. So are the inputs of all
-        # transforms from halves, and real numbers at an address that cuFFT does not take.
+        # Three kinds of input are copied: the input of a real transform of hipFFT, which overwrites it, the input of a
+        # transform from halves, and real numbers at an address that cuFFT does not take.
         is_complex = x.dtype == y.dtype and x._shape == y._shape and name not in FROM_REAL + TO_REAL
         halves = name.startswith("rfft") and x.dtype.kind == "f" and not self.is_hipfft
         longer = [axis for axis, length in zip(axes, lengths, strict=True) if length > 1]
@@ -152,7 +152,7 @@ class OnGPU(Transforms):
     def _on_host(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str
     ) -> None:
-        """Transform on the host in rare cases: complex transforms of a real x, and lines of one real number."""
+        """Transform on the host in two rare cases: complex transforms of a real x, and lines of one real number."""
         if self._host is None:
             self._host = Transforms()
         self._host.run(name, x, y, lengths, axes, norm)
@@ -179,7 +179,7 @@ class OnGPU(Transforms):
             self._pass(y, y, pass_)
 
     def _to_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int]) -> None:
-        """Transform the first half along the last of the axes to real numbers. x: a copy, which is overwritten."""
+        """Transform the first half along the last of the axes to real numbers. `x` is a copy, which is overwritten."""
         if _are_last(y._shape, axes) and not self.is_hipfft:
             self._pass(x, y, tuple(axes), inverse=True)
             return
@@ -190,7 +190,8 @@ class OnGPU(Transforms):
         self._pass(x, y, (axes[-1],), inverse=True)
 
     def _whole_from_real(self, x: DevicePtr, y: DevicePtr, axes: Sequence[int], inverse: bool) -> None:
-        """Transform real numbers to the whole result: the second half along one axis is the conjugate of the first."""
+        """Transform real numbers to the whole result, whose second half along one axis is the conjugate of the first
+        half."""
         axis = axes[-1]
         n = x._shape[axis]
         half = new(y, (*x._shape[:axis], n // 2 + 1, *x._shape[axis + 1 :]), y.dtype)
@@ -199,7 +200,7 @@ class OnGPU(Transforms):
         _conjugate(half, conjugates)
         if inverse:
             half, conjugates = conjugates, half
-        y.fill(0)  # the first write to an Out has to be whole, and each copy writes a part
+        y.fill(0)  # the first write to an Out has to write all elements, and each copy writes only some
         before = (slice(None),) * axis
         y[(*before, slice(n // 2 + 1))].copy_from(half)
         if n > 2:
@@ -211,13 +212,13 @@ class OnGPU(Transforms):
     # -- passes ------------------------------------------------------------------------------------------------
 
     def _pass(self, x: DevicePtr, y: DevicePtr, axes: tuple[int, ...], inverse: bool = False) -> None:
-        """Transform along neighbouring axes. They are several only if the last of them is the last axis of the arrays.
+        """Transform along neighbouring axes. Several axes have to be the last axes of the arrays.
 
-        x, y: in C order; x may be y.
+        x and y are in C order; x may be y.
         """
         function, layout, calls, steps = self._pass_of(x, y, axes)
         if calls > 1 and x is not y and x.dtype == y.dtype:
-            y.copy_from(x)  # the first write to an Out has to be whole, and each call writes a part
+            y.copy_from(x)  # the first write to an Out has to write all elements, and each call writes only some
             x = y
         elif calls > 1 and x is not y:
             y.fill(0)
@@ -227,7 +228,7 @@ class OnGPU(Transforms):
             direction = (getattr(self._module, self.backward if inverse else "FORWARD"),)
         execute = getattr(self._module, function)
         flat_x, flat_y = x.reshape(-1), y.reshape(-1)
-        shifted = block = None  # cuFFT takes real numbers only at addresses that suit complex ones
+        shifted = block = None  # cuFFT takes real numbers only at addresses that are aligned for complex numbers
         for call in range(calls):
             at, to = (call * step for step in steps)
             if x.dtype.kind == "f" and at % 2:
@@ -247,14 +248,15 @@ class OnGPU(Transforms):
 
     def _pass_of(self, x: DevicePtr, y: DevicePtr, axes: tuple[int, ...]) -> _Pass:
         """Return the executions of a pass."""
-        lengths = tuple(max(x._shape[axis], y._shape[axis]) for axis in axes)  # the real operand has more elements
+        lengths = tuple(max(x._shape[axis], y._shape[axis]) for axis in axes)  # the real operand is longer
         type_, function = _TYPES[x.dtype.char, y.dtype.char]
         outer = math.prod(x._shape[: axes[0]])
         inner = math.prod(x._shape[axes[-1] + 1 :])
         sizes = [math.prod(pointer._shape[axes[0] : axes[-1] + 1]) * inner for pointer in (x, y)]
         embeds = [tuple(pointer._shape[axis] for axis in axes) for pointer in (x, y)]
-        # The batch is either all elements of the axes before, or all of the axes after. Each element of the other axes
-        # has a separate call. The elements of a block of a real result have no gaps, so that it can be copied as one.
+        # The batch is either all elements of the axes before these, or all elements of the axes after these. The
+        # remaining axes have one call for each of their elements. A block of a real result has no gaps, so that one
+        # copy suffices.
         by_outer = inner <= outer and y.dtype.kind == "c"
         calls, batch = (inner, outer) if by_outer else (outer, inner)
         distances = sizes if by_outer else [1, 1]
@@ -265,7 +267,7 @@ class OnGPU(Transforms):
         return _Pass(function, layout, calls, steps)
 
     def _plan(self, layout: _Layout) -> Any:
-        """Return the plan of a layout, without a work area: the device has the work areas."""
+        """Return the plan of a layout, without a work area, because the device has the work areas."""
         with self._lock:
             plan = self._plans.get(layout)
             if plan is not None:
@@ -312,12 +314,12 @@ def _is_contiguous(pointer: DevicePtr) -> bool:
 
 
 def _are_last(shape: Sequence[int], axes: Sequence[int]) -> bool:
-    """Return whether axes are the last axes of a shape, in order, and not more than a plan can have."""
+    """Return whether axes are the last axes of a shape, in order, and no more axes than a plan can have."""
     return len(axes) <= _MOST_RANK and list(axes) == list(range(len(shape) - len(axes), len(shape)))
 
 
 def _passes(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the passes of a transform along axes in any order. A pass has up to three axes if they are the last."""
+    """Return the passes of a transform along axes in any order. A pass over the last axes has up to three axes."""
     rest = sorted(axes)
     count = 0
     while count < min(len(rest), _MOST_RANK) and rest[-1 - count] == len(shape) - 1 - count:
@@ -327,7 +329,7 @@ def _passes(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _fit(x: DevicePtr, y: DevicePtr) -> None:
-    """Copy x to y: cut, or filled with zeros, along each axis."""
+    """Copy x to y; along each axis, x is cut, or zeros are added."""
     common = tuple(slice(min(a, b)) for a, b in zip(x._shape, y._shape, strict=True))
     if any(a < b for a, b in zip(x._shape, y._shape, strict=True)):
         y.fill(0)
@@ -336,13 +338,13 @@ def _fit(x: DevicePtr, y: DevicePtr) -> None:
 
 def _fits(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int]) -> bool:
     """Return whether x has these lengths along axes, is in C order, and has an address that cuFFT takes."""
-    # cuFFT takes real numbers only at addresses that suit complex ones.
+    # cuFFT takes real numbers only at addresses that are aligned for complex numbers.
     is_odd = x.dtype.kind == "f" and _core.origin(x)[1] % (2 * x.dtype.itemsize) != 0
     return not is_odd and [x._shape[axis] for axis in axes] == list(lengths) and _is_contiguous(x)
 
 
 def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bool = False) -> DevicePtr:
-    """Return x with these lengths along axes, in C order. `fresh`: always return a copy."""
+    """Return x with these lengths along axes, in C order. With `fresh`, always return a copy."""
     if not fresh and _fits(x, lengths, axes):
         return x
     shape = list(x._shape)
@@ -354,7 +356,7 @@ def _fitted(x: DevicePtr, lengths: Sequence[int], axes: Sequence[int], fresh: bo
 
 
 def _make_ends_real(x: DevicePtr, axis: int, n: int) -> None:
-    """Set the imaginary parts to 0 that are 0 in a transform of n real numbers. NumPy and cuFFT read them as 0."""
+    """Set the imaginary parts that are 0 in a transform of n real numbers to 0. NumPy and cuFFT read them as 0."""
     for place in {0, n // 2} if n % 2 == 0 else {0}:
         part = x[(*(slice(None),) * axis, slice(place, place + 1))]
         values, real = (new(x, (part.size,), x.dtype) for _ in range(2))

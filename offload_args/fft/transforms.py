@@ -1,4 +1,4 @@
-"""The functions of fft: their arguments, which are SciPy's, and the shapes of their results."""
+"""The functions of fft, which take SciPy's arguments, and the shapes of their results."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ __all__ = [
     "rfftn",
 ]
 
-# The names of x in errors of the calls that read it.
+# The names that x has in errors of the calls that read it.
 _OF_X: Final = re.compile(r"^(DevicePtr\.to_host: pointer|DevicePtr\.copy_from: source|\w+\.exec_\w+: idata)")
 
 _NORMS: Final = ("backward", "ortho", "forward")
 
-# Functions that repeat earlier transforms. A key has every value on which a transform depends.
+# Functions that repeat earlier transforms. A key consists of all values on which a transform depends.
 _again: Final[dict[Any, Callable[[DevicePtr], DevicePtr]]] = {}
 _MOST_AGAIN: Final = 64
 
@@ -452,11 +452,11 @@ def _transform(
     norm: str | None,
     device: Device | str | None,
 ) -> Result:
-    """Return the transform that the function `name` makes. For a function of one axis, s and axes have one element."""
+    """Return the transform of the function `name`. For a function of one axis, s and axes have one element."""
     function = f"fft.{name}"
     kind: Any = None
     if isinstance(x, DevicePtr) and device is None and x.live and _are_plain(s) and _are_plain(axes):
-        address = _core.origin(x)[1] % 16  # cuFFT takes real numbers at some addresses only
+        address = _core.origin(x)[1] % 16  # cuFFT takes real numbers only at some addresses
         kind = (name, x._device, x._dtype_code, address, x._shape, x._strides, s, axes, norm)
         if again := _again.get(kind) if norm is None or type(norm) is str else None:
             try:
@@ -501,7 +501,7 @@ def _transform(
 
 
 def _are_plain(values: Any) -> bool:
-    """Return whether lengths or axes can be part of a key. Only plain integers can: 1.0 and True equal 1."""
+    """Return whether lengths or axes can be part of a key. Only plain integers can, because 1.0 and True equal 1."""
     return values is None or (type(values) is tuple and all(type(value) is int or value is None for value in values))
 
 
@@ -513,7 +513,7 @@ def _name(function: str, error: OffloadError) -> None:
 def _lengths(
     function: str, shape: tuple[int, ...], s: Sequence[int] | None, axes: Sequence[int] | None, halved: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the lengths and the axes of a transform. `halved`: x has only one half of the last axis."""
+    """Return the lengths and the axes of a transform. With `halved`, x has only one half of the last axis."""
     in_one = not function.endswith(("n", "2"))
     of_axes, of_lengths = ("axis", "n") if in_one else ("axes", "s")
     ndim = len(shape)
@@ -549,7 +549,7 @@ def _lengths(
 
 
 def _whole(function: str, argument: str, values: Any) -> list[int]:
-    """Return whole numbers; raise ArgumentTypeError for anything else. A single number becomes a list, as in SciPy."""
+    """Return whole numbers; raise ArgumentTypeError for other values. A single number becomes a list, as in SciPy."""
     try:
         return [operator.index(value) for value in (values if np.iterable(values) else (values,))]
     except TypeError:

@@ -1,4 +1,4 @@
-"""A program's own kernels: modules, typed signatures, checked launches.
+"""A program's own kernels: their modules, signatures with types, and checked launches.
 
     from offload_args import In, Out, Module, offload
 

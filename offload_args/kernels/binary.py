@@ -1,6 +1,6 @@
-"""Facts that a module's bytes state about its kernels, read without a GPU.
+"""Facts about a module's kernels, which are read from the module's bytes without a GPU.
 
-Every malformed input raises ModuleError. The readers copy nothing large, follow no pointer outside the bytes, and take
+Every malformed input raises ModuleError. The readers copy no large parts, follow no pointer outside the bytes, and take
 time in proportion to the number of bytes.
 """
 
@@ -33,16 +33,16 @@ class Image:
     name: str  #: for messages
     data: bytes = field(repr=False)
     format: Format
-    backend: str  #: of the devices that load it; "host": devices whose calls run on the CPU
-    target: str  #: the processor that it was made for: "sm_90"
+    backend: str  #: the backend of the devices that load it; "host" for all devices whose calls run on the CPU
+    target: str  #: the processor for which it was made, such as "sm_90"
     kernels: dict[str, KernelFacts]
-    whole: bool  #: False: it is compressed, so that its kernels are not known
+    whole: bool  #: whether its kernels are known; they are not if it is compressed
     log: str = ""  #: the compiler's warnings, if Kernel.compile made it
-    symbols: dict[str, str] = field(default_factory=dict)  #: by kernel: its other name in the module
+    symbols: dict[str, str] = field(default_factory=dict)  #: {kernel: its other name in the module}
 
 
 def _read_hsaco(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
-    """Return the targets and the kernels of an HSACO, or of a bundle of them."""
+    """Return the targets and the kernels of an HSACO, or of a bundle of HSACOs."""
     kernels: dict[str, KernelFacts] = {}
     targets = []
     for start, nbytes, target, rows in _core.hsaco_read(name.encode("utf-8", "replace").decode(), data):
@@ -84,7 +84,8 @@ def _format_of(name: str, data: bytes) -> Format:
 
 
 def read(name: str, data: bytes) -> Image:
-    """Return the facts about a module's bytes. Raises ModuleError for other or damaged bytes."""
+    """Return the facts about a module's bytes. Raises ModuleError for bytes of another format, and for damaged
+    bytes."""
     format_ = _format_of(name, data)
     backend, reader = _READERS[format_]
     target, kernels = reader(name, data)

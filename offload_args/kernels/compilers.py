@@ -27,10 +27,10 @@ from .rtc import HIPRTC, NVRTC, RefusedError, Vendor
 
 __all__ = ["VENDORS", "Program", "Target", "compiled", "include", "named_target", "program_of", "target_of"]
 
-# Without contraction, results equal NumPy's even on processors that multiply and add in one step.
+# Without contraction, results equal NumPy's, even on processors that can multiply and add in one instruction.
 _HOST_OPTIONS: Final = ("-std=c++17", "-O3", "-ffp-contract=off", "-shared", "-fPIC")
 _GPU_OPTIONS: Final = ("--std=c++17",)
-# Options that make the compiler write something other than a module, or write it elsewhere, each with the reason.
+# {options with which the compiler writes no module, or writes it to another file: the reason}.
 _WRONG_OPTIONS: Final = {
     re.compile(r"-(?:E|S|c|fsyntax-only|###|-help|-version)"): "by which no module is made",
     re.compile(r"-M.*"): "by which headers are listed, as the package does already",
@@ -45,17 +45,17 @@ _PROCESSORS: Final = {"cuda": re.compile(r"sm_\d+[af]?"), "hip": re.compile(r"gf
 
 
 class Target(NamedTuple):
-    """Name the processor that a source is compiled for."""
+    """Name the processor for which a source is compiled."""
 
     backend: str
-    processor: str  #: of a GPU, as its compiler has it: "sm_90", "gfx90a"; "" of other devices
+    processor: str  #: a GPU's processor in its compiler's words, such as "sm_90" or "gfx90a"; "" for other devices
 
 
 @dataclass(frozen=True)
 class Program:
     """A source with the inputs of its compilation."""
 
-    name: str  #: of the kernel
+    name: str  #: the kernel's name
     source: str
     options: tuple[str, ...]
     expressions: tuple[str, ...] = ()  #: names of kernels that are instances of templates
@@ -65,8 +65,8 @@ class _Made(NamedTuple):
     """A module that a compiler made."""
 
     data: bytes
-    log: str  #: its warnings
-    symbols: dict[str, str]  #: the name in the module, by the expression of a kernel
+    log: str  #: the compiler's warnings
+    symbols: dict[str, str]  #: {the expression of a kernel: its name in the module}
 
     def packed(self) -> bytes:
         words = json.dumps({"log": self.log, "symbols": self.symbols}).encode()
@@ -75,7 +75,7 @@ class _Made(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> _Made | None:
-        """Return the module from its packed form, or None if that is damaged."""
+        """Return the module from its packed form, or None if this form is damaged."""
         if len(data) < 72 or key_of(data[64:]).encode() != data[:64]:
             return None
         end = 72 + int.from_bytes(data[64:72], "little")
@@ -96,7 +96,7 @@ _CUDA_C: Final = re.compile(r"\b(__global__|__device__|threadIdx|blockIdx|blockD
 
 
 def _advice(source: str) -> str:
-    """Return advice if a source that is compiled for the CPU is written for GPUs only; otherwise ""."""
+    """Return advice if a source is compiled for the CPU but written for GPUs only; otherwise ""."""
     match = _CUDA_C.search(source)
     if match is None:
         return ""
@@ -136,7 +136,7 @@ def _run(command: Sequence[str], source: str = "") -> subprocess.CompletedProces
 
 @cache
 def _version(command: tuple[str, ...], *_: str) -> str:
-    """Return a compiler's own description; the further arguments are the inputs that it depends on."""
+    """Return a compiler's own description; the further arguments are the inputs on which it depends."""
     return _run([*command, "--version"]).stdout.decode(errors="replace")
 
 
@@ -144,7 +144,8 @@ def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | N
     with tempfile.TemporaryDirectory(prefix="offload_args") as folder:
         library, rule = os.path.join(folder, "kernel.so"), os.path.join(folder, "kernel.d")
         options = (*_HOST_OPTIONS, f"-I{include()}", *program.options)
-        # Options follow the source, because the linker searches a library only for symbols of the files before it.
+        # The source precedes the options, because the linker searches a library only for symbols of the files before
+        # it.
         switches = [
             *_HOST_OPTIONS,
             f"-I{include()}",
@@ -173,7 +174,7 @@ def _by_host(program: Program, command: Sequence[str]) -> tuple[_Made, Files | N
 
 
 def target_of(device: Device) -> Target:
-    """Return the target that a source is compiled for, so that it runs on a device."""
+    """Return the target for which a source has to be compiled to run on a device."""
     info = device._info
     if info.backend == "cuda":
         return Target("cuda", f"sm_{info.compute_major}{info.compute_minor}")
@@ -212,7 +213,7 @@ def program_of(source: str, name: str, options: Sequence[str]) -> Program:
     if isinstance(options, str) or not isinstance(options, Sequence):
         raise ArgumentTypeError(f"Kernel.compile: options needs a list of strings, got {shown(options)}")
     for i, option in enumerate(options):
-        _check_text(f"options[{i}]", option, "surrogateescape")  # the names of files may have any bytes
+        _check_text(f"options[{i}]", option, "surrogateescape")  # names of files may have any bytes
         if reason := next((reason for pattern, reason in _WRONG_OPTIONS.items() if pattern.fullmatch(option)), ""):
             raise ArgumentError(f"Kernel.compile: options[{i}] is {option!r}, {reason}; leave it out")
     is_plain = re.fullmatch(r"\w*", name) is not None
@@ -233,7 +234,8 @@ def _kept(key: str | None) -> _Made | None:
 
 
 def _with_types(program: Program) -> Program:
-    """Return a program that puts the types of its kernel into the module, if kernel.h does not."""
+    """Return the program with text that puts the kernel's types into the module, if kernel.h does not put them
+    there."""
     if program.expressions or "__global__" not in program.source:
         return program
     if not re.search(rf"\b{re.escape(program.name)}\s*\(", program.source):
@@ -243,7 +245,7 @@ def _with_types(program: Program) -> Program:
 
 
 def _alias(expression: str) -> str:
-    """Return the name of an instance of a template in a shared object: scale_float of "scale<float>"."""
+    """Return the name of an instance of a template in a shared object, such as scale_float for "scale<float>"."""
     return re.sub(r"\W+", "_", expression).strip("_")
 
 
@@ -257,8 +259,8 @@ def _with_instances(program: Program) -> Program:
 
 
 def _from_vendor(program: Program, target: Target, vendor: Vendor) -> _Made:
-    # The processor makes NVRTC write a cubin: a driver that is older than NVRTC takes it, and would refuse NVRTC's PTX.
-    # HIP may not report a processor; then hiprtc compiles for the current device.
+    # With a processor, NVRTC writes a cubin, which a driver that is older than NVRTC accepts; such a driver would
+    # refuse NVRTC's PTX. If HIP does not report a processor, hiprtc compiles for the current device.
     processor = [f"{vendor.architecture}={target.processor}"] if target.processor else []
     standard = () if any(map(_STANDARD.match, program.options)) else _GPU_OPTIONS
     options = (*processor, *standard, *program.options, f"-I{include()}")
@@ -305,9 +307,9 @@ def _from_host(program: Program) -> _Made:
 
 
 def compiled(program: Program, target: Target) -> Image:
-    """Return the module that a target's compiler makes of a source, from the cache if it is there.
+    """Return the module that a target's compiler makes from a source. If the cache has it, nothing is compiled.
 
-    Raises ModuleError with the compiler's log, LibraryError if there is no compiler.
+    Raises ModuleError with the compiler's log, and LibraryError if there is no compiler.
     """
     vendor = VENDORS.get(target.backend)
     if vendor is None:
@@ -317,7 +319,7 @@ def compiled(program: Program, target: Target) -> Image:
         typed = _with_types(program)
         try:
             result = _from_vendor(typed, target, vendor)
-        except ModuleError:  # an overloaded name of a kernel has no single type
+        except ModuleError:  # if the name of a kernel is overloaded, it has no single type
             if typed == program:
                 raise
             result = _from_vendor(program, target, vendor)

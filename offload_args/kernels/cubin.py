@@ -1,8 +1,8 @@
 """The kernels of a cubin: an ELF file whose .nv.info.<kernel> sections are lists of attributes.
 
-Each attribute has a format, a number and a value. In format 4 the value is a 16-bit size and that many bytes. In the
-other formats it is 16 bits, which may have no meaning. The numbers below and their layouts were found by comparing
-cubins of nvcc 12 and 13 with their sources.
+Each attribute has a format, a number and a value. In format 4, the value is a 16-bit size and as many bytes. In the
+other formats, the value has 16 bits, which may have no meaning. The numbers below and their layouts were found by
+comparing cubins of nvcc 12 and 13 with their sources.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["read"]
 
 _MACHINE: Final = 190
 _SYMBOLS: Final = 2  # a section's type
-_RELOCATABLE: Final = 1  # an ELF file's type, of nvcc -rdc=true
+_RELOCATABLE: Final = 1  # an ELF file's type, as written by nvcc -rdc=true
 _SIZED: Final = 4
 _PARAMETER, _PARAMETER_2, _PARAMETER_BYTES, _MOST_THREADS, _REGISTERS = 0x17, 0x45, 0x19, 0x05, 0x2F
-_RESERVED_BYTES: Final = 1024  # of shared memory, which the driver reserves from sm_90 on; files include them
-_FUNCTION, _ENTRY = 2, 0x10  # a symbol's type, in st_info, and the bit that marks a kernel, in st_other
+_RESERVED_BYTES: Final = 1024  # shared memory that the driver reserves from sm_90 on; sizes in files include it
+_FUNCTION, _ENTRY = 2, 0x10  # in st_info, the type of functions; in st_other, the bit that marks a kernel
 _ATTRIBUTE: Final = struct.Struct("<BBH")
 
 
@@ -51,7 +51,7 @@ def _parameter(number: int, raw: memoryview) -> tuple[int, ParameterFacts]:
     else:
         _, ordinal, offset, nbytes, flags = struct.unpack_from("<IHHHH", raw)
         hint = flags >> 8 & 15
-    # Compilers before CUDA 13 mark no pointers. Then a value of 8 bytes may be a pointer.
+    # Compilers before CUDA 13 do not mark pointers, so a value of 8 bytes may be a pointer.
     if nbytes != 8:
         return ordinal, ParameterFacts(offset, nbytes, "value")
     return ordinal, ParameterFacts(offset, nbytes, "pointer" if hint else "")
@@ -80,7 +80,7 @@ def _kernel(name: str, kernel: str, section: str, contents: memoryview) -> Kerne
 
 
 def _registers(name: str, elf: Elf) -> dict[str, int]:
-    """Return the registers of a thread, by kernel."""
+    """Return {kernel: the registers of a thread}."""
     section, table = elf.named(".nv.info"), elf.named(".symtab")
     if section is None or table is None:
         return {}
@@ -95,7 +95,8 @@ def _registers(name: str, elf: Elf) -> dict[str, int]:
 
 
 def _device_functions(elf: Elf) -> set[str]:
-    """Return the functions that can't be launched: kernels call them, and `nvcc -G` does not inline them."""
+    """Return the functions that can't be launched, because they are called by kernels; `nvcc -G` does not inline
+    them."""
     table = elf.named(".symtab")
     symbols = elf.symbols(table) if table is not None else ()
     return {symbol.name for symbol in symbols if symbol.info & 15 == _FUNCTION and not symbol.other & _ENTRY}

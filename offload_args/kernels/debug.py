@@ -1,8 +1,8 @@
-"""Kernels that check each access: the source is compiled with bounds, and each launch has a separate record.
+"""Kernels that check each access: their source is compiled with bounds, and each launch gets a record.
 
-A kernel's arrays then have bounds (OA_DEBUG of kernel.h). The first access out of bounds is written to the record.
-An access out of bounds reads or writes other memory instead. The record is one more argument of the kernel, and is read
-when the kernel is done.
+With OA_DEBUG, the arrays of kernel.h have bounds. An access out of bounds is redirected to memory outside the arrays,
+and the first such access is noted in the record. The record is a further argument of the kernel, and is read when the
+kernel is done.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..regions import offload_args
 __all__ = ["OPTION", "has_bounds", "launch_with_record", "record_kernel"]
 
 OPTION: Final = "-DOA_DEBUG=1"
-_EXCEPTION: Final = -2  # in place of the number of an argument
+_EXCEPTION: Final = -2  # stands in place of an argument's number
 _ASSERTION: Final = -3
-_lost: Final[list[Any]] = []  # records that are never freed
+_lost: Final[list[Any]] = []  # records that must never be freed
 
-# As oa::Record of kernel.h. The sizes of the arguments follow it.
+# The same structure as oa::Record of kernel.h. The sizes of the arguments follow it.
 _RECORD: Final = np.dtype(
     [
         ("found", np.uint32),
@@ -62,7 +62,7 @@ def record_kernel(source: str, name: str, count: int) -> str:
 
 
 def _span(pointer: DevicePtr[Any]) -> int:
-    """Return the number of elements from a pointer's first to its last, including gaps between its rows."""
+    """Return the number of elements from a pointer's first element to its last, including gaps between rows."""
     if not pointer.size:
         return 0
     steps = zip(pointer.shape, pointer.strides, strict=True)
@@ -72,8 +72,8 @@ def _span(pointer: DevicePtr[Any]) -> int:
 def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, arguments: tuple[Any, ...]) -> None:
     """Launch the kernel `checked` in place of a launcher's kernel, and wait for it.
 
-    It checks each access, and takes the arguments, which are known to fit, and a record. Raises ExtentError for the
-    first access out of bounds.
+    `checked` checks each access, and takes the arguments, which are known to fit, and a record. Raises ExtentError for
+    the first access out of bounds.
     """
     device = next(argument.device for argument in arguments if isinstance(argument, DevicePtr))
     sizes = [_span(argument) if isinstance(argument, DevicePtr) else 0 for argument in arguments]
@@ -86,7 +86,7 @@ def launch_with_record(launcher: _core.Launcher, checked: _core.Kernel, argument
         try:
             launch(*arguments, record.ctypes.data)
         except BaseException:
-            _lost.append(record)  # the kernel may still run: perhaps only the wait for it failed
+            _lost.append(record)  # perhaps only the wait failed, and the kernel still runs
             raise
     header = record[: _RECORD.itemsize].view(_RECORD)[0]
     if header["found"] and header["argument"] == _EXCEPTION:

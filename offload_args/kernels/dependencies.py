@@ -1,9 +1,9 @@
-"""The files that a compilation reads: a cached result is valid while they are unchanged.
+"""The files that a compilation reads. A cached result is valid while these files are unchanged.
 
-The host's compiler lists these files itself. NVRTC and hiprtc do not, so this module searches the source for the names
-of headers, also in branches that are not compiled. The search misses no file, but some of its files are not read. A
-header that is absent also counts: if it is added to a folder that is searched earlier, the compiler reads it instead of
-the present one.
+The host's compiler lists these files itself. NVRTC and hiprtc do not list them, so this module searches the source for
+the names of headers, also in branches that are not compiled. The search finds every file that is read, and some that
+are not. Missing headers are recorded, too: if one is added later to a folder that is searched early, the compiler reads
+it instead of the present header.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INCLUDE: Final = re.compile(
     |__has_(?:include|include_next|embed)[ \t]*\([ \t]*(?:["<](?P<asked>[^">\n]+)|(?P<computed>\w+))""",
     re.M | re.X,
 )
-# Words of a source whose result depends on more than known files: on the time, or on files that the assembler reads.
+# If a source has one of these words, its result also depends on the time, or on files that the assembler reads.
 _MORE: Final = re.compile(r"__(?:TIME|DATE|TIMESTAMP)__|incbin|\.include\b")
 _SOURCE: Final = re.compile(r"[^-].*\.(?:c|cc|cp|cpp|cxx|c\+\+|C|CPP|cu|hip|s|S|ii|i|m|mm)")
 _FOLDER: Final = re.compile(r"-I|--include-path|-isystem|-iquote|-idirafter")
@@ -47,7 +47,7 @@ _SYSTEM: Final = ("/usr/local/include", f"/usr/include/{platform.machine()}-linu
 
 @dataclass(frozen=True)
 class Files:
-    """Files that were read, and paths that have no file. Relative paths start at the working directory."""
+    """Files that were read, and paths at which there was no file. Relative paths start at the working directory."""
 
     read: tuple[str, ...]
     absent: tuple[str, ...]
@@ -64,7 +64,7 @@ class Files:
         return key_of(first, *contents)
 
     def changed_since(self, moment: int) -> bool:
-        """Return whether a file was changed after that time (of CLOCK_REALTIME, in ns)."""
+        """Return whether a file was changed after this moment (of CLOCK_REALTIME, in ns)."""
         try:
             return any(os.stat(path).st_ctime_ns > moment for path in self.read)
         except OSError:
@@ -78,7 +78,7 @@ def environment() -> list[str]:
 
 @cache
 def processor() -> str:
-    """Return the model and features of this machine's CPU, which -march=native compiles for."""
+    """Return the model and features of this machine's CPU, for which -march=native compiles."""
     try:
         with open("/proc/cpuinfo") as file:
             first = "".join(iter(file.readline, "\n"))
@@ -98,7 +98,8 @@ def _first_rule(text: str) -> list[str]:
 
 
 def _searched(command: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return the folders that a compiler searches for headers, in order. Messages are in the language C."""
+    """Return the folders that a compiler searches for headers, in order. The compiler's messages are in the language
+    C."""
     words = [*command, *options, "-E", "-v", "-x", "c++", os.devnull, "-o", os.devnull]
     done = subprocess.run(words, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
     text = done.stderr.decode(errors="surrogateescape")
@@ -110,14 +111,14 @@ def _searched(command: Sequence[str], options: Sequence[str]) -> list[str]:
 def listed_by(command: Sequence[str], options: Sequence[str], source: str, rule: str) -> Files | None:
     """Return the files of a compilation by the host's compiler, which wrote `rule` for a makefile.
 
-    The rule lacks the headers for which the source tests (__has_include), so the source is searched for these. Return
-    None if the name of a header is computed, or if the result depends on more than files.
+    The rule lacks the headers whose existence the source tests (__has_include), so the source is searched for their
+    names. Return None if the name of a header is computed, or if the result depends on more than files.
     """
     if _MORE.search("\n".join(options)) or any(map(_SOURCE.fullmatch, options)):  # another source reads other headers
         return None
     read = [name for name in _first_rule(rule) if name not in ("-", os.devnull) and os.path.exists(name)]
-    own = {path for path in read if not path.startswith("/usr/")}  # the system's headers test for system headers only
-    for option in options:  # options of the linker, and others that name a file
+    own = {path for path in read if not path.startswith("/usr/")}  # the system's headers test only for system headers
+    for option in options:  # the files that options name, such as options of the linker
         tails = (option, option[1:], option[2:], option.partition("=")[2])
         read += [path for path in tails if path not in read and os.path.isfile(path)]
     folders = ["", *_searched(command, options), *_libraries(options)]
@@ -204,7 +205,7 @@ def _files(read: Iterable[str], absent: Iterable[str]) -> Files:
 
 
 def command_line(command: Sequence[str]) -> str:
-    """Return a command, with marks that distinguish its programs from later versions at the same paths."""
+    """Return a command with marks of its programs; a later version of a program at the same path has another mark."""
     parts = [shlex.join(command)]
     for word in command:
         path = next((program for program in _programs(word) if os.path.isfile(program)), None)

@@ -39,7 +39,7 @@ class Symbol:
 
 
 class Elf:
-    """The header and sections of a file. Raises ModuleError if a part is outside its bytes."""
+    """The header and sections of a file. Raises ModuleError if a part is outside the file's bytes."""
 
     def __init__(self, name: str, data: bytes) -> None:
         self._name = name
@@ -70,12 +70,12 @@ class Elf:
         return self._data[offset : offset + nbytes]
 
     def _text(self, strings: memoryview, offset: int) -> str:
-        """Return a name of at most 4096 bytes; a longer one is cut."""
+        """Return a name of at most 4096 bytes; a longer name is cut."""
         raw = bytes(strings[offset : offset + 4096])
         return raw.partition(b"\0")[0].decode("utf-8", "replace")
 
     def contents(self, section: Section) -> memoryview:
-        """Return a section's bytes; empty if it has no bytes in the file."""
+        """Return a section's bytes; the result is empty if the section has no bytes in the file."""
         if section.type == _NO_BITS:
             return memoryview(b"")
         return self._range(section.offset, section.nbytes, f"section {section.name}")

@@ -1,4 +1,4 @@
-"""Facts about one kernel, as its module states them."""
+"""The facts that a module states about one kernel."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class KernelFacts:
 
     name: str
     parameters: tuple[ParameterFacts, ...] | None = None
-    shared_bytes: int | None = None  #: of a block, declared by the kernel itself
-    registers: int | None = None  #: of a thread
-    most_threads: int | None = None  #: of a block
-    types: tuple[ParameterType, ...] | None = None  #: of the parameters, as the source has them
+    shared_bytes: int | None = None  #: shared memory of a block that the kernel itself declares
+    registers: int | None = None  #: the registers of a thread
+    most_threads: int | None = None  #: the most threads of a block
+    types: tuple[ParameterType, ...] | None = None  #: the types of the parameters in the source
 
     def __str__(self) -> str:
         parts = ["parameters not known" if self.parameters is None else ", ".join(map(str, self.parameters))]

@@ -21,7 +21,7 @@ _MOST_ENTRIES: Final = 4096
 
 
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
-    """Return the targets and the kernels; of a compressed entry, only the target.
+    """Return the targets and the kernels; for a compressed entry, only the target.
 
     Raises ModuleError for a file that is damaged.
     """

@@ -41,26 +41,26 @@ _SHAPE_NUMBERS: Final = 4  # how many numbers describe the shape of an array
 
 
 class KernelInfo(NamedTuple):
-    """Describe a kernel on one device. Shared memory is in bytes of one block."""
+    """Describe a kernel on one device. Sizes of shared memory are in bytes for each block."""
 
     most_grid: tuple[int, int, int]  #: blocks along x, y, z
     most_block: tuple[int, int, int]  #: threads of a block along x, y, z
-    most_threads: int  #: of a block of this kernel
-    good_threads: int  #: of a block: the number that fills the device best
-    registers: int  #: of a thread; -1: not known
+    most_threads: int  #: the most threads of a block of this kernel
+    good_threads: int  #: the number of threads of a block that fills the device best
+    registers: int  #: the registers of a thread; -1 if unknown
     multiprocessors: int
     cooperative: bool
     clusters: bool
-    fixed_shared_bytes: int  #: that the kernel itself declares
-    most_shared_bytes: int  #: that a launch may ask for
+    fixed_shared_bytes: int  #: shared memory that the kernel itself declares
+    most_shared_bytes: int  #: the most shared memory that a launch may request
 
 
 class Shape(NamedTuple):
-    """Name an array whose extents, and steps along them in elements, are passed to the kernel."""
+    """Name an array whose extents and steps are passed to the kernel; a step is in elements."""
 
     argument: int
-    rank: int  #: 2: it has to be a matrix; otherwise its elements count in the order of memory
-    like: int = -1  #: the argument that has to have the same shape; -1: none
+    rank: int  #: 2 if it has to be a matrix; otherwise its elements are counted in the order of memory
+    like: int = -1  #: the argument that has to have the same shape; -1 if there is none
     ordered: bool = False  #: whether that argument also has to have the same order, C or Fortran
 
 
@@ -71,8 +71,8 @@ class Kernel(_core.Kernel):
     """Launch a kernel: `vadd(da, db, dc, n)` in a region, or `offload(vadd, a, b, c, n)` without one.
 
     `vadd[grid, block](da, db, dc, n)` sets the grid and block: numbers, or tuples of up to three, along x, y, z. A
-    third item is the shared memory, in bytes or as Shared[dtype](size); a fourth is a stream. A call without
-    brackets does the same with the keywords of `launch`. Module.kernel and Kernel.compile make kernels.
+    third item is the shared memory, in bytes or as Shared[dtype](size); a fourth item is a stream. A call without
+    brackets takes the same values as the keywords of `launch`. Module.kernel and Kernel.compile make kernels.
 
     A call raises HostPointerError, DTypeError, SizeOverflowError, StalePointerError, WrongDeviceError, DirectionError,
     AliasError, CoverageError and ArgumentError before anything moves.
@@ -94,13 +94,13 @@ class Kernel(_core.Kernel):
 
     __slots__ = ("_always_checked", "_checked", "_compiled", "_formals", "_infos", "_loaded", "_passed", "facts")
 
-    facts: KernelFacts | None  #: the module's facts about the kernel; None: the module has none
+    facts: KernelFacts | None  #: the module's facts about the kernel, or None if it has none
     _formals: tuple[Formal, ...]
-    _passed: tuple[str, ...]  #: the names of all that is passed
+    _passed: tuple[str, ...]  #: the names of all passed values
     _loaded: Loaded
     _compiled: Loaded  #: the module that was compiled first, which may check accesses
     _infos: dict[int, KernelInfo]
-    _checked: tuple[Kernel, Kernel] | None  #: kernels that check each access: for the CPU, for GPUs
+    _checked: tuple[Kernel, Kernel] | None  #: kernels that check each access: one for the CPU, one for GPUs
     _always_checked: bool  #: whether launches on GPUs check accesses, too
 
     def __new__(
@@ -137,18 +137,19 @@ class Kernel(_core.Kernel):
         target: str | None = None,
         debug: bool | None = None,
     ) -> Kernel:
-        """Return a kernel of C++ source: NVRTC compiles it for NVIDIA GPUs, the C++ compiler for host and sim.
+        """Compile a kernel from C++ source, by NVRTC for NVIDIA GPUs, and by the C++ compiler for host and sim.
 
-        source: its text; `#include <offload_args/kernel.h>` has the macros that let one source suit all devices.
-        name: "vadd", or an instance of a template: "scale<float>". signature: as for Module.kernel. options: for the
-        compiler. device: compile now for devices of its kind; None: of the default device's kind. For another kind
-        of device, the first launch compiles. target: in place of a device, a processor such as "sm_90" or "gfx90a",
-        which this machine need not have. Results are kept in a cache (OFFLOAD_ARGS_CACHE=off: none).
-        debug: check each access to the kernel's arrays. Launches then wait, and raise ExtentError for an access out of
-        bounds. None: check on host and sim, in kernels that OA_KERNEL or OA_BLOCK_KERNEL begins. False: check nowhere,
-        for full speed, and for graphs.
+        source: the text of the source; `#include <offload_args/kernel.h>` has the macros with which one source runs on
+        all devices. name: "vadd", or an instance of a template, such as "scale<float>". signature: as for
+        Module.kernel. options: options of the compiler. device: the source is compiled at once for devices of this
+        kind; None stands for the default device. For another kind of device, the first launch compiles it. target: in
+        place of a device, a processor such as "sm_90" or "gfx90a", which this machine need not have. Results are kept
+        in a cache, unless OFFLOAD_ARGS_CACHE is "off".
+        debug: with True, each access to the kernel's arrays is checked. Launches then wait, and raise ExtentError for
+        an access out of bounds. With None, kernels of OA_KERNEL and OA_BLOCK_KERNEL are checked on host and sim. With
+        False, nothing is checked, for full speed, and for graphs.
 
-        Raises ModuleError with the compiler's log, LibraryError without a compiler, SignatureError.
+        Raises ModuleError with the compiler's log, LibraryError if there is no compiler, and SignatureError.
 
             source = '''
             #include <offload_args/kernel.h>
@@ -179,7 +180,7 @@ class Kernel(_core.Kernel):
         if used is checked and facts.parameters is not None:
             facts = replace(facts, parameters=facts.parameters[:-1])
         kernel = cls(plain, name, signature, facts)
-        if checked is not None:  # on the CPU the record's address is passed, on GPUs the record
+        if checked is not None:  # CPUs get the address of the record, and GPUs get the record itself
             with_record = [cls(checked, name, (*signature, last), None) for last in (np.uint64, InOut[np.uint8])]
             kernel._checked, kernel._always_checked = (with_record[0], with_record[1]), bool(debug)
             plain.checked, plain.always_checked = checked, bool(debug)
@@ -189,8 +190,8 @@ class Kernel(_core.Kernel):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the module to a file, from which Module.load reads it: a cubin, an HSACO or a shared object.
 
-        If Kernel.compile made the kernel, this is the module for the device or target of the compilation. It
-        checks no access.
+        If Kernel.compile made the kernel, the file has the module for the device or target of the compilation. This
+        module does not check accesses.
 
         Raises OSError if the file can't be written.
 
@@ -209,17 +210,18 @@ class Kernel(_core.Kernel):
 
     @property
     def module(self) -> Variables:
-        """The module that the kernel is from, for its variables."""
+        """The kernel's module, for the module's variables."""
         return Variables(self._loaded)
 
     @property
     def symbol(self) -> str:
-        """The name of the kernel in the file that save writes: the compiler's own for an instance of a template."""
+        """The name of the kernel in the file that save writes. For an instance of a template, it is the compiler's
+        name."""
         return self._compiled.image.symbols.get(self.name, self.name)
 
     @property
     def log(self) -> str:
-        """The compiler's warnings for the device or target that Kernel.compile compiled for; "" for other kernels."""
+        """The compiler's warnings for the device or target of Kernel.compile; "" for other kernels."""
         return self._compiled.image.log
 
     @property
@@ -228,7 +230,7 @@ class Kernel(_core.Kernel):
         return tuple(formal.text for formal in self._formals)
 
     def info(self, device: Device | str) -> KernelInfo:
-        """Return the kernel's limits on a device; loads its module there.
+        """Return the kernel's limits on a device, which loads the kernel's module.
 
             source = '''
             #include <offload_args/kernel.h>
@@ -252,8 +254,8 @@ class Kernel(_core.Kernel):
     # ----------------------------------------------------------------
 
     def _load(self, device: int) -> tuple[int, bool, tuple[int, int, int], tuple[tuple[int, int], ...]]:
-        """Return the kernel's handle on a device, whether its launches are checked, its block, and the preferred number
-        of blocks for each partition."""
+        """Return four facts of a device: the kernel's handle, whether launches are checked, the block, and for each
+        partition the preferred number of blocks."""
         on = by_number(device)
         checked = self._checked is not None and (self._always_checked or not on.is_gpu)
         handle = 0
@@ -269,7 +271,7 @@ class Kernel(_core.Kernel):
         return handle, checked, block, tuple(partition.blocks(info, not on.is_gpu) for partition in partitions)
 
     def _home(self) -> int:
-        """Return the number of the device for an offload that names no device."""
+        """Return the number of the device for an offload without an argument `device`."""
         return self._loaded.default_device().number
 
     def _configure(self, key: object) -> _core.Launcher:
@@ -311,7 +313,7 @@ class Kernel(_core.Kernel):
         )
 
     def _launch_checked(self, launcher: _core.Launcher, arguments: tuple[Any, ...]) -> None:
-        """Launch, in place of this kernel, the kernel that checks each access."""
+        """Launch the kernel that checks each access instead of this kernel."""
         assert self._checked is not None
         on = next(argument.device for argument in arguments if isinstance(argument, DevicePtr))
         try:
@@ -372,7 +374,7 @@ class Kernel(_core.Kernel):
                 f"x.view((np.uint8, {nbytes}))"
             )
         if isinstance(argument, DevicePtr):
-            assert formal.dtype is not None  # a parameter without a dtype takes all
+            assert formal.dtype is not None  # a parameter without a dtype takes all pointers
             wanted = spelled(formal.dtype.name)
             remedy = f"lend an array of {wanted}"
             if formal.access == _core.OA_READ:
@@ -406,7 +408,7 @@ class Kernel(_core.Kernel):
         return argument.view(np.ndarray).view((np.uint8, (formal.struct_bytes,)))
 
     def _strided(self, i: int, pointer: DevicePtr[Any]) -> NoReturn:
-        """Refuse a pointer whose layout a kernel can't take."""
+        """Refuse a pointer with a layout that a kernel can't take."""
         lent = pointer.strides == c_strides(pointer.shape, pointer.dtype.itemsize)
         got = "an array that was lent with gaps or reversed" if lent else f"strides {pointer.strides}"
         raise ArgumentError(

@@ -1,5 +1,5 @@
-"""Launches of kernels, in an open region or with a separate one. The extension implements launches. It calls the
-functions here for objects that stand for several arguments, and for kernels without a signature."""
+"""Launches of kernels, in an open region or in a region of the launch. The extension implements launches. It calls the
+functions of this module for objects that stand for several arguments, and for kernels without a signature."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_DEPTH: Final = 16  # of nested objects
 
 
 def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
-    """Return the kernel with the signature that the arguments determine, for a kernel that has none."""
+    """Return a kernel without a signature as a kernel with the signature that the arguments determine."""
     if hasattr(kernel, "for_arguments"):
         result: Kernel = kernel.for_arguments(arguments)
         return result
@@ -24,7 +24,7 @@ def declared(function: str, kernel: Any, arguments: Sequence[object]) -> Kernel:
 
 
 def parts(arguments: Sequence[object], depth: int = 0) -> tuple[Any, ...]:
-    """Return the arguments. The result of `__offload__` replaces each object that has this method."""
+    """Return the arguments; each object with a method `__offload__` is replaced by the result of this method."""
     leaves: list[object] = []
     for argument in arguments:
         travels = getattr(type(argument), "__offload__", None)

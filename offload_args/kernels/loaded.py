@@ -28,8 +28,8 @@ class Loaded:
         self._image = image
         self._lock = threading.Lock()
         self._handles: dict[int, int] = {}
-        self._regions: list[offload_args] = []  # one for each variable
-        self.variables: dict[str, DevicePtr[Any]] = {}  #: by name, as the last declaration made it
+        self._regions: list[offload_args] = []  # a region for each variable
+        self.variables: dict[str, DevicePtr[Any]] = {}  #: {name of a variable: its pointer by the last declaration}
 
     @property
     def image(self) -> Image:
@@ -43,7 +43,7 @@ class Loaded:
         return self.image.name
 
     def image_for(self, device: Device) -> Image:
-        """Return the bytes that a device loads. Raises WrongDeviceError if the module has none for it."""
+        """Return the bytes that a device loads. Raises WrongDeviceError if the module has no bytes for the device."""
         if self.suits(device):
             return self.image
         raise WrongDeviceError(
@@ -58,14 +58,14 @@ class Loaded:
         return device._info.backend == self.image.backend
 
     def default_device(self) -> Device:
-        """Return the default device if it can load the module, else the first device that can."""
+        """Return the default device if it can load the module, else the first device that can load it."""
         default = Device.default()
         if self.suits(default):
             return default
         return Device.host() if self.image.backend == "host" else Device(f"{self.image.backend}:0")
 
     def handle(self, number: int) -> int:
-        """Return the module's handle on a device; load it there if needed."""
+        """Return the module's handle on a device; load the module if needed."""
         with self._lock:
             handle = self._handles.get(number)
             if handle is None:
@@ -78,7 +78,8 @@ class Loaded:
         return self.image_for(by_number(number)).symbols.get(name, name)
 
     def variable(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], device: Device) -> DevicePtr[Any]:
-        """Return the pointer to a variable on a device. It lives as long as the module is loaded there."""
+        """Return the pointer to a variable on a device. The pointer is live as long as the device has the module
+        loaded."""
         handle = self.handle(device.number)
         address, nbytes = _core.module_variable(handle, self.symbol(device.number, name))
         declared = math.prod(shape) * dtype.itemsize
@@ -105,7 +106,7 @@ class Loaded:
                 _core.module_unload(self._handles.popitem()[1])
 
     def __del__(self) -> None:
-        try:  # at Python's end the modules that this one imported may be gone
+        try:  # at Python's end, the modules that this module imported may be gone
             self._close()
             while self._handles:
                 _core.module_unload(self._handles.popitem()[1])
@@ -117,16 +118,16 @@ class Source(Loaded):
     """A module as source, which is compiled for each kind of device that uses it."""
 
     def __init__(self, program: Program, target: Target, *, for_gpus: str = "") -> None:
-        """Take a program and its target. `for_gpus`: text that is added to the source for compilers of GPUs only."""
+        """Take a program and its target. `for_gpus` is text that is added to the source for compilers of GPUs only."""
         self._program, self._target, self._for_gpus = program, target, for_gpus
         self._images: dict[Target, Image] = {}
-        self.checked: Source | None = None  #: the same with a check of each access; launches on the CPU use it
+        self.checked: Source | None = None  #: the same source with a check of each access; launches on the CPU use it
         self.always_checked = False  #: whether launches on GPUs use `checked`, too
         super().__init__(None)
 
     @property
     def image(self) -> Image:
-        """The module for the requested target; compiles it if needed."""
+        """The module for the requested target, which is compiled if needed."""
         return self._compiled(self._target)
 
     @property

@@ -19,7 +19,8 @@ __all__ = ["Module"]
 
 @final
 class Module(Variables):
-    """Hold the kernels of one file. Module.load makes a Module, and each device loads it at its first launch there.
+    """Hold the kernels of one file. Module.load makes a Module. A device loads it when it first launches one of its
+    kernels.
 
         source = '''
         #include <offload_args/kernel.h>
@@ -49,11 +50,11 @@ class Module(Variables):
     def load(cls, source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, name: str = "") -> Module:
         """Read a module of kernels.
 
-        source: a path, or the bytes themselves: PTX, a cubin or a fatbin for NVIDIA GPUs, an HSACO or a bundle of them
-        for AMD GPUs, a shared object for host and sim. The format is found from the contents; no GPU is needed.
-        name: for messages; the file's by default.
+        source: the path of a file, or its bytes. It is PTX, a cubin or a fatbin for NVIDIA GPUs, an HSACO or a bundle
+        of HSACOs for AMD GPUs, or a shared object for host and sim. The format is found from the contents; no GPU is
+        needed. name: the module's name in messages; by default, the name of the file.
 
-        Raises ModuleError if the file is another kind or damaged, OSError if it can't be read.
+        Raises ModuleError if the file has another format or is damaged, and OSError if it can't be read.
         """
         if isinstance(source, (bytes, bytearray, memoryview)):
             data, name = bytes(source), name or "the module"
@@ -68,12 +69,12 @@ class Module(Variables):
 
     @property
     def format(self) -> str:
-        """Its format, such as "PTX"."""
+        """The format of the module's file, such as "PTX"."""
         return self._loaded.image.format
 
     @property
     def target(self) -> str:
-        """The processor that it was compiled for, such as "sm_90"."""
+        """The processor for which the module was compiled, such as "sm_90"."""
         return self._loaded.image.target
 
     @property
@@ -88,12 +89,13 @@ class Module(Variables):
     def kernel(self, name: str, /, *signature: Any) -> Kernel | UndeclaredKernel:
         """Return a kernel with the types of its parameters.
 
-        signature: for each parameter In[dtype], Out[dtype] or InOut[dtype] for a pointer, or a NumPy type for a value;
-        a structured dtype (align=True) for a struct. The kernel only reads In. It writes all of Out, and reads none of
-        it. In, Out, InOut without a dtype take pointers to any elements. The module's own facts have to agree. Without
-        a signature, the arguments of each launch determine the types, and every pointer counts as read and written.
+        signature: a type for each parameter: In[dtype], Out[dtype] or InOut[dtype] for a pointer, a NumPy type for a
+        value, or a structured dtype (align=True) for a struct. The kernel only reads an In. It writes all of an Out,
+        and reads none of it. In, Out and InOut without a dtype take pointers to any elements. The signature must not
+        contradict the module's own facts. Without a signature, the arguments of each launch determine the types, and
+        every pointer counts as read and written.
 
-        Raises ModuleError if there is no such kernel, SignatureError if the module contradicts the signature.
+        Raises ModuleError if there is no such kernel, and SignatureError if the module contradicts the signature.
 
             source = '''
             #include <offload_args/kernel.h>

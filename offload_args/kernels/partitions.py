@@ -1,10 +1,10 @@
-"""Partitions: which thread or block owns which elements, as in oa:: of kernel.h.
+"""Partitions, which divide an array's elements among threads or blocks, as in oa:: of kernel.h.
 
 In a signature, a partition follows the array that it divides: `Out[np.float32].by(Tiles(16, 16))`. It takes its sizes
 from the array. A matrix's rows are its lines in memory, so the rows of a matrix in Fortran order are its columns. A
 matrix of one row or column has both orders, and NumPy may give it any strides. So a grid for a division by rows is
-large enough for both orders. A division by rows and columns would need a grid of size * size for that, so it takes the
-strides of C order only.
+large enough for both orders. A division by rows and columns only takes the strides of C order, because both orders
+would need a grid of size * size.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ __all__ = [
     "default_threads",
 ]
 
-_NAMES: Final = ("", "elements", "rows", "columns")  # by the extent's number, which _core uses, too
+_NAMES: Final = ("", "elements", "rows", "columns")  # the index is the extent's number, which _core uses, too
 _SIZE, _ROWS, _COLUMNS = 1, 2, 3
-_THREADS: Final = 256  # of a block; benchmarks/block_size.py measures the best number
-_STRIDED_BLOCKS: Final = 8  # for each multiprocessor
-_STRIDED_SIZE: Final = 4096  # the least elements of a thread on the CPU
+_THREADS: Final = 256  # threads of a block; benchmarks/block_size.py measures the best number
+_STRIDED_BLOCKS: Final = 8  # the most blocks for each multiprocessor
+_STRIDED_SIZE: Final = 4096  # the fewest elements of a thread on the CPU
 _WARP: Final = 32
 
 Three = tuple[int, int, int]
 
 
 class Need(NamedTuple):
-    """State how many threads or blocks a grid needs along one axis."""
+    """State the number of threads or blocks that a grid needs along one axis."""
 
-    extent: int = 0  #: the divided extent of the array: _SIZE, _ROWS or _COLUMNS; 0: any grid suffices
+    extent: int = 0  #: the divided extent of the array: _SIZE, _ROWS or _COLUMNS; 0 if any grid suffices
     each: int = 1  #: how many elements of the extent belong to one thread, or to one block
-    by_block: int = 0  #: 1: they belong to a block
-    exact: int = 0  #: 1: each block writes a separate element, so that more blocks would write beyond the array
+    by_block: int = 0  #: 1 if these elements belong to a block
+    exact: int = 0  #: 1 if each block writes a separate element, so that more blocks would write beyond the array
 
 
 class Geometry(NamedTuple):
-    """State the shape of an array, and its strides; strides None: C order."""
+    """State the shape of an array, and its strides, which are None for C order."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
@@ -76,7 +76,7 @@ def default_threads(limits: Limits) -> int:
 class Partition:
     """Divide an array among the threads of a grid."""
 
-    needs: ClassVar[tuple[Need, Need]]  #: along x and y
+    needs: ClassVar[tuple[Need, Need]]  #: the needs along x and y
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -101,7 +101,7 @@ class Partition:
     def blocks(self, limits: Limits, on_cpu: bool) -> tuple[int, int]:
         """Return a good number of blocks if any number covers the array: `each` elements a thread, up to a limit.
 
-        (1, 0): the partition itself determines the number.
+        The result is (1, 0) if the partition itself determines the number.
         """
         return 1, 0
 
@@ -160,7 +160,7 @@ class GridStride1D(Partition):
 
 @dataclass(frozen=True, repr=False)
 class Linear2D(Partition):
-    """Give element (row, column) to thread `row` along y and `column` along x.
+    """Give element (row, column) to the thread with the number `row` along y and `column` along x.
 
         source = '''
         #include <offload_args/kernel.h>
@@ -307,7 +307,7 @@ def _extent(subject: str, partition: Partition, kind: int, geometry: Geometry) -
             "columns)"
         )
     size, (down, across) = math.prod(shape), geometry.strides or (1, 0)
-    if 1 in shape and size > 1:  # it has both orders, and its strides do not show the kernel's rows
+    if 1 in shape and size > 1:  # the matrix has both orders, and its strides do not show the kernel's rows
         if not all(need.extent for need in partition.along()):
             return size
         if down < across or (down == across and shape[1] != 1):
@@ -321,7 +321,7 @@ def _extent(subject: str, partition: Partition, kind: int, geometry: Geometry) -
 
 
 def _needed(subject: str, partition: Partition, geometry: Geometry, block: Three) -> list[int]:
-    """Return how many blocks a partition needs along x and y."""
+    """Return the numbers of blocks that a partition needs along x and y."""
     needed = []
     for axis, (kind, each, by_block, _) in enumerate(partition.along()):
         units = -(-_extent(subject, partition, kind, geometry) // each) if kind else 1
@@ -330,7 +330,7 @@ def _needed(subject: str, partition: Partition, geometry: Geometry, block: Three
 
 
 def check(subject: str, partition: Partition, geometry: Geometry, grid: Three, block: Three) -> None:
-    """Raise CoverageError if a grid leaves elements of an array without an owner. C code checks this first.
+    """Raise CoverageError if a grid leaves elements of an array without an owner. C code makes the same check first.
 
     grid[0] is 0 if no grid was chosen, because the partition can't divide the array.
     """

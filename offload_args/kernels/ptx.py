@@ -41,14 +41,16 @@ def _parameters(module: str, kernel: str, text: str) -> tuple[ParameterFacts, ..
         end = offset + nbytes
         if not 0 < nbytes <= _MOST_BYTES or end > _MOST_BYTES:
             raise ModuleError(f"{module}: kernel {kernel} has a parameter of {nbytes} bytes")
-        # A 64-bit integer, or a class that holds one, may be a pointer, unless the compiler marked it as one.
+        # The compiler may not have marked a pointer. So an unmarked 64-bit integer, or a class that holds one, may be a
+        # pointer.
         is_open = nbytes == 8 and alignment == 8 and match["type"] in "usb"
         parameters.append(ParameterFacts(offset, nbytes, "pointer" if match["ptr"] else "" if is_open else "value"))
     return tuple(parameters)
 
 
 def _types(name: str, text: str) -> dict[str, tuple[ParameterType, ...]]:
-    """Return parameters' types by kernel, from the variables of kernel_types.h. PTX omits zeros at their ends."""
+    """Return {kernel: types of its parameters}, from the variables of kernel_types.h. PTX omits zeros at the ends of
+    variables."""
     types = {}
     for match in _TYPES.finditer(text):
         kernel, count = match[1], int(match[2])
@@ -60,7 +62,7 @@ def _types(name: str, text: str) -> dict[str, tuple[ParameterType, ...]]:
 
 
 def read(name: str, data: bytes) -> tuple[str, dict[str, KernelFacts]]:
-    """Return the target ("sm_90") and the kernels. Raises ModuleError for text that is not PTX, or is cut off."""
+    """Return the target ("sm_90") and the kernels. Raises ModuleError for text that is not PTX, or that is cut off."""
     try:
         text = data.rstrip(b"\0").decode("ascii", "strict")
     except UnicodeDecodeError as error:

@@ -50,7 +50,7 @@ def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     """Factor a Hermitian positive definite A by Cholesky: A = U^H U for uplo "U", L L^H for "L".
 
     A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is unchanged.
-    uplo: the triangle: "U", the upper one, or "L", the lower one.
+    uplo: the triangle that is read and written: "U", the upper one, or "L", the lower one.
     info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if the leading minor of
     order k is not positive definite. With info, the call waits for nothing, raises no error if A is not positive
     definite, and can be captured by a chain.
@@ -268,8 +268,8 @@ def trtrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", trans: str = "N", diag
     A: triangular matrix of shape (n, n); its other triangle is not read.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    diag: "N": the diagonal of A is read. "U": the diagonal is not read, and counts as ones.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
+    diag: with "N", the diagonal of A is read. With "U", it is not read, and its elements count as 1.
 
     A and B have any order. For trans "C", a complex B in another order than A is copied, with a PerformanceWarning.
 

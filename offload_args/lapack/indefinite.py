@@ -41,7 +41,7 @@ def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
     A: matrix of shape (n, n), in any order; a complex A is symmetric, not Hermitian. One triangle of it is read, and
     becomes the factors; the other one is unchanged.
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative pivots mark a block of order 2 in D.
-    uplo: the triangle: "U", the upper one, or "L", the lower one.
+    uplo: the triangle that is read and written: "U", the upper one, or "L", the lower one.
     singular: the action if D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
     If A is in C order, the library reads A^T, and factors the other triangle of A^T, which has the same elements. sytrs
@@ -69,7 +69,7 @@ def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
     A: matrix of shape (n, n); a complex one is in Fortran order. One triangle of it is read, and becomes the factors;
     the other one is unchanged.
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative pivots mark a block of order 2 in D.
-    uplo: the triangle: "U", the upper one, or "L", the lower one.
+    uplo: the triangle that is read and written: "U", the upper one, or "L", the lower one.
     singular: the action if D has a zero block: "raise" LinAlgError, or "keep" the factors.
 
     The function is sytrf for real dtypes.

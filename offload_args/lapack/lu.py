@@ -152,7 +152,7 @@ def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> N
     A: matrix of shape (n, n), as getrf left it, in any order; a complex one with "C" is in Fortran order.
     ipiv: vector of shape (n,) and dtype int32, as getrf left it.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
 
     B is in Fortran order, or a vector without gaps; any other B is copied for the call, with a PerformanceWarning.
 

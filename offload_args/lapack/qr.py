@@ -284,7 +284,7 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
 
     A: matrix of shape (m, n) and full rank.
     B: matrix of shape (max(m, n), nrhs), or vector (max(m, n),).
-    trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
+    trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
 
     If op(A) has more rows than columns, B[:columns] is set to the X that makes |B - op(A) X| least, and the squares of
     a column's other elements add up to the square of this minimum. If op(A) has fewer rows, B[:rows] is read, and B is

@@ -1,10 +1,10 @@
-"""Kernels in Python: `@kernel`, which numba types and LLVM compiles.
+"""Kernels in Python by `@kernel`: numba infers their types, and LLVM compiles them.
 
-decorated.py has @kernel, and words.py has the names that kernels use. source.py reads a kernel, checks its tree by
-names.py, expressions.py and statements.py, and makes the records of definitions.py. barriers.py checks that all threads
-reach the kernel's barriers. rules.py, number_rules.py and partition_rules.py give numba the functions that trees call,
-and value_types.py gives numba the types of their values. emit.py makes PTX, HSACO and shared objects, which linker.py
-links. numba is imported when a kernel is compiled. formulas.py and reductions.py make kernels of one line.
+decorated.py has @kernel, and words.py has the names that kernels use. source.py reads a kernel, checks its syntax tree
+with names.py, expressions.py and statements.py, and makes the records of definitions.py. barriers.py checks that all
+threads reach the kernel's barriers. rules.py, number_rules.py and partition_rules.py give numba the functions that
+trees call, and value_types.py gives numba the types of their values. emit.py makes PTX, HSACO and shared objects, which
+linker.py links. numba is imported when a kernel is compiled. formulas.py and reductions.py make kernels of one line.
 """
 
 from .decorated import PythonKernel, kernel

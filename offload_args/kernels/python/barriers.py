@@ -1,9 +1,9 @@
-"""Checks barriers: either all threads of a block must reach a barrier, or none. A barrier that only some threads may
-reach is refused.
+"""Checks barriers, which all threads of a block must reach, or none. A barrier that only some threads may reach is
+refused.
 
 The check reads the rewritten tree. A value depends on the thread if it comes from the thread's numbers, from an array
-that the kernel writes, or from a variable that is assigned in code that only some threads reach. The order of
-statements does not matter: a variable that depends on the thread anywhere counts as such everywhere.
+that the kernel writes, or from a variable that is assigned in code that only some threads reach. The check ignores the
+order of statements: if a variable depends on the thread at one place, it counts as dependent at all places.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def is_barrier(node: ast.AST) -> bool:
 class _Reader:
     def __init__(self, written: frozenset[str], refuse: Refuse) -> None:
         self.written, self.refuse = written, refuse
-        self.of_thread: set[str] = set()  # variables
-        self.refuses = False  # True once the variables are known
+        self.of_thread: set[str] = set()  # the variables that depend on the thread
+        self.refuses = False  # True once these variables are known
 
     def differs(self, node: ast.AST) -> bool:
         """Return whether the value of an expression may differ between the threads of a block."""
@@ -54,7 +54,7 @@ class _Reader:
                                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
 
     def block(self, body: Sequence[ast.stmt], cause: ast.stmt | None) -> dict[type[ast.stmt], ast.stmt]:
-        """Read statements. `cause`: the statement because of which only some threads reach them; None: all threads do.
+        """Read statements. `cause` is the statement because of which only some threads reach them, or None.
 
         Return the kinds of statements by which only some threads leave, each with its cause.
         """
@@ -92,7 +92,7 @@ class _Reader:
         if isinstance(node, ast.For):
             self.assign(node.target, inner is not None)
         refuses, self.refuses = self.refuses, False
-        left = self.block(node.body, inner)  # threads that leave also miss earlier barriers in later iterations
+        left = self.block(node.body, inner)  # threads that leave a loop also miss its barriers in later iterations
         self.refuses = refuses
         for kind in (ast.Return, ast.Break):
             inner = inner or left.get(kind)
@@ -103,7 +103,8 @@ class _Reader:
 def check_barriers(body: Sequence[ast.stmt], written: frozenset[str], refuse: Refuse) -> None:
     """Refuse a barrier that some threads of a block may miss.
 
-    body: of a rewritten kernel. written: the names of arrays whose elements change. refuse: raises the error.
+    body: the statements of a rewritten kernel. written: the names of arrays whose elements change. refuse: raises the
+    error.
     """
     if not any(is_barrier(node) for statement in body for node in ast.walk(statement)):
         return

@@ -1,4 +1,4 @@
-"""The functions of Python, math and NumPy that kernels may call, each with its name in rules.py or its function of
+"""The functions of Python, math and NumPy that kernels may call; each has a name in rules.py, or is a function of
 kernels. The module also has remedies for some functions that kernels lack."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["CALLS", "REMEDIES", "whole"]
 
 
 def whole(value: Any) -> Any:
-    """Stand for a formula's value that has to be an integer or a bool."""
+    """Mark a value of a formula that has to be an integer or a bool."""
     return value
 
 

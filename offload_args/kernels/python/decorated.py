@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PythonKernel", "kernel"]
 
-_TRIED: Final = ("0.68",)  # versions of numba
+_TRIED: Final = ("0.68",)  # the versions of numba that were tried
 _FORMAT: Final = "kernel in Python, 1"
 _said: Final[list[str]] = []  # versions about which a warning was given
 
@@ -63,12 +63,12 @@ def _own_code() -> str:
 
 
 def _symbol(name: str) -> str:
-    """Return the name of a kernel in its module."""
+    """Return the name that a kernel has in its module."""
     return name if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) else f"kernel_{name.encode().hex()}"
 
 
 def _is_turned(pointer: Any) -> bool:
-    """Return whether a matrix has Fortran order: the elements of a column are side by side."""
+    """Return whether a matrix has Fortran order, in which the elements of a column are side by side."""
     down, across = pointer.strides[:2]
     return bool(down < across)
 
@@ -101,7 +101,7 @@ class PythonSource(Loaded):
         return self.compiled(target_of(device))
 
     def compiled(self, target: Target) -> Image:
-        """Return the module for a target, from the cache if it is there."""
+        """Return the module for a target. If the cache has it, nothing is compiled."""
         image = self._images.get(target)
         if image is None:
             symbol = _symbol(self.name)
@@ -133,7 +133,7 @@ class PythonSource(Loaded):
 
 
 class PythonKernel(Kernel):
-    """Launch a kernel that @kernel made of a function, as any Kernel does. It also passes the shapes of its arrays.
+    """Launch a kernel that @kernel made from a function. Unlike other kernels, it also gets the shapes of its arrays.
 
         def fill(y: Out[np.float32].by(kernels.Linear1D())):
             for i in y.mine():
@@ -142,7 +142,7 @@ class PythonKernel(Kernel):
         made = kernel(fill)
         print(isinstance(made, kernels.PythonKernel), made.signature)  # True ('Out[float32].by(Linear1D())',)
 
-    A call raises the errors of Kernel. It also raises KernelError with the file, the line and the remedy for a kernel
+    A call raises the errors of Kernel. It also raises KernelError, with the file, the line and the remedy, for a kernel
     that can't be compiled, ArgumentError for an array whose shape the kernel does not take, and LibraryError without
     numba.
 
@@ -160,7 +160,7 @@ class PythonKernel(Kernel):
         shapes = tuple(Shape(array.number, array.rank, array.like, array.ordered) for array in written.arrays.values())
         plain, checked = PythonSource(written, False), PythonSource(written, True)
         instance = cls._named(plain, written, written.declared, shapes)
-        if debug is not False:  # on the CPU the record's address is passed, on GPUs the record
+        if debug is not False:  # CPUs get the address of the record, and GPUs get the record itself
             with_record = [
                 cls._named(checked, written, (*written.declared, last), shapes) for last in (np.uint64, InOut[np.uint8])
             ]
@@ -183,11 +183,11 @@ class PythonKernel(Kernel):
     def save(self, path: str | os.PathLike[str], *, target: str | None = None) -> None:
         """Write the module to a file, from which Module.load reads it: PTX, an HSACO or a shared object.
 
-        target: a processor, which this machine need not have: "sm_90" or "gfx90a". None: the default device's. The
-        file's kernel takes, after its own arguments, four int64 for each array: two extents, and the steps along these
-        in elements.
+        target: a processor such as "sm_90" or "gfx90a", which this machine need not have; None stands for the default
+        device's. The file's kernel takes four further arguments of int64 for each array: two extents, and the steps
+        along these extents in elements.
 
-        Raises KernelError, LibraryError without numba, OSError if the file can't be written.
+        Raises KernelError, LibraryError without numba, and OSError if the file can't be written.
 
             @kernel
             def fill(y: Out[np.float32].by(kernels.Linear1D())):
@@ -251,9 +251,10 @@ def _kernel(
     Parameters are declared by annotations. An array is `In[dtype]`, `Out[dtype].by(partition)` or
     `InOut[dtype].by(partition)`; a value has a NumPy type. A thread gets its elements from `y.mine()`.
 
-    function: the function. None: return a decorator.
-    debug: check each access to In, and each assert. Launches then wait, and raise ExtentError or AssertionError. None:
-    check on host and sim. True: check on GPUs, too. False: check nowhere, for full speed.
+    function: the typed function; with None, a decorator is returned.
+    debug: whether each access to an In, and each assert, is checked; launches then wait, and raise ExtentError or
+    AssertionError. With None, they are checked on host and sim; with True, on GPUs, too; with False, nowhere, for full
+    speed.
 
         @kernel(debug=True)
         def axpy(a: np.float32, x: In[np.float32], y: InOut[np.float32].by(kernels.Linear1D())):
@@ -277,7 +278,7 @@ def _kernel(
 
 
 def _function(function: Callable[..., Any], /) -> Function:
-    """Make a function that kernels call. It computes values from its arguments, and stores to no array."""
+    """Make a function that kernels call. It computes values from its arguments, and does not store to arrays."""
     from .source import function_of
 
     return function_of(function)
@@ -285,7 +286,7 @@ def _function(function: Callable[..., Any], /) -> Function:
 
 if TYPE_CHECKING:
 
-    class _Decorator(Protocol):  # for type checkers: `kernel` has the attribute `function`
+    class _Decorator(Protocol):  # shows type checkers that `kernel` has the attribute `function`
         @overload
         def __call__(self, function: Callable[..., Any], /) -> PythonKernel: ...
         @overload

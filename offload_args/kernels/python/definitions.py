@@ -13,12 +13,12 @@ from ..partitions import Partition
 
 __all__ = ["FIRST_SHARED", "Array", "Function", "SharedArray", "Written"]
 
-FIRST_SHARED: Final = -16  #: in place of the number of an argument, for the first shared array; then -17
+FIRST_SHARED: Final = -16  #: the first shared array has this number in place of an argument's number, the next one -17
 _BY_ELEMENTS: Final = frozenset({"Linear1D", "GridStride1D", "PerBlock"})
 
 
 class Function:
-    """A function that kernels call, by @kernel.function. It computes values, and stores to no array."""
+    """A function that kernels call, by @kernel.function. It computes values, and does not store to arrays."""
 
     def __init__(self, function: Callable[..., Any], read: Callable[[Callable[..., Any]], Written]) -> None:
         self.function, self._read = function, read
@@ -26,7 +26,7 @@ class Function:
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
         self._written: Written | None = None
-        self.is_read = False  #: True while its source is read: a call of it is then a recursion
+        self.is_read = False  #: True while its source is read; a call of it in this time is a recursion
 
     @property
     def written(self) -> Written:
@@ -39,7 +39,7 @@ class Function:
         return self._written
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call the function in Python, as any function."""
+        """Call the function in Python."""
         return self.function(*arguments, **keywords)
 
     def __repr__(self) -> str:
@@ -51,13 +51,13 @@ class Array:
     """An array among the parameters of a kernel."""
 
     name: str
-    number: int  #: of the parameter, from 0
+    number: int  #: the parameter's number, from 0
     direction: type[Any]
     dtype: np.dtype[Any]
     partition: Partition | None
-    rank: int = 0  #: the number of subscripts that the kernel uses; 0: it uses none
-    like: int = -1  #: the parameter whose shape this array has to have; -1: none
-    #: whether it also has to have the order of that parameter: indices of several loops over mine() are in one array
+    rank: int = 0  #: the number of subscripts that the kernel uses; 0 if it uses none
+    like: int = -1  #: the parameter whose shape this array has to have; -1 if there is none
+    #: whether it also needs that parameter's order, because one array is indexed by several arrays' mine()
     ordered: bool = False
     owners: set[str] = field(default_factory=set)  #: the arrays whose mine() gave this array's indices
 
@@ -70,30 +70,30 @@ class Array:
 class SharedArray(Array):
     """An array in the shared memory of a block."""
 
-    shape: tuple[int, ...] | None = None  #: None: the launch determines the number of elements
-    offset: int = 0  #: in bytes, in the memory that the kernel declares
+    shape: tuple[int, ...] | None = None  #: None if the launch determines the number of elements
+    offset: int = 0  #: bytes from the start of the memory that the kernel declares
 
 
 @dataclass
 class Written:
-    """A kernel, or a function that kernels call, after its tree was rewritten."""
+    """A kernel, or a function that kernels call, with its rewritten tree."""
 
     name: str
     file: str
     line: int
     tree: ast.FunctionDef
     parameters: tuple[str, ...]
-    declared: tuple[Any, ...] = ()  #: of a kernel: the type of each parameter
-    arrays: dict[str, Array] = field(default_factory=dict)  #: of a kernel
-    shared: dict[str, SharedArray] = field(default_factory=dict)  #: of a kernel's blocks
-    shared_bytes: int = 0  #: declared by the kernel itself
+    declared: tuple[Any, ...] = ()  #: the type of each parameter of a kernel
+    arrays: dict[str, Array] = field(default_factory=dict)  #: the arrays of a kernel, by parameter
+    shared: dict[str, SharedArray] = field(default_factory=dict)  #: the shared arrays of a kernel's blocks
+    shared_bytes: int = 0  #: the bytes that the kernel itself declares
     has_barriers: bool = False
-    constants: dict[str, Any] = field(default_factory=dict)  #: values that the tree names
-    functions: dict[str, Function] = field(default_factory=dict)  #: functions that the tree names
-    ranks: dict[str, int] = field(default_factory=dict)  #: of a function: the subscripts of a parameter
+    constants: dict[str, Any] = field(default_factory=dict)  #: values to which the tree refers
+    functions: dict[str, Function] = field(default_factory=dict)  #: functions to which the tree refers
+    ranks: dict[str, int] = field(default_factory=dict)  #: {parameter of a function: the number of its subscripts}
 
     def identity(self) -> str:
-        """Return a text that differs for different code: the tree, its constants and the functions that it calls."""
+        """Return a text that identifies the code: the tree, its constants and the functions that it calls."""
         values = [f"{name}={type(value).__name__}:{value!r}" for name, value in sorted(self.constants.items())]
         called = [f"{name}={function.written.identity()}" for name, function in sorted(self.functions.items())]
         shared = [f"{array.name}: {array.dtype} {array.shape} {array.offset}" for array in self.shared.values()]

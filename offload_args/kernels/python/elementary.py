@@ -1,14 +1,15 @@
 """The elementary functions of kernels: the same code, and the same bits, on the CPU, NVIDIA and AMD.
 
-A function here is a recipe: it gets symbols for its arguments, and each operation on a symbol writes one instruction of
-LLVM IR. IEEE 754 defines all of these operations, also `fma`, and rounds their results to the nearest number. So each
-target computes the same number; only a NaN may have other bits. The only branch is in sin, cos and tan of float64:
-arguments above 2^40 read a table of the bits of 2 / pi. Loops over elements become vector instructions in all other
-functions, and in sin, cos and tan of float32.
+Each function of this module gets symbols for its arguments, and each operation on a symbol writes one instruction of
+LLVM IR. All of these operations, also `fma`, round to the nearest number, as IEEE 754 defines them. So each target
+computes the same number; only a NaN may have other bits. The only branch is in sin, cos and tan of float64: for
+arguments above 2^40, they read a table of the bits of 2 / pi. All other functions, including sin, cos and tan of
+float32, have no branch, so that loops over elements become vector instructions.
 
 A float32 result is computed in float64, with shorter polynomials and without low parts, and rounded once at the end. In
-float64, a number is the sum of a high and a low part if a single float64 has too few bits. docs/guide/kernels.md states
-the errors, and tests/kernels/test_python_math.py measures them. scripts/fit_polynomials.py fits the polynomials.
+float64, a number is represented as the sum of a high and a low part if a single float64 has too few bits.
+docs/guide/kernels.md states the errors, and tests/kernels/test_python_math.py measures them. scripts/fit_polynomials.py
+fits the polynomials.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _LOG2_E, _LOG10_E, _LOG10_2 = CONSTANTS["LOG2_E"], CONSTANTS["LOG10_E"], CONSTAN
 
 
 class Symbol:
-    """A number that the code computes: float64, int64 or a truth value. A low part that is left out has raw None."""
+    """A number that the code computes: float64, int64 or a truth value. `raw` is None for an omitted low part."""
 
     __slots__ = ("code", "raw")
 
@@ -129,7 +130,7 @@ def _is_left_out(value: Any) -> bool:
 
 @dataclass
 class Code:
-    """The code of one function. `short`: it is for float32, and computes in float64 without low parts."""
+    """The code of one function. With `short`, it is for float32, and computes in float64 without low parts."""
 
     builder: Any
     short: bool
@@ -144,7 +145,7 @@ class Code:
         return Symbol(self, ir.Constant(_F64 if like is None else like.raw.type, value))
 
     def native(self, name: str, *operands: Any) -> Symbol:
-        """Call a function that every target has as an instruction, or computes with correct rounding."""
+        """Call a function for which every target has an instruction, or code that rounds correctly."""
         raw = [self.symbol(operand).raw for operand in operands]
         kind = ir.FunctionType(_F64, [_F64] * len(raw))
         return Symbol(self, self.builder.call(self.builder.module.declare_intrinsic(f"llvm.{name}", [_F64], kind), raw))
@@ -214,7 +215,7 @@ class Code:
         return total, (a - (total - back)) + (b - back)
 
     def ordered_sum(self, a: Any, b: Symbol) -> tuple[Symbol, Symbol]:
-        """Return a + b and its error. a is 0 or at least as large as b."""
+        """Return a + b and its error. a is 0, or |a| >= |b|."""
         a = self.symbol(a)
         total = a + b
         return total, self.nothing if self.short or b.raw is None else b - (total - a)
@@ -247,7 +248,7 @@ class Code:
 
 
 def _exponential(c: Code, x: Symbol, low: Symbol | None = None, half: bool = False) -> Symbol:
-    """Return e^(x + low), or half of it."""
+    """Return e^(x + low), or half of this number."""
     most = 200.0 if c.short else 800.0
     x = c.between(x, -most, most)
     n, i = c.rounded(x * _LOG2_E[0])
@@ -319,7 +320,7 @@ def cosh(c: Code, x: Symbol) -> Symbol:
 def _split(c: Code, x: Symbol) -> tuple[Symbol, Symbol]:
     """Return e and f of x = 2^e (1 + f), with 1 + f from sqrt(1/2) to sqrt(2). x > 0."""
     more = c.symbol(0.0)
-    if not c.short:  # subnormal numbers of float32 are normal in float64
+    if not c.short:  # float64 represents the subnormal numbers of float32 as normal numbers
         tiny = x < 2.0**-1022
         x, more = c.where(tiny, x * 2.0**54, x), c.where(tiny, -54.0, 0.0)
     bits = c.bits(x) + (_ONE - _SQRT_HALF)
@@ -350,7 +351,7 @@ def log1p(c: Code, x: Symbol) -> Symbol:
     total, low = c.sum(1.0, x)
     e, f = _split(c, total)
     half, rest = _tail(c, f)
-    if c.short:  # the result needs the digits of x that 1 + x lost
+    if c.short:  # restore the digits of x that rounding of 1 + x lost
         low = x - (total - 1.0)
     rest = rest + low / total
     value = _of_positive(c, total, e * _LN2[0] - ((half - c.fma(e, _LN2[1], rest)) - f))
@@ -420,7 +421,7 @@ def power(c: Code, x: Symbol, y: Symbol) -> Symbol:
 
 
 def _word(c: Code, number: Symbol, bits: Symbol) -> Symbol:
-    """Return 64 bits of 2 / pi: from bit `bits` of word `number`."""
+    """Return 64 bits of 2 / pi, from bit `bits` of word `number` on."""
     module = c.builder.module
     kind = ir.ArrayType(_I64, len(TWO_OVER_PI_BITS) + 3)
     table = module.globals.get("oa_two_over_pi")
@@ -465,7 +466,7 @@ def _far(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
 
 
 def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
-    """Return the quadrant and the angle of a float32 beyond 2^40, by operations that vectors have.
+    """Return the quadrant and the angle of a float32 beyond 2^40, by operations that vector units have.
 
     2 / pi is cut into numbers of 29 bits, whose products with x are exact. Products that are whole turns are left out.
     """
@@ -483,7 +484,7 @@ def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     first, second, third, fourth = products
     first = first - c.native("rint", first * 0.25) * 4.0
     n, quadrant = c.rounded(first + second + third)
-    first = first - n  # exact
+    first = first - n  # this is exact
     total = first + second
     back = total - first
     low = (first - (total - back)) + (second - back)
@@ -496,7 +497,7 @@ def _far_short(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
 def _reduced(c: Code, x: Symbol) -> tuple[Symbol, Symbol, Symbol]:
     """Return n and r, in two parts, of x = n pi / 2 + r. |r| is at most a bit above pi / 4."""
     n, i = c.rounded(x * CONSTANTS["TWO_OVER_PI"][0])
-    most = c.fma(n, -_HALF_PI[0], x)  # exact
+    most = c.fma(n, -_HALF_PI[0], x)  # this is exact
     if c.short:
         r, low = c.fma(n, -_HALF_PI[1], most), c.nothing
     else:
@@ -563,7 +564,7 @@ def _angle(c: Code, y: Symbol, y_low: Symbol, x: Symbol, x_low: Symbol) -> tuple
     steep = y > x
     up, up_low = c.where(steep, x, y), c.where(steep, x_low, y_low)
     along, along_low = c.where(steep, y, x), c.where(steep, y_low, x_low)
-    middle = up > along * 0.41421356237309503  # compute the angle minus pi / 4
+    middle = up > along * 0.41421356237309503  # if true, compute the angle minus pi / 4
     less, less_low = c.sum(up, -along)
     more, more_low = c.sum(along, up)
     less_low, more_low = less_low + (up_low - along_low), more_low + (up_low + along_low)
@@ -678,7 +679,7 @@ def erfc(c: Code, x: Symbol) -> Symbol:
     return c.where(a < 0.5, near, c.where(x < 0.0, 2.0 - far, far))
 
 
-#: Each function by its name in rules.py, with the number of its arguments.
+#: {the function's name in rules.py: (the function, the number of its arguments)}.
 ELEMENTARY: Final[dict[str, tuple[Callable[..., Symbol], int]]] = {
     **{f"oa__{recipe.__name__}": (recipe, 1) for recipe in (
         exp, exp2, expm1, log, log1p, log2, log10, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, cbrt, erf, erfc,
