@@ -82,6 +82,8 @@ class Other(NamedTuple):
 
 def of_numba(package: str) -> Other:
     """Return the kernels of numba for CUDA, or of a package like it. Raises ImportError."""
+    if not hasattr(np, "row_stack"):  # numba-cuda 0.30 reads it; NumPy 2.5 does not have it
+        np.row_stack = np.vstack  # type: ignore[attr-defined]
     cuda = importlib.import_module(package)
     if not cuda.is_available():
         raise ImportError("it finds no GPU")
