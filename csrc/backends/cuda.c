@@ -162,8 +162,8 @@ static int describe(oa_device *device, int number) {
 /* -- contexts ----------------------------------------------------------------------------------------------------- */
 
 /* Pushes the context, and sets *saved to the device if the context has to be popped. Refuses a context that other code
- * has reset, because a library's function would end the process with it. The check, a query of the context's version,
- * takes 9 ns. */
+ * has reset, because a library's function in such a context would end the process. The check, a query of the context's
+ * version, takes 9 ns. */
 static int gpu_enter(oa_device *device, void **saved) {
   struct gpu *gpu = device->state;
   gpu_context current = NULL;
@@ -185,7 +185,7 @@ static int gpu_leave(oa_device *device, void *saved) {
   return code ? failed(device, code, names.context_pop, 0, 0) : OA_OK;
 }
 
-static void forget_error(void) {} /* the driver's interface keeps no such record */
+static void forget_error(void) {} /* the driver has no record of the last failure */
 static void forget_not_ready(void) {}
 
 static bool was_reset(oa_device *device, int code) {
@@ -319,7 +319,7 @@ static int fill_2d(uint64_t to, size_t pitch, uint32_t value, size_t unit, size_
 
 static int good_block(gpu_function function, int most_threads, int *threads) {
   int grid = 0;
-  (void)most_threads; /* the driver has this number itself */
+  (void)most_threads; /* the driver uses the kernel's own limit */
   return driver.occupancy(&grid, threads, function, NULL, 0, 0);
 }
 
@@ -364,7 +364,7 @@ static __attribute__((noinline)) int launch_with_attributes(gpu_function functio
 
 /* -- loops of graphs ---------------------------------------------------------------------------------------------- */
 
-/* The last kernel of each step. The driver provides the function that this kernel calls. */
+/* The source of the kernel that ends each step of a loop. The driver provides the function that this kernel calls. */
 static const char until_ptx[] =
     ".version 6.0\n"
     ".target sm_60\n"
@@ -421,7 +421,8 @@ static const char until_ptx[] =
     "  ret;\n"
     "}\n";
 
-/* Returns this kernel, and loads it first if necessary; NULL if the driver refuses it. With the context current. */
+/* Returns the kernel of until_ptx, which is loaded at first need; NULL if the driver refuses it. Called with the
+ * context current. */
 static gpu_function until_kernel(struct extra *extra) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&mutex);
@@ -437,7 +438,7 @@ static gpu_function until_kernel(struct extra *extra) {
 }
 
 /* Fills the empty graph `outer` with a loop. Each step runs the body and then the kernel, which decides whether another
- * step follows. With the context current. Returns the driver's code. */
+ * step follows. Called with the context current. Returns the driver's code. */
 static int fill_loop(gpu_graph outer, gpu_graph body, gpu_context context, gpu_function kernel,
                      const oa_graph_until *until) {
   unsigned long long handle;
@@ -460,7 +461,7 @@ static int fill_loop(gpu_graph outer, gpu_graph body, gpu_context context, gpu_f
   return code;
 }
 
-/* The driver refuses nodes that no loop may have, such as allocations of a library; older drivers have no loops. */
+/* Leaves *loop NULL if the driver refuses a node of the graph, such as an allocation by a library, or has no loops. */
 static int gpu_graph_loop(oa_device *device, void *graph, const oa_graph_until *until, void **loop) {
   const struct gpu *gpu = device->state;
   const struct graph *body = graph;

@@ -91,7 +91,7 @@ static void note(const char *place, const char *inside) {
 static void *open_file(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library) return library;
-  /* the reported fault is the first one of an existing library, which may lack another library that it needs */
+  /* Keep the first failure of a file that exists. Such a library may need another library, which is missing. */
   const char *why = dlerror();
   const size_t length = strlen(path);
   const char *slash = strrchr(path, '/');
@@ -221,7 +221,7 @@ struct own_stream {
 };
 enum { RELAYS = 8 };
 struct extra {
-  gpu_address token; /* memory that this backend never frees, so that only a reset of the device can end it */
+  gpu_address token; /* memory that this backend never frees, so that only a reset of the device frees it */
   size_t token_bytes;
   _Atomic(struct own_stream *) streams; /* a list of this backend's streams; none of them is destroyed or removed */
   _Atomic(gpu_stream) relays[RELAYS];   /* streams that follow callers' streams, see record_event */
@@ -293,10 +293,11 @@ static __attribute__((cold, noinline)) int fail_to_enter(oa_device *device, int 
   return status;
 }
 
-/* Makes the device current, and permits this thread operations that captures of other threads would forbid. While a
+/* Makes the device current, and sets the mode in which captures of other threads forbid this thread nothing. While a
  * program captures any stream for all threads, HIP refuses waits, queries and allocations, and HIP 7 also ends the
  * capture. Vendors' functions also wait, query and allocate, so the permission lasts until gpu_leave. A device that was
- * reset is refused. *saved: 4 * (1 + the former device) + 1 + the thread's former mode; each part is 0 if it stays. */
+ * reset is refused. *saved: 4 * (1 + the former device) + 1 + the thread's former mode. Each of the two parts is 0 if
+ * gpu_enter did not change it. */
 static int gpu_enter(oa_device *device, void **saved) {
   int current = -1;
   *saved = NULL;
@@ -357,8 +358,8 @@ static bool is_own(const oa_device *device, gpu_stream stream) {
   return own && !atomic_load(&own->is_exposed);
 }
 
-/* Checks a stream by a query of its number. Other functions of HIP 7 use any stream unchecked. Its first releases lack
- * this query. */
+/* Checks a stream by a query of its number. Other functions of HIP 7 use any stream unchecked. The first releases of
+ * HIP 7 lack this query. */
 static int check_stream(gpu_stream stream, const char **function) {
   unsigned long long number;
   *function = names.stream_number;
@@ -374,7 +375,7 @@ static int find_relay(oa_device *device, gpu_stream stream, gpu_stream *relay) {
   gpu_stream none = NULL;
   if ((*relay = atomic_load(place))) return SUCCESS;
   const int code = driver.stream_create(relay, STREAM_NON_BLOCKING);
-  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none; /* another thread made it first */
+  if (!code && !atomic_compare_exchange_strong(place, &none, *relay)) *relay = none; /* another thread has set it */
   return code;
 }
 
@@ -522,7 +523,7 @@ static int good_block(gpu_function function, int most_threads, int *threads) {
   return code;
 }
 
-/* A block may request all of its shared memory, and there are no clusters. */
+/* HIP needs no opt-in for more shared memory than *shared_bytes, and has no clusters. */
 static int read_more_info(int number, oa_kernel_info *info, int *shared_bytes) {
   (void)number;
   (void)shared_bytes;

@@ -43,7 +43,7 @@ static int host_memory(oa_device *device, int64_t *free_bytes, int64_t *total_by
   return OA_OK;
 }
 
-/* A pool of large memory. The kernel zeroes new memory page by page, which takes longer than filling it, so some freed
+/* A pool of large memory. The system zeroes new memory page by page, which takes longer than filling it. So some freed
  * memory is kept for the next allocation of the same size. Large memory has large pages, as in NumPy. */
 enum { LARGE = 1 << 20, LARGE_PAGE = 2 << 20, MOST_IDLE = 8 };
 static const size_t most_idle_bytes = (size_t)256 << 20;
@@ -64,7 +64,7 @@ static size_t size_of(size_t nbytes) {
   return (nbytes + unit - 1) / unit * unit;
 }
 
-/* Takes piece i out of the pool. Under its mutex. */
+/* Takes piece i out of the pool. Called with the pool's mutex. */
 static void *take_idle(int i) {
   void *memory = idle.at[i].memory;
   idle.nbytes -= idle.at[i].nbytes;

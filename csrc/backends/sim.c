@@ -28,7 +28,7 @@ enum {
   FRESH = 0xFF,
   FREED = 0xFE,
   RED = 0xA5,
-  RED_ZONE = 64, /* bytes before and after; also the alignment */
+  RED_ZONE = 64, /* bytes before and after an allocation; also its alignment */
   QUARANTINE_BLOCKS = 256,
   QUARANTINE_BYTES = 32 << 20
 };
@@ -68,7 +68,8 @@ struct operation {
   _Alignas(max_align_t) unsigned char data[]; /* the host's lines of a copy up, or the arguments of run */
 };
 
-/* An allocation. It is in the tree of live ones until its free is issued, and in quarantine once the free has run. */
+/* An allocation. A block is in the tree of live blocks until its free is issued, and in quarantine once the free has
+ * run. */
 struct block {
   uint64_t address; /* RED_ZONE bytes after the start of the allocation */
   size_t nbytes;
@@ -93,8 +94,8 @@ struct sim {
   pthread_mutex_t mutex;
   int64_t capacity, used;
   void *live;             /* a tsearch tree of blocks */
-  void *pins;             /* likewise, of pinned host memory */
-  void *variables;        /* likewise, of modules' variables; an old variable stays until another one has its address */
+  void *pins;             /* a tsearch tree of blocks of pinned host memory */
+  void *variables;        /* a tree of modules' variables; an old variable stays until a new one overlaps it */
   struct stream *streams; /* only ever added to, at the front */
   struct block *oldest, **newest;
   size_t quarantined_bytes;
@@ -216,7 +217,7 @@ static int check_range(oa_device *device, const char *operation, uint64_t addres
                  device->name, operation, span, address);
 }
 
-/* Under sim->mutex. */
+/* Reports freed memory that was written. Called with sim->mutex. */
 static void check_freed(struct sim *sim, const unsigned char *memory, size_t nbytes) {
   const size_t at = first_other(memory, FREED, nbytes);
   if (at == nbytes) return;
@@ -224,7 +225,8 @@ static void check_freed(struct sim *sim, const unsigned char *memory, size_t nby
          at, nbytes, (uintptr_t)memory);
 }
 
-/* Checks the bytes before and after an allocation, or the zeros around a piece of a live one. Under sim->mutex. */
+/* Checks the bytes before and after an allocation, or the zeros around a piece of a live allocation. Called with
+ * sim->mutex. */
 static void check_red_zones(struct sim *sim, const unsigned char *memory, size_t nbytes) {
   const uint64_t address = (uintptr_t)memory;
   const struct block key = {.address = address, .nbytes = nbytes};
@@ -238,7 +240,7 @@ static void check_red_zones(struct sim *sim, const unsigned char *memory, size_t
          after < RED_ZONE ? (ptrdiff_t)(nbytes + after) : (ptrdiff_t)before - RED_ZONE, nbytes, (uintptr_t)memory);
 }
 
-/* Under sim->mutex. */
+/* Frees a block whose time in quarantine is over. Called with sim->mutex. */
 static void leave_quarantine(struct sim *sim, struct block *block) {
   check_freed(sim, bytes_at(block->address), block->nbytes);
   sim->quarantined--;
@@ -247,7 +249,7 @@ static void leave_quarantine(struct sim *sim, struct block *block) {
   free(block);
 }
 
-/* Under sim->mutex. */
+/* Frees the oldest blocks until the quarantine has at most that many blocks and bytes. Called with sim->mutex. */
 static void shrink_quarantine(struct sim *sim, int blocks, size_t nbytes) {
   while (sim->quarantined > blocks || sim->quarantined_bytes > nbytes) {
     struct block *block = sim->oldest;
@@ -318,7 +320,7 @@ static void mark_wait(struct mark *mark) {
 static atomic_bool stopping;
 static pthread_rwlock_t running = PTHREAD_RWLOCK_INITIALIZER; /* held for reading while a function runs */
 
-/* Waits for running functions, unless one takes very long. */
+/* Waits for running functions, but at most MOST_SECONDS. */
 static void stop_running(void) {
   enum { MOST_SECONDS = 10 };
   struct timespec end;
@@ -432,7 +434,8 @@ static void wait_for_all(struct sim *sim) {
   for (struct stream *stream = streams_of(sim); stream; stream = stream->next) wait_for(stream);
 }
 
-/* Finds a stream that stream_create made; a caller's own stream may be any address. */
+/* Finds a stream that stream_create made. Refuses any other address, because a caller may pass any as its own
+ * stream. */
 static int find_stream(oa_device *device, const char *operation, void *pointer, struct stream **result) {
   for (struct stream *stream = streams_of(device->state); stream; stream = stream->next) {
     if (stream == pointer) {
@@ -571,7 +574,7 @@ static int sim_free(oa_device *device, void *pointer, uint64_t address, size_t n
   return failure;
 }
 
-/* Check and fill memory: sim_pool as if it were freed, and sim_take, which takes it from the pool, as if it were
+/* sim_pool checks and fills memory as if it were freed; sim_take, which takes memory from the pool, as if it were
  * fresh. */
 static void sim_pool(oa_device *device, uint64_t address, size_t nbytes) {
   struct sim *sim = device->state;
@@ -775,9 +778,9 @@ static int sim_stream_create(oa_device *device, void **created) {
   return OA_OK;
 }
 
-/* Returns whether a wait with this failure waits. If a test makes a wait fail, it does not wait, because a driver's
- * failed wait may not have waited either: the stream's work is then still under way. A lost device runs no more work,
- * so a wait that fails with OA_ERROR_LOST waits for all of its work. */
+/* Returns whether a wait that is going to report this failure still waits. A wait that a test makes fail does not wait,
+ * because a driver's failed wait may not have waited, either, and the stream's work may still be under way. A wait that
+ * fails with OA_ERROR_LOST waits for all work, because a lost device runs no more work afterwards. */
 static bool may_wait(int failure) { return !failure || failure == OA_ERROR_LOST; }
 
 static int sim_stream_synchronize(oa_device *device, void *pointer) {

@@ -40,7 +40,8 @@ void oa_warn(const char *format, ...) {
   va_end(arguments);
 }
 
-/* The warning of the process. Only one kind exists, and the first text stays. */
+/* The warning of the process. Only the first call of oa_warn_process sets it, because the core has only one such
+ * warning. */
 static pthread_mutex_t process_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char process_warning[OA_TEXT_BYTES];
 static atomic_int process_state; /* 0: none yet, 1: to be reported, 2: reported */

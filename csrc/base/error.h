@@ -9,14 +9,16 @@ enum { OA_TEXT_BYTES = 2048 }; /* the most bytes of a failure's text, its end in
 
 /* Sets this thread's text and returns status. */
 int oa_fail(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
-/* Puts the caller before the text: "<format...>: <the text so far>". Returns status. */
+/* Puts the formatted text and ": " before this thread's text. Returns status. */
 int oa_fail_in(int status, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 /* Sets this thread's warning. */
 void oa_warn(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
-/* Sets the warning of the process, which the next oa_take_warning of any thread returns; only the first one counts. */
+/* Sets the warning of the process, which the next oa_take_warning of any thread returns. Only the first call has an
+ * effect. */
 void oa_warn_process(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
-/* Saves and restores the text around cleaning up, so that the first failure is reported. */
+/* Save and restore this thread's text. A failure during a clean-up then does not replace the text of the first
+ * failure. */
 typedef struct oa_saved_error {
   char text[OA_TEXT_BYTES];
 } oa_saved_error;

@@ -37,8 +37,8 @@ bool oa_lines_disjoint(oa_lines a, oa_lines b) {
   if (a.count == 0 || b.count == 0) return true;
   if (a.start + oa_lines_span(a) <= b.start || b.start + oa_lines_span(b) <= a.start) return true;
   if (a.count == 1 && b.count == 1) return false;
-  /* The lines are compared modulo a common divisor of both pitches. A single line takes the pitch of the other lines,
-   * if it fits between two of their starts. */
+  /* The lines are compared modulo a common divisor of both pitches. A single line takes the pitch of the other lines.
+   * The result is false if a line is longer than this common pitch. */
   const int64_t pitch = a.count == 1 ? b.pitch : b.count == 1 ? a.pitch : common_divisor(a.pitch, b.pitch);
   if (a.width > pitch || b.width > pitch) return false;
   const int64_t gap = ((b.start - a.start) % pitch + pitch) % pitch; /* from a start of `a` to the next start of `b` */
@@ -56,8 +56,8 @@ static void insert_axis(axis *axes, int count, axis next) {
   axes[at] = next;
 }
 
-/* Adds an axis to the lines: makes the single line longer while it stays contiguous, and afterwards makes more lines.
- * Returns false if the axis allows neither. */
+/* Adds an axis to the lines: the axis either makes a single line longer, without a gap, or repeats the lines. Returns
+ * false if neither is possible. */
 static bool grow_lines(oa_lines *lines, axis next) {
   if (lines->count == 1 && next.stride == lines->width) {
     lines->width *= next.size;
@@ -111,7 +111,7 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
   bool regular = true;
   for (int i = 0; i < count; i++) {
     layout->overlapping |= axes[i].stride < inner;
-    regular &= axes[i].stride % itemsize == 0; /* otherwise devices can't read most elements, which are not aligned */
+    regular &= axes[i].stride % itemsize == 0; /* devices can't read an element that is not aligned */
     regular &= grow_lines(&lines, axes[i]);
     inner += axes[i].stride * (axes[i].size - 1);
   }
@@ -120,7 +120,8 @@ int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t
   return OA_OK;
 }
 
-/* Adds an axis. The axes are in the order of their steps on the first side, and these steps are made positive. */
+/* Adds an axis. The axes are sorted by their steps on the first side. Makes the new axis's step on that side
+ * positive. */
 static void add_axis(oa_pieces *p, struct oa_axis next) {
   for (int k = 0; k < 2; k++) {
     const int64_t reach = (next.size - 1) * next.step[k];
@@ -156,7 +157,7 @@ void oa_pieces_start(oa_pieces *p, int ndim, const int64_t *shape, const int64_t
   *p = (oa_pieces){.width = itemsize, .count = 1, .pieces = 1};
   for (int i = 0; i < ndim; i++) {
     const struct oa_axis next = {shape[i], {strides[i], other ? other[i] : strides[i]}, 0};
-    if (next.size > 1 && (next.step[0] || next.step[1])) add_axis(p, next); /* otherwise it repeats the same elements */
+    if (next.size > 1 && (next.step[0] || next.step[1])) add_axis(p, next); /* other axes add no elements */
   }
   merge_axes(p);
   if (p->axes && p->axis[0].step[0] == itemsize && p->axis[0].step[1] == itemsize) {
@@ -193,8 +194,8 @@ bool oa_pieces_next(oa_pieces *p, oa_lines *lines, oa_lines *other) {
   return true;
 }
 
-/* Copies `count` elements, which are `step` bytes apart in the array and contiguous in packed memory. With a constant
- * size, a copy of an element compiles to a plain move. */
+/* Copies `count` elements, which are `step` bytes apart in the array and contiguous in packed memory. The compiler
+ * turns a memcpy of a constant size into a plain move. */
 static void run_of(char *packed, char *element, int64_t step, int64_t itemsize, int64_t count, bool gather) {
 #define RUN(size)                                                                                           \
   case size:                                                                                                \
@@ -220,7 +221,7 @@ static void run_of(char *packed, char *element, int64_t step, int64_t itemsize, 
 #undef RUN
 }
 
-/* Walks the elements [first, first + count) in C order, a run of the last axis at a time. */
+/* Copies the elements [first, first + count) in C order. Each call of run_of copies elements along the last axis. */
 static void walk(char *packed, char *data, int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize,
                  int64_t first, int64_t count, bool gather) {
   int64_t index[OA_MAX_DIMENSIONS] = {0};

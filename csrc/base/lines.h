@@ -1,4 +1,4 @@
-/* Lines are the one shape that the core reasons about: `count` lines of `width` bytes. The first line starts at
+/* Lines are the only shape with which the core computes: `count` lines of `width` bytes. The first line starts at
  * `start`, and the starts are `pitch` bytes apart. A contiguous array is one line. A matrix with a leading dimension
  * has a line for each column (or row), and a strided vector has a line for each element. */
 #ifndef OA_LINES_H
@@ -11,7 +11,7 @@
 #define OA_MAX_DIMENSIONS 64
 
 typedef struct oa_lines {
-  int64_t start; /* in bytes, from a place that the user of the lines chooses */
+  int64_t start; /* in bytes, relative to an address that the user of the lines chooses */
   int64_t width, pitch, count;
 } oa_lines;
 
@@ -21,7 +21,8 @@ static inline int64_t oa_lines_span(oa_lines a) {
 }
 static inline int64_t oa_lines_bytes(oa_lines a) { return a.width * a.count; }
 
-/* Returns the same bytes as one line if there are no gaps between the lines; otherwise the lines. */
+/* Returns one line with the same bytes if there are no gaps between the lines. Otherwise returns the lines
+ * unchanged. */
 oa_lines oa_lines_simplest(oa_lines a);
 /* Returns whether every byte of inner is a byte of outer. */
 bool oa_lines_contain(oa_lines outer, oa_lines inner);
@@ -35,17 +36,17 @@ typedef struct oa_layout {
   oa_lines lines;    /* only if `regular` */
   int64_t low, span; /* offset and span of all touched bytes; low <= 0 */
   int64_t size;      /* elements */
-  bool regular;      /* its bytes are lines, and each element starts at a multiple of the itemsize from the first one */
+  bool regular;      /* the bytes are lines, and each element is a multiple of the itemsize away from the first one */
   bool overlapping;  /* two indices reach or may reach the same byte, for example with zero strides */
   bool reversed;     /* a stride is negative */
 } oa_layout;
 
-/* Fills *layout. Returns OA_OK, OA_ERROR_ARGUMENT (negative extents, too many dimensions) or OA_ERROR_OVERFLOW; sets no
- * text. */
+/* Fills *layout. Returns OA_OK, OA_ERROR_ARGUMENT (a negative dimension, too many dimensions) or OA_ERROR_OVERFLOW;
+ * sets no text. */
 int oa_layout_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t itemsize, oa_layout *layout);
 
-/* The elements of an array, or of two arrays of the same shape, in pieces. A piece is lines that one 2-D copy can name.
- * Each byte of these lines belongs to an element. */
+/* The elements of an array, or of two arrays of the same shape, in pieces. A piece is a group of lines that one 2-D
+ * copy can describe. Each byte of these lines belongs to an element. */
 typedef struct oa_pieces {
   int64_t width, count, pitch[2]; /* the lines of every piece, with a pitch on each side */
   int64_t at[2];                  /* start of the next piece, from the lowest byte of each side */
@@ -55,9 +56,9 @@ typedef struct oa_pieces {
     int64_t size, step[2], index;
   } axis[OA_MAX_DIMENSIONS];
 } oa_pieces;
-/* oa_layout_of has accepted the shape and strides, and no extent is 0. `other`: the strides of the second array, or
- * NULL. If `other` is NULL, the lines follow the order of the memory. Otherwise, they run along the longest axis that
- * can be lines on both sides, which makes the fewest pieces. */
+/* Starts the pieces. The caller passes a shape and strides that oa_layout_of has accepted, without a dimension of 0.
+ * `other`: the strides of the second array, or NULL. If `other` is NULL, the lines follow the order of the memory.
+ * Otherwise, they run along the longest axis that can be lines on both sides, which makes the fewest pieces. */
 void oa_pieces_start(oa_pieces *pieces, int ndim, const int64_t *shape, const int64_t *strides, const int64_t *other,
                      int64_t itemsize);
 /* Writes the lines of the next piece on each side, relative to the lowest byte of that side. Returns false after the

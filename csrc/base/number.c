@@ -21,8 +21,8 @@ static uint16_t pack(double number, format f) {
   const int normal = exponent - 1 > f.least ? exponent - 1 : f.least;
   /* The number in units of its last place, rounded by rint. The scaling is exact, because it is by powers of 2. */
   const double units = rint(ldexp(fabs(number), f.digits - normal));
-  /* A subnormal has the exponent field 0 and no leading bit. If rounding up carries into the exponent, the result is
-   * right. */
+  /* A subnormal has the exponent field 0 and no leading bit. If rounding up carries into the exponent field, the sum is
+   * the next larger number, as it should be. */
   const double bits = units + (units != 0 ? (double)(normal - f.least) * (double)(1 << f.digits) : 0);
   return sign | (bits < infinity ? (uint16_t)bits : infinity);
 }

@@ -2,13 +2,13 @@
 
 #include <stdlib.h>
 
-enum { FINE_COUNT = 1024, FINE_BYTES = 64 }; /* a fine set has more intervals than this, and shorter ones on average */
+enum { FINE_COUNT = 1024, FINE_BYTES = 64 }; /* a fine set has more intervals, which are shorter on average */
 
 typedef struct interval {
-  int64_t low, high; /* from low to before high */
+  int64_t low, high; /* the bytes [low, high) */
 } interval;
 
-/* Intervals in the order of memory, apart from each other. */
+/* Intervals in ascending order, with gaps between them. */
 typedef struct run {
   int64_t count, bytes;
   interval at[];
@@ -22,7 +22,7 @@ struct oa_parts {
   run *runs[OA_PARTS_RUNS];
 };
 
-/* Appends an interval that starts no earlier than the last one. */
+/* Appends an interval that does not start before the run's last interval. */
 static void append(run *run, interval next) {
   interval *last = run->count ? &run->at[run->count - 1] : NULL;
   if (!last || next.low > last->high) {
@@ -86,10 +86,10 @@ bool oa_parts_add(oa_parts **parts, oa_lines lines) {
   return true;
 }
 
-/* Returns the end of the run's bytes that follow from byte `from` on without a gap; `from` if the run does not have
- * that byte. */
+/* Returns the end of the run's contiguous bytes that begin at byte `from`; returns `from` if the run does not have that
+ * byte. */
 static int64_t reach(const run *run, int64_t from) {
-  int64_t low = 0, high = run->count; /* the last interval that starts no later is before `high` */
+  int64_t low = 0, high = run->count; /* the last interval that does not start after `from` has an index below `high` */
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
     if (run->at[middle].low <= from)
@@ -146,7 +146,8 @@ bool oa_parts_are_fine(const oa_parts *parts, oa_lines more) {
   return count > FINE_COUNT && bytes / count < FINE_BYTES;
 }
 
-/* Finds the next interval of the union of the runs, and moves the place on. Returns false after the last one. */
+/* Sets *next to the next interval of the union of the runs, and advances the place. Returns false after the last
+ * interval. */
 static bool next_interval(const oa_parts *parts, oa_parts_place *place, interval *next) {
   const interval *first = NULL;
   for (int r = 0; r < parts->count; r++) {
@@ -232,8 +233,8 @@ bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *
   return any;
 }
 
-/* Returns lines with that pitch, or one line if the pitch is 0, that have the set's bytes from `from` to *end. Sets
- * *end. */
+/* Returns lines that contain the set's bytes from `from` to *end. The lines have the pitch `pitch`; if it is 0, the
+ * result is one line. Sets *end. */
 static oa_lines near(const oa_parts *parts, oa_lines bounds, int64_t from, int64_t pitch, int64_t *end) {
   oa_lines lines = {.count = 0};
   interval next;

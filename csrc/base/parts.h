@@ -1,4 +1,5 @@
-/* Parts: a set of bytes as intervals. Pure data, used as csrc/DESIGN.md says. NULL is the empty set. */
+/* Parts: a set of bytes, stored as intervals. NULL is the empty set. csrc/DESIGN.md describes how the core uses these
+ * sets. */
 #ifndef OA_PARTS_H
 #define OA_PARTS_H
 
@@ -8,10 +9,10 @@ typedef struct oa_parts oa_parts;
 
 enum { OA_PARTS_RUNS = 64 }; /* the most runs of a set: each is at most half as long as the run before it */
 
-/* A place in a set. All zeros: its start. */
+/* A place in a set. If all its fields are 0, it is the start of the set. */
 typedef struct oa_parts_place {
   int64_t at[OA_PARTS_RUNS]; /* the next interval of each run */
-  int64_t low, high;         /* an interval that was visited, but not returned; none if they are equal */
+  int64_t low, high;         /* an interval that was read, but not returned; none if they are equal */
 } oa_parts_place;
 
 /* Adds the bytes of the lines. The time is proportional to the number of intervals of the lines, times the logarithm of
@@ -19,24 +20,25 @@ typedef struct oa_parts_place {
 bool oa_parts_add(oa_parts **parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
-/* Returns the same for a set that has no byte outside of the lines. Visits the intervals only if the set may have
- * enough bytes. */
+/* Returns whether every byte of the lines is in a set that has no byte outside of the lines. Does not read the
+ * intervals if the set has too few bytes. */
 bool oa_parts_are_all(oa_parts *parts, oa_lines all);
 /* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of the lines. Returns false
  * if there is no host memory. */
 bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest);
 /* Returns whether the set would have many short intervals if these lines were added. */
 bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);
-/* Returns the next lines of the set and moves the place on; 0 lines after the last ones. The lines have no byte outside
- * of the set, and each byte of the set is in one of them. */
+/* Returns the next lines of the set and advances the place. Returns 0 lines after the end of the set. The lines have no
+ * byte outside of the set, and each byte of the set is in one of them. */
 oa_lines oa_parts_next(const oa_parts *parts, oa_parts_place *place);
 /* Sets *low and *high to the first bytes of the set that are not before `from`. Returns false if there are none. */
 bool oa_parts_after(const oa_parts *parts, int64_t from, int64_t *low, int64_t *high);
-/* Returns lines that have all bytes of the set from the old *from to the new *from, and at most one other byte for
- * every eight bytes of the set. Returns 0 lines after the last ones. The lines stay between the first and the last byte
- * of `bounds`. */
+/* Advances *from, and returns lines that contain all bytes of the set from the old *from to the new *from. The lines
+ * have at most one other byte for every eight bytes of the set. Returns 0 lines after the end of the set. The lines
+ * stay between the first and the last byte of `bounds`. */
 oa_lines oa_parts_next_near(const oa_parts *parts, oa_lines bounds, int64_t *from);
-/* Returns how many times oa_parts_next returns lines for the whole set, and makes that function fast. */
+/* Returns the number of calls of oa_parts_next that return lines for the whole set. Merges the runs, which makes these
+ * calls fast. */
 int64_t oa_parts_pieces(oa_parts *parts);
 /* Empties the set, and frees its memory. */
 void oa_parts_clear(oa_parts **parts);

@@ -1,8 +1,9 @@
-/* The present table: an interval tree over host addresses. Pure data: no device, no lock, no allocation of its own.
+/* The present table: an interval tree over host addresses. It is pure data: it uses no device and no lock, and
+ * allocates nothing.
  *
- * An element is embedded in the object it stands for. Intervals are half open and not empty; equal and overlapping ones
- * may be present together (on different devices). The tree is a treap ordered by low, augmented with the highest end of
- * each subtree. */
+ * An element is embedded in the object for which it stands. Intervals are half open and not empty. The table may have
+ * equal and overlapping intervals (of different devices). The tree is a treap ordered by low, augmented with the
+ * highest end of each subtree. */
 #ifndef OA_PRESENT_H
 #define OA_PRESENT_H
 

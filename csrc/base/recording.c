@@ -16,9 +16,9 @@ typedef struct work {
 
 struct oa_recording {
   atomic_int users;
-  pthread_mutex_t mutex; /* guards the fields that follow, while work is added */
+  pthread_mutex_t mutex; /* guards the fields below it while work is added */
   work *first, **last;
-  size_t most; /* bytes of arguments */
+  size_t most; /* the largest size of any call's arguments */
 };
 
 oa_recording *oa_recording_new(void) {

@@ -11,7 +11,8 @@ pthread_mutex_t oa_mutex = PTHREAD_MUTEX_INITIALIZER;
 int oa_waiting;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* Runs in the child. Only the forking thread exists in the child, and locks that other threads held stay taken. */
+/* Runs in a forked child. Only the forking thread exists there, and a lock that another thread held can never be
+ * freed. */
 static void in_child(void) {
   atomic_store(&oa_forked, 1);
   atomic_store(&oa_core_runs, false);
@@ -53,7 +54,8 @@ void oa_wait_change(void) {
 void oa_wake_waiting(void) { pthread_cond_broadcast(&changed); }
 
 int oa_start_thread(void *(*run)(void *), void *argument) {
-  /* Signals such as Ctrl-C go to the program's own threads; a fault goes to the thread that makes it. */
+  /* The new thread blocks all signals but its own faults, so that signals such as Ctrl-C reach the program's own
+   * threads. */
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   sigset_t blocked, before;
   sigfillset(&blocked);

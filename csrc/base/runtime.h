@@ -13,7 +13,8 @@ extern atomic_int oa_forked; /* 1 in a child that was forked after first use */
 /* Prepares the core, once. Returns OA_ERROR_FORKED in a forked child. */
 int oa_core_start_slowly(void);
 extern atomic_bool oa_core_runs; /* the core is prepared, and the process was not forked since */
-/* Does as oa_core_start_slowly; costs one load once the core runs. */
+/* Prepares the core, once, and returns the same status as oa_core_start_slowly. Costs one load if the core already
+ * runs. */
 static inline int oa_core_start(void) {
   return OA_LIKELY(atomic_load_explicit(&oa_core_runs, memory_order_acquire)) ? OA_OK : oa_core_start_slowly();
 }
@@ -29,12 +30,12 @@ extern int oa_waiting;           /* number of threads in oa_wait_change; under t
 static inline void oa_lock(void) { pthread_mutex_lock(&oa_mutex); }
 static inline void oa_unlock(void) { pthread_mutex_unlock(&oa_mutex); }
 
-/* Waits until another thread announces a change of the guarded state. Called with the lock, which is free meanwhile.
- * The caller then has to look everything up again. */
+/* Waits until another thread announces a change of the guarded state. Called with the lock, and frees it during the
+ * wait. Afterwards the caller has to read all guarded state again. */
 void oa_wait_change(void);
 /* Wakes all threads in oa_wait_change. Called with the lock. */
 void oa_wake_waiting(void);
-/* Does as oa_wake_waiting; costs one load if no thread waits. */
+/* Wakes all threads in oa_wait_change. Costs one load if no thread waits there. */
 static inline void oa_announce_change(void) {
   if (OA_UNLIKELY(oa_waiting)) oa_wake_waiting();
 }

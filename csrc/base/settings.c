@@ -61,7 +61,7 @@ static int asked_threads(int *threads) {
   return oa_fail(OA_ERROR_ARGUMENT, "%s=%s: needs a number from 1 to 1024", threads_variable, text);
 }
 
-/* Returns 0, 1, or -1 if the text is neither. */
+/* Returns the value of OFFLOAD_ARGS_GUARD: 0 (also if it is not set) or 1; -1 if its text is neither. */
 static int asked_guard(void) {
   const char *text = getenv(guard_variable);
   if (!text || !*text || strcmp(text, "0") == 0) return 0;
@@ -87,8 +87,8 @@ int oa_settings_check(void) {
 
 /* -- CPUs --------------------------------------------------------------------------------------------------------- */
 
-/* Returns a cgroup's bandwidth limit in whole CPUs; 0 if the cgroup has no limit. The file has "quota period". In
- * version 1 of cgroups, it has only the quota. */
+/* Returns a cgroup's bandwidth limit in whole CPUs; 0 if the cgroup has no limit. The file at quota_path has "quota
+ * period". In version 1 of cgroups, it has only the quota. */
 static int cgroup_cpus(const char *quota_path, const char *period_path) {
   char first[32] = "";
   long period = 100000;

@@ -7,14 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Checks the environment variables of this file. Returns OA_ERROR_ARGUMENT with a text that names the first wrong
- * one. */
+/* Checks the environment variables of this file. Returns OA_ERROR_ARGUMENT, with the text set, if a variable is
+ * wrong. */
 int oa_settings_check(void);
 /* Returns OFFLOAD_ARGS_GUARD: whether all regions guard their arrays. The variable is read once. */
 bool oa_settings_guard(void);
-/* Returns the number of threads for the copies of one device, the caller's own included. This is OFFLOAD_ARGS_THREADS.
- * If that is not set, it is one less than the CPUs that this process may use (affinity and cgroup), at least 1 and at
- * most 12. *helpers: the most threads in addition to the callers, for all devices together. */
+/* Returns OFFLOAD_ARGS_THREADS: the number of threads that copy for one device, the calling thread included. If the
+ * variable is not set, the number is one less than the CPUs that this process may use (affinity and cgroup), at least 1
+ * and at most 12. Sets *helpers to the most threads that may copy for all devices together, the calling threads not
+ * included. */
 int oa_settings_threads(int *helpers);
 /* Each sets *limit to its variable, OFFLOAD_ARGS_MEMORY_LIMIT or OFFLOAD_ARGS_PINNED_LIMIT, in bytes. A percentage is
  * of `total`. INT64_MAX: no limit is set. */

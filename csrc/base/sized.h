@@ -1,8 +1,8 @@
 /* Public structs that may grow. Each begins with its size as the user's compiler computed it.
  *
- * A new field goes to the end of its struct. When a struct grows for the first time, its former size is written down
- * here as the size of the first version. No version ends in padding, because a new field in the padding would not
- * change the size. */
+ * A new field goes to the end of its struct. When a struct grows for the first time, its former size is entered here as
+ * the size of the first version. No version ends in padding, because a new field in that padding would not change the
+ * size. */
 #ifndef OA_SIZED_H
 #define OA_SIZED_H
 
@@ -76,7 +76,8 @@ static inline int oa_sized_read(const char *function, const char *name, const vo
   return OA_OK;
 }
 
-/* Copies today's struct to the caller's struct, up to the size of the caller's, which oa_sized_check has accepted. */
+/* Copies today's struct to the caller's struct, as far as the caller's struct reaches. oa_sized_check has accepted its
+ * size. */
 static inline void oa_sized_write(void *target, const void *struct_) {
   const size_t size = *(size_t *)target;
   memcpy((char *)target + sizeof size, (const char *)struct_ + sizeof size, size - sizeof size);

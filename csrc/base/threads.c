@@ -10,7 +10,8 @@
 #include <emmintrin.h>
 #endif
 
-/* One call of oa_threads_run, on its caller's stack. `mutex`, a leaf, guards all of it. */
+/* One call of oa_threads_run, on its caller's stack. `mutex` guards all fields. It is a leaf: its holder takes no other
+ * lock. */
 typedef struct task {
   const void *owner;
   void (*run)(void *);
@@ -22,18 +23,18 @@ typedef struct task {
 
 enum {
   WAKE = 4,         /* the most threads that a thread wakes: waking one costs as much as a small copy */
-  EXPECTED = 100000 /* ns; waking takes 20 to 35 us; the first call begins some 10 us after the region is entered */
+  EXPECTED = 100000 /* ns of polling: a thread wakes in 20 to 35 us, but the first call begins after 10 us */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t posted = PTHREAD_COND_INITIALIZER;
 static task *tasks;
-static int started, idle, looking; /* looking: awake, and counted as idle */
+static int started, idle, looking; /* idle: threads that sleep; looking: threads that poll */
 static atomic_uint posts;          /* number of tasks so far */
 static atomic_int looks;           /* number of calls of look_out so far */
 static _Atomic int64_t expected;   /* a task is expected until now() returns this time */
-static atomic_int count;           /* threads of one owner; 0: not known yet */
-static atomic_int most;            /* the most that may be started */
+static atomic_int count;           /* the most threads for one owner; 0: not known yet */
+static atomic_int most;            /* the most threads that may be started */
 
 /* Returns how many more threads may join the tasks of an owner. The callers of its tasks count as threads. */
 static int room_of(const void *owner) {
@@ -60,7 +61,7 @@ static void wake(int threads) {
   for (int i = 0; i < threads && i < WAKE; i++) pthread_cond_signal(&posted);
 }
 
-/* Polls for a task while one is expected. Returns whether a task came. Frees the mutex meanwhile. */
+/* Polls for a task while one is expected. Returns whether a task came. Frees the mutex while it polls. */
 static bool look_out(void) {
   const unsigned seen = atomic_load(&posts);
   if (now() >= atomic_load(&expected)) return false;
@@ -99,7 +100,8 @@ static void *work(void *unused) {
   return NULL;
 }
 
-/* Reads the settings: the threads of one owner, and the threads of all owners together, without the callers. */
+/* Reads the settings. Returns the most threads for one owner, and sets `most`, which does not include the callers'
+ * threads. */
 static int automatic(void) {
   int helpers;
   const int threads = oa_settings_threads(&helpers);

@@ -7,11 +7,11 @@
 int oa_threads_count(void);
 /* Calls run(data) on this thread and on as many free threads as there are, up to participants - 1. Returns when all
  * calls of `run` have returned. The calls divide the work among themselves. All tasks of one owner (a device) share
- * oa_threads_count() threads. If there are enough CPUs, each owner has that many threads, so that a device with a busy
- * bus does not slow the copies of another device. */
+ * oa_threads_count() threads. If there are enough CPUs, each owner has oa_threads_count() threads of its own, so that a
+ * device with a busy bus does not slow the copies of another device. */
 void oa_threads_run(const void *owner, void (*run)(void *), void *data, int participants);
-/* Wakes a few idle threads, which then poll for work for 0.1 ms: oa_threads_run finds them awake if it is called within
- * that time. Starts no threads. */
+/* Wakes a few idle threads, which then poll for work for 0.1 ms. They are still awake if oa_threads_run is called
+ * within that time. Starts no threads. */
 void oa_threads_expect(void);
 /* Returns how often a thread polled for work so far; for tests. */
 int oa_threads_looks(void);

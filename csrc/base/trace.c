@@ -6,9 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A bounded queue of many writers and readers without a lock. The turn of a cell determines the user of the cell. A
- * writer at position p fills the cell with turn p and sets its turn to p + 1; then the reader empties the cell and sets
- * its turn to p + CELLS. A full queue drops the event and counts it: no writer waits for a reader. */
+/* A bounded queue of many writers and readers without a lock. The turn of a cell determines which thread may use the
+ * cell next. A writer at position p fills the cell with turn p and sets the cell's turn to p + 1. The reader then
+ * empties the cell and sets its turn to p + CELLS. If the queue is full, a writer drops its event and counts it, so
+ * that no writer waits for a reader. */
 enum { CELLS = 1 << 15 };
 
 typedef struct cell {
@@ -16,7 +17,7 @@ typedef struct cell {
   oa_trace_event event;
 } cell;
 
-static _Atomic(cell *) cells; /* allocated when the first trace starts, and never freed: a writer may be late */
+static _Atomic(cell *) cells; /* allocated when the first trace starts; never freed, as a late writer may use it */
 static _Atomic uint64_t next_written, next_read;
 static _Atomic int64_t dropped;
 
@@ -49,7 +50,7 @@ static void push(const oa_trace_event *event) {
       atomic_store_explicit(&place->turn, position + 1, memory_order_release);
       return;
     }
-    if (turn < position) { /* its event of the last round is not read yet */
+    if (turn < position) { /* the cell's event of the last round is not read yet */
       atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
       return;
     }
@@ -86,7 +87,7 @@ int oa_trace_set(int flags) {
     cell *queue = malloc(CELLS * sizeof *queue), *none = NULL;
     if (!queue) return oa_fail(OA_ERROR_MEMORY, "oa_trace_set: no host memory for %d events", CELLS);
     for (uint64_t i = 0; i < CELLS; i++) atomic_init(&queue[i].turn, i);
-    if (!atomic_compare_exchange_strong(&cells, &none, queue)) free(queue); /* another thread did it first */
+    if (!atomic_compare_exchange_strong(&cells, &none, queue)) free(queue); /* another thread has set it */
   }
   atomic_store(&oa_tracing, flags);
   return OA_OK;

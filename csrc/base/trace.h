@@ -15,7 +15,7 @@ static inline int64_t oa_trace_begin(void) {
   return OA_UNLIKELY(flags & (OA_TRACE_ON | OA_TRACE_CHECKSUMS)) ? oa_trace_now() : 0;
 }
 
-/* Notes an event that began at `begun` and ends now, on the device of that number. `name` and `why` may be NULL. */
+/* Notes an event on device number `device` that began at `begun` and ends now. `name` and `why` may be NULL. */
 void oa_trace_note(int kind, int64_t begun, int device, uint64_t region, int64_t tag, const char *name, const char *why,
                    int64_t nbytes, int status);
 /* Notes an event that the caller has filled, except for the thread and the texts. */

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* A few entries suffice: each stands for a thread that waits. Further threads are not shown. The mutex is a leaf. */
+/* An entry stands for one copy or wait that is under way. If all entries are taken, further copies and waits are not
+ * shown. The mutex is a leaf: its holder takes no other lock. */
 enum { ENTRIES = 64 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -34,8 +34,8 @@ static int note_file(struct dl_phdr_info *info, size_t size, void *data) {
   return 0;
 }
 
-/* Returns whether the file has, or is linked with, another copy of the library that is in use; *info: the place of that
- * copy. A copy without oa_in_use counts as in use. */
+/* Returns whether the file has, or is linked with, another copy of the library that is in use. Sets *info to the place
+ * of that copy. A copy that does not export oa_in_use counts as in use. */
 static bool is_used_copy(const char *name, Dl_info *info) {
   void *file = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
   if (!file) return false;

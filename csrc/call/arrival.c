@@ -132,7 +132,7 @@ static int send(const oa_call *call, oa_region_state *region, oa_stream **stream
   const bool first = *stream == region->stream && region->stream->ticket == region->entered;
   if ((bytes >= OA_OVERLAP_BYTES && !first) || peers.count) {
     if (!region->copies) status = oa_stream_take(device, &region->copies);
-    if (!status) *stream = region->copies; /* the call runs after them, as after other uses of its operands */
+    if (!status) *stream = region->copies; /* the call runs after these copies, as after all uses of its operands */
   }
   for (int i = 0; i < count && !status; i++) status = oa_uses_order(&arrivals[i].mapping->uses, *stream, true);
   /* Blocks used on the region's own stream need no event: leaving waits for that stream. */

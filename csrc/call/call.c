@@ -30,7 +30,7 @@ static int foreign_stream(oa_region_state *region, void *native, oa_stream **str
   return OA_OK;
 }
 
-/* Ends the call's hold of one operand; the first operand goes first. */
+/* Ends the call's hold of one operand. The holds end in the order of the operands. */
 static inline void unhold_one(const oa_call *call, const oa_operand *o) {
   oa_caller_unhold(call->caller, o->slot);
   oa_slot_unhold(o->slot, o->touched & OA_FOR_WRITING);
@@ -157,7 +157,7 @@ static __attribute__((cold, noinline)) int check_captured(const oa_call *call, b
   return OA_OK;
 }
 
-/* Looks for captures that concern the call. *capturing: its stream is being captured. */
+/* Looks for captures that concern the call. Sets *capturing to 1 if the call's stream is being captured. */
 static __attribute__((noinline)) int look_for_captures(const oa_call *call, const oa_region_state *region,
                                                        bool arriving, oa_stream *stream, int *capturing) {
   if (call->special & OA_BESIDE_CAPTURE) return OA_OK;
@@ -272,7 +272,7 @@ static inline void leave_capture(oa_capture *capture) {
   oa_announce_change();
 }
 
-/* Begins a call as begin_locked does. `reaches` has room for each operand. */
+/* Begins a call for begin_locked. `reaches` has room for each operand. */
 static inline int begin(oa_call *call, oa_reach *reaches, const own *own) {
   oa_region_state *region;
   oa_stream *stream;
@@ -543,7 +543,7 @@ static inline int mark_written(const oa_call *call, const oa_operand *o, const o
   if (OA_UNLIKELY(slot->mapping->guard != NULL)) guard(slot);
   if (OA_UNLIKELY(failed)) {
     group->invalid = true;
-  } else if (o->touched & OA_OVERWRITTEN) { /* only this makes the group valid, because other regions may have failed */
+  } else if (o->touched & OA_OVERWRITTEN) { /* not if the call wrote only a part: other regions may have failed */
     group->valid = true;
     group->invalid = false;
     if (OA_UNLIKELY(group->parts != NULL)) oa_parts_clear(&group->parts);

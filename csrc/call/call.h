@@ -15,7 +15,7 @@ typedef struct oa_lists {
   int caller_count;
   char *names;      /* names of the operands, for messages; NULL if there are none */
   void **addresses; /* one for each pointer; on the host they are used directly */
-  uint64_t address; /* on the device; 0: there is no memory to free */
+  uint64_t address; /* of their copy on the device; 0: there is no copy to free */
   size_t nbytes;
   oa_operand operands[]; /* one for each array */
 } oa_lists;

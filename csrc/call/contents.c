@@ -1,5 +1,5 @@
 /* Contents: functions that fill a pointer, copy it on the device, and read it to the host. Each one is a call from
- * oa_begin to oa_end. An array with any strides is processed in pieces, each of which one 2-D copy can name. */
+ * oa_begin to oa_end. An array with any strides is processed in pieces, each of which one 2-D copy can describe. */
 #include "base/trace.h"
 #include "call/call.h"
 #include "device/memory.h"
@@ -35,7 +35,7 @@ static bool on_host(const oa_slot *slot) {
   mapping->elsewhere =
       mapping->elsewhere && oa_present_visit(&oa_table, mapping->at.low, mapping->at.high, note_elsewhere, mapping);
   if (mapping->elsewhere) return false;           /* a call checks which device has the newer bytes */
-  if (oa_capture_concerns(mapping)) return false; /* captured calls may come first; then a call refuses the read */
+  if (oa_capture_concerns(mapping)) return false; /* captured calls may write first; a call then refuses the read */
   const oa_group *group = slot->group;
   return !group->valid && !group->dirty && !group->invalid && !atomic_load(&mapping->device->lost);
 }
@@ -127,7 +127,7 @@ typedef struct filling {
   size_t itemsize;
 } filling;
 
-/* Returns the bytes of the smallest unit of the backend's fill whose repetition is the value; 0 if there is none. */
+/* Returns the size of the smallest unit with which the backend's fill can write the value; 0 if there is none. */
 static size_t unit_of(const filling *f) {
   for (size_t unit = 1; unit <= 4; unit *= 2)
     if (f->itemsize % unit == 0 && memcmp(f->value, f->value + unit, f->itemsize - unit) == 0) return unit;

@@ -127,7 +127,7 @@ static run elements_of_one(const oa_extent *e, int64_t j) {
 static int64_t span_of_one(const oa_extent *e, int64_t itemsize) {
   int64_t j = runs_of_one(e) - 1;
   while (j > 0 && elements_of_one(e, j).from == elements_of_one(e, j).to)
-    j--; /* at most once: a unit triangle has an empty column */
+    j--; /* at most once, because a unit triangle has one empty column */
   return j < 0 ? 0 : elements_of_one(e, j).to * itemsize;
 }
 
@@ -227,7 +227,7 @@ static int64_t run_behind(const oa_touched *t, int64_t j, int64_t to) {
 int64_t oa_touched_span(const oa_touched *t) {
   if (!is_partial(t->extent) || !t->lines.count) return oa_lines_span(t->lines);
   int64_t j = oa_touched_runs(t) - 1;
-  while (j > 0 && run_at(t, j).from == run_at(t, j).to) j--; /* at most once: a unit triangle has an empty column */
+  while (j > 0 && run_at(t, j).from == run_at(t, j).to) j--; /* at most once: a unit triangle has one empty column */
   return run_at(t, j).to - t->lines.start;
 }
 

@@ -8,7 +8,7 @@ void oa_group_open(const oa_library *library) {
   oa_group_of_calls *group = &oa_group_of_thread;
   oa_lock();
   const oa_region_state *youngest = oa_region_youngest();
-  oa_caller *caller = oa_caller_with_room(0); /* without host memory for one, no call begins either */
+  oa_caller *caller = oa_caller_with_room(0); /* NULL: host memory ran out, so no call begins, either */
   if (caller) caller->grouped = true;
   *group = (oa_group_of_calls){.library = library, .depth = 1, .since = youngest ? youngest->serial : 0};
   oa_unlock();

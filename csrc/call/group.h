@@ -20,7 +20,7 @@ typedef struct oa_grouped {
 
 typedef struct oa_group_of_calls {
   const oa_library *library; /* the library that has the group */
-  int depth;                 /* 0: there is none */
+  int depth;                 /* 0: the thread has no group */
   uint64_t since;            /* the serial of the youngest region when the group began */
   oa_grouped *first, *last;
 } oa_group_of_calls;

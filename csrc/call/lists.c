@@ -145,8 +145,8 @@ static void write_addresses(const oa_call *original, const oa_operand *expanded,
       expanded += o->pointer || !(o->extent.part & OA_OPTIONAL);
     } else if (list->first) {
       const int64_t itemsize = oa_itemsize(((const oa_slot *)expanded->slot)->dtype);
-      const int64_t step = expanded->touched ? list->stride * itemsize : 0; /* otherwise it may have no memory */
-      const uintptr_t first = (uintptr_t)expanded->address;                 /* is then NULL */
+      const int64_t step = expanded->touched ? list->stride * itemsize : 0; /* 0: the call touches nothing */
+      const uintptr_t first = (uintptr_t)expanded->address;                 /* otherwise NULL */
       for (int64_t k = 0; k < o->extent.batch; k++) *to++ = (void *)(first + (uintptr_t)(k * step));
       expanded++;
     } else {

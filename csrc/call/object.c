@@ -201,7 +201,7 @@ int oa_object_seize(const char *function, const oa_library *library, oa_object_u
   return status;
 }
 
-/* Nothing that this thread does ends the wait. */
+/* Returns false, so that the search for deadlocks ignores the wait for a seized object. */
 static bool needs_nobody(const oa_wait *wait, const oa_caller *other) {
   (void)wait;
   (void)other;

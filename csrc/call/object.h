@@ -54,7 +54,7 @@ typedef struct oa_object_state {
   /* A number that no object had before. The object gets a new one whenever a function may have changed it. */
   uint64_t stamp;
   oa_note note;
-  bool has_told; /* the library reported these numbers; they belong to the call that has the object */
+  bool has_told; /* the library has reported `told`; both fields belong to the call that has the object */
   int told[OA_MOST_TOLD];
   atomic_bool escaped; /* its native part was exposed, so code outside may change it */
 } oa_object_state;
@@ -75,13 +75,14 @@ void oa_objects_return(const oa_object_use *uses, int count);
 void oa_objects_renew(const oa_object_use *uses, int count);
 /* Returns an object's stamp; 0 if the object may change unnoticed. The call has the object. */
 uint64_t oa_object_stamp(const oa_object_state *state);
-/* Takes the object that is a call's handle; *handle becomes the vendor's own. A vendor's own handle stays unchanged. */
+/* If *handle is an object, takes this object for the call and sets *handle to the vendor's handle. If *handle is a
+ * vendor's handle, changes nothing. */
 int oa_object_take_handle(oa_call *call, void **handle);
 /* Sets *stream to the stream of the call's handle, from its library or from the object. */
 int oa_object_handle_stream(const oa_call *call, void *handle, void **stream);
 /* Fails for a call that needs a handle and has none. */
 __attribute__((cold)) int oa_object_fail_none(const oa_call *call);
-/* Returns the object of oa_object_take_handle, if there is one. */
+/* Ends the call's use of the object from oa_object_take_handle, if there is one. */
 void oa_object_return_handle(oa_call *call);
 /* Checks that the call's handle belongs to the device. */
 int oa_object_check_device(const oa_call *call, const oa_device *device);

@@ -256,7 +256,7 @@ static bool same_elements(const oa_extent *a, const oa_extent *b) {
          (a->ld == b->ld || (a->kind == OA_EXTENT_VECTOR && a->rows <= 1));
 }
 
-/* Returns whether `inner` is the part of `outer` that it may be. */
+/* Returns whether `inner` is exactly the part of `outer` that its extent allows (OA_INSIDE). */
 static bool is_inside(const oa_touched *inner, const oa_touched *outer) {
   int64_t offset;
   return inner->extent->part & OA_INSIDE && !__builtin_mul_overflow(inner->extent->stride, inner->itemsize, &offset) &&
@@ -280,7 +280,7 @@ static __attribute__((noinline)) int check_overlap(const oa_call *call, const oa
   return fail_alias(call, a, b);
 }
 
-/* An operand in the order of memory. */
+/* An operand and the start of its bytes, to sort operands in the order of memory. */
 typedef struct place {
   uintptr_t start;
   int operand;
@@ -304,8 +304,8 @@ static int check_open(const oa_call *call, const oa_reach *reaches, int i, int *
   return status;
 }
 
-/* Does as check_alias for many operands: goes through them in the order of memory, so that it compares only operands
- * whose intervals overlap. */
+/* Makes the check of check_alias for many operands. Goes through them in the order of memory, so that it compares only
+ * operands with overlapping intervals. */
 static __attribute__((noinline)) int check_alias_of_many(const oa_call *call, const oa_reach *reaches) {
   int places_count = 0, written_count = 0, read_count = 0, status = OA_OK;
   place *places = malloc((size_t)call->count * (sizeof *places + 2 * sizeof(int)));
@@ -384,8 +384,8 @@ static inline int join_region(const oa_call *call, const oa_operand *o, oa_regio
   return OA_OK;
 }
 
-/* Finds the lines that the operand touches, and checks that they belong to the pointer. *span: from their first byte to
- * the last; 0 if there are none. */
+/* Finds the lines that the operand touches, and checks that they belong to the pointer. *span: the number of bytes from
+ * the first touched byte to the last; 0 if the operand touches nothing. */
 static inline __attribute__((always_inline)) int find_lines(const oa_call *call, const oa_operand *o,
                                                             const oa_slot *slot, oa_lines *lines, int64_t *span) {
   if (o->extent.kind == OA_EXTENT_ALL) {

@@ -12,8 +12,8 @@
 enum {
   OA_BESIDE_CAPTURE = 1 << 8, /* the call goes to the region's stream, although the region's calls are captured */
   OA_REPLAYS = 1 << 10,       /* calls of a chain, which were checked: an Out is written before it is read */
-  OA_KEEPS_VALUES = 1 << 9    /* a graph of the core can have the call, even if `uncaptured` refuses other graphs: it
-                               * keeps values of the host, and workspaces */
+  OA_KEEPS_VALUES = 1 << 9    /* a graph of the core can have the call, even if `uncaptured` refuses other graphs,
+                               * because a graph of the core keeps values of the host, and workspaces */
 };
 
 /* The extent kind of operands of the core's own calls: all elements of the pointer. */

@@ -115,7 +115,7 @@ int oa_pointer_query(const oa_any *pointer, oa_pointer_info *info) {
  * elements of a line are `step` bytes apart, and the lines are `apart` bytes apart. */
 static int64_t leading_dimension(int64_t length, int64_t lines, int64_t step, int64_t apart, int64_t itemsize) {
   int64_t bytes;
-  if (length == 0 || lines == 0) return length ? length : 1; /* NumPy's strides may be 0 */
+  if (length == 0 || lines == 0) return length ? length : 1; /* strides of an empty array may be 0 */
   if (length > 1 && step != itemsize) return 0;
   if (lines == 1) return length;
   if (__builtin_mul_overflow(length, itemsize, &bytes) || apart < bytes || apart % itemsize != 0) return 0;
@@ -319,7 +319,7 @@ static int send_pieces(oa_call *call, char *image, oa_pieces pieces) {
   return status;
 }
 
-/* Does as send_pieces in a call that is captured. The graph keeps the image. */
+/* Copies the same elements up in a call that is captured. The graph keeps the image. */
 static int send_in_graph(const oa_call *call, const char *image, size_t nbytes, oa_pieces pieces) {
   oa_device *device = call->device;
   oa_stream *stream = call->stream;

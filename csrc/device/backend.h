@@ -1,8 +1,8 @@
-/* The whole contract of a backend: one documented table of functions, the device as its backend sees it, and the few
- * functions of the core that a backend calls.
+/* The whole contract of a backend: one documented table of functions, the struct of a device, and the few functions of
+ * the core that a backend may call.
  *
- * A new backend is csrc/backends/<name>.c and one line in backends.def. The file includes this header, base/error.h and
- * its own .def, and nothing else of the core.
+ * A new backend is csrc/backends/<name>.c and one line in backends.def. Its file includes this header, base/error.h and
+ * its own .def, and no other file of the core.
  *
  * A backend reports a failure as an oa_status and sets the text with oa_fail(). It uses neither regions nor the present
  * table. Any thread may call any function at any time. Addresses are device addresses; on `host` and `sim` they are
@@ -27,20 +27,20 @@ enum oa_backend_flags {
   OA_PINNED_IN_PLACE = 1 << 9, /* memory from `pin` is also device memory, at the same address */
   OA_SINGLE = 1 << 10,         /* the backend has one device, and its name has no number */
   OA_ASKS_FINDER = 1 << 12,    /* `count` reads oa_driver_places */
-  OA_COUNTS_THREADS = 1 << 11  /* the driver's limit of 32 bits an axis is for threads of the grid, not blocks */
+  OA_COUNTS_THREADS = 1 << 11  /* the driver's limit of 32 bits for an axis of the grid counts threads, not blocks */
 };
 
-enum { OA_RELAXED = 2 }; /* oa_backend.capture_mode */
+enum { OA_RELAXED = 2 }; /* a mode of oa_backend.capture_mode */
 
 /* The end of a graph's loop: a number that the graph's calls write is not 0, or the graph ran at_most times. */
 typedef struct oa_graph_until {
   uint64_t address;  /* of the number, a multiple of word_bytes */
-  int words;         /* of the number: 2 if it is complex */
+  int words;         /* words of the number: 2 if it is complex */
   int word_bytes;    /* 1, 2, 4 or 8 */
-  uint64_t bits;     /* of a word; if none is set in any word, the number is 0 */
+  uint64_t bits;     /* bits of a word: the number is 0 if none of these bits is set in any of its words */
   int64_t at_most;   /* 1 or more */
   uint64_t count;    /* the address of 8 bytes of the device, which are 0 when the loop is launched */
-  uint64_t *outcome; /* in pinned memory: becomes the number of runs, and 1 if the number is not 0, else 0 */
+  uint64_t *outcome; /* pinned: [0] becomes the number of runs; [1] becomes 1 if the number is not 0, else 0 */
 } oa_graph_until;
 
 typedef struct oa_backend {
@@ -58,21 +58,22 @@ typedef struct oa_backend {
   int (*allocate)(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
   /* Frees memory in stream order. The address is invalid afterwards, even after a failure. */
   int (*free)(oa_device *device, void *stream, uint64_t address, size_t nbytes);
-  /* Report that the core put the memory into its own pool, or took it out again; nothing uses pooled memory. NULL:
-   * pooled memory needs no such care. */
+  /* The core calls `pool` when it puts memory into its pool, and `take` when it takes memory out. No operation uses
+   * pooled memory. NULL: the backend needs no such calls. */
   void (*pool)(oa_device *device, uint64_t address, size_t nbytes);
   void (*take)(oa_device *device, uint64_t address, size_t nbytes);
   int (*trim)(oa_device *device); /* waits for pending frees, then returns idle memory to the driver */
-  /* Copy `lines` lines of `width` bytes; a pitch is the distance between the starts of lines. When copy_up returns, the
-   * host lines were read. After copy_down, the host lines are written at any time until the stream was synchronized. */
+  /* Copy `lines` lines of `width` bytes; a pitch is the distance between the starts of lines. copy_up returns after the
+   * host lines were read. copy_down may write the host lines at any time until the stream is synchronized. */
   int (*copy_up)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from, size_t from_pitch,
                  size_t width, size_t lines);
   int (*copy_down)(oa_device *device, void *stream, void *to, size_t to_pitch, uint64_t from, size_t from_pitch,
                    size_t width, size_t lines);
-  /* Copies up from pinned memory: the lines are read at any time until the stream has passed the copy. */
+  /* Copies up from pinned memory. The host lines may be read at any time until the stream has finished the copy. */
   int (*copy_up_later)(oa_device *device, void *stream, uint64_t to, size_t to_pitch, const void *from,
                        size_t from_pitch, size_t width, size_t lines);
-  /* Allocates host memory that copies reach at the speed of the bus; returns OA_ERROR_MEMORY if there is none. */
+  /* Allocates pinned host memory, from and to which copies run at the speed of the bus. Returns OA_ERROR_MEMORY if none
+   * can be allocated. */
   int (*pin)(oa_device *device, size_t nbytes, void **memory);
   int (*unpin)(oa_device *device, void *memory, size_t nbytes);
   /* Returns whether those bytes of the host are pinned, by any code of the process. */
@@ -90,31 +91,32 @@ typedef struct oa_backend {
   int (*fill)(oa_device *device, void *stream, uint64_t to, size_t pitch, uint32_t value, size_t unit, size_t width,
               size_t lines);
   int (*stream_create)(oa_device *device, void **stream);
-  /* Waits for the stream and reports asynchronous failures. Afterwards nothing of this stream touches host memory, even
-   * after a failure. */
+  /* Waits for the stream and reports asynchronous failures. After it returns, even with a failure, no operation of this
+   * stream touches host memory. */
   int (*stream_synchronize)(oa_device *device, void *stream);
   int (*stream_wait)(oa_device *device, void *stream, void *event);
-  /* Notes that programs may capture this stream of the backend from now on. Events recorded in it later may be queried
-   * meanwhile. NULL: any event may. */
+  /* Notes that programs may capture this stream, which the backend created, from now on. The events that are recorded
+   * in it from now on may be queried during a capture. NULL: every event may be queried during a capture. */
   void (*stream_expose)(oa_device *device, void *stream);
   /* Sets *capturing to 1 if the caller's stream is being captured into a graph. */
   int (*stream_capturing)(oa_device *device, void *stream, int *capturing);
-  /* Sets which captures of the process forbid this thread unrelated calls, such as allocations and waits, and returns
-   * the former mode. With OA_RELAXED, only a capture of the stream or event itself forbids a call. -1 leaves the mode
-   * unchanged, and is returned if there are no such modes. NULL: there are no captures. */
+  /* Sets this thread's capture mode and returns the former mode. The mode determines which captures of the process
+   * forbid the thread unrelated calls, such as allocations and waits. With OA_RELAXED, a call is forbidden only while
+   * its own stream or event is captured. The argument -1 leaves the mode unchanged. The function returns -1 if the
+   * backend has no modes. NULL: the backend has no captures. */
   int (*capture_mode)(int mode);
-  /* Graphs. NULL: there are none. From graph_begin on, work in the stream is not done, but recorded. A backend with
-   * NULL streams sets *stream to a stand-in, and graph_end sets it back. */
+  /* Graphs. NULL: the backend has none. After graph_begin, the stream records its work and does not run it. A backend
+   * whose streams are NULL sets *stream to a stand-in, and graph_end sets *stream back to NULL. */
   int (*graph_begin)(oa_device *device, void **stream);
-  /* Ends the recording, even if it fails. *graph: NULL after a failure. */
+  /* Ends the recording, also if the call fails. After a failure, *graph is NULL. */
   int (*graph_end)(oa_device *device, void **stream, void **graph);
-  /* Makes a graph ready to be launched. Several threads may call it at the same time, and repeatedly. NULL: a graph is
-   * ready at its end. */
+  /* Makes a graph ready to be launched. Several threads may call it at the same time, and repeatedly. NULL: graph_end
+   * makes the graph ready. */
   int (*graph_prepare)(oa_device *device, void *graph);
   int (*graph_launch)(oa_device *device, void *stream, void *graph);
   int (*graph_destroy)(oa_device *device, void *graph); /* no launch of it is under way */
   /* Makes a graph, ready to be launched, that runs another graph in a loop. *loop becomes NULL if the driver has no
-   * such graphs, or refuses this one. NULL: the backend has no such graphs. */
+   * such graphs, or refuses this graph. NULL: the backend has no such graphs. */
   int (*graph_loop)(oa_device *device, void *graph, const oa_graph_until *until, void **loop);
   int (*event_create)(oa_device *device, void **event);
   int (*event_record)(oa_device *device, void *event, void *stream);
@@ -122,14 +124,15 @@ typedef struct oa_backend {
   int (*event_done)(oa_device *device, void *event, int *done);
   int (*event_synchronize)(oa_device *device, void *event);
   int (*synchronize)(oa_device *device); /* waits for the whole device, including work of other code in this process */
-  /* Makes the device current for a vendor's call on this thread, and restores the former state. NULL if not needed. */
+  /* `enter` makes the device current on this thread for a vendor's call. `leave` restores the former state. NULL if the
+   * backend does not need them. */
   int (*enter)(oa_device *device, void **saved);
   int (*leave)(oa_device *device, void *saved);
   /* Runs run(copy of arguments) on the CPU in stream order. For OA_DEVICE_HOST_CALLS backends only. */
   int (*submit)(oa_device *device, void *stream, void (*run)(void *), const void *arguments, size_t size);
-  /* Kernels. NULL: the device has none, or is OA_DEVICE_HOST_CALLS; there the core itself runs functions of shared
-   * objects through `submit`. The core checked the image as far as it can read the format. Returns OA_ERROR_MODULE if
-   * the driver refuses it; name is for the text. */
+  /* Kernels. NULL: the backend has none, or is OA_DEVICE_HOST_CALLS; in the second case, the core itself runs functions
+   * of shared objects through `submit`. The core has checked the image as far as it can read the image's format.
+   * Returns OA_ERROR_MODULE if the driver refuses the image. `name` is for the error text. */
   int (*module_load)(oa_device *device, const char *name, const void *image, size_t nbytes, void **module);
   int (*module_unload)(oa_device *device, void *module);
   /* Finds a variable of the module; returns OA_ERROR_MODULE if the module has no variable of that name. On
@@ -139,7 +142,8 @@ typedef struct oa_backend {
   /* Makes a function and fills info except for its size. function_free frees the function. */
   int (*function_make)(oa_device *device, void *module, const char *name, void **function, oa_kernel_info *info);
   void (*function_free)(oa_device *device, void *function);
-  /* Finds a parameter by its number. *nbytes is 0 after the last one, and SIZE_MAX if the driver does not report it. */
+  /* Finds a parameter by its number. *nbytes is 0 after the last parameter, and SIZE_MAX if the driver does not report
+   * the size. */
   int (*function_parameter)(oa_device *device, void *function, int number, size_t *offset, size_t *nbytes);
   /* arguments: the addresses of the arguments' values. */
   int (*launch)(oa_device *device, void *stream, void *function, const oa_launch *launch, void **arguments);
@@ -160,8 +164,8 @@ struct oa_device {
   int driver_version, compute_major, compute_minor;
   int node;    /* NUMA node near the device; -1: not known, as before `open` */
   void *state; /* owned by the backend */
-  /* The core owns the rest; a backend leaves it alone. */
-  atomic_int lost; /* oa_lost; oa_device_lost sets it once the device can't be used any more */
+  /* The core owns the fields from here on; a backend does not use them. */
+  atomic_int lost; /* an enum oa_lost; oa_device_lost sets it once the device can't be used any more */
   char lost_reason[512];
   struct oa_counts counts;
   oa_residency residency;       /* owned by residency.c, under the core's lock; its size, mode, tracking are not used */
@@ -178,10 +182,10 @@ struct oa_device {
 
 /* -- functions that a backend may call, in addition to base/ -- */
 
-/* Marks the device as lost and sets the error text. The first cause is kept; later calls fail at once with it. Returns
- * OA_ERROR_LOST. */
+/* Marks the device as lost and sets the error text. The reason of the first call stays, and every later use of the
+ * device fails with it. Returns OA_ERROR_LOST. */
 int oa_device_lost(oa_device *device, const char *reason);
-/* Returns the finder's output (oa_driver_set_finder), or "". For `count` only. */
+/* Returns the output of the finder (oa_driver_set_finder), or "" if it was not called. For `count` only. */
 const char *oa_driver_places(void);
 /* Sets *device to the device of that number. Fails, with the text set, if no device has the number, the device is lost,
  * or the process was forked. function: the calling public function. */

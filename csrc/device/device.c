@@ -36,8 +36,8 @@ void oa_driver_set_finder(oa_library_loader function) { atomic_store(&finder, fu
 
 const char *oa_driver_places(void) { return driver_places; }
 
-/* Takes `opening`. Before that, it calls the finder the first time that a backend may need it, because the finder may
- * run any Python code. */
+/* Takes `opening`. If a backend needs the finder for the first time, it calls the finder before that, because the
+ * finder may run any Python code, which must not run under this lock. */
 static int lock_opening(const oa_backend *backend) {
   char places[sizeof driver_places] = "";
   const oa_library_loader find = backend->flags & OA_ASKS_FINDER ? atomic_load(&finder) : NULL;
@@ -137,7 +137,7 @@ int oa_device_read_limit(oa_device *device) {
   return status;
 }
 
-/* Under `opening`. */
+/* Opens device `index` of the backend. Called with `opening`. */
 static int open_device(const char *name, const oa_backend *backend, int index, oa_device **opened) {
   int available;
   int status = backend->count(&available);
@@ -192,7 +192,7 @@ int oa_device_open(const char *name, int *number) {
   return status;
 }
 
-/* Does not start the core: programs may fork after this. */
+/* Does not start the core, so that programs may fork after the call. */
 int oa_backend_get_info(int number, oa_backend_info *info) {
   oa_backend_info now;
   int status = oa_sized_check("oa_backend_get_info", "info", info, OA_FIRST_BACKEND_INFO, sizeof now);

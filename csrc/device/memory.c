@@ -24,10 +24,11 @@ typedef struct spare {
   void *cleared; /* OA_ZEROS_ORDERED: the stream that clears it; otherwise NULL */
 } spare;
 
-/* An allocation. One piece of a sheet at a time is in use or in the pool; the pieces after it are zeros. */
+/* A sheet is an allocation that is used piece by piece. At most one piece is in use or in the pool. The pieces after it
+ * are zeros. */
 typedef struct sheet {
   uint64_t address;
-  size_t nbytes; /* 0: there is none */
+  size_t nbytes; /* 0: this place has no sheet */
 } sheet;
 
 struct oa_spares {
@@ -44,12 +45,12 @@ static struct oa_spares *spares_of(oa_device *device) {
   if (!(pool = calloc(1, sizeof *pool))) return NULL;
   pthread_mutex_init(&pool->mutex, NULL);
   if (atomic_compare_exchange_strong(&device->spares, &spares, pool)) return pool;
-  pthread_mutex_destroy(&pool->mutex); /* another thread did it first */
+  pthread_mutex_destroy(&pool->mutex); /* another thread has made the pool */
   free(pool);
   return spares;
 }
 
-/* Takes piece i out of the pool. Under its mutex. */
+/* Takes piece i out of the pool. Called with the pool's mutex. */
 static spare take_spare(oa_device *device, struct oa_spares *spares, int i) {
   const spare block = spares->at[i];
   spares->count--;
@@ -58,7 +59,8 @@ static spare take_spare(oa_device *device, struct oa_spares *spares, int i) {
   return block;
 }
 
-/* Returns the sheet that has the address, or a sheet of 0 bytes; gone: also removes it from the list. */
+/* Returns the sheet that has the address, or a sheet of 0 bytes. If `gone` is true, also removes the sheet from the
+ * list. */
 static sheet find_sheet(oa_device *device, uint64_t address, bool gone) {
   struct oa_spares *spares = atomic_load_explicit(&device->spares, memory_order_acquire);
   sheet result = {0};
@@ -135,14 +137,15 @@ enum { SHEET_PIECES = 32, SHEET_MOST = 4 << 20, PIECE_MOST = 256 << 10, PIECE_AL
 /* Returns the distance between the pieces of a sheet; the gaps stay zeros. */
 static size_t stride_of(size_t nbytes) { return (nbytes + GAP + PIECE_ALIGNMENT - 1) & -(size_t)PIECE_ALIGNMENT; }
 
-/* Returns the place of another sheet, or NULL. Under the mutex. */
+/* Returns a free place for a sheet, or NULL. Called with the mutex. */
 static sheet *place_for_sheet(struct oa_spares *spares) {
   for (int i = 0; i < SHEETS; i++)
     if (!spares->sheets[i].nbytes) return &spares->sheets[i];
   return NULL;
 }
 
-/* Replaces a piece by a sheet, and frees the piece. Returns false, and changes nothing, if there is no room for one. */
+/* Replaces a piece by a sheet, and frees the piece. Returns false, and changes nothing, if there is no room for a
+ * sheet. */
 static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream, const spare *piece, sheet *whole) {
   const oa_backend *backend = device->backend;
   const size_t stride = stride_of(piece->nbytes), most = SHEET_MOST / stride;
@@ -168,8 +171,8 @@ static bool make_sheet(oa_device *device, struct oa_spares *spares, void *stream
   return place != NULL;
 }
 
-/* Turns a piece that nothing uses into zeros: takes the next piece of its sheet, or fills the whole sheet. again: the
- * piece was zeros before, so that a sheet pays. Returns false if the device can't fill it. */
+/* Turns an unused piece into zeros: takes the next piece of its sheet, or fills the whole sheet. `again`: the piece had
+ * to be zeros before, too, so a sheet is worth its memory. Returns false if the device can't fill the memory. */
 static bool make_zeros(oa_device *device, struct oa_spares *spares, void *stream, spare *piece, bool again) {
   const oa_backend *backend = device->backend;
   const size_t stride = stride_of(piece->nbytes);
@@ -260,7 +263,8 @@ static int check_captures(const oa_device *device, const char *why) {
   return status;
 }
 
-/* Returns idle memory to the driver and tries again, as long as oa_device_pressure frees more. */
+/* Returns idle memory to the driver and tries to allocate, until an allocation succeeds or oa_device_pressure frees
+ * nothing more. */
 static int allocate_under_pressure(oa_device *device, void *stream, size_t nbytes, uint64_t *address) {
   for (;;) {
     int status = free_spares(device, stream);
@@ -399,11 +403,11 @@ static int note_pinned(oa_present *element, void *data) {
   return 1;
 }
 
-/* Pins memory; frees idle blocks if there is none. */
+/* Pins memory. If the limit or the driver refuses, frees idle blocks and tries again. */
 static int pin(oa_device *device, size_t nbytes, void **memory) {
   int status = oa_staging_pin(device, nbytes, memory);
   if (status == OA_ERROR_MEMORY && !(status = oa_staging_trim(device))) status = oa_staging_pin(device, nbytes, memory);
-  for (int other = 0; status == OA_ERROR_MEMORY; other++) { /* limit and idle blocks belong to the process */
+  for (int other = 0; status == OA_ERROR_MEMORY; other++) { /* blocks of all devices count */
     oa_saved_error first;
     oa_error_save(&first);
     oa_device *its = oa_device_of(other);

@@ -1,6 +1,6 @@
 /* Device memory: allocated within the device's limit, freed in stream order, with a pool of small pieces for the next
- * region. Waits for a device, which the trace notes. Callers don't hold the core's lock unless a function says
- * otherwise. */
+ * region. This file also has the waits for a device, which the trace notes. Callers don't hold the core's lock unless a
+ * function's comment says otherwise. */
 #ifndef OA_MEMORY_H
 #define OA_MEMORY_H
 
@@ -10,25 +10,26 @@
  * freed. Called without the core's lock. */
 extern int64_t (*_Atomic oa_device_pressure)(oa_device *device, size_t nbytes);
 
-/* Allocates memory and counts it. If there is no room, or the limit would be passed, it returns idle memory to the
- * driver, then calls oa_device_pressure, and tries again. */
+/* Allocates memory and counts it. If there is no room, or the limit would be exceeded, it returns idle memory to the
+ * driver, calls oa_device_pressure, and tries again. */
 int oa_device_allocate(oa_device *device, void *stream, size_t nbytes, uint64_t *address);
 /* Frees memory in the order of stream. */
 int oa_device_free(oa_device *device, void *stream, uint64_t address, size_t nbytes);
-/* Whether pooled memory is all zeros: not known; in the order of a stream; or already. */
+/* States whether pooled memory is all zeros: not known (NONE), once a stream has filled it (ORDERED), or already
+ * (NOW). */
 enum oa_zeros { OA_ZEROS_NONE, OA_ZEROS_ORDERED, OA_ZEROS_NOW };
 /* Takes memory of exactly that size from the pool, and counts it as allocated. Returns false if the pool has none. No
  * stream uses the memory, except the stream that clears it if the zeros are OA_ZEROS_ORDERED. */
 bool oa_device_take(oa_device *device, void *stream, size_t nbytes, uint64_t *address, enum oa_zeros *zeros);
 /* Returns unused memory to the pool if it is small, otherwise frees it. Pooled memory counts as free, but is within the
- * device's limit. need: the region's use of the memory; the next allocation of this size is assumed to need the
- * same. */
+ * device's limit. `need`: the region's use of the memory. The pool assumes that the next allocation of this size needs
+ * the same. */
 enum oa_need { OA_NEEDS_NOTHING, OA_NEEDS_ZEROS, OA_NEEDS_ZEROS_AGAIN }; /* again: it was zeros when it was taken */
 int oa_device_pool(oa_device *device, void *stream, uint64_t address, size_t nbytes, enum oa_need need);
 
 /* Waits for a stream; the trace notes a wait of that region, for that reason. */
 int oa_device_wait_stream(oa_device *device, void *stream, uint64_t region, const char *why);
-/* Waits for the whole device; the trace notes it likewise. */
+/* Waits for the whole device; the trace notes a wait of that region, for that reason. */
 int oa_device_wait(oa_device *device, uint64_t region, const char *why);
 
 #endif

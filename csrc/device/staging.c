@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/sysinfo.h>
 
-/* The blocks of a device. Idle ones are at the front of their shelf; busy ones follow in the order of their events. The
- * mutex, a leaf, guards all of it. */
+/* The blocks of a device. Idle blocks are at the front of a shelf; busy blocks follow in the order of their events. The
+ * mutex guards all fields. It is a leaf: its holder takes no other lock. */
 struct oa_staging {
   pthread_mutex_t mutex;
   pthread_cond_t returned;
@@ -74,7 +74,7 @@ static struct oa_staging *staging_of(oa_device *device) {
   pthread_cond_init(&fresh->returned, NULL);
   for (int kind = 0; kind < OA_BLOCK_KINDS; kind++) fresh->shelves[kind].last = &fresh->shelves[kind].first;
   if (atomic_compare_exchange_strong(&device->staging, &staging, fresh)) return fresh;
-  pthread_cond_destroy(&fresh->returned); /* another thread did it first */
+  pthread_cond_destroy(&fresh->returned); /* another thread has set device->staging */
   pthread_mutex_destroy(&fresh->mutex);
   free(fresh);
   return staging;
@@ -158,17 +158,17 @@ static oa_block *make(oa_device *device, struct oa_staging *staging, int kind) {
   pthread_mutex_lock(&staging->mutex);
   if (block) return block;
   shelf->count--;
-  if (shelf->waiting) pthread_cond_broadcast(&staging->returned); /* there may be no block left to wait for */
+  if (shelf->waiting) pthread_cond_broadcast(&staging->returned); /* the shelf may have no block now */
   return NULL;
 }
 
 /* Takes an idle block off its shelf. If no block is idle, it makes a block while fewer than `most` exist, and otherwise
- * takes a busy block. Returns NULL if there is no such block, and the caller does not wait, or the wait would not end.
- * Under the mutex. */
+ * takes a busy block. If there is no such block, it waits for one; it returns NULL if `wait` forbids this, or if the
+ * shelf has no blocks at all. Called with the mutex. */
 static oa_block *find_block(oa_device *device, struct oa_staging *staging, int kind, int most,
                             enum oa_block_wait wait) {
   struct shelf *shelf = &staging->shelves[kind];
-  bool failed = false; /* to make a block */
+  bool failed = false; /* a block could not be made */
   for (;;) {
     oa_block *block = get(shelf);
     if (block && block->busy && !failed && shelf->count < most) look_at(device, staging, block);
@@ -267,7 +267,8 @@ int oa_block_mark(oa_device *device, oa_block *block, void *stream) {
   return status;
 }
 
-/* Takes the first busy block off a shelf whose last copies went to stream, under the mutex; NULL if there is none. */
+/* Takes off the shelf the first busy block with last copies on `stream`; NULL if there is none. Called with the
+ * mutex. */
 static oa_block *get_marked(struct shelf *shelf, const void *stream) {
   for (oa_block **link = &shelf->first; *link; link = &(*link)->next) {
     oa_block *block = *link;
@@ -317,7 +318,7 @@ int oa_block_return_after(oa_device *device, oa_block *block, void *stream) {
 bool oa_block_hold(oa_device *device, oa_held_blocks *held, oa_block *block, int64_t bytes, void *stream) {
   struct oa_staging *staging = device->staging;
   if (held->count == OA_HELD_BLOCKS) return false;
-  if (atomic_fetch_add(&staging->held, 1) >= SMALL_MOST / 2) { /* regions may stay open, and others need blocks, too */
+  if (atomic_fetch_add(&staging->held, 1) >= SMALL_MOST / 2) { /* the other blocks are for copies */
     atomic_fetch_sub(&staging->held, 1);
     return false;
   }

@@ -20,11 +20,11 @@ typedef struct oa_block {
   struct oa_block *next;
 } oa_block;
 
-/* States whether oa_block_take waits for a block that another thread holds if none is idle (WAIT), or returns NULL
+/* States what oa_block_take does if no block is idle: it waits for a block of another thread (WAIT), or returns NULL
  * (NOW). */
 enum oa_block_wait { OA_BLOCK_NOW, OA_BLOCK_WAIT };
 
-/* Pins new host memory within the process's limit; OA_ERROR_MEMORY beyond it. */
+/* Pins new host memory. Returns OA_ERROR_MEMORY if that would exceed the process's limit. */
 int oa_staging_pin(oa_device *device, size_t nbytes, void **memory);
 int oa_staging_unpin(oa_device *device, void *memory, size_t nbytes);
 /* Unpins the blocks that no copy uses. */
@@ -32,18 +32,19 @@ int oa_staging_trim(oa_device *device);
 /* Announces `bytes` of chunked transfers and returns the number of pinned blocks that they may use. The number grows
  * with the traffic, because pinning one block costs as much as copying several MiB. */
 int oa_staging_expect(oa_device *device, int64_t bytes);
-/* Takes a block, which then belongs to the caller alone. Returns NULL, with the text unchanged, if there is no pinned
- * memory, or with OA_BLOCK_NOW no idle block. The first lack of pinned memory warns the process. */
+/* Takes a block, which then belongs to the caller alone. Returns NULL, with the text unchanged, if no memory can be
+ * pinned, or if no block is idle and `wait` is OA_BLOCK_NOW. The first time that no memory can be pinned, it sets the
+ * warning of the process. */
 oa_block *oa_block_take(oa_device *device, int kind, enum oa_block_wait wait);
 /* Returns a block to the pool. */
 void oa_block_return(oa_device *device, oa_block *block);
-/* Gives up a block whose copies may never end. */
+/* Removes a block whose copies may never end. Its memory stays pinned. */
 void oa_block_lose(oa_device *device, oa_block *block);
 /* Returns a block to the pool while copies on stream are under way; waits for them if no event can mark them. */
 int oa_block_return_after(oa_device *device, oa_block *block, void *stream);
-/* Blocks that are returned once their stream was waited for, so that they need no event. The first one has an event all
- * the same if few bytes were sent from it: querying the event before a copy down is issued makes that copy arrive
- * sooner (benchmarks/transfer.md). */
+/* Blocks that are returned once their stream was waited for, so that they need no event. The first block still has an
+ * event if few bytes were sent from it, because a query of this event before a copy down makes that copy arrive sooner
+ * (benchmarks/transfer.md). */
 enum { OA_HELD_BLOCKS = 2, OA_HELD_MARKED_MOST = 64 << 10 };
 typedef struct oa_held_blocks {
   oa_block *at[OA_HELD_BLOCKS];

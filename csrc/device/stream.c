@@ -22,7 +22,7 @@ int oa_stream_capturing(const oa_stream *stream, bool is_used, int *capturing) {
 int oa_streams_check(const oa_device *device, const char *why, bool asked) {
   int capturing = 0;
   for (const oa_stream *s = device->known_streams; s && !capturing; s = s->next_known)
-    if (oa_stream_capturing(s, asked, &capturing)) capturing = 0; /* HIP: it has ended */
+    if (oa_stream_capturing(s, asked, &capturing)) capturing = 0; /* on HIP, a query fails if the capture has ended */
   if (!capturing) return OA_OK;
   return oa_fail(OA_ERROR_CAPTURE,
                  "%s: one of its streams is being captured into a graph, and the whole device would have to be waited "
@@ -138,7 +138,7 @@ int oa_stream_after(oa_stream *stream, oa_stream *other, uint64_t ticket) {
   if (number >= stream->seen_count) {
     const int count = number + 8;
     uint64_t *seen = realloc(stream->seen, (size_t)count * sizeof *seen);
-    if (!seen) return OA_OK; /* the clock only avoids repeated waits */
+    if (!seen) return OA_OK; /* without a clock, the stream only waits again for operations that are over */
     for (int i = stream->seen_count; i < count; i++) seen[i] = 0;
     stream->seen = seen;
     stream->seen_count = count;
@@ -204,7 +204,7 @@ void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir) {
   for (int i = 0; i < uses->count; i++) {
     oa_use *use = use_at(uses, i);
     if (use->stream != foreign) continue;
-    use->stream = heir; /* two entries of one stream do no harm: both are read */
+    use->stream = heir; /* the list may then have two entries of `heir`; readers of the list use both */
     if (use->read) use->read = heir->ticket;
     if (use->written) use->written = heir->ticket;
   }

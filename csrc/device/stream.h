@@ -18,7 +18,7 @@ typedef struct oa_stream {
   void *event;         /* made at first need */
   uint64_t waited;     /* operations up to this ticket are known to be complete; 0: a foreign stream */
   uint64_t covered;    /* the ticket after which the event was last recorded */
-  uint64_t *seen;      /* by another stream's number: the latest of its tickets that this stream runs after */
+  uint64_t *seen;      /* by number of another stream: its latest ticket after which this stream runs */
   int seen_count;
   struct oa_stream *next;                        /* in the list of idle streams, or of a region's foreign streams */
   struct oa_stream *next_made;                   /* in the list of all streams of the device */
@@ -37,10 +37,10 @@ typedef struct oa_uses {
   int count, capacity;
 } oa_uses;
 
-/* Takes a stream from the device's pool that no program captures, or makes one. */
+/* Takes a stream that no program captures from the device's pool, or makes one. */
 int oa_stream_take(oa_device *device, oa_stream **stream);
-/* Takes a stream that only ever recorded captures: HIP 7 ends a capture if a thread queries an event that was recorded
- * in its stream earlier. */
+/* Takes a stream that is used for captures only. HIP 7 ends a capture if a thread queries an event that was recorded in
+ * the captured stream before. */
 int oa_stream_take_for_capture(oa_device *device, oa_stream **stream);
 /* Returns a stream to its pool. */
 void oa_stream_return(oa_stream *stream);
@@ -49,24 +49,25 @@ int oa_stream_foreign(oa_device *device, void *native, oa_stream **stream);
 /* Destroys a foreign stream; the caller's own stream lives on. */
 void oa_stream_destroy(oa_stream *stream);
 
-/* Notes that other code will have the stream's handle. Its later events are recorded at once: an event recorded late
- * could become part of a capture. */
+/* Notes that other code will have the stream's handle. From then on, each operation of the stream is followed directly
+ * by its event, because an event that is recorded later could become part of a capture. */
 int oa_stream_make_known(oa_stream *stream);
-/* Notes that no other code has the handle of this stream, which is the device's own, any more. */
+/* Notes that other code no longer has the handle of this stream. The stream belongs to the device, not to the
+ * caller. */
 void oa_stream_make_unknown(oa_stream *stream);
 /* Sets *capturing to 1 if a program captures the stream into a graph. Queries the driver only if other code has the
  * stream, and if the stream certainly exists, because CUDA ends a process that queries a destroyed stream. A stream of
- * the caller may be destroyed already, unless the program uses it now (is_used), or calls were captured on it. In the
- * second case it has to live until its region is left. */
+ * the caller may be destroyed already, unless the program uses it now (is_used), or calls were captured on it. A stream
+ * on which calls were captured has to live until its region is left. */
 int oa_stream_capturing(const oa_stream *stream, bool is_used, int *capturing);
 /* Fails with OA_ERROR_CAPTURE if a program captures a known stream of the device: drivers then refuse to wait for the
  * whole device, and end the capture. why: the purpose of the wait. asked: the program itself requests the wait, so the
  * streams of its open regions exist. */
 int oa_streams_check(const oa_device *device, const char *why, bool asked);
 
-/* Notes an operation that was just issued on the stream; on a known stream it records the event at once. */
+/* Notes an operation that was just issued on the stream. On a known stream, also records the event. */
 int oa_stream_advance(oa_stream *stream);
-/* Records an event after all operations issued so far, so that other streams wait for no more than these. */
+/* Records an event after all operations issued so far, so that other streams wait for these operations only. */
 int oa_stream_mark(oa_stream *stream);
 /* Notes that the stream was waited for after it had issued that ticket. */
 void oa_stream_waited(oa_stream *stream, uint64_t ticket);
@@ -78,8 +79,8 @@ int oa_uses_order(const oa_uses *uses, oa_stream *stream, bool writes);
 /* Makes stream run after all uses, before their memory is freed in the stream's order. If that fails, it waits for the
  * device. Returns the failure. *over: false if the memory may still be in use, and can't be freed. */
 int oa_uses_end(const oa_uses *uses, oa_stream *stream, bool *over);
-/* Waits for the use of that number, unless it is by the stream itself. Frees the core's lock meanwhile: the memory may
- * have more uses afterwards. */
+/* Waits for the use of that number, unless `stream` itself made it. Frees the core's lock during the wait, so the
+ * memory may have more uses afterwards. */
 int oa_use_wait(const oa_uses *uses, int number, const oa_stream *stream);
 /* Notes a use by the stream's last operation. */
 int oa_uses_add(oa_uses *uses, oa_stream *stream, bool writes);
@@ -89,7 +90,7 @@ bool oa_uses_arrived(const oa_uses *uses);
 void oa_uses_inherit(oa_uses *uses, const oa_stream *foreign, oa_stream *heir);
 /* Returns whether all uses are by that stream and known to be complete. */
 bool oa_uses_over(const oa_uses *uses, const oa_stream *stream);
-/* Forgets all uses and frees the list. */
+/* Removes all uses and frees the list. */
 void oa_uses_free(oa_uses *uses);
 
 #endif

@@ -25,7 +25,7 @@ static void start(void) {
   has_key = pthread_key_create(&key, free) == 0;
 }
 
-/* Returns OA_OK, or sets the error of one of the library's own functions. */
+/* Returns OA_OK if `status` is the library's success. Otherwise sets the error of the library's function. */
 static int vendor(const oa_library *library, const char *action, int status) {
   char text[128];
   if (status == library->success) return OA_OK;
@@ -46,8 +46,8 @@ static void *take_idle(const oa_library *library, const oa_device *device) {
   return NULL;
 }
 
-/* Keeps a handle for the next stream of the device that needs one; it is lost if there is no memory to note it. Under
- * the lock. */
+/* Keeps a handle for the next stream of the device that needs one. The handle is lost if host memory runs out. Called
+ * with the lock. */
 static void keep_idle(const oa_library *library, oa_device *device, void *handle) {
   idle_handle *idle = malloc(sizeof *idle);
   if (!idle) return;
@@ -83,7 +83,7 @@ static int bind(const oa_library *library, const oa_stream *stream, int on_devic
 
 int oa_library_handle(const oa_library *library, oa_stream *stream, int on_device, void **handle) {
   *handle = NULL;
-  oa_library_state_of(library); /* its number is known from here on */
+  oa_library_state_of(library); /* sets the library's number */
   oa_lock();
   int status = stream->handles ? OA_OK : make_table(stream);
   void **own = status ? NULL : &stream->handles[oa_library_handle_place(library, on_device)];
@@ -161,7 +161,7 @@ int oa_library_set_workspace(const oa_library *library, void *handle, const oa_s
   const int status =
       vendor(library, library->symbols[library->set_workspace], set(handle, (void *)(uintptr_t)address, nbytes));
   if (status || address) return status;
-  return oa_library_set_stream(library, handle, stream->native); /* after a size of 0, cuBLAS has no memory */
+  return oa_library_set_stream(library, handle, stream->native); /* restores cuBLAS's own memory after a size of 0 */
 }
 
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode) {

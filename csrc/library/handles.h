@@ -1,4 +1,5 @@
-/* The handles of vendors' libraries: each stream has its own, and a thread may set some with oa_use_handle. */
+/* The handles of vendors' libraries. Each stream has handles of its own, and a thread may set other handles with
+ * oa_use_handle. */
 #ifndef OA_HANDLES_H
 #define OA_HANDLES_H
 
@@ -24,7 +25,7 @@ static inline void *oa_library_used_handle(const oa_library *library) {
 }
 int oa_library_set_stream(const oa_library *library, void *handle, void *native);
 int oa_library_handle_stream(const oa_library *library, void *handle, void **native);
-/* Makes the calls of a stream's handle use the memory at `address` inside; 0: the library's own memory. Without the
+/* Makes a stream's handle use the memory at `address` as its workspace; 0: the library's own memory. Called without the
  * lock, with the device current. */
 int oa_library_set_workspace(const oa_library *library, void *handle, const oa_stream *stream, uint64_t address);
 int oa_library_get_mode(const oa_library *library, void *handle, int *mode);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* not held while a loader runs: it calls the core */
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* not held while a loader runs: loaders call the core */
 static oa_library_loader loader;
 
 static void make_ready(void) {
@@ -408,7 +408,7 @@ void *oa_library_symbol(const oa_library *library, int index) {
 
 /* -- status codes and routines -- */
 
-/* Adds the library's message on its last failure, a line. */
+/* Appends the first line of the library's message about its last failure. */
 static __attribute__((cold)) void add_message(const oa_library *library, char *text, size_t size) {
   const char *(*tell)(void *) = (const char *(*)(void *))oa_library_symbol(library, library->last_error - 1);
   const char *message = tell ? tell(NULL) : NULL;

@@ -49,7 +49,7 @@ static int find_layout(oa_lent_array *lent, int64_t itemsize) {
   const oa_array *a = lent->array;
   int64_t c_order[OA_MAX_DIMENSIONS];
   const int64_t *strides = a->strides;
-  if (!strides) { /* of Scratch, or of no dimension */
+  if (!strides) { /* Scratch, or an array without dimensions */
     int64_t step = itemsize;
     for (int i = a->ndim - 1; i >= 0; i--) {
       c_order[i] = step;

@@ -21,12 +21,13 @@ typedef struct oa_lent_array {
 /* Checks lent_array->array, which is at that position of the arguments, and fills all other members except its place.
  * Without the lock. */
 int oa_lent_array_check(oa_lent_array *lent_array, int position);
-/* Returns the array's bytes on the host, from the lowest on; if they are not lines, one line up to the highest. */
+/* Returns the lines of the array's bytes on the host, from its lowest byte on. If the bytes are not lines, returns one
+ * line from the lowest byte to the highest. */
 oa_lines oa_lent_array_lines(const oa_lent_array *lent_array);
 /* Returns the name of an oa_direction, for messages. */
 const char *oa_direction_name(int direction);
-/* Finds the bytes of a host array: the interval [*low, *high), and *lines from the lowest byte. *lines has no lines if
- * the array would be packed. Without the lock. */
+/* Finds the bytes of a host array: the interval [*low, *high), and *lines, counted from the lowest byte. *lines has 0
+ * lines if the array would be packed. Called without the lock. */
 int oa_array_bytes(const char *function, const oa_array *array, uintptr_t *low, uintptr_t *high, oa_lines *lines);
 
 #endif

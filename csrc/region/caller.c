@@ -9,7 +9,7 @@ static oa_caller *callers; /* a list for all threads; entries of ended threads a
 /* -- threads -- */
 
 static void end(void *caller) {
-  if (atomic_load(&oa_forked)) return; /* the lock may be taken for ever */
+  if (atomic_load(&oa_forked)) return; /* in a child, the lock may be taken for ever */
   oa_caller_of_thread = NULL;          /* other destructors of the thread may make calls */
   oa_lock();
   ((oa_caller *)caller)->is_gone = true;
@@ -35,7 +35,7 @@ oa_caller *oa_caller_make(void) {
   }
   caller->thread = pthread_self();
   caller->is_gone = false;
-  if (!no_key) pthread_setspecific(key, caller); /* otherwise its entry is not used again */
+  if (!no_key) pthread_setspecific(key, caller); /* without a key, its entry is never used again */
   return oa_caller_of_thread = caller;
 }
 

@@ -147,8 +147,8 @@ int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t n
   return status;
 }
 
-/* Sets the memory of a handle; 0: the library's own. The library may then free its own memory, which captures would
- * forbid. */
+/* Sets the workspace of a handle; 0: the library's own memory. In relaxed mode, because the library may free memory in
+ * this call, which captures would forbid. */
 static int set_workspace(const oa_capture *capture, const oa_captured_handle *h, uint64_t address) {
   const oa_backend *backend = capture->stream->device->backend;
   const int mode = backend->capture_mode ? backend->capture_mode(OA_RELAXED) : -1;

@@ -27,7 +27,7 @@ typedef struct oa_captured_root {
 /* A captured call, and one of its uses of a group. */
 typedef struct oa_captured_call {
   char function[48];
-  int first, uses; /* its uses in the list of all */
+  int first, uses; /* its uses in the capture's list of uses */
 } oa_captured_call;
 
 typedef struct oa_captured_use {
@@ -49,7 +49,7 @@ typedef struct oa_captured_workspace {
   size_t nbytes;
 } oa_captured_workspace;
 
-/* A handle of a library whose captured calls use memory of the graph inside. */
+/* A handle of a library. The captured calls of this handle use memory of the graph as their workspace. */
 typedef struct oa_captured_handle {
   struct oa_captured_handle *next;
   const oa_library *library;
@@ -85,17 +85,18 @@ void oa_capture_note_call(oa_capture *capture, const char *function);
 /* Notes an operand of the last call. overwrites: the call writes all of the operand's group. reads, writes: the call
  * reads or writes some of the group. */
 void oa_capture_note(oa_capture *capture, oa_slot *slot, bool overwrites, bool reads, bool writes);
-/* Forgets which groups the calls overwrite: no more calls are captured. */
+/* Clears the notes of overwritten groups, after the last call was captured. */
 void oa_capture_end(const oa_capture *capture);
 /* Allocates pinned memory that lives as long as the graph. Sets *memory. Without the lock. */
 int oa_capture_keep(oa_capture *capture, size_t nbytes, void **memory);
 /* Allocates memory of the device that lives as long as the graph, which can use it immediately. Sets *address. Without
  * the lock. */
 int oa_capture_take(oa_capture *capture, const oa_region_state *region, size_t nbytes, uint64_t *address);
-/* Makes the captured calls of the stream's handle use memory of the graph inside, if the library can do so and the
- * device has room. Otherwise they use the library's own memory. Without the lock, with the device current. */
+/* Makes the captured calls of the stream's handle use memory of the graph as their workspace, if the library can do so
+ * and the device has room. Otherwise the calls use the library's own memory. Called without the lock, with the device
+ * current. */
 int oa_capture_equip(oa_capture *capture, const oa_region_state *region, const oa_library *library, void *handle);
-/* Frees all that the capture owns but its stream. Without the lock. */
+/* Frees everything that the capture owns, except its stream. Called without the lock. */
 void oa_capture_free(oa_capture *capture);
 
 /* Returns whether a region that lends some of the mapping is captured by the core. Under the lock. */

@@ -282,10 +282,10 @@ static int wait_for_others(const oa_device *device, uintptr_t low, uintptr_t hig
 }
 
 /* Gives every host array its mapping: the mapping that already has its bytes, otherwise a new one. Arrays that need a
- * new one and whose intervals overlap form a cluster, which shares it. sorted: room for count arrays. */
+ * new mapping form a cluster if their intervals overlap, and share one new mapping. sorted: room for count arrays. */
 static int place_arrays(oa_region_state *region, oa_lent_array *lent, int count, oa_lent_array **sorted) {
   int hosts = 0;
-  for (bool retry = true; retry;) { /* before any array has a place: no thread that waits here makes another one wait */
+  for (bool retry = true; retry;) { /* no array has a place yet: no other thread waits for this one */
     retry = false;
     for (int i = 0; i < count; i++) {
       const int status = is_on_the_host(&lent[i]) ? wait_for_others(region->device, lent[i].low, lent[i].high) : OA_OK;
@@ -574,7 +574,7 @@ static int fill_region(oa_region_state *region, const oa_region_options *options
     if (lent[i].layout.size && (a->direction == OA_SCRATCH || (a->flags & OA_BORROWED)))
       if ((status = place_apart(region, &lent[i]))) return status;
   }
-  if (expects_copies(region)) oa_threads_expect(); /* they wake up before the first call, while memory is allocated */
+  if (expects_copies(region)) oa_threads_expect(); /* threads wake up while memory is allocated */
   status = allocate_mappings(region, lent, count, options->single_use);
   const int noted = note_allocations(region);
   region->entered = region->stream->ticket;

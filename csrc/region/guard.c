@@ -13,10 +13,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* usable; some pages can't be touched; a thread makes them usable, or is about to close them */
+/* The states of a zone's pages: usable; some can't be touched; a thread makes them usable; a thread is about to close
+ * them. */
 enum { OPEN, ARMED, OPENING, ARMING };
 
-/* Where an array was lent, for messages. */
+/* The array and the place at which it was lent, for messages. */
 typedef struct {
   unsigned long thread; /* thread of the region that lent the array first */
   char array[24], device[32], place[128];
@@ -39,7 +40,7 @@ struct oa_guard {
   zone *zones;
   unsigned long thread;
   char place[128];
-  char names[][24]; /* by view; "": as in messages */
+  char names[][24]; /* by view; "": the view's own name */
 };
 
 enum { MOST_LINES = 4096 }; /* the most guarded lines of an array: each one cuts a mapping of the process in three */
@@ -134,8 +135,7 @@ static bool report(const lent *s, uintptr_t address) {
 /* Handles a signal as if this handler did not exist. */
 static void pass_on(int number, siginfo_t *info, void *context) {
   const unsigned long self = (unsigned long)pthread_self();
-  const bool again =
-      atomic_load(&passing_on) == self; /* the other handler passes it on to the one before it, which is this one */
+  const bool again = atomic_load(&passing_on) == self; /* the other handler has passed the fault back to this one */
   if (!again && (before.sa_flags & SA_SIGINFO || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN))) {
     atomic_store(&passing_on, self);
     if (before.sa_flags & SA_SIGINFO)
@@ -145,7 +145,7 @@ static void pass_on(int number, siginfo_t *info, void *context) {
     atomic_store(&passing_on, 0);
     return;
   }
-  signal(number, SIG_DFL); /* a fault is raised again when this returns; a sent signal is sent again */
+  signal(number, SIG_DFL); /* a fault occurs again after the return; a sent signal is raised again here */
   if (info->si_code <= 0) raise(number);
 }
 
@@ -183,7 +183,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
       errno = error;
       return;
     }
-    mprotect((void *)low, size, PROT_NONE); /* the program ends at the place of the touch */
+    mprotect((void *)low, size, PROT_NONE); /* so that the program ends at the touch */
     pass_on(number, info, context);
     return;
   }
@@ -266,7 +266,7 @@ static void arm_pages(oa_mapping *mapping, int view, uintptr_t low, uintptr_t hi
   high = high / page * page;
   if (low >= high) return;
   zone *s = zone_from(mapping->guard, low);
-  if (s && atomic_load(&s->high) != high) return; /* another view has more or less of it: one zone is enough */
+  if (s && atomic_load(&s->high) != high) return; /* a zone of another view begins at this page; one zone is enough */
   if (!s && !(s = zone_new(mapping, view, low, high))) return;
   close_pages(s);
 }
@@ -293,7 +293,7 @@ void oa_guard_lift(oa_mapping *mapping, uintptr_t low, uintptr_t high) {
     if (atomic_load(&s->state) != ARMED || low >= to || from >= high) continue;
     if (from < low) from = low / page * page;
     if (high < to) to = (high + page - 1) / page * page;
-    if (mprotect((void *)from, to - from, PROT_READ | PROT_WRITE)) open_pages(s); /* it can't be cut any further */
+    if (mprotect((void *)from, to - from, PROT_READ | PROT_WRITE)) open_pages(s); /* no cut is possible */
     s->cut = true;
     atomic_fetch_add(&changes, 1);
   }

@@ -293,8 +293,8 @@ static void note_down(oa_region_state *region) {
       remember(region, oa_uses_add(&region->mappings[i]->uses, region->stream, false));
 }
 
-/* Ends the region's hold of every mapping, and collects the copies down of mappings that no other region holds: seizes
- * all of them at once, and frees the lock only then. */
+/* Ends the region's hold of every mapping, and collects the copies down of mappings that no other region holds. It
+ * seizes all of these mappings before it frees the lock for the first time. */
 static void collect_moves(oa_region_state *region, int outcome) {
   names invalid = {.count = 0};
   int views = 0;
@@ -326,9 +326,9 @@ static void collect_moves(oa_region_state *region, int outcome) {
                      invalid.text));
 }
 
-/* Before anything is marked, waits for code that has the address of an array that will come down or be freed, whatever
- * the outcome. If the wait is impossible because a stream is being captured, the region stays open. Frees the lock
- * meanwhile. */
+/* Before anything is marked, waits for code that has the address of an array that will come down or be freed. It does
+ * so for every outcome. If the wait is impossible because a stream is being captured, the region stays open. Frees the
+ * lock meanwhile. */
 static int wait_for_escaped(oa_region_state *region) {
   int status = OA_OK, capturing;
   bool escaped = false;

@@ -8,8 +8,8 @@
 /* Completes the pending copies of a finished region, or waits a while for the thread that does so. Look everything up
  * again afterwards. */
 void oa_region_complete(oa_region_state *region);
-/* Does as oa_region_wait. *has_arrived: every copy down is complete, even if a later step failed, such as freeing
- * memory. */
+/* Waits for a finished region and frees it, as oa_region_wait does. Sets *has_arrived to true if every copy down is
+ * complete, even if a later step failed, such as freeing memory. */
 int oa_region_wait_for(oa_region *handle, bool *has_arrived);
 enum { OA_LOOK_AGAIN = -1 }; /* not an oa_status: the lock was free meanwhile */
 /* Completes the copies down of finished regions into an interval, and takes mappings of the interval that no region

@@ -10,7 +10,7 @@ oa_present_table oa_table;
 oa_mapping *oa_mappings;
 
 oa_mapping *oa_mapping_new(oa_device *device, int kind, int64_t nbytes) {
-  oa_mapping *mapping = malloc(sizeof *mapping); /* calloc does not reuse what this thread has just freed */
+  oa_mapping *mapping = malloc(sizeof *mapping); /* calloc does not reuse memory that this thread has just freed */
   if (!mapping) {
     oa_fail(OA_ERROR_MEMORY, "%s: no host memory for an entry of the present table", device->name);
     return NULL;
@@ -192,13 +192,13 @@ void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move)
 
 int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
   int count = 0;
-  const bool all = mapping->groups[group].written; /* then it came down, even if it was lent as Out */
+  const bool all = mapping->groups[group].written; /* a written group came down, even if it was lent as Out */
   if (mapping->kind != OA_MAPS_HOST || mapping->resident)
     return 0; /* pages of a resident mapping are scanned without the lock */
   const int cover = mapping->groups[group].cover;
   for (int i = 0; i < mapping->view_count; i++) {
     const oa_view *view = &mapping->views[i];
-    const bool whole = cover >= 0 && (all || mapping->views[cover].goes_up); /* then it has the bytes of the others */
+    const bool whole = cover >= 0 && (all || mapping->views[cover].goes_up); /* the cover has the bytes of all views */
     if (view->group == group && (all || view->goes_up) && (!whole || i == cover))
       oa_view_move(mapping, view, &moves[count++]);
   }
@@ -210,7 +210,7 @@ int oa_group_moves_up(const oa_mapping *mapping, int group, oa_move *moves) {
 bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_lines lines) {
   if (mapping->kind != OA_MAPS_HOST || group->valid || group->invalid || group->escaped || group->cover < 0)
     return false;
-  if (group->written && !group->parts) return false; /* then the host has all of it */
+  if (group->written && !group->parts) return false; /* the host has all of such a group */
   const oa_view *view = &mapping->views[group->cover];
   if (!view->writes || view->shape) return false;
   /* Bytes that will go up are sent now if that is faster, or if the device may have most of them from an earlier

@@ -56,8 +56,8 @@ typedef struct oa_arena {
 enum {
   OA_ARENA_MOST = 64 << 10,    /* the most bytes of a mapping */
   OA_ARENA_ALIGNMENT = 256,    /* bytes: each mapping starts at a multiple */
-  OA_IN_PLACE_MOST = 64 << 10, /* the most bytes of an arena in a block: more are copied (benchmarks/transfer.md) */
-  OA_REUSED_LEAST = 16 << 10   /* bytes that calls read many times: fewer are used in place, too */
+  OA_IN_PLACE_MOST = 64 << 10, /* the most bytes of an arena in a block; others are copied (benchmarks/transfer.md) */
+  OA_REUSED_LEAST = 16 << 10   /* arrays that calls read many times are copied if they have so many bytes */
 };
 
 /* One host interval, or other memory of a region, on one device. */
@@ -133,12 +133,13 @@ void oa_view_move(const oa_mapping *mapping, const oa_view *view, oa_move *move)
  * of the group can come down. */
 bool oa_group_takes_part(const oa_mapping *mapping, const oa_group *group, oa_lines lines);
 /* Notes that a call wrote these bytes of a group that is not valid. The group is valid once all of it is written. If
- * there is no host memory to note it, the group becomes invalid, and returns OA_ERROR_MEMORY with the text set. */
+ * host memory runs out, the group becomes invalid, and the function returns OA_ERROR_MEMORY with the text set. */
 int oa_group_note_part(const oa_mapping *mapping, oa_group *group, oa_lines lines);
 /* Fills moves with the copies between some parts of the group and the host. Returns their number, oa_parts_pieces. */
 int oa_group_moves_of_parts(const oa_mapping *mapping, const oa_group *group, const oa_parts *parts, oa_move *moves);
-/* Fills moves with the copies that bring the written parts of a group down, at most oa_parts_pieces: if there are many,
- * near ones travel together, and the bytes between them do not reach the host. Returns their number. */
+/* Fills moves with the copies that bring the written parts of a group down, at most oa_parts_pieces moves. If there are
+ * many parts, near parts travel together, and the bytes between them do not reach the host. Returns the number of
+ * moves. */
 int oa_group_moves_of_parts_down(const oa_mapping *mapping, const oa_group *group, oa_move *moves);
 /* Fills moves with the copies that bring the group up. Returns their number, at most view_count; 0 for a resident
  * mapping. */

@@ -246,7 +246,7 @@ static int scan(uint64_t *next, uintptr_t high, struct region *pages) {
 }
 
 /* Notes and arms the pages of [low, high) that may have changed: all except pages that exist (in memory or swapped out)
- * and were not written. Holes count as changed, as do pages that can't be scanned. A mapping that was replaced or moved
+ * and were not written. Holes, and pages that can't be scanned, count as changed. A mapping that was replaced or moved
  * is not scanned any more, so its kind need not be checked again.
  *
  * The scan returns the changed pages, which are few: returning the others takes four times as long. It does not report
@@ -370,7 +370,7 @@ void oa_watches_look(oa_watch *const *these, int count) {
   pthread_mutex_unlock(&watching);
 }
 
-/* Does as oa_watch_take_seen. Under the lock. */
+/* Makes the result of oa_watch_take_seen. Called with the lock. */
 static int take(oa_watch *watch, oa_run *runs, int most, int64_t *pages) {
   int count = 0;
   *pages = 0;

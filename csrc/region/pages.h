@@ -23,8 +23,8 @@ oa_watch *oa_watch_new(uintptr_t low, uintptr_t high, int samples);
 /* Frees the watch; NULL is fine. */
 void oa_watch_free(oa_watch *watch);
 /* Arms the pages, and fills runs, in order, with the pages written since the last time; runs a few pages apart become
- * one. Returns their number, at most `most`. A later read of the memory gets the bytes that count as known from now on.
- * *pages: the number of written pages, without pages between two runs that became one. */
+ * one. Returns their number, at most `most`. From now on, the bytes that a later read of the memory returns count as
+ * known. *pages: the number of written pages, without pages between two runs that became one. */
 int oa_watch_take(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
 /* Arms the pages of several watches at once, which takes fewer system calls, and notes the written ones.
  * oa_watch_take_seen later returns the result that oa_watch_take would have returned now. */
@@ -34,7 +34,8 @@ int oa_watch_take_seen(oa_watch *watch, oa_run *runs, int most, int64_t *pages);
  * that. */
 bool oa_watch_is_clean(oa_watch *watch);
 /* Returns how many bytes of the pages of [low, high) may have changed since the last take or agreement of a watch of
- * just these pages; -1 if there is none, or the kernel could not vouch. Arms nothing, and is faster than a scan. */
+ * just these pages; -1 if there is no such watch, or if the kernel could not vouch for it. Arms nothing, and is faster
+ * than a scan. */
 int64_t oa_pages_unknown(uintptr_t low, uintptr_t high);
 /* Lifts the protection of all pages, before they are rewritten on purpose. They count as written. */
 void oa_watch_lift(oa_watch *watch);

@@ -7,7 +7,7 @@ static oa_region_state *youngest; /* of all regions; each region refers to the n
 static uint64_t last_serial;
 
 oa_region_state *oa_region_new(oa_device *device) {
-  oa_region_state *region = malloc(sizeof *region); /* calloc does not reuse what this thread has just freed */
+  oa_region_state *region = malloc(sizeof *region); /* calloc does not reuse memory that this thread has just freed */
   if (!region) {
     oa_fail(OA_ERROR_MEMORY, "oa_region_enter: no host memory for a region");
     return NULL;

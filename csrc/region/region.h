@@ -17,7 +17,7 @@ struct oa_region_state {
   uint64_t entered;           /* that stream's ticket on entry */
   oa_stream *foreign;         /* the list of the caller's streams */
   oa_stream *copies;          /* taken for large copies up, which then overlap with calls; NULL: none yet */
-  struct oa_capture *capture; /* of its calls into a graph of the core's own; NULL: there is none */
+  struct oa_capture *capture; /* the capture of its calls into a graph of the core; NULL: none */
   oa_mapping **mappings;
   int mapping_count, mapping_capacity;
   oa_slot *slots;

@@ -16,7 +16,8 @@ enum {
   LEAST = 128 << 10,
   LEAST_AUTO = 1 << 20, /* bytes: smaller arrays are not worth the risk of slower writes */
   SAMPLES = 16,         /* pages that are armed first, to see whether arming all of them pays */
-  /* bytes: arming a sample costs nothing beside a copy of that size; a smaller array is sampled at its second read */
+  /* bytes: arming a sample takes almost no time compared with a copy of that size; a smaller array is sampled at its
+   * second read */
   SAMPLE_AT_ONCE = 16 << 20,
   WRITTEN_LIMIT = 20, /* if more than one page in this many was written, residency costs more than sending */
   MOST_STRIKES = 20,
@@ -36,8 +37,8 @@ struct oa_resident {
   bool automatic;   /* automatic residency or OA_TRACKED chose it, not the program */
   bool tracked;     /* it was OA_TRACKED; automatic residency does not try it */
   bool dropped;     /* its memory ends with the mapping that has it */
-  bool keeps;       /* OA_TRACKED memory that the region writes is to stay all the same */
-  bool announced;   /* oa_owner_kept reported it, or need not */
+  bool keeps;       /* OA_TRACKED memory is to stay even if the region writes it */
+  bool announced;   /* oa_owner_kept has reported it, or need not report it */
   bool outdated;    /* all bytes have to be sent: the device's are not reliable */
   bool broken;      /* a region that used it failed, so the memory does not stay */
   bool waited;      /* all work that its mapping's regions issued was waited for */
@@ -480,8 +481,8 @@ static bool promote(oa_resident *entry) {
   return false;
 }
 
-/* Fills *move with the bytes of the array in a run of pages: whole lines if the run has several. *next: the first line
- * that no move has yet. Returns false if there are no bytes. */
+/* Fills *move with the bytes of the array in a run of pages: whole lines if the run has several lines. *next: the first
+ * line that no move has yet. Returns false if there are no bytes. */
 static bool move_between(const oa_mapping *mapping, oa_run run, int64_t *next, oa_move *move) {
   const oa_view *view = &mapping->views[0];
   const int64_t span = (int64_t)(mapping->at.high - mapping->at.low);

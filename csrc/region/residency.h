@@ -22,8 +22,8 @@ void oa_resident_attach(oa_mapping *mapping, const oa_array *array, bool is_new)
 /* Notes that nothing was issued for the mapping, because its region could not be entered. */
 void oa_resident_unused(oa_mapping *mapping);
 /* Returns how many bytes of a host array would be sent if a call read it now: less than all if it is resident, 0 if a
- * region lends it. lines: from the array's lowest byte on. Moves and changes nothing, so the result may be wrong a
- * moment later. Without the lock. */
+ * region lends it. lines: from the array's lowest byte on. Moves and changes nothing. The result may be wrong a moment
+ * later, because other threads may change the state. Without the lock. */
 int64_t oa_resident_missing(const oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines);
 /* Ends the residency of memory that is resident only by OA_TRACKED. Waits for nothing: memory that is being copied is
  * freed later. Takes the lock. */
@@ -44,7 +44,7 @@ void oa_resident_return_peer(oa_resident *entry);
 
 /* Returns whether the pages of the mapping's array have to be scanned before it is used. */
 bool oa_resident_is_unseen(const oa_mapping *mapping);
-/* Looks at the pages of several such mappings at once. Without the lock, while the mappings are moving. */
+/* Looks at the pages of several mappings together. Called without the lock, while the mappings are moving. */
 void oa_resident_look(oa_mapping *const *mappings, int count);
 /* Discards the last scan of the mapping's pages, because the host may write the array again. */
 void oa_resident_unsee(oa_mapping *mapping);

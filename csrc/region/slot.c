@@ -17,9 +17,9 @@ static void *table(size_t size) {
               -1, 0);
 }
 
-/* Takes a range of addresses that no process can use: every access traps, because they belong neither to a process nor
- * to the kernel on a 64-bit CPU, even one that ignores the highest byte. So the range takes no address space. The
- * tables take at most an eighth of the limit. */
+/* Takes a range of addresses that no process can use. Every access traps, because on a 64-bit CPU these addresses
+ * belong neither to a process nor to the kernel, even if the CPU ignores the highest byte of an address. So the range
+ * takes no address space. The tables take at most an eighth of the limit. */
 static void take_unreserved(size_t limit) {
   enum { GENERATION_BITS = 24, SLOT_BITS = 21, FEWEST_SLOT_BITS = 10 };
   const size_t each = sizeof *oa_slots.at + sizeof *oa_slots.dimensions;

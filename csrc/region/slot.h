@@ -1,5 +1,5 @@
-/* Slots: the records that handles name, of pointers, regions, exports, objects, modules, kernels, chains
- * and updates. The core's lock guards all of this, unless a comment says otherwise. */
+/* Slots: the core's records of pointers, regions, exports, objects, modules, kernels, chains and updates. Each handle
+ * names a slot. The core's lock guards all of this, unless a comment says otherwise. */
 #ifndef OA_SLOT_H
 #define OA_SLOT_H
 
@@ -53,7 +53,8 @@ typedef struct oa_dimensions {
   int32_t ndim;
 } oa_dimensions;
 
-/* The reserved range of addresses, and the slots that it names. A handle is base + (slot << bits) + generation. */
+/* The reserved range of addresses, and the slots for the handles in this range. A handle is base + (slot << bits) +
+ * generation. */
 extern struct oa_slots {
   uintptr_t base, size;
   unsigned bits;
@@ -75,7 +76,7 @@ static inline oa_slot *oa_slot_of(const void *handle, int kind, int *status) {
   /* A slot that was never taken is all zeros, which is OA_SLOT_FREE. */
   const bool gone = slot->kind == OA_SLOT_FREE || slot->kind == OA_SLOT_DESTROYED;
   const bool other = !gone && slot->generation == (uint32_t)(offset & oa_slots.last);
-  *status = other ? OA_ERROR_NOT_HANDLE : OA_ERROR_STALE; /* for example a region's handle where a pointer is needed */
+  *status = other ? OA_ERROR_NOT_HANDLE : OA_ERROR_STALE; /* for example a region's handle in place of a pointer */
   return NULL;
 }
 /* Returns the slot of the region's pointer that this slot is a slice of, or the slot itself. */

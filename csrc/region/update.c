@@ -125,7 +125,7 @@ static int wait_for_calls(const plan *p) {
   oa_caller *caller = oa_caller_with_room(0);
   int status = caller ? OA_OK : OA_ERROR_MEMORY;
   for (int i = 0; i < p->holder_count; i++) {
-    p->holders[i].mapping->moving = true; /* no call begins, and calls under way can end without it */
+    p->holders[i].mapping->moving = true; /* no call begins, but calls under way can end */
     p->holders[i].mapping->seizer = caller;
   }
   for (int i = 0; i < p->holder_count && !status; i++)

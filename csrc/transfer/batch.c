@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-/* Measured on an H200 (PCIe 5): benchmarks/transfer.c. */
+/* The default sizes. benchmarks/transfer.c measured them on an H200 with PCIe 5. */
 struct oa_tuning oa_tuning = {.small = OA_SMALL_BYTES,
                               .alone_most = 1 << 20,
                               .chunk_least = OA_SMALL_BYTES,
@@ -66,10 +66,10 @@ bool oa_section_part(const oa_section *p, int k, int of, oa_section *part, int64
   return part->lines > 0;
 }
 
-/* Copies bytes, and keeps the written bytes out of the caches. On the way up, the device reads the chunk next: it would
- * fetch cached bytes from this CPU core's cache, and the core would fetch them again the next time. On the way down, an
- * array larger than the caches would be read from memory before it is written, and would push the blocks out of the
- * caches. */
+/* Copies bytes, and keeps the written bytes out of the caches. On the way up, the device reads the written chunk next.
+ * It would have to fetch cached bytes from this CPU core's cache, and this core would have to fetch the lines again for
+ * its next chunk. On the way down, plain stores to an array larger than the caches would first read the array from
+ * memory, and would push the blocks out of the caches. */
 static void copy_past(char *to, const char *from, size_t nbytes) {
 #ifdef __SSE2__
   size_t head = -(uintptr_t)to & 63;

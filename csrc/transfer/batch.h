@@ -1,5 +1,5 @@
-/* One batch of moves in one direction, as this folder's files work on it. A section is some lines of a move, or a part
- * of one line: a whole move, a chunk, or a part of a chunk. */
+/* One batch of moves in one direction, for the files of this folder. A section is some lines of a move, or a part of
+ * one line. A whole move, a chunk and a part of a chunk are sections. */
 #ifndef OA_BATCH_H
 #define OA_BATCH_H
 
@@ -11,7 +11,7 @@
 
 typedef struct oa_section {
   oa_move *move;
-  int64_t line, offset; /* the first line, the offset in it. Irregular: line 0, the offset in the packed array */
+  int64_t line, offset; /* the first line, and an offset in it; irregular: 0, and an offset in the packed array */
   int64_t width, lines;
 } oa_section;
 
@@ -52,12 +52,12 @@ typedef struct oa_batch {
   oa_move *moves;
   int count;
   bool up;
-  oa_held_blocks *held; /* copies up: the caller's; NULL: each block is returned with an event */
+  oa_held_blocks *held; /* copies up: the caller's list; NULL: each block is returned with an event */
   /* the first failure, under the mutex */
   pthread_mutex_t mutex;
   int status;
   oa_saved_error *error; /* owned by the caller */
-  int under_way;         /* its entry for programs that show progress, or 0 */
+  int under_way;         /* the batch's entry for programs that show progress, or 0 */
   /* owned by chunks.c */
   bool past;     /* stores to chunks bypass the caches */
   int split;     /* the number of parts of a chunk */
@@ -66,12 +66,12 @@ typedef struct oa_batch {
   _Atomic int64_t next; /* the number of the next part */
   atomic_bool stop;
   struct oa_chunk *ring;
-  atomic_bool issuing; /* copies down, which go in order */
+  atomic_bool issuing; /* a thread issues copies down, which are issued in order */
   _Atomic int64_t issued;
 } oa_batch;
 
-/* Copies lines between the device and the host in the batch's direction. pinned: the host's lines may be read later if
- * they go up. */
+/* Copies lines between the device and the host in the batch's direction. pinned: a copy up may read the host's lines
+ * after this function has returned. */
 static inline int oa_batch_copy(const oa_batch *b, uint64_t address, int64_t pitch, void *host, int64_t host_pitch,
                                 int64_t width, int64_t lines, bool pinned) {
   const oa_backend *backend = b->device->backend;
@@ -82,8 +82,8 @@ static inline int oa_batch_copy(const oa_batch *b, uint64_t address, int64_t pit
                                                               (size_t)host_pitch, (size_t)width, (size_t)lines);
 }
 
-/* Waits for the operations that were issued on the stream, after a failure whose text stays. Afterwards these
- * operations touch no memory, unless this function returns false. */
+/* Waits for the operations that were issued on the stream, and keeps the text of the last failure. If it returns true,
+ * these operations touch no memory any more. */
 bool oa_transfer_quiesce(oa_device *device, void *stream);
 
 /* Notes that moves begin, for programs that show progress. kind: an oa_trace_kind. Returns the entry of the moves, or

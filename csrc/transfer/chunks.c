@@ -21,7 +21,7 @@ typedef struct oa_chunk {
 } oa_chunk;
 
 enum { RING = 64, AHEAD = 6 };
-enum { LITTLE = 16 << 10 }; /* the bytes of a copy through the stack */
+enum { LITTLE = 16 << 10 }; /* the most bytes of one copy through the stack */
 
 static oa_chunk *entry_of(const oa_batch *b, int64_t n) { return &b->ring[n % RING]; }
 
@@ -99,8 +99,8 @@ static int plain_down(const oa_batch *b, const oa_section *p) {
   return status;
 }
 
-/* Retries a failed section in the plain way before it is given up: once some bytes of an array are new, all of them
- * should be. The other sections go on unless the device is lost. */
+/* Copies a failed section again in the plain way, because an array that has some new bytes should have all of them. If
+ * this copy fails, too, the array is torn. The other sections go on unless the device is lost. */
 void oa_chunks_retry_plain(oa_batch *b, const oa_section *p, int status) {
   if (status != OA_ERROR_LOST && (status = plain_down(b, p))) __atomic_store_n(&p->move->torn, true, __ATOMIC_RELAXED);
   if (status)
@@ -175,8 +175,8 @@ static void issue(oa_batch *b, int64_t n, enum oa_block_wait wait) {
   c->block = NULL;
 }
 
-/* Returns once chunk n is on its way down, and some later ones if blocks are free. One thread issues at a time; a
- * thread whose chunk is under way does not wait for it. */
+/* Issues the copies down of the chunks up to chunk n and, if blocks are free, of some later chunks. One thread issues
+ * at a time. A thread returns if another thread has issued its chunk. */
 static void issue_to(oa_batch *b, int64_t n) {
   for (int spins = 0; atomic_exchange(&b->issuing, true); spins++) {
     if (atomic_load(&b->issued) > n) return;
@@ -190,7 +190,7 @@ static void issue_to(oa_batch *b, int64_t n) {
     else if (atomic_load(&c->turn) != 2 * i)
       break;
     issue(b, i, must ? OA_BLOCK_WAIT : OA_BLOCK_NOW);
-    if (!must && !c->block && !c->status) break; /* it is issued later */
+    if (!must && !c->block && !c->status) break; /* a later call issues this chunk */
   }
   atomic_store(&b->issuing, false);
 }

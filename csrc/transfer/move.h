@@ -20,7 +20,8 @@ typedef struct oa_move_trace {
   bool is_copy; /* the host's bytes are a copy, not the array's own memory */
 } oa_move_trace;
 
-/* The bytes of a copy down that reach the host: the part of a set in [low, high). All are offsets in the set. */
+/* The bytes of a copy down that reach the host: the part of a set in [low, high). `start`, `low` and `high` are offsets
+ * in the set. */
 typedef struct oa_kept {
   const oa_parts *parts; /* NULL: all bytes of the lines reach the host */
   int64_t start;         /* of the first line */
@@ -46,15 +47,15 @@ typedef struct oa_move {
   oa_move_trace trace;
 } oa_move;
 
-/* The sizes at which one way to travel replaces another, in bytes. The process has one set; tests change it. Stores
- * bypass the caches on the way up from past_least bytes on (chunks: up to past_most), and on the way down above
- * past_most. */
+/* The sizes, in bytes, at which one way to copy replaces another. The process has one set of sizes; tests change it. On
+ * the way up, stores bypass the caches from past_least bytes on (for chunks, only up to past_most bytes). On the way
+ * down, they bypass the caches above past_most bytes. */
 extern struct oa_tuning {
   int64_t small;                   /* arrays up to this size are packed */
   int64_t alone_most;              /* one thread copies a batch of fewer bytes: waking others takes longer */
   int64_t chunk_least, chunk_most; /* bytes of a chunk: multiples of 16, at most OA_LARGE_BYTES */
   int64_t part_least;              /* the least bytes of a chunk that one thread fills or drains */
-  int64_t past_least, past_most;   /* as above, for stores that bypass the caches */
+  int64_t past_least, past_most;   /* limits for stores that bypass the caches */
   int64_t past_threads;            /* the threads that fill chunks past the caches */
   int64_t split_least;             /* from this size on, backends that copy by themselves use several threads */
 } oa_tuning;

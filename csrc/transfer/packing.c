@@ -36,7 +36,7 @@ static int end_block(const oa_batch *b, packing *k) {
   return status ? status : returned;
 }
 
-/* Returns whether a move starts on the device where the run ends, and the block has room for it. */
+/* Returns whether a move begins at the run's end on the device, and fits into the block. */
 static bool joins_run(const packing *k, const oa_move *move) {
   const int64_t behind = k->bytes + k->padding;
   return k->bytes && move->lines.count == 1 && move->allocation == k->allocation &&
@@ -44,8 +44,8 @@ static bool joins_run(const packing *k, const oa_move *move) {
          k->at + behind + oa_lines_bytes(move->lines) <= (int64_t)k->block->nbytes;
 }
 
-/* Begins a run with the move, in a new block if this one is full. Sets *at to its offset; k->block is NULL if there is
- * no pinned memory. */
+/* Begins a run with the move, in a new block if the block is full. Sets *at to the move's offset in the block. k->block
+ * becomes NULL if no memory can be pinned. */
 static int begin_run(const oa_batch *b, packing *k, oa_move *move, int64_t *at) {
   const int64_t bytes = oa_lines_bytes(move->lines);
   int status = end_run(b, k);
@@ -67,8 +67,8 @@ static int begin_run(const oa_batch *b, packing *k, oa_move *move, int64_t *at) 
   return OA_OK;
 }
 
-/* Finds room in a block for a move, and fills this room, or has the device fill it; move->staged stays NULL if there is
- * no pinned memory. */
+/* Finds room in a block for a move. Fills this room on the way up, and lets the device fill it on the way down.
+ * move->staged stays NULL if no memory can be pinned. */
 static int pack(const oa_batch *b, packing *k, oa_move *move) {
   const int64_t bytes = oa_lines_bytes(move->lines);
   int64_t at;

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The batch and its error's text, which is set only if it fails, are on the stack of the function that runs it. */
+/* Returns a batch. The batch and *error, which is set only if the batch fails, are on the stack of the function that
+ * runs the batch. */
 static oa_batch batch_of(oa_device *device, void *stream, oa_move *moves, int count, bool up, oa_saved_error *error) {
   return (oa_batch){.device = device,
                     .stream = stream,
@@ -78,8 +79,8 @@ static void count_moves(const oa_batch *b) {
   atomic_fetch_add_explicit(b->up ? &counts->bytes_up : &counts->bytes_down, bytes, memory_order_relaxed);
 }
 
-/* Sends up all but the large moves; *direct: some bytes are read from memory that must not change before the stream was
- * waited for. */
+/* Sends up all but the large moves. Sets *direct to true if the device reads host memory that must not change before
+ * the stream was waited for. */
 static int send_small(oa_batch *b, bool *direct) {
   sort(b->moves, b->count);
   for (int i = 0; i < b->count; i++) {
@@ -92,7 +93,7 @@ static int send_small(oa_batch *b, bool *direct) {
   return oa_pack_small(b);
 }
 
-/* Does as oa_transfer_up_holding. The device is current. */
+/* Copies the moves up for oa_transfer_up_holding. Called with the device current. */
 static int send_up(oa_batch *b) {
   oa_device *device = b->device;
   bool direct = false;
@@ -115,7 +116,7 @@ int oa_transfer_up_holding(oa_device *device, void *stream, oa_move *moves, int 
   oa_saved_error error;
   oa_batch b = batch_of(device, stream, moves, count, true, &error);
   b.held = held;
-  void *saved = NULL; /* first, because pinned memory ends with a context that other code resets */
+  void *saved = NULL; /* first, because a reset context, which this call refuses, has no pinned memory any more */
   int status = backend->enter ? backend->enter(device, &saved) : OA_OK;
   if (status) return status;
   b.under_way = oa_batch_under_way(OA_TRACE_UP, device, moves, count);
@@ -169,8 +170,8 @@ static bool name_moves(char *text, size_t size, const oa_move *moves, int count,
   return any;
 }
 
-/* Returns, after a failure, status if all arrays are old or all are new, otherwise OA_ERROR_TORN with a text that lists
- * each kind. */
+/* After a failure, returns `status` if all arrays are old or all are new. Otherwise returns OA_ERROR_TORN, with a text
+ * that lists the arrays of each kind. */
 static int report_torn(const oa_batch *b, int status) {
   char text[768] = "";
   const bool torn = name_moves(text, sizeof text, b->moves, b->count, TORN, "torn, old bytes and new");
@@ -182,7 +183,7 @@ static int report_torn(const oa_batch *b, int status) {
   return oa_fail(OA_ERROR_TORN, "copying back failed%s; %s", text, first.text);
 }
 
-/* Drains the staged moves, and issues the copies to pinned arrays. Returns whether there are any of these. */
+/* Drains the staged moves, and issues the copies to pinned arrays. Returns whether it issued such copies. */
 static bool receive_small(const oa_batch *b) {
   const bool synchronous = b->device->backend->flags & OA_SYNCHRONOUS;
   bool direct = false;

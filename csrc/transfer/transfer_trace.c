@@ -13,7 +13,7 @@ static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t size) {
   uint64_t lanes[4] = {sum, sum ^ odd, sum + odd, ~sum}, words[4];
   for (; size >= sizeof words; bytes += sizeof words, size -= sizeof words) {
     memcpy(words, bytes, sizeof words);
-    for (int i = 0; i < 4; i++) { /* the high bits return to the low ones, which they would not reach otherwise */
+    for (int i = 0; i < 4; i++) { /* a product moves no bit down, so the high bits are added to the low bits */
       lanes[i] = (lanes[i] ^ words[i]) * odd;
       lanes[i] ^= lanes[i] >> 32;
     }

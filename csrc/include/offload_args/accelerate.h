@@ -1,7 +1,7 @@
 /* Unmodified programs: BLAS and LAPACK calls from modules of this process go to a device if that is faster.
  *
  * oa_accelerate_start writes hooks into the global offset tables of all modules that import BLAS, and of modules that
- * are loaded later; oa_accelerate_stop takes them out. A hook makes the whole call on the device, or calls the
+ * are loaded later; oa_accelerate_stop takes the hooks out. A hook makes the whole call on the device, or calls the
  * original: no call fails because of the device. Needs glibc on x86-64 or aarch64. */
 #ifndef OFFLOAD_ARGS_ACCELERATE_H
 #define OFFLOAD_ARGS_ACCELERATE_H
@@ -77,7 +77,7 @@ typedef struct oa_accelerate_row {
 enum oa_accelerate_decided { OA_DECIDED_NOTHING, OA_DECIDED_GOES, OA_DECIDED_STAYS };
 
 enum oa_accelerate_no_site {
-  OA_SITE_NONE = -1, /* the call has no place that is known */
+  OA_SITE_NONE = -1, /* the call has no known place */
   OA_SITE_LATER = -2 /* another thread can find it: oa_accelerate_wait requests the place */
 };
 
@@ -91,7 +91,8 @@ typedef struct oa_accelerate_asked {
 
 /* Starts, or changes the options if it has started. Returns OA_ERROR_LIBRARY if tables can't be written. */
 int oa_accelerate_start(const oa_accelerate_options *options);
-/* Takes all hooks out. Calls under way end in the way they began. Returns OA_OK if it was not started. */
+/* Takes all hooks out. A call under way ends on the device or the CPU, as it began. Returns OA_OK if there are no
+ * hooks. */
 int oa_accelerate_stop(void);
 /* Hooks modules that were loaded since. Python's imports do so by themselves. */
 int oa_accelerate_rescan(void);
@@ -104,7 +105,7 @@ int oa_accelerate_use(int device, const oa_accelerate_rates *rates);
 int oa_accelerate_use_lapack(int device);
 /* Measures the rates of a device with some copies and products, which take a fraction of a second. */
 int oa_accelerate_calibrate(int device, oa_accelerate_rates *rates);
-/* Fills in the rates that are assumed before any is measured. */
+/* Fills in the rates that are assumed before rates are measured. */
 int oa_accelerate_nominal(oa_accelerate_rates *rates);
 /* Waits for work that a thread of the program itself has to do: OA_EVENT_DEVICE (open a device, once), OA_EVENT_LAPACK
  * (open its LAPACK, too), OA_EVENT_SITE (find the place of the call `asked`), or OA_EVENT_STOPPED after
@@ -113,7 +114,7 @@ int oa_accelerate_wait(oa_accelerate_asked *asked, int *event);
 /* Sets the place of a call under way. Does nothing if the call has ended. */
 int oa_accelerate_set_site(uint64_t serial, int site);
 /* Sets the function that returns the place of the calling thread's own call, or an oa_accelerate_no_site. It must not
- * wait for another thread: the program may hold a lock around the call that the other thread waits for. */
+ * wait for another thread: the program may hold a lock around the call, and the other thread may wait for that lock. */
 int oa_accelerate_set_finder(int (*finder)(void));
 /* Fills up to capacity rows, and counts all of them. *small is the number of calls with fewer than `least`
  * multiplications; concurrent calls of several threads may be missing from this number. */

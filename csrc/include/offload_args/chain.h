@@ -1,7 +1,7 @@
 /* Chains: calls of a region that are captured once, and run again by one launch.
  *
- * A chain has a record of every array that its calls use. So a replay is one call of the core: it is ordered with
- * others, brings up missing bytes, and marks written arrays. It fails if the chain can't run any more. */
+ * A chain has a record of every array that its calls use. So a replay is one call of the core: it is ordered with other
+ * calls, brings up missing bytes, and marks written arrays. A replay fails if the chain can't run any more. */
 #ifndef OFFLOAD_ARGS_CHAIN_H
 #define OFFLOAD_ARGS_CHAIN_H
 
@@ -31,27 +31,29 @@ typedef struct oa_chain_use {
   int array;             /* number of the array; -1: the call has no such use */
   int reads, writes;     /* 1 or 0 */
   char name[24];         /* the array's name; "" for a device scalar, and after the array's region */
-  const oa_any *pointer; /* the region's pointer to the array; for a device scalar, the first one in the calls */
+  const oa_any *pointer; /* the region's pointer to the array; for a device scalar, the first pointer in the calls */
 } oa_chain_use;
 
 /* Begins to capture the calls of a region, from any thread. None of them runs: they are checked, and the arrays that
  * they read are brought up. A call with a result on the host fails, and so does any call that would have to wait for
- * captured calls; the capture goes on. OA_ERROR_CAPTURE if the region's calls are captured already, by this function or
- * by the program; OA_ERROR_VERSION if the device has no graphs. */
+ * captured calls; the capture goes on. Returns OA_ERROR_CAPTURE if the region's calls are captured already, by this
+ * function or by the program, and OA_ERROR_VERSION if the device has no graphs. */
 int oa_chain_begin(oa_region *region, oa_chain **chain);
-/* Ends the capture. After a failure the chain is released: OA_ERROR_CAPTURE if a captured call had failed. */
+/* Ends the capture. If this fails, the chain is released. Returns OA_ERROR_CAPTURE if a captured call had failed. */
 int oa_chain_end(oa_chain *chain);
-/* Runs the captured calls in the order of the region's stream. OA_ERROR_STALE if the region has ended, or if an array
- * is no longer at the address that the calls use. */
+/* Runs the captured calls in the order of the region's stream. Returns OA_ERROR_STALE if the region has ended, or if an
+ * array is no longer at the address that the calls use. */
 int oa_chain_replay(oa_chain *chain);
-/* Repeats the captured calls until the element that they write is not 0, and at most so many times. The element is
- * tested after each run, by the device if its driver can and the calls are few: then the loop is one launch, which is
- * waited for. *count: the number of runs, also after a failure; *ended: 1 if the element is not 0. */
+/* Repeats the captured calls until the element `until`, which they write, is not 0, but at most at_most times, and
+ * waits for them. The element is tested after each run. If the driver can and the calls are few, the device tests the
+ * element, and the loop is one launch. *count: the number of runs, also after a failure; *ended: 1 if the element is
+ * not 0. */
 int oa_chain_loop(oa_chain *chain, const oa_any *until, int64_t at_most, int64_t *count, int *ended);
 /* Describes a captured call by its number, and one of its uses of an array. */
 int oa_chain_get_use(const oa_chain *chain, int call, int use, oa_chain_use *info);
 int oa_chain_get_info(const oa_chain *chain, oa_chain_info *info);
-/* Frees the chain, after its replays. Ends its capture if that is under way. Does nothing if chain is NULL. */
+/* Frees the chain, after its replays. If its calls are still being captured, ends the capture. Does nothing if `chain`
+ * is NULL. */
 int oa_chain_release(oa_chain *chain);
 
 #pragma GCC visibility pop

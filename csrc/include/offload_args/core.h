@@ -3,8 +3,8 @@
  * Each function that can fail returns an oa_status; oa_last_error() of the calling thread has the text. No function
  * aborts or prints. Any thread may call every function, with or without Python.
  *
- * Arguments are checked: NULL where a value is needed, a number out of range, a stale handle, or a value that is not a
- * handle gives a status and a text. Three things can't be checked and are trusted: a host address other than NULL has
+ * Arguments are checked: a NULL that is not allowed, a number out of range, a stale handle, and a value that is not a
+ * handle give a status and a text. Three things can't be checked and are trusted: a host address other than NULL has
  * the memory that the caller claims; streams and vendors' handles are genuine; the caller leaves the fields of an
  * oa_call alone between oa_begin and its end.
  *
@@ -61,7 +61,8 @@ extern "C" {
 /* [cffi begin] */
 #define OA_VERSION 300 /* 0.3.0 */
 
-/* One opaque type for each dtype; oa_any is for a dtype that is known only at run time. No type is defined anywhere. */
+/* One opaque type for each dtype; oa_any is for a dtype that is known only at run time. These types are never
+ * defined. */
 #define OA_DTYPE(name, type, nbytes, kind, text) typedef struct oa_##type oa_##type;
 #include "offload_args/dtypes.def"
 #undef OA_DTYPE
@@ -91,7 +92,7 @@ enum oa_array_flags {
   /* with OA_RESIDENT: nothing announces the end of the memory, and only its pages show whether the device still has its
    * bytes. The array stays resident as long as few pages are written */
   OA_TRACKED = 32,
-  OA_OF_GRAPH = 64 /* with OA_SCRATCH, of oa_scratch: in a region that a chain captures, which keeps the memory */
+  OA_OF_GRAPH = 64 /* with OA_SCRATCH in oa_scratch: a chain that captures the region's calls keeps the memory */
 };
 
 /* How a call (shim.h) uses an operand, or a kernel (launch.h) a pointer. */
@@ -145,7 +146,7 @@ typedef struct oa_region_options {
    * arrays can't be touched on the host: reading or writing them is a fault, which oa_guard_set_report handles */
   int guard;
   const char *place;        /* for the report of such a fault: the line that enters the region; NULL: not known */
-  const char *const *names; /* likewise: a name for each array; NULL: as in messages */
+  const char *const *names; /* for this report, too: a name for each array; NULL: its name in messages */
 } oa_region_options;
 
 typedef struct oa_pointer_info {
@@ -169,7 +170,7 @@ typedef struct oa_pointer_layout {
   size_t size;
   int dtype;
   int ndim;
-  int64_t shape[8];      /* extents of the first 8 dimensions; the strides have as many */
+  int64_t shape[8];      /* sizes of the first 8 dimensions; `strides` is for the same dimensions */
   int64_t strides[8];    /* in bytes; may be negative or 0 */
   int64_t rows, columns; /* of a matrix; elements and 1 for a vector; otherwise 0 */
   int64_t ld;            /* the leading dimension of a matrix that is stored by columns; otherwise 0 */
@@ -234,7 +235,7 @@ typedef struct oa_device_info {
   char name[32];        /* "cuda:0" */
   char backend[16];     /* "cuda" */
   char model[128];      /* "NVIDIA H200" */
-  int64_t memory_total; /* both are 0 if the driver does not report them: HIP does not on some Linux kernels */
+  int64_t memory_total; /* this and memory_free are 0 if the driver lacks them, as HIP on some Linux kernels */
   int64_t memory_free;
   int index; /* within its backend */
   int flags; /* oa_device_flags */
@@ -247,23 +248,23 @@ typedef struct oa_device_info {
 /* -- errors -------------------------------------------------------------------------------------------------------- */
 const char *oa_last_error(void);   /* text of this thread's last failure; never NULL */
 const char *oa_last_warning(void); /* text of this thread's last warning; never NULL */
-/* Returns a warning that concerns the process, such as that pinned memory is not available, the first time; then NULL.
- * The call takes almost no time; make it after each region. */
+/* Returns a warning about the process, for example that pinned memory is not available. It returns the warning once,
+ * and otherwise NULL. Call it after each region; it takes almost no time. */
 const char *oa_take_warning(void);
 const char *oa_status_name(int status); /* "OA_ERROR_TYPE" */
 int oa_version(void);                   /* OA_VERSION of the library: 10000 * major + 100 * minor + patch */
 /* Returns OA_OK if a program that was compiled with a header of this version, OA_VERSION, may use the library. Before
- * 1.0 both need the same minor version; from 1.0 on, the same major version and a library that is not older. Returns
- * OA_ERROR_VERSION otherwise, and if another copy of the library, from another file, is in use in this process: the two
- * would lend the same arrays independently of each other. */
+ * 1.0 both need the same minor version; from 1.0 on, the same major version and a library that is not older. Otherwise
+ * returns OA_ERROR_VERSION. Also returns OA_ERROR_VERSION if another copy of the library, from another file, is in use
+ * in this process, because the two copies would lend the same arrays independently of each other. */
 int oa_check_version(int compiled);
 int oa_in_use(void);                  /* 1 once the process has used this copy of the library */
 int64_t oa_itemsize(int dtype);       /* in bytes; 0 for OA_ANY and for a number that is not an oa_dtype */
 const char *oa_dtype_name(int dtype); /* "float32"; "no dtype" for a number that is not an oa_dtype */
 
 /* -- devices ------------------------------------------------------------------------------------------------------- */
-/* Describes a backend of this build. number counts from 0, the preferred backend first; OA_ERROR_ARGUMENT beyond the
- * last. Loads no driver, and may be called before and after a fork. */
+/* Describes a backend of this build. number: from 0, the preferred backend first. Returns OA_ERROR_ARGUMENT if no
+ * backend has the number. Loads no driver, and may be called before and after a fork. */
 int oa_backend_get_info(int number, oa_backend_info *info);
 int oa_device_open(const char *name, int *device); /* "host", "cuda:0", "sim:3"; a number valid for this process */
 /* Counts the devices of a backend. If there are none, oa_last_error() has the reason. */
@@ -271,7 +272,7 @@ int oa_device_count(const char *backend, int *count);
 int oa_device_get_info(int device, oa_device_info *info);
 int oa_device_get_counters(int device, oa_counters *counters);
 int oa_device_synchronize(int device);
-/* Waits for the device, and returns idle memory to the driver: the device's own, and the pinned blocks of past
+/* Waits for the device, and returns idle memory to the driver: memory of the device, and pinned blocks of past
  * copies. */
 int oa_device_trim(int device);
 /* A touch of a guarded array by the host. */
@@ -294,9 +295,10 @@ int oa_guard_is_default(void);
 int oa_pinned_allocate(int device, size_t nbytes, void **memory);
 /* Frees memory from oa_pinned_allocate; NULL: OA_OK. */
 int oa_pinned_free(int device, void *memory, size_t nbytes);
-/* Sets the number of threads for the copies of one device, the caller's own included; each device that copies at the
- * same moment has as many. 0: OFFLOAD_ARGS_THREADS, or one less than the CPUs that this process may use, at most 12,
- * and for all devices together no more than there are CPUs. */
+/* Sets the number of threads for the copies of one device, the calling thread included. Devices that copy at the same
+ * moment have as many threads each. 0: the value of OFFLOAD_ARGS_THREADS. If that is not set, the number is one less
+ * than the CPUs that this process may use, but at most 12, and all devices together have no more threads than there are
+ * CPUs. */
 int oa_set_threads(int threads);
 
 /* -- regions ------------------------------------------------------------------------------------------------------- */
@@ -314,12 +316,13 @@ int oa_region_finish(oa_region *region, int outcome, int *warnings);
  * holds. */
 int oa_region_wait(oa_region *region);
 int oa_region_synchronize(oa_region *region); /* waits for the region's work so far; nothing moves */
-/* Returns the stream of the region's calls until it ends: the backend's own (a CUstream), for ordering work. */
+/* Returns the stream of the region's calls, to order other work with them: the backend's own stream, such as a
+ * CUstream. It is valid until the region ends. */
 int oa_region_stream(oa_region *region, void **stream);
 
 /* -- pointers ------------------------------------------------------------------------------------------------------ */
-/* Makes a pointer to a part of the memory of `pointer`, with separate bounds; strides and offset are in bytes. It ends
- * with oa_pointer_release or with its region. */
+/* Makes a pointer to a part of the memory of `pointer`, with separate bounds; strides and offset are in bytes. The new
+ * pointer ends with oa_pointer_release or with its region. */
 int oa_pointer_view(const oa_any *pointer, int64_t offset, int ndim, const int64_t *shape, const int64_t *strides,
                     oa_any **view);
 /* Ends a view. If a call is using the view, it ends with the call. Refuses a region's own pointer. */
@@ -332,8 +335,8 @@ int oa_pointer_get_layout(const oa_any *pointer, oa_pointer_layout *layout);
  * are unknown. So an array that `pointer` may write always comes down, and may be on no other device, and leaving waits
  * for the whole device. */
 int oa_address(const oa_any *pointer, uint64_t *address);
-/* Does as oa_address, and keeps the memory alive beyond the region until oa_export_release(*keep). *keep is NULL if the
- * pointer has no bytes. */
+/* Returns the true address, as oa_address does, and keeps the memory alive after its region until
+ * oa_export_release(*keep). *keep is NULL if the pointer has no bytes. */
 int oa_export(const oa_any *pointer, uint64_t *address, void **keep);
 int oa_export_release(void *keep);
 /* Writes host values, in C order, to the elements that shape and strides (in bytes) select, counted from the pointer's
@@ -356,9 +359,10 @@ int oa_pointer_read(const oa_any *pointer, void *values, int ndim, const int64_t
  * device. */
 int oa_stage(const oa_any *pointer, const void *value, int dtype, oa_any **staged);
 /* Takes device memory while a region is open: in the youngest region of the operands, which are pointers on one device.
- * array: OA_SCRATCH, as oa_region_enter takes it; its handle is set. The memory ends with oa_pointer_release of the
- * handle and of all its views, or with the region. Returns OA_ERROR_CAPTURE in a region that is being captured, unless
- * the flags have OA_OF_GRAPH and a chain captures it: then the memory ends with the chain, too. */
+ * array: as in oa_region_enter, with the direction OA_SCRATCH. Sets its handle. The memory ends with oa_pointer_release
+ * of the handle and of all its views, or with the region. Returns OA_ERROR_CAPTURE if the region's calls are being
+ * captured, unless a chain captures them and the flags have OA_OF_GRAPH. In this case the memory lives until the chain
+ * has ended, too. */
 int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
 
 /* Update arrays while they are lent, as OpenMP's `target update` does. oa_update_from brings the elements that devices
@@ -366,30 +370,31 @@ int oa_scratch(const oa_any *const *operands, int count, oa_array *array);
  * that has a copy of some of them. Both refuse before anything moves (OA_ERROR_PRESENT) if the device lacks some of the
  * array, or if a device wrote bytes of it through another lent array and no copy can address these bytes alone. Such an
  * array is packed and has further elements, or its lines have another pitch. oa_update_check refuses the same arrays as
- * oa_update_to, and moves nothing. oa_update_begin refuses the same arrays. If it succeeds, the host has the newest
- * bytes from then on, and calls bring them up. The host may write the array until oa_update_end of *writing.
- * oa_update_to belongs after the last write and before oa_update_end. device: the device that provides the bytes; it
- * has to have the whole array; -1: any device. */
+ * oa_update_to, and moves nothing. oa_update_begin refuses the same arrays. After it has succeeded, the host's bytes
+ * count as the newest, and calls that read them bring them up. The host may write the array until oa_update_end of
+ * *writing. oa_update_to belongs after the last write and before oa_update_end. device: the device that provides the
+ * bytes; it has to have the whole array; -1: any device. */
 int oa_update_from(const oa_array *array, int device);
 int oa_update_to(const oa_array *array, int device);
 int oa_update_check(const oa_array *array, int device);
 typedef struct oa_writing oa_writing;
 int oa_update_begin(const oa_array *array, int device, oa_writing **writing);
-/* OA_ERROR_STALE if it has already ended; NULL: OA_OK */
+/* Ends the time in which the host may write the array. Returns OA_ERROR_STALE if it has already ended, and OA_OK for
+ * NULL. */
 int oa_update_end(oa_writing *writing);
 int oa_is_present(const void *data, int64_t nbytes, int device); /* 1 or 0 */
 
 /* -- residency ----------------------------------------------------------------------------------------------------- */
 /* Makes the array resident: its device memory stays when its regions end, until oa_release, oa_owner_gone or memory
- * pressure. When the array is lent again and read, only pages written since are sent if they can be known (OA_OWNED,
- * private anonymous memory, and a kernel that can watch pages), otherwise all of it. Arrays of less than 128 KiB,
- * packed arrays and arrays that are lent together with overlapping ones don't stay: they are sent each time. A region
- * that lends with OA_RESIDENT does the same. Nothing moves now. */
+ * pressure. If the array is lent again and read, only the pages that were written in between are sent. This needs
+ * OA_OWNED, private anonymous memory, and a kernel that can watch pages; otherwise the whole array is sent. Arrays of
+ * less than 128 KiB, packed arrays and arrays that are lent together with overlapping ones don't stay: they are sent
+ * each time. The flag OA_RESIDENT of a lent array has the same effect. This call moves nothing. */
 int oa_keep(const oa_array *array, int device);
-/* Undoes oa_keep; device -1: everywhere. Memory that a region uses is freed with the region. Returns OA_OK if the array
- * is not resident. */
+/* Undoes oa_keep; device -1: on all devices. Memory that a region uses is freed with the region. Returns OA_OK if the
+ * array is not resident. */
 int oa_release(const oa_array *array, int device);
-/* Ends the residency of an owner's arrays, everywhere. Call it before the owner's memory is freed. */
+/* Ends the residency of an owner's arrays on all devices. Call it before the owner's memory is freed. */
 int oa_owner_gone(const void *owner);
 /* Returns 1 the first time that memory of `owner` becomes resident, otherwise 0. The caller must then make sure that
  * oa_owner_gone(owner) is called. */
@@ -398,12 +403,13 @@ int oa_residency_query(int device, oa_residency *residency);
 int oa_residency_current(void); /* oa_residency_mode; -1 if the value of OFFLOAD_ARGS_RESIDENCY is not a mode */
 
 /* -- vendor libraries ---------------------------------------------------------------------------------------------- */
-/* Loads library ("cublas", "cblas") from an absolute path. prefix: of its symbols; NULL: a prefix that known builds
- * have. A CBLAS may also have the suffix "64_" or "_64"; a test call finds out whether its integers have 64 bits
- * (ILP64). */
+/* Loads library ("cublas", "cblas") from an absolute path. prefix: the prefix of its symbols; NULL: any prefix that
+ * known builds have. A CBLAS may also have the suffix "64_" or "_64"; a test call finds out whether its integers have
+ * 64 bits (ILP64). */
 int oa_library_open(const char *library, const char *path, const char *prefix);
-/* Takes the library that a loaded module (an absolute path; NULL: the program) is linked with, so that both share one
- * pool of threads. Loads nothing. Returns OA_ERROR_LIBRARY if a required function is missing there. */
+/* Takes the library that a loaded module (an absolute path; NULL: the program) is linked with, so that the module and
+ * the core share one pool of threads. Loads nothing. Returns OA_ERROR_LIBRARY if a required function is missing
+ * there. */
 int oa_library_share(const char *library, const char *module);
 const char *oa_library_path(const char *library); /* "" until it is loaded */
 /* Finds a library that is needed and not loaded yet: calls oa_library_open and returns its status, or writes the reason
@@ -422,8 +428,8 @@ void oa_library_set_loader(oa_library_loader loader);
  * /opt and in the system's folders. */
 void oa_driver_set_finder(oa_library_loader finder);
 int oa_library_has_symbol(const char *library, const char *symbol);
-/* Finds a function of a library by its name in the manual, and loads the library if needed. Calls of that function are
- * not checked. */
+/* Finds a function of a library by its name in the manual, and loads the library if needed. Calls through this address
+ * are not checked. */
 int oa_library_address(const char *library, const char *symbol, void **address);
 int oa_library_integer_bits(const char *library); /* 32, or 64 in an ILP64 build; 0 until it is loaded */
 /* Writes the version of a loaded library, as the library spells it, to text, cut to size; "" if it reports none. */
@@ -471,8 +477,8 @@ typedef struct oa_trace_event {
   int64_t tag; /* OA_TRACE_ENTER: the tag in the region's options */
   /* a number that is unique to a region; for a copy: the region that lent the array first; 0: none */
   uint64_t region;
-  uint64_t address;  /* of a copy: the host's; 0 if it is not the array's own (assign) */
-  uint64_t checksum; /* of a copy: of its bytes; 0: not taken */
+  uint64_t address;  /* of a copy: its host address; 0 if that is not in the array (oa_pointer_assign) */
+  uint64_t checksum; /* of a copy's bytes; 0: not computed */
   int32_t kind;      /* oa_trace_kind */
   int32_t device;
   int32_t thread; /* the system's number of the thread */

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* One tensor of a plan that is not virtual: an input or an output. */
+/* One input or output of a plan: a tensor that is not virtual. */
 typedef struct oa_graph_tensor {
   const char *name;
   int64_t uid;
@@ -19,7 +19,7 @@ typedef struct oa_graph_tensor {
   int64_t span;     /* elements from the first to the last one, gaps included */
   int64_t line;     /* contiguous elements in each line of the span */
   int64_t step;     /* elements from the start of a line to the start of the next */
-  double number;    /* value of a host tensor, which has it as a float, or as an int32_t if that is its dtype */
+  double number;    /* value of a host tensor; passed as a float, or as an int32_t if that is the dtype */
   int alignment;    /* bytes that divide the address; 0: any */
 } oa_graph_tensor;
 

@@ -39,8 +39,8 @@
 
 #define OA_ARGUMENT(call, number, type) (*(type const *)(call)->arguments[number])
 
-/* Runs the statement after it for each thread of these blocks, of a grid along x only: i is the thread's number in the
- * grid. */
+/* Runs the statement after it for each thread of the call's blocks, if the grid is along x only. i is the thread's
+ * number in the grid. */
 #define OA_FOR_THREADS(call, i) \
   for (long long i = (call)->first * (long long)(call)->block[0]; i < (call)->last * (long long)(call)->block[0]; i++)
 
@@ -48,7 +48,7 @@
 #include "offload_args/kernel_target.h"
 #include "offload_args/kernel_types.h"
 
-/* Parameters of constructors have the names of the members that they initialize, for readable C++. */
+/* No warning for parameters of constructors that have the names of the members that they initialize. */
 #if defined(__GNUC__) && !defined(__clang__) && !OA_ON_GPU
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
@@ -261,7 +261,8 @@ class Out {
   OA_FUNCTION Slices<T> slices(const Partition &partition, const Here &here) const {
     return Slices<T>(array, partition.of(here));
   }
-  /* The element with the same index as this thread's element in another array of the same partition. */
+  /* Returns the element with the index of `element`, which is this thread's element in another array of the same
+   * partition. */
   template <class U>
   OA_FUNCTION T &operator[](const Element<U> &element) const {
     return array.at(element.index());
@@ -287,7 +288,7 @@ class Atomic {
 };
 
 /* -- kernels as functions that a launch calls --------------------------------------------------------------------- */
-/* How a launch passes an argument: an array as a pointer. */
+/* The type in which a launch passes an argument. An array is passed as a pointer. */
 template <class T>
 struct Passed {
   using type = T;

@@ -10,7 +10,7 @@ namespace oa {
 #if OA_DEBUG
 /* The first out-of-bounds access of a launch. offload_args/kernels/debug.py has the same fields. */
 struct Record {
-  unsigned is_set; /* 1: there was one */
+  unsigned is_set; /* 1: the launch had such an access */
   int argument; /* its number, from 0; -1: shared memory; -2: not an access but an exception, whose text is in sink */
   int in_slice; /* 1: index and size describe a slice of the argument */
   unsigned block[3], thread[3];
@@ -106,7 +106,7 @@ struct WordOf<8> {
 };
 
 /* An element that any thread may change at any time, in one atomic step. Each function returns the former value. It
- * orders no other elements. */
+ * does not order accesses to other elements. */
 template <class T>
 class AtomicElement {
   using Word = typename WordOf<sizeof(T)>::type;

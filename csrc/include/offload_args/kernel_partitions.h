@@ -48,8 +48,8 @@ struct Linear1D {
   }
 };
 
-/* The threads along x share the elements: any grid covers all. On a GPU, element i belongs to thread i modulo the
- * number of threads; on the CPU, each thread has a run. */
+/* The threads along x share the elements: any grid covers all elements. On a GPU, element i belongs to thread i modulo
+ * the number of threads; on the CPU, each thread has a run. */
 struct GridStride1D {
   long long n;
   OA_FUNCTION explicit GridStride1D(long long n) : n(n) {}
@@ -71,7 +71,7 @@ struct PerBlock {
   }
 };
 
-/* A matrix whose rows start ld elements apart. If its columns overlap, its elements have no owners. */
+/* A matrix whose rows start ld elements apart. If its rows overlap, its elements have no owners. */
 struct Matrix {
   long long rows, columns, ld;
   OA_FUNCTION Matrix(long long rows, long long columns) : rows(rows), columns(columns), ld(columns) {}
@@ -79,7 +79,7 @@ struct Matrix {
       : rows(columns <= ld ? rows : 0), columns(columns), ld(ld) {}
 };
 
-/* Element (row, column) belongs to the thread at that place along y and x. */
+/* Element (row, column) belongs to thread `row` along y and `column` along x. */
 struct Linear2D : Matrix {
   using Matrix::Matrix;
   OA_FUNCTION One of(const Here &here) const {
@@ -125,7 +125,7 @@ struct RowBlocks : Matrix {
   OA_FUNCTION Lines of(const Here &here) const { return shared_out(box(here), ld, here); }
 };
 
-/* The tile of rows from i * height on and columns from j * width on belongs to block i along y, j along x. */
+/* Block i along y, j along x has the tile that begins at row i * height and column j * width. */
 template <int height, int width>
 struct Tiles : Matrix {
   static_assert(height > 0 && width > 0, "Tiles needs tiles of 1 or more rows and columns");

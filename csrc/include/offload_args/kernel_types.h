@@ -118,9 +118,9 @@ OA_TYPES_FUNCTION void (*kernel_of(void (*)(A...)))(A...);
   OA_TYPES_CONSTANT ::oa::types::Table< ::oa::types::Of<__VA_ARGS__>::count> oa_types_##name;                        \
   OA_TYPES_CONSTANT ::oa::types::Table< ::oa::types::Of<__VA_ARGS__>::count> oa_types_##name __attribute__((used)) = \
       ::oa::types::Of<__VA_ARGS__>::table();
-/* The same by the function's name, for a function without overloads that return void. */
+/* Puts the types into the module by the function's name. At most one overload of the function may return void. */
 #define OA_KERNEL_TYPES(name, ...) OA_KERNEL_TYPES_OF(name, decltype(::oa::types::kernel_of(&__VA_ARGS__)))
-/* The same by the list of the parameters, for a function with any overloads. */
+/* Puts the types into the module by the list of the parameters, for a function with any overloads. */
 #define OA_KERNEL_PARAMETERS(name, ...) OA_KERNEL_TYPES_OF(name, void(__VA_ARGS__))
 
 #endif

@@ -52,7 +52,7 @@ typedef struct oa_launch {
   uint32_t cluster[3];  /* blocks of a cluster; 0: no clusters */
   int32_t cooperative;  /* 1: all blocks run at the same time */
   int64_t shared_bytes; /* a block's bytes, without the bytes that the kernel itself declares */
-  void *stream;         /* with has_stream: the caller's own; otherwise the region's */
+  void *stream;         /* with has_stream: the caller's own stream; otherwise the region's */
   int64_t has_stream;
   int64_t is_unsafe; /* 1: pointers may have other dtypes than the parameters, and may overlap */
   int64_t waits;     /* 1: if kernels run on the CPU, the launch returns after its kernel has run */
@@ -62,8 +62,8 @@ typedef struct oa_launch {
  * needed afterwards. name: for messages. Returns OA_ERROR_MODULE if the image is not a module, or if the driver refuses
  * it; the text then has the driver's log. */
 int oa_module_load(int device, const char *name, const void *image, size_t nbytes, oa_module **module);
-/* Waits for the device, and unloads the module. Its kernels are stale afterwards. If a graph captured a launch of it,
- * it stays in memory, as the graph may run at any time. */
+/* Waits for the device, and unloads the module. Its kernels are stale afterwards. If a graph captured a launch of one
+ * of its kernels, the module stays in memory, because the graph may run at any time. */
 int oa_module_unload(oa_module *module);
 /* Finds a variable of the module (extern "C"; __device__ or __constant__ on GPUs). *address is its true address on the
  * device, valid until the module is unloaded: lend it with OA_BORROWED to get a pointer. OA_ERROR_MODULE: the module
@@ -72,8 +72,8 @@ int oa_module_find_variable(oa_module *module, const char *name, uint64_t *addre
 /* While the pointer lives, every later launch of the module's kernels counts as reading and writing the pointer's
  * array. So launches wait for other uses of the array, and other uses wait for launches. */
 int oa_module_use_variable(oa_module *module, const oa_any *pointer);
-/* Finds a kernel of the module. parameters: count of them, in the kernel's order. OA_ERROR_SIGNATURE: the module states
- * another count, offset or size. The kernel lives as long as its module. */
+/* Finds a kernel of the module. parameters: an array of `count`, in the kernel's order. OA_ERROR_SIGNATURE: the module
+ * states another count, offset or size. The kernel lives as long as its module. */
 int oa_kernel_get(oa_module *module, const char *name, const oa_parameter *parameters, int count, oa_kernel **kernel);
 int oa_kernel_get_info(oa_kernel *kernel, oa_kernel_info *info);
 /* Launches the kernel. arguments: for each parameter the pointer itself, such as an `oa_f32 *`, or the address of the
@@ -87,7 +87,7 @@ int oa_kernel_launch(oa_kernel *kernel, const oa_launch *launch, const void *con
 enum { OA_STATED_VALUE, OA_STATED_POINTER, OA_NOT_STATED };
 
 /* Receives the facts of an HSACO: an object before its kernels, a kernel before its parameters. Texts are valid until
- * the function returns. If a function returns a number other than 0, the reading ends with it. */
+ * the function returns. If a function returns a number other than 0, oa_hsaco_read ends and returns that number. */
 typedef struct oa_hsaco_visitor {
   void *context; /* the first argument of each function */
   /* Receives a code object: nbytes from image + at, for a target such as "gfx90a:xnack-" ("": not stated). */

@@ -59,7 +59,7 @@ typedef struct oa_python_api {
   PyObject *(*raise)(int status);
   /* Raises the exception with a saved text, for a call of another thread, or after later failures of other calls. */
   PyObject *(*raise_text)(int status, const char *text);
-  /* Does as oa_array_from_python. */
+  /* Implements oa_array_from_python. */
   PyObject *(*array_get)(PyObject *object, int direction, oa_array *array);
 } oa_python_api;
 
@@ -105,12 +105,12 @@ static inline PyObject *oa_raise_text(int status, const char *text) {
   return oa_import() < 0 ? NULL : oa_python->raise_text(status, text);
 }
 
-/* Fills *array for oa_region_enter from a NumPy array. The array may be lent by a Python region at the moment, and so
- * be read-only for the host: a function that enters a region of its own may be called inside such a region, and the two
- * share the array's bytes on the device. Like offload_args(...), it also takes an object that is lent as an ndarray.
- * direction: an oa_direction other than OA_SCRATCH; with OA_BY_USE, In(x), Out(x) and InOut(x) keep their directions.
- * Returns a new reference, which owns the shape and the strides and keeps the array alive and read-only for the host:
- * release it after oa_region_wait. Returns NULL with an exception if it fails.
+/* Fills *array for oa_region_enter from a NumPy array. A Python region may lend the array at the moment, so that the
+ * array is read-only for the host. A function that enters a region of its own may therefore be called inside a Python
+ * region, and the two regions share the array's bytes on the device. Like offload_args(...), it also takes an object
+ * that is lent as an ndarray. direction: an oa_direction other than OA_SCRATCH; with OA_BY_USE, In(x), Out(x) and
+ * InOut(x) keep their directions. Returns a new reference, which owns the shape and the strides and keeps the array
+ * alive and read-only for the host: release it after oa_region_wait. Returns NULL with an exception if it fails.
  *   oa_array x;
  *   PyObject *held = oa_array_from_python(object, OA_INOUT, &x); */
 static inline PyObject *oa_array_from_python(PyObject *object, int direction, oa_array *array) {

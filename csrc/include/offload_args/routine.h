@@ -45,7 +45,7 @@ typedef struct oa_code_dtype {
 /* How an enum among the values determines the dtype of one value. */
 typedef struct oa_typed {
   unsigned char place, from;  /* the indices of the value and of the enum; equal: the value is the enum */
-  unsigned char complex_as;   /* 1 + the index of an array: complex if the array's dtype is; or 0 */
+  unsigned char complex_as;   /* 1 + the index of an array: the value is complex if the array is; 0: none */
   const oa_code_dtype *codes; /* of an enum: its allowed values, ended by an entry whose name is NULL; otherwise NULL */
 } oa_typed;
 
@@ -60,8 +60,8 @@ enum {
 /* One value of a routine's record. The routine's `dtypes` has its dtype. */
 typedef struct oa_role {
   unsigned char role;
-  /* of numbers, 1 or more; of an object: the index of its kind in the library; of a list that is an output: the index
-   * of the value with its length */
+  /* for numbers: their count, 1 or more; for an object: the index of its kind in the library; for a list that is an
+   * output: the index of the value with its length */
   unsigned char count;
   const char *name; /* of the parameter */
   /* NULL, or: the name of the `type` that determines its dtype; the class of an object; "none": NULL is allowed; the
@@ -72,7 +72,7 @@ typedef struct oa_role {
 /* One function of one library, from the library's roles file. Read-only data. */
 struct oa_routine {
   const char *function;  /* "cublas.sgemv": the names of the library and the routine */
-  const oa_role *record; /* count of them, in the order of its values */
+  const oa_role *record; /* an array of `count`, in the order of its values */
   const char *doc;       /* a PyMethodDef's: "sgemv(trans, m, ..., *, handle=None)\n--\n\nMultiplies ..." */
   const oa_library *library;
   /* Checks, moves and calls; returns an oa_status. values: one for each role of the record; their contents are
@@ -83,7 +83,7 @@ struct oa_routine {
    * addresses, and returns the vendor's status, or 0; NULL for libraries of GPUs. */
   int (*call)(void *symbol, oa_value *values, int ilp64);
   const char *dtypes;    /* of each value; OA_ANY for enums, for sizes, and if `typed` determines it */
-  const oa_typed *typed; /* typed_count of them, enums first; each one comes after the ones that it depends on */
+  const oa_typed *typed; /* an array of typed_count, enums first; each entry follows the entries on which it depends */
   /* indices of the library's symbols: for 32-bit sizes, for 64-bit sizes, and for the size of the workspace; -1: there
    * is none */
   int16_t symbols[3];
@@ -96,7 +96,8 @@ struct oa_routine {
 int oa_library_routines(const char *library, const oa_routine **routines, int *count);
 /* Lists the kinds of objects that a library makes. */
 int oa_library_object_kinds(const char *library, const oa_object_kind **kinds, int *count);
-/* Returns one of them, by the name after the dot; NULL with the error set if there is none. */
+/* Returns the routine of a library with this name, the part of `function` after the dot; NULL with the error set if
+ * there is none. */
 const oa_routine *oa_routine_find(const char *library, const char *name);
 /* Repeats a call of a routine `times` times, as one call: it is checked, moved and ordered once, with the arrays of all
  * repetitions. The routine's library has to run on the CPU. strides: for each array, in the record's order, the
@@ -108,7 +109,8 @@ const oa_routine *oa_routine_find(const char *library, const char *name);
 int oa_routine_repeat(const oa_routine *routine, oa_value *values, int device, int64_t times, const int64_t *strides,
                       const void *const *const *lists, const char *names);
 
-/* Fills the dtype of each value: count of them. Reads only the enums among the values. Returns an oa_status. */
+/* Fills `dtypes` with the dtype of each of the routine's `count` values. Reads only the enums among the values. Returns
+ * an oa_status. */
 int oa_routine_dtypes(const oa_routine *routine, const oa_value *values, unsigned char *dtypes);
 /* Converts a double to a number of the dtype, rounded to nearest, ties to even; a number that is too large becomes
  * infinity. */

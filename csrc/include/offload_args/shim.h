@@ -92,8 +92,8 @@ static inline oa_extent oa_listed(oa_extent extent, int64_t batch, const char *b
   return extent;
 }
 
-/* Returns the extent of an operand that may be a part of another operand and begins that many elements after its
- * start. */
+/* Returns the extent of an operand that may be a part of another operand, and then begins `elements` elements after the
+ * start of the other operand. */
 static inline oa_extent oa_inside(oa_extent extent, int64_t elements) {
   extent.part |= OA_INSIDE;
   extent.stride = elements;
@@ -143,7 +143,7 @@ typedef struct oa_pointer_list {
 
 typedef struct oa_library oa_library;
 
-/* How a call's vendor function differs from one that has a handle. */
+/* How a call's vendor function differs from a function that takes a handle. */
 enum oa_call_special {
   OA_WITHOUT_HANDLE = 1,
   OA_ON_DEFAULT_STREAM =
@@ -216,8 +216,8 @@ int oa_begin_lists(oa_call *call);
 /* Marks the written operands. status is the vendor's (0: success); after a failure they are marked as invalid, and
  * OA_ERROR_LIBRARY is returned. */
 int oa_end(oa_call *call, int status);
-/* Ends a call of a library that runs on the CPU: calls run(arguments) in stream order, with a copy of size bytes of
- * arguments if it runs later, then does as oa_end. */
+/* Ends a call of a library that runs on the CPU, as oa_end does, after it has called or enqueued run(arguments) in
+ * stream order. If `run` is called later, it receives a copy of `size` bytes of the arguments. */
 int oa_submit(oa_call *call, void (*run)(void *), void *arguments, size_t size);
 /* Returns 1 if oa_stage made the pointer from a host zero and no call wrote to it since; 0 for any other pointer. */
 int oa_is_host_zero(const void *pointer);
@@ -261,7 +261,7 @@ struct oa_library {
   const char *backend;         /* "cuda"; NULL: any device whose libraries run on the CPU */
   const char *const *sonames;  /* tried in order by C programs that never call oa_library_open; NULL-terminated */
   const char *const *prefixes; /* of its symbols in known builds, including ""; NULL-terminated; NULL: only "" */
-  const char *const *suffixes; /* likewise */
+  const char *const *suffixes; /* suffixes, like the prefixes */
   /* size_t probe(n, const float *x, incx): returns the index of the largest element; or NULL */
   const char *probe;
   const char *version;               /* the symbol that reports the version, spelled like the others; or NULL */
@@ -286,11 +286,12 @@ struct oa_library {
   int takes_stream;
   /* Earlier versions don't wait for the stream, so the core fetches their results for the host; or NULL. */
   const char *results_since;
-  int last_error;             /* 1 + the index of const char *last_error(void *), on the last failure; 0: it has none */
+  int last_error;             /* 1 + the index of const char *last_error(void *); 0: the library has no such function */
   const char *uncaptured;     /* "reason; remedy" if no call of it can be captured into a graph; NULL: calls can */
   const char *header_version; /* the version of the header that the table was made from; or NULL */
-  const char *older_version, *older_before; /* an older header's symbol, and the first version without it; or NULL */
-  const oa_older *older;                    /* older_count of them */
+  const char *older_version,
+      *older_before;     /* the version of an older header, and the first version for which it is wrong; or NULL */
+  const oa_older *older; /* older_count of them */
   int older_count;
   const oa_since *since; /* since_count of them */
   int since_count;
@@ -301,9 +302,9 @@ struct oa_library {
   const struct oa_repeat *repeat; /* in the copy that oa_routine_repeat makes; otherwise NULL */
   /* Places in addition to its sonames, see oa_library_set_loader; NULL-terminated, or NULL: */
   const char *const *beside;  /* patterns of files in other packages of a Python, from the folder of packages */
-  const char *const *folders; /* where its vendor installs; a folder may begin with a variable, as in $ROCM_PATH/lib */
-  /* The index of int set_workspace(void *, void *, size_t), which sets the memory that the calls of a handle use
-   * inside, and the size of that memory in a graph; 0 bytes: the library has no such function. */
+  const char *const *folders; /* the vendor's folders; a folder may begin with a variable, as in $ROCM_PATH/lib */
+  /* set_workspace: the index of int set_workspace(void *, void *, size_t), which sets the workspace of a handle.
+   * workspace_bytes: the size of this workspace in a graph; 0: the library has no such function. */
   int set_workspace;
   int64_t workspace_bytes;
 };
