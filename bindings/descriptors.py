@@ -59,14 +59,16 @@ class Room(Array):
         Label(
             r"(?P<direction>in|out|inout) (?P<rest>bytes\(.+)",
             "inout bytes(size)",
-            "so many bytes of any dtype; `; at least xGetReserveSize(xDesc)`: not fewer than that function says",
+            "`size` bytes of any dtype; `; at least xGetReserveSize(xDesc)`: at least as many bytes as that "
+            "function returns",
         ),
         Label(
             r"workspace\((?P<size>\w+)\) by (?P<query>.+)",
             "workspace(size) by xGetWorkspaceSize(xDesc)",
-            "device memory of so many bytes as that function says: its handle, the arguments, and an output. If "
-            "the caller has none, the device's pool. `xGetSizes(xDesc, nbytes=reserve).size`: the output `size`; "
-            "`nbytes` is NULL in calls that have no array `reserve`",
+            "device memory of as many bytes as that function returns; the function takes the handle, the "
+            "arguments and an output. If the caller passes no workspace, it comes from the device's pool. "
+            "`xGetSizes(xDesc, nbytes=reserve).size`: the output `size`; `nbytes` is NULL in calls without "
+            "an array `reserve`",
         ),
     )
     query: Query | None = None
@@ -118,7 +120,7 @@ class Factor(Scalar):
         Label(
             r"factor of (?P<by>\w+)",
             "factor of yDesc",
-            "a number of the host: a double if `yDesc` describes doubles, else a float",
+            "a number of the host: a double if `yDesc` describes doubles, and a float otherwise",
         ),
     )
     by: str  # the descriptor of the elements
@@ -212,7 +214,8 @@ class Integers(HelperParameter):
         Label(
             r"integers(?:\((?P<length>[^)]+)\)(?P<optional> or none)?)?",
             "integers(n)",
-            "a list of at least n integers; `integers`: of any length; `integers(n) or none`: or NULL",
+            "a list of at least n integers; `integers`: a list of any length; `integers(n) or none`: such a "
+            "list, or NULL",
         ),
     )
     role: ClassVar[str] = "integers"
@@ -292,7 +295,7 @@ class GivenList(Given):
         Label(
             r"gives (?P<kind>integers|structs)\((?P<length>\w+)\)",
             "gives integers(n)",
-            "an output of n integers; `gives structs(n)`, which `[raw]` defines",
+            "an output of n integers; `gives structs(n)`: an output of n structs, which `[raw]` defines",
         ),
     )
     length: str  # that argument
@@ -353,7 +356,7 @@ class GivenPlace(Given):
         Label(
             r"gives address in (?P<inside>\w+)",
             "gives address in weights",
-            "an address inside the array `weights`; Python has the bytes from its start",
+            "an address inside the array `weights`; in Python it is the number of bytes from the array's start",
         ),
     )
     inside: str
@@ -403,7 +406,7 @@ class Elements(HostArray):
         Label(
             r"host (?P<direction>in|out) elements\((?P<count>.+)\) of (?P<type_of>\w+)",
             "host in elements(n) of dtype",
-            "a NumPy array of the dtype that the enum `dtype` says; `host out ...`",
+            "a NumPy array of the dtype that the enum `dtype` gives; `host out ...`: such an array that is written",
         ),
     )
     type_of: str
@@ -431,7 +434,8 @@ class Bytes(HostArray):
         Label(
             r"host (?P<direction>in|out) bytes\((?P<size>.+)\)(?: of (?P<type_of>\w+))?",
             "host in bytes(n) of attribute",
-            "bytes of a NumPy array of the dtype of an attribute, or None; without `of`, of any dtype; `host out ...`",
+            "bytes of a NumPy array with the dtype of an attribute, or None; without `of`, the array has any "
+            "dtype; `host out ...`: such an array that is written",
         ),
     )
     type_of: str = ""

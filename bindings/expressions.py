@@ -19,13 +19,13 @@ EXPRESSIONS = {
     "n": "a size, an enum or a constant",
     "1": "a whole number",
     "m + n": "also `m - n`, `m * n`",
-    "m // n": "a division that rounds down; also `m % n`. By less than 1 it gives 0",
+    "m // n": "a division that rounds down; also `m % n`. If the divisor is less than 1, the result is 0",
     "min(m, n)": "the smaller one",
-    "m if trans == OP_N else n": "the one or the other",
+    "m if trans == OP_N else n": "`m` or `n`, by a test",
     "trans == OP_N": "a test; also `trans != OP_N`, `trans in (OP_N, OP_T)`",
     "m >= n": "in `requires` only; also `==`, `<=`",
     "xDesc[1]": "the size of a dimension that a descriptor describes",
-    "comm.ranks": "a number that `[object.comm]` tells",
+    "comm.ranks": "a number in `tells` of `[object.comm]`",
 }
 
 

@@ -70,7 +70,7 @@ class Ended(Object):
     """An object that the function destroys."""
 
     labels: ClassVar[tuple[Label, ...]] = (
-        Label(r"ended (?P<key>\w+)", "ended tensor", "the object that the function destroys; its only parameter"),
+        Label(r"ended (?P<key>\w+)", "ended tensor", "the object that the function destroys, as its only parameter"),
     )
     role: ClassVar[str] = "ended"
 
@@ -105,7 +105,7 @@ class DeviceNumber(HelperParameter):
 class Integer(HelperParameter):
     """A plain integer; the vendor's manual defines it."""
 
-    labels: ClassVar[tuple[Label, ...]] = (Label("integer", "integer", "an integer whose meaning the manual says"),)
+    labels: ClassVar[tuple[Label, ...]] = (Label("integer", "integer", "an integer whose meaning is in the manual"),)
     role: ClassVar[str] = "integer"
 
     @classmethod
@@ -135,7 +135,7 @@ class SetStream(HelperParameter):
     """A stream of the caller's own, for an object."""
 
     labels: ClassVar[tuple[Label, ...]] = (
-        Label("sets stream", "sets stream", "a stream of the caller's, for the object before it"),
+        Label("sets stream", "sets stream", "a stream of the caller, for the object in the parameter before"),
     )
     role: ClassVar[str] = "native_stream"
 
@@ -192,7 +192,7 @@ class ByValue(HelperParameter):
     """A struct of bytes by value."""
 
     labels: ClassVar[tuple[Label, ...]] = (
-        Label("bytes", "bytes", "a struct by value, which `[raw]` defines as an array of char; Python has bytes"),
+        Label("bytes", "bytes", "a struct by value, which `[raw]` defines as an array of char; bytes in Python"),
     )
     role: ClassVar[str] = "bytes"
 
@@ -228,7 +228,7 @@ class Kept(HelperParameter):
         Label(
             r"keeps bytes\((?P<size>.+)\)",
             "keeps bytes(n)",
-            "device memory that the object before it keeps alive",
+            "device memory that the object in the parameter before keeps alive",
         ),
     )
     role: ClassVar[str] = "keeps"
@@ -264,7 +264,7 @@ class HostArray(HelperParameter):
         Label(
             "host (?P<direction>in|out) (?P<extent>.+)",
             "host in vector(n, incx)",
-            "an array of the host that is read; `host out ...`: written",
+            "an array of the host that is read; `host out ...`: an array of the host that is written",
         ),
     )
     role: ClassVar[str] = "host"
@@ -320,8 +320,8 @@ class Given(HelperParameter):
         Label(
             r"(?P<way>gives|returned) (?P<kind>\w+)",
             "gives math_mode",
-            "an output, which Python returns: of an enum, `integer`, `text` or `stream`. `returned integer`: the "
-            "function's value",
+            "an output, which Python returns: a constant of an enum, an `integer`, a `text` or a `stream`. "
+            "`returned integer`: C's return value",
         ),
     )
     value_kind: str  # integer, enum, text, stream or new
@@ -413,7 +413,8 @@ class GivenBytes(Given):
         Label(
             r"gives bytes of (?P<shown>\w+)",
             "gives bytes of UniqueId",
-            "a struct, which `[raw]` defines as an array of char; Python has an object of that class, made of bytes",
+            "a struct, which `[raw]` defines as an array of char; in Python it is an object of this class, "
+            "which is made from bytes",
         ),
     )
     shown_as: str  # its class, which [library] adds

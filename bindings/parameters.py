@@ -44,21 +44,25 @@ def device_pointer(parameter: Parameter) -> str:
 
 # The clauses after an array's extent, by the field that a clause sets.
 CLAUSES = {
-    "overwrites": Label("overwrites if (.+)", "overwrites if beta == 0", "`inout`: if that holds it is not read"),
+    "overwrites": Label(
+        "overwrites if (.+)", "overwrites if beta == 0", "for `inout`: if the test holds, the array is not read"
+    ),
     "in_place": Label(
         r"may be (\w+(?: or \w+)*)(?: at (.+?))?(?: if (.+))?",
         "may be A or B",
-        "it may have the memory of these operands, each of which says the same; `may be C if transa == OP_N`; "
-        "`may be C at rank * n`: the memory that many elements after the start of C",
+        "the array may have the memory of these operands, whose labels say the same; `may be C if transa == "
+        "OP_N`; `may be C at rank * n`: the memory that begins so many elements after the start of C",
     ),
-    "optional": Label("optional", "optional", "there may be no such array"),
-    "optional_if": Label("optional if (.+)", "optional if jobu == JOB_N", "there may be none if that holds"),
-    "repeats": Label("may repeat", "may repeat", "a vector's increment may be 0: then all are one element"),
-    "becomes": Label("becomes (.+)", "becomes matrix(n, m, ldb)", "`inout`: the shape of the matrix after the call"),
+    "optional": Label("optional", "optional", "the argument may be NULL"),
+    "optional_if": Label("optional if (.+)", "optional if jobu == JOB_N", "the argument may be NULL if the test holds"),
+    "repeats": Label("may repeat", "may repeat", "a vector's increment may be 0: then one element is repeated"),
+    "becomes": Label(
+        "becomes (.+)", "becomes matrix(n, m, ldb)", "for `inout`: the shape of the matrix after the call"
+    ),
     "despite_const": Label(
         "despite const",
         "despite const",
-        "the header's const is wrong or, of an array that is read, its lack is",
+        "the header has a wrong const, or lacks the const of an array that is read",
     ),
 }
 
@@ -180,8 +184,8 @@ class Size(Parameter):
         Label(
             "tried stride",
             "tried stride",
-            "a stride that some versions of a library of the CPU count in real numbers, also of complex matrices: "
-            "a first call, of two products of one element, tells",
+            "a stride that some versions of a library of the CPU count in real numbers, also for complex "
+            "matrices: a first call, of two products of one element, shows how the loaded version counts",
         ),
     )
     label: str  # size, ld, inc, stride or integer
@@ -237,8 +241,8 @@ class Array(Parameter):
         Label(
             r"(?P<direction>in|out|inout)\b ?(?P<rest>.*)",
             "in matrix(m, n, lda)",
-            "a device array: `in` is read, `inout` read and written; of `out` every element of the extent is "
-            "written and none read. Clauses follow after `;`",
+            "a device array: `in` is read, and `inout` is read and written; every element of the extent of an "
+            "`out` is written, and none is read. Clauses follow after `;`",
         ),
     )
     role: ClassVar[str] = "array"
@@ -371,8 +375,8 @@ class PointerArray(Array):
         Label(
             r"(?P<direction>in|out|inout) (?P<rest>(?:pointers|grouped)\(.+)",
             "in pointers(matrix(m, n, lda), count)",
-            "arrays of a batch. Python takes a list of DevicePtrs, or one whose first axis counts the arrays; C "
-            "takes an array of handles. The addresses go to the device as an array",
+            "arrays of a batch. Python takes a list of DevicePtrs, or one DevicePtr whose first axis counts "
+            "the arrays; C takes an array of handles. The addresses go to the device as an array",
         ),
     )
 
@@ -530,9 +534,10 @@ class Scalar(Number):
         Label(
             "scalar" + _NUMBER,
             "scalar, scalar[5]",
-            "a number that is read, or five, on the host or the device. `scalar of dtype`: the argument `dtype` "
-            "says its dtype; if no enum of that C type has a complex one, the number is complex where the written "
-            "array is. `scalar; despite const`: the header's lack of a const is wrong",
+            "a number that is read, or five numbers, on the host or the device. `scalar of dtype`: the "
+            "argument `dtype` gives the number's dtype; if no enum of that C type has a complex dtype, the "
+            "number is complex if the written array is complex. `scalar; despite const`: the header lacks a"
+            " const",
         ),
     )
     role: ClassVar[str] = "scalar"
@@ -580,7 +585,7 @@ class Result(Number):
         Label(
             "host result|returned on the host",
             "host result",
-            "likewise, on the host whatever the pointer mode is; `returned on the host`",
+            "a result on the host, with any pointer mode; `returned on the host`",
         ),
     )
     returned: bool = False
@@ -671,7 +676,8 @@ class Workspace(Parameter):
             "(?P<host>host )?workspace",
             "workspace",
             "memory that the function uses while it runs, which callers do not pass; `<function><[library] "
-            "workspace>` tells how much: elements, or bytes of a `void *`. `host workspace`: on the host",
+            "workspace>` returns its size, in elements, or in bytes for a `void *`. `host workspace`: on "
+            "the host",
         ),
     )
     role: ClassVar[str] = "workspace"
@@ -691,7 +697,7 @@ class WorkspaceSize(Parameter):
     """The workspace's size, which the core passes."""
 
     labels: ClassVar[tuple[Label, ...]] = (
-        Label("(?P<host>host )?workspace size", "workspace size", "how much that is; `host workspace size`"),
+        Label("(?P<host>host )?workspace size", "workspace size", "the size of the workspace; `host workspace size`"),
     )
     role: ClassVar[str] = "workspace_size"
     in_record: ClassVar[bool] = False

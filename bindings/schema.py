@@ -19,11 +19,11 @@ NUMBER = "a whole number"
 
 # The meaning of {...} in names.
 PLACEHOLDERS = {
-    "t": "in `bind`: each of the letters, for a type: s, d, c, z",
-    "r": "in `bind`: the letter of the real type: s, d, s, d",
-    "form": 'in `bind`: "", `_batched` and `_strided_batched`, those that the header has',
+    "t": "in `bind`: each of the letters that stand for types: s, d, c, z",
+    "r": "in `bind`: the letter of the real type, for s, d, c, z: s, d, s, d",
+    "form": 'in `bind`: each of "", `_batched` and `_strided_batched` that the header has',
     "name": "in `symbols`: the name of `bind`",
-    "Name": "in `symbols`: likewise, in CamelCase",
+    "Name": "in `symbols`: the name of `bind`, in CamelCase",
 }
 _OF_SYMBOLS = ("name", "Name")
 
