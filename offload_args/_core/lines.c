@@ -497,17 +497,18 @@ static PyObject *taken(char *copy, size_t size, long long calls) {
 
 /* Returns the lines since the last time and the number of calls in them; written: the calls that Python writes now. */
 static PyObject *take(long written) {
-  char *copy = malloc(ALL);
-  if (copy == NULL) return PyErr_NoMemory();
   pthread_mutex_lock(&mutex);
   const size_t size = lines.size;
   const long long calls = lines.calls;
-  memcpy(copy, lines.text, size);
-  lines.size = 0;
-  lines.calls = 0;
-  lines.total += written;
-  lines.batch++;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &lines.taken);
+  char *copy = malloc(size + 1);
+  if (copy != NULL) {
+    memcpy(copy, lines.text, size);
+    lines.size = 0;
+    lines.calls = 0;
+    lines.total += written;
+    lines.batch++;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &lines.taken);
+  }
   pthread_mutex_unlock(&mutex);
   return taken(copy, size, calls);
 }

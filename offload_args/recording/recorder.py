@@ -25,7 +25,7 @@ from ..arguments import In, InOut, Out, Scratch
 from ..devices import Device, by_number
 from ..dtypes import DTYPE_NAMES
 from ..errors import ArgumentError, OffloadError
-from ..tracing.collect import site_of
+from ..tracing.collect import names_of
 from .layout import span
 from .stream import FORMAT, VERSION, Writer
 
@@ -33,8 +33,8 @@ __all__ = ["Recording"]
 
 _CONTENTS = ("none", "hash", "inputs")
 _KNOWN = 64  # the most arrays of a buffer whose digests are remembered
-_SAMPLED = 1 << 13  # arrays of more bytes are known by a sample of half as many
-_SAMPLES, _SAMPLE = 32, 128  # parts, and the bytes of each
+_SAMPLED = 1 << 14  # arrays of more bytes are known by a sample
+_SAMPLES, _SAMPLE = 16, 256  # parts, and the bytes of each
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -96,10 +96,11 @@ class _Owner(weakref.ref[NDArray[Any]]):
 class _Buffer:
     """Host memory that arrays share: the memory of the owning array."""
 
-    __slots__ = ("known", "lent", "low", "number", "owner")
+    __slots__ = ("known", "lent", "low", "number", "owner", "start")
 
-    def __init__(self, owner: _Owner, low: int) -> None:
+    def __init__(self, owner: _Owner, low: int, start: int) -> None:
         self.number, self.owner, self.low = owner.number, owner, low
+        self.start = start  # the offset of the owning array
         self.lent = 0  # how many open regions lend it
         self.known: dict[tuple[Any, ...], str] = {}  # the digests of arrays in it that were written last
 
@@ -181,7 +182,7 @@ class Recording:
         with _lock:
             if self._is_over or self in _active:
                 raise ArgumentError("record: it has begun before; make another one")
-            self._writer = Writer(self.file)
+            self._writer = Writer(self.file, has_contents=self.contents == "inputs" or self._has_images)
             try:
                 self._writer.write(self._header())
                 self._writer.flush()
@@ -199,7 +200,7 @@ class Recording:
                 try:
                     self._writer.write({"end": "stopped", "calls": self.calls})
                     self._writer.close()
-                except OSError as error:
+                except (OSError, TypeError, ValueError) as error:  # of the file, or of an event that is no JSON
                     self._fail(error)
 
     def flush(self) -> None:
@@ -359,12 +360,12 @@ class Recording:
         number, handles = self._next("region"), []
         rows: list[dict[str, Any]] = []
         lents: list[_Lent | None] = []
-        site = site_of(region, self._caller())
+        names = names_of(region, self._caller())
         arguments = region._arguments
         device = pointers[0]._device if pointers else region._device
         self._note_device(device)
         for position, (argument, pointer) in enumerate(zip(arguments, pointers, strict=True)):
-            name = site.names[position] if position < len(site.names) else ""
+            name = names[position] if position < len(names) else ""
             row, lent = self._argument(argument, pointer, name)
             handle = _core.origin(pointer)[0]
             self._roots[handle] = row["pointer"], number
@@ -400,9 +401,9 @@ class Recording:
                 "memory": "scratch" if direction == "scratch" else "borrowed",
             }, None
         buffer = self._buffer(array)
-        low = _interval(array)[0]
+        offset = buffer.start if array is buffer.owner() else _interval(array)[0] - buffer.low
         is_writable = _core.query(pointer).writable
-        row |= {"strides": array.strides, "buffer": buffer.number, "offset": low - buffer.low, "writable": is_writable}
+        row |= {"strides": array.strides, "buffer": buffer.number, "offset": offset, "writable": is_writable}
         if pointer._strides != array.strides:
             row["packed"] = pointer._strides
         is_known = buffer.lent == 0 and direction != "out"
@@ -417,12 +418,12 @@ class Recording:
             owner = base
         buffer = self._buffers.get(id(owner))
         if buffer is None or buffer.owner() is not owner:
-            (low, high), own = _interval(owner), _interval(array)
-            low, high = min(low, own[0]), max(high, own[1])  # as_strided may make an array larger than its owner
+            (start, high), own = _interval(owner), _interval(array)
+            low, high = min(start, own[0]), max(high, own[1])  # as_strided may make an array larger than its owner
             # The callback runs at any moment, on any thread. It is built in: Python code would lose a Ctrl-C there.
             reference = _Owner(owner, self._gone.append)
             reference.number, reference.key = self._next("buffer"), id(owner)
-            buffer = self._buffers[reference.key] = _Buffer(reference, low)
+            buffer = self._buffers[reference.key] = _Buffer(reference, low, start - low)
             self._put({"buffer": buffer.number, "nbytes": high - low, "align": low % 64})
         return buffer
 

@@ -23,6 +23,7 @@ FORMAT = "offload_args recording"
 VERSION = 1
 
 _MOST = 1 << 16  # bytes that wait for a flush
+_EVENT = 1 << 8  # bytes of an event, for this purpose
 _LONGEST = 0.5  # seconds that an event waits for a flush, if another one follows
 CALLS = ("blas", "call", "launch")  # kinds of events that are numbered calls
 _REACH = 4096  # the most calls from one call to its repetition
@@ -37,7 +38,9 @@ class Writer:
     Raises OSError if the file can't be written, or if another recording writes it.
     """
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, has_contents: bool = False) -> None:
+        """Open the file. has_contents: events may be large, and become lines at once."""
+        self._has_contents = has_contents
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if stat.S_ISREG(os.fstat(self._file).st_mode):  # several recordings may write a device file
@@ -53,17 +56,24 @@ class Writer:
             os.ftruncate(self._file, 0)
         self._rest = b""  # compressed bytes that are not yet in the file
         self._compressor = zlib.compressobj(3, wbits=_GZIP)
-        self._lines: list[bytes] = []
+        self._lines: list[bytes | dict[str, Any]] = []  # lines, and events that become lines when they are flushed
         self._size = 0
         self._flushed = time.monotonic()
 
     def write(self, event: dict[str, Any]) -> None:
-        self.add(f"{_encode(event)}\n".encode())
+        """Write an event, which does not change any more."""
+        if self._has_contents:
+            self.add(_line(event))
+        else:
+            self._add(event, _EVENT)
 
     def add(self, lines: bytes) -> None:
         """Write lines as they are."""
+        self._add(lines, len(lines))
+
+    def _add(self, lines: bytes | dict[str, Any], size: int) -> None:
         self._lines.append(lines)
-        self._size += len(lines)
+        self._size += size
         if self._size > _MOST or time.monotonic() - self._flushed > _LONGEST:
             self.flush()
 
@@ -89,10 +99,15 @@ class Writer:
 
     def _put(self, mode: int) -> None:
         lines, self._lines, self._size = self._lines, [], 0  # a finalizer may write more of them
-        self._rest += self._compressor.compress(b"".join(lines)) + self._compressor.flush(mode)
+        text = b"".join(part if isinstance(part, bytes) else _line(part) for part in lines)
+        self._rest += self._compressor.compress(text) + self._compressor.flush(mode)
         while self._rest:  # also the rest of an interrupted write
             self._rest = self._rest[os.write(self._file, self._rest) :]
         self._flushed = time.monotonic()
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    return f"{_encode(event)}\n".encode()
 
 
 def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from .. import _core
 from ..arguments import In, InOut, Out, Scratch
 from .source import Place, names_as_written
 
-__all__ = ["Listener", "Site", "collector", "short_name", "site_of"]
+__all__ = ["Listener", "Site", "collector", "names_of", "short_name", "site_of"]
 
 _NAME_BYTES = 23  # the longest name that the core keeps of an array
 _DEPTH = 8  # the callers of a region that are noted
@@ -189,9 +189,7 @@ def short_name(name: str) -> bytes:
 
 def site_of(entered: _core.Region, caller: FrameType | None) -> Site:
     """Return where a region is entered: by the caller, or one of its callers."""
-    frame = caller
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS) and frame.f_back is not None:
-        frame = frame.f_back
+    frame = _user_of(caller)
     names = _names(entered._arguments, frame)
     places: list[Place] = []
     while frame is not None and len(places) < _DEPTH:
@@ -199,6 +197,19 @@ def site_of(entered: _core.Region, caller: FrameType | None) -> Site:
         places.append(Place(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return Site(tuple(places), names, threading.current_thread().name)
+
+
+def names_of(entered: _core.Region, caller: FrameType | None) -> tuple[str, ...]:
+    """Return the names that the program has for a region's arrays."""
+    return _names(entered._arguments, _user_of(caller))
+
+
+def _user_of(caller: FrameType | None) -> FrameType | None:
+    """Return the frame that enters a region: the caller's, or that of the first caller outside the package."""
+    frame = caller
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]:
