@@ -90,7 +90,8 @@ static void (*_Atomic when_loaded)(void);
 
 void oa_hooks_set_loaded(void (*loaded)(void)) { atomic_store(&when_loaded, loaded); }
 
-/* Python looks up a module's PyInit function after dlopen, and before any code of the module runs. */
+/* Hooks modules when the interpreter calls dlsym: Python looks up a module's PyInit function after dlopen, and before
+ * any code of the module runs. */
 static void *hook_dlsym(void *handle, const char *name) {
   void (*loaded)(void) = atomic_load(&when_loaded);
   if (loaded) loaded();

@@ -16,7 +16,7 @@ enum {
   LEAST_CHAIN = 4 << 20,   /* bytes of arrays that a call writes */
   SAMPLES = 16,            /* pages */
   UNCHANGED = 2,           /* consecutive times that the sample was not written */
-  WRITTEN_LIMIT = 20,      /* as in residency.c */
+  WRITTEN_LIMIT = 20,      /* the value of residency.c */
   LOST_SHARE = 2,          /* the stay of an unused array ends if half of its memory may have changed */
   MOST_STRIKES = 20,
   UNWATCHED_STRIKES = 8

@@ -347,7 +347,7 @@ static int make_syevr(oa_lapack *l, oa_lapack_call *problem, oa_any *const *p) {
   return a->jobz == 'V' ? oa_lapack_copy(l, a->n, a->n, p[0], a->lda, p[2], a->ldz) : OA_OK;
 }
 
-/* Each vector may have nonzero numbers anywhere. */
+/* Sets the number of eigenvalues, and for each vector the range of rows with nonzero numbers, which is all rows. */
 static void finish_syevr(const oa_lapack_call *problem) {
   const arguments *a = &problem->a;
   oa_lapack_set_integer(a, a->found, 0, a->n);

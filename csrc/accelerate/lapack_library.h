@@ -55,7 +55,8 @@ int oa_lapack_upper(oa_lapack *l, int64_t n, oa_any *A, int64_t lda, oa_any *C);
 int oa_lapack_identity(oa_lapack *l, int64_t n, oa_any *A);
 /* Copies from (rows x columns) to `to`. */
 int oa_lapack_copy(oa_lapack *l, int64_t rows, int64_t columns, oa_any *from, int64_t ld, oa_any *to, int64_t ld_to);
-/* Sets *sum to the sum of the absolute values of a matrix: infinite or NaN if an element is. */
+/* Sets *sum to the sum of the absolute values of a matrix. The sum is infinite or NaN if an element is infinite or
+ * NaN. */
 int oa_lapack_sum(oa_lapack *l, int dtype, int64_t rows, int64_t columns, oa_any *A, int64_t ld, double *sum);
 
 #endif

@@ -10,7 +10,7 @@
 void oa_model_nominal(oa_accelerate_rates *rates);
 /* Sets the rates of a device. Times of calls on the device are forgotten, times on the CPU are kept. */
 void oa_model_set(const oa_accelerate_rates *rates);
-/* Predicts both times of a call that needs bytes_up copied up. */
+/* Predicts the times of a call on the CPU and on the device, if call->bytes_up bytes have to be copied up. */
 void oa_model_predict(oa_program_call *call);
 /* Returns whether the CPU should make a call, so that its time on the CPU becomes known. This is the case if the two
  * predictions are near each other, and the prediction for the CPU is only a guess. */

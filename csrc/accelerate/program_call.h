@@ -109,8 +109,8 @@ int oa_program_leave(oa_region *region, int status);
  * are preserved. */
 bool oa_program_try(oa_program_call *call, const void *arguments, oa_program_make make, bool valid,
                     const oa_program_operand *operands, int count);
-/* Does the same for a routine of LAPACK. `call` has its steps and shares already. `refused`: the reason why the call
- * can't go, or -1. */
+/* Makes a call of LAPACK on the device, as oa_program_try makes a call of BLAS. `call` already has its steps and
+ * shares. `refused`: the reason why the call can't go, or -1. */
 bool oa_program_try_lapack(oa_program_call *call, void *arguments, oa_program_lend lend, int refused,
                            const oa_program_operand *operands, int count);
 /* Notes that the original has made the call. */

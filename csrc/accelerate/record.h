@@ -13,7 +13,7 @@ bool oa_record_is_child(void);
 
 /* Lists a call as under way, and asks for its place. If the plan needs the place, waits for it, for `patience` seconds
  * at most. `planned`: an oa_accelerate_planning. Call it under the lock, like the functions below. The lock is free
- * meanwhile. */
+ * during the wait. */
 void oa_record_begin(oa_program_call *call, bool wants_site, int planned, double patience);
 /* Returns the plan's decision for a call, an oa_accelerate_decided. */
 int oa_record_decision(const oa_program_call *call);

@@ -15,7 +15,7 @@ typedef struct run {
 } run;
 
 /* The set is the union of its runs. An added run is merged with the preceding runs that are less than twice as long, so
- * each interval is copied only O(log n) times. If there is no host memory for a merge, the runs stay separate until a
+ * each interval is copied only O(log n) times. If host memory runs out for a merge, the runs stay separate until a
  * later merge. */
 struct oa_parts {
   int count;
@@ -39,7 +39,7 @@ static interval line_of(oa_lines lines, int64_t i) {
   return (interval){low, low + lines.width};
 }
 
-/* Returns a run without intervals, with memory for `room` intervals; NULL if there is no host memory. */
+/* Returns a run without intervals, with memory for `room` intervals; NULL if host memory runs out. */
 static run *new_run(int64_t room) {
   int64_t nbytes;
   if (__builtin_mul_overflow(room, (int64_t)sizeof(interval), &nbytes) ||
@@ -50,7 +50,7 @@ static run *new_run(int64_t room) {
   return new;
 }
 
-/* Merges the last two runs into one. Returns false, and changes nothing, if there is no host memory. */
+/* Merges the last two runs into one. Returns false, and changes nothing, if host memory runs out. */
 static bool merge_last(oa_parts *parts) {
   run **last = &parts->runs[parts->count - 1];
   run *a = last[-1], *b = last[0], *sum = new_run(a->count + b->count);

@@ -16,7 +16,7 @@ typedef struct oa_parts_place {
 } oa_parts_place;
 
 /* Adds the bytes of the lines. The time is proportional to the number of intervals of the lines, times the logarithm of
- * the number of all intervals. Returns false, and changes nothing, if there is no host memory. */
+ * the number of all intervals. Returns false, and changes nothing, if host memory runs out. */
 bool oa_parts_add(oa_parts **parts, oa_lines lines);
 /* Returns whether every byte of the lines is in the set. */
 bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
@@ -24,7 +24,7 @@ bool oa_parts_contain(const oa_parts *parts, oa_lines lines);
  * intervals if the set has too few bytes. */
 bool oa_parts_are_all(oa_parts *parts, oa_lines all);
 /* Sets *rest to the bytes of the lines that are not in the set, which has no byte outside of the lines. Returns false
- * if there is no host memory. */
+ * if host memory runs out. */
 bool oa_parts_missing(oa_parts *parts, oa_lines all, oa_parts **rest);
 /* Returns whether the set would have many short intervals if these lines were added. */
 bool oa_parts_are_fine(const oa_parts *parts, oa_lines more);

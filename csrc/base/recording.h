@@ -13,8 +13,8 @@ oa_recording *oa_recording_new(void);
 oa_recording *oa_recording_share(oa_recording *recording);
 /* Removes one user, and frees the recording if it has no other user. */
 void oa_recording_drop(oa_recording *recording);
-/* Adds a call of `run` with a copy of the arguments. Any thread may call this function. Returns 0, or -1 if there is no
- * host memory. */
+/* Adds a call of `run` with a copy of the arguments. Any thread may call this function. Returns 0, or -1 if host memory
+ * runs out. */
 int oa_recording_add(oa_recording *recording, void (*run)(void *), const void *arguments, size_t size);
 /* Add a call of oa_copy_lines and of oa_fill_lines. */
 int oa_recording_add_copy(oa_recording *recording, void *to, size_t to_pitch, const void *from, size_t from_pitch,

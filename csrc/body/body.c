@@ -89,7 +89,7 @@ static int fail_too_large(const oa_routine *routine, const oa_value *values) {
   return oa_fail_too_large(routine->function, name, value);
 }
 
-/* Returns OA_OK, or the failure of an operand that is in the wrong place. */
+/* Returns OA_OK if the library works on the device of an operand, otherwise the failure. */
 static int check_place(const oa_routine *routine, const char *name, const void *pointer) {
   const oa_library *library = routine->library;
   oa_pointer_info info = OA_SIZED(oa_pointer_info);
@@ -126,7 +126,7 @@ static const void *first_operand(const oa_routine *routine, const oa_value *valu
 }
 
 int oa_fail_symbol(const oa_routine *routine, const oa_value *values, int wide, int device) {
-  const int has_wide = routine->symbols[1] >= 0; /* if the loaded version has it */
+  const int has_wide = routine->symbols[1] >= 0; /* and the loaded version may have it */
   if (wide && oa_routine_symbol(routine, 0) && (!has_wide || oa_routine_symbol(routine, 1)))
     return fail_too_large(routine, values);
   oa_saved_error saved;

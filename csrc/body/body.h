@@ -55,7 +55,7 @@ int oa_check_host(const oa_routine *routine, const char *name, const oa_value *v
 int oa_check_itemsize(const oa_routine *routine, const char *name, int64_t itemsize, const char *array,
                       const void *pointer);
 
-/* Returns whether a value needs more than 32 bits. The compiler joins several of these into one comparison. */
+/* Returns whether a value needs more than 32 bits. The compiler joins several such checks into one comparison. */
 static inline int oa_is_wide(int64_t value) { return ((uint64_t)value + UINT64_C(0x80000000)) >> 32 != 0; }
 
 /* Returns the leading dimension to pass to the vendor. If there is one column, `ld` has no meaning, and may be smaller
@@ -77,13 +77,13 @@ static inline int64_t oa_plus(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-/* Returns the product of such sizes. */
+/* Returns the product of sizes that were checked to be 0 or more. A product that overflows becomes INT64_MAX. */
 static inline int64_t oa_times(int64_t a, int64_t b) {
   int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-/* Returns the difference of such sizes; 0 if it would be negative. */
+/* Returns the difference of two sizes; 0 if it would be negative. */
 static inline int64_t oa_minus(int64_t a, int64_t b) { return a > b ? a - b : 0; }
 
 /* Returns the quotient of two sizes, rounded down; 0 if the divisor is below 1. */
@@ -133,7 +133,7 @@ typedef struct oa_late {
       loads;
   int has_status;     /* the vendor's function returns a status, and the call is waited for */
   int *vendor_status; /* the destination of the status */
-  int repeated;       /* 0, or the number of moving arrays of a call that is made several times: */
+  int repeated;       /* 0, or the number of arrays that move from one call to the next */
   int64_t times;
   oa_value *results; /* NULL, or the destinations of the numbers that the calls return */
   struct {

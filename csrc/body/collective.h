@@ -1,4 +1,4 @@
-/* Serves the bodies of functions that several ranks call together: numbers of communicators, and groups. */
+/* For the bodies of functions that several ranks call together: numbers of communicators, and groups. */
 #ifndef OA_COLLECTIVE_H
 #define OA_COLLECTIVE_H
 
@@ -13,7 +13,7 @@ typedef struct oa_bytes_128 {
  * defines. The library is queried once for each object. Returns NULL with the error set if the library does not report
  * the numbers. */
 const int *oa_told(const oa_routine *routine, const char *name, const oa_value *object);
-/* Returns the device of such an object. */
+/* Returns the device of an object among the values, for oa_call.only. */
 const void *oa_device_of_object(const oa_value *object);
 
 /* Ends a call as oa_end does; a call in a group ends when the group ends. `object`: the value that is the call's

@@ -1,6 +1,6 @@
 #include "body/cublaslt.h"
 
-#if __has_include("libraries/cublaslt_constants.h") /* a build without cuBLASLt has no body that needs this */
+#if __has_include("libraries/cublaslt_constants.h") /* a build without cuBLASLt needs nothing of this file */
 #include "call/call.h"
 #include "libraries/cublaslt_constants.h"
 
@@ -152,7 +152,7 @@ typedef struct product {
   const oa_code_dtype *codes;
   get_attribute *get_of_layout, *get;
   set_attribute *set;
-  void *object; /* the descriptor of the product or transformation, */
+  void *object; /* the descriptor of the product or transformation */
   uint64_t stamp;
   answers answers;
   uint64_t before; /* the attributes that were read in earlier calls */
@@ -161,12 +161,12 @@ typedef struct product {
   uint32_t epilogue;
   oa_operand operands[5 + OA_LT_POINTERS];
   const char *by[5 + OA_LT_POINTERS]; /* the descriptor that sets an operand's dtype */
-  int attributes[OA_LT_POINTERS];     /* the attributes of the operands from first_attribute on, */
+  int attributes[OA_LT_POINTERS];     /* the attributes of the operands from first_attribute on */
   int first_attribute, count;
 } product;
 
 static int64_t layout_value(const product *p, const layout *l, int attribute, size_t nbytes, int *status) {
-  int64_t value = 0; /* if the attribute has 32 bits, they are the low ones */
+  int64_t value = 0; /* an attribute of 32 bits sets the low bits */
   const int answer = p->get_of_layout(l->object, attribute, &value, nbytes, NULL);
   if (answer && attribute < PLANE_OFFSET && !*status) *status = answer; /* older versions lack the last attributes */
   return nbytes == 4 ? (int32_t)value : value;
@@ -388,7 +388,7 @@ static void add_bias(product *p, const char *name, const void *pointer) {
   const int64_t size = p->epilogue & BGRADB ? p->d.columns : p->d.rows;
   const oa_extent extent = OA_EXTENT(OA_EXTENT_VECTOR, 0, size, 1, 1, p->epilogue & BGRADB ? "cols" : "rows", "", "");
   const int64_t stride = product_value(p, BIAS_BATCH_STRIDE, 8);
-  const bool shared = p->d.batches > 1 && !stride; /* all batches share it */
+  const bool shared = p->d.batches > 1 && !stride; /* all batches share the bias */
   const int dtype = gradient && product_value(p, BIAS_DATA_TYPE, 4) < 0 ? p->d.dtype : bias_dtype(p);
   add(p, name, pointer, gradient ? OA_OVERWRITE : OA_READ, dtype,
       shared ? extent : repeated(p, extent, BIAS_BATCH_STRIDE), "computeDesc");

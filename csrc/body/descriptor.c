@@ -107,7 +107,7 @@ int oa_lengths_end(int *lengths, int64_t count) {
 oa_operand oa_operand_of_description(const char *name, const void *pointer, int access,
                                      const oa_description *description, const char *size) {
   const bool in_lines = description->lines > 1 && description->dtype != OA_ANY;
-  const bool has_gaps = description->width != description->span && !in_lines; /* or elements that overlap */
+  const bool has_gaps = description->width != description->span && !in_lines; /* or overlapping elements */
   if ((access & OA_READ_WRITE) == OA_OVERWRITE && has_gaps) access |= OA_READ;
   const oa_extent extent =
       in_lines
@@ -157,7 +157,7 @@ static struct {
   size_t size;
   uint64_t used; /* when it was last used, by the count of uses */
   unsigned char answer[OA_MOST_ANSWER];
-} answers[2 * MOST_ANSWERS]; /* under the lock; two beside each other are for the same keys */
+} answers[2 * MOST_ANSWERS]; /* under the lock; two adjacent entries serve the same keys */
 static uint64_t uses;
 
 /* Returns the index of a key; -1: some object may change unnoticed. */
@@ -309,7 +309,7 @@ int oa_check_bytes(const oa_routine *routine, const char *name, const oa_value *
     return oa_fail(OA_ERROR_ARGUMENT, "%s: %s (%s) is %s, of %lld bytes, got %lld", routine->function, enum_name,
                    oa_name_of_code(codes, code), oa_dtype_name(dtype), (long long)itemsize, (long long)nbytes);
   if (!array) return value->host.address || !nbytes ? OA_OK : oa_fail_null(routine->function, name);
-  oa_value bytes = *value; /* checked as elements of a dtype, as many as have nbytes bytes */
+  oa_value bytes = *value; /* checked like an array whose elements have nbytes bytes in all */
   const oa_code_dtype any[] = {{0, array->dtype, "any"}, {0, OA_ANY, NULL}};
   const int64_t size = enum_name ? itemsize : oa_itemsize(array->dtype) > 0 ? oa_itemsize(array->dtype) : 1;
   return oa_check_elements(routine, name, &bytes, (nbytes + size - 1) / size, enum_name ? enum_name : "it",

@@ -1,4 +1,4 @@
-/* Serves the bodies of functions whose arrays have descriptors: the contents of a descriptor, workspaces, lists. */
+/* For the bodies of functions whose arrays have descriptors: the contents of a descriptor, workspaces, lists. */
 #ifndef OA_DESCRIPTOR_H
 #define OA_DESCRIPTOR_H
 
@@ -52,7 +52,7 @@ enum { OA_MOST_ANSWER = 320 }; /* the most bytes of an answer */
 /* Finds the kept result of an earlier query, which has `size` bytes. `key`: the stamps of the objects on which the
  * result depends, then the query's function and arguments. Returns 0 if no result is kept. */
 int oa_answer_find(const uint64_t *key, int stamps, int count, void *answer, size_t size);
-/* Keeps the result of such a query. */
+/* Keeps the result of a query, so that oa_answer_find finds it with the same key. */
 void oa_answer_keep(const uint64_t *key, int stamps, int count, const void *answer, size_t size);
 /* Returns the stamp of the object that a value refers to. */
 static inline uint64_t oa_stamp_of(const oa_value *value) {

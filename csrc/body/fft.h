@@ -1,7 +1,7 @@
 /* Plans of Fourier transforms: the layouts that a plan notes when it is made, and its executions.
  *
- * Neither cuFFT nor hipFFT reports which elements a plan touches, so the core notes them in the plan. Both have the
- * same transform types, and the same rules of layouts. */
+ * Neither cuFFT nor hipFFT reports which elements a plan touches, so the core notes them in the plan. Both libraries
+ * have the same transform types, and the same rules of layouts. */
 #ifndef OA_BODY_FFT_H
 #define OA_BODY_FFT_H
 

@@ -77,7 +77,7 @@ static int note(oa_helper_call *call, oa_value *values, int at) {
   return OA_OK;
 }
 
-/* Replaces the core's objects by the vendor's own. */
+/* Replaces the core's objects among the values by the vendor's own objects. */
 static void unwrap(const oa_helper_call *call, oa_value *values) {
   const oa_object_use *use = call->uses;
   for (int at = 0; at < call->routine->count; at++)

@@ -65,7 +65,7 @@ int oa_noted_description(const oa_routine *routine, const char *name, const oa_v
                          oa_description *description);
 /* Runs a routine that destroys its only value. */
 int oa_helper_destroy(const oa_routine *routine, oa_value *values, int device);
-/* Does as oa_helper_destroy, while other threads may use the object. */
+/* Runs a routine that destroys its only value, even while other threads use the object. */
 int oa_helper_abort(const oa_routine *routine, oa_value *values, int device);
 /* Removes a holder of an object. Destroys the object if it has ended and this was its last holder. */
 int oa_object_let_go(const char *function, oa_object_state *state);

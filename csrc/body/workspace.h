@@ -16,8 +16,8 @@ typedef struct oa_workspaces {
 
 /* Takes memory for an open call, on its device and on the host. A failure cancels the call. */
 int oa_workspaces_take(oa_workspaces *w, oa_call *call, size_t device_bytes, size_t host_bytes);
-/* Frees the memory in the order of the call's stream, and does as oa_end. If some of it is on the host, the stream is
- * waited for. */
+/* Ends the call as oa_end does, and frees the memory in the order of the call's stream. Waits for the stream if some of
+ * the memory is on the host. */
 int oa_workspaces_end(oa_workspaces *w, oa_call *call, int vendor_status);
 
 #endif

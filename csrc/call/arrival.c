@@ -56,7 +56,7 @@ static int gather_unseen(const oa_region_state *region, const arrival *arrivals,
 }
 
 /* Collects the groups to bring up, each once, in the operands' order, and adds the most moves for them to *most.
- * Returns false if there is no host memory. */
+ * Returns false if host memory runs out. */
 static bool gather_arrivals(const oa_call *call, const oa_reach *reaches, arrival *arrivals, int *count, size_t *most) {
   bool enough = true;
   for (int i = 0; i < call->count; i++) {

@@ -220,8 +220,8 @@ static void c_order(int ndim, const int64_t *shape, int64_t step, int64_t *strid
   for (int i = ndim - 1; i >= 0; step *= shape[i--]) strides[i] = step;
 }
 
-/* Returns a copy of an irregular view in C order, as on the device. The caller frees the copy. Returns NULL if there is
- * no host memory. */
+/* Returns a copy of an irregular view in C order, as on the device. The caller frees the copy. Returns NULL if host
+ * memory runs out. */
 static char *pack(const oa_view *view) {
   const oa_shape *s = view->shape;
   char *packed = malloc((size_t)view->lines.width);

@@ -29,8 +29,8 @@ extern _Thread_local oa_group_of_calls oa_group_of_thread;
 
 /* Begins the thread's group of a library. */
 void oa_group_open(const oa_library *library);
-/* Adds an open call to the thread's group. The end of the group ends the call. Returns NULL with the text set if there
- * is no host memory. */
+/* Adds an open call to the thread's group. The end of the group ends the call. Returns NULL with the text set if host
+ * memory runs out. */
 oa_grouped *oa_group_add(const oa_call *call);
 /* Ends the thread's group, and returns its calls, the first one first. */
 oa_grouped *oa_group_close(void);

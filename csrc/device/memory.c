@@ -38,7 +38,7 @@ struct oa_spares {
   sheet sheets[SHEETS];
 };
 
-/* Returns the device's pool, made at first use; NULL if there is no host memory for it (no text is set). */
+/* Returns the device's pool, made at first use; NULL if host memory runs out (no text is set). */
 static struct oa_spares *spares_of(oa_device *device) {
   struct oa_spares *spares = atomic_load_explicit(&device->spares, memory_order_acquire), *pool;
   if (OA_LIKELY(spares != NULL)) return spares;

@@ -65,7 +65,7 @@ int oa_staging_unpin(oa_device *device, void *memory, size_t nbytes) {
 
 /* -- blocks ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the device's blocks, made at first use; NULL if there is no host memory for them (no text is set). */
+/* Returns the device's blocks, made at first use; NULL if host memory runs out (no text is set). */
 static struct oa_staging *staging_of(oa_device *device) {
   struct oa_staging *staging = atomic_load_explicit(&device->staging, memory_order_acquire), *fresh;
   if (OA_LIKELY(staging != NULL)) return staging;

@@ -1,5 +1,5 @@
-/* Reads the facts of an HSACO. It reads the whole file, and so refuses also faults that the check for a device does not
- * look for. */
+/* Reads the facts of an HSACO. It reads the whole file, so it also refuses faults in parts that the check for a device
+ * does not read. */
 #define _GNU_SOURCE /* memmem */
 #include "kernel/hsaco.h"
 #include "kernel/image.h"

@@ -79,14 +79,14 @@ static bool next(oa_bytes *from, struct item *item) {
     if (!take(from, width)) return false;
     item->kind = (enum kind)rules[first - 0xc0].kind;
     item->number = first == 0xc3 ? 1 : big_endian(at, width);
-    if (first >= 0xd0 && first <= 0xd3 && *at >= 0x80) item->number = UINT64_MAX; /* as above */
+    if (first >= 0xd0 && first <= 0xd3 && *at >= 0x80) item->number = UINT64_MAX; /* negative */
     text_bytes = rules[first - 0xc0].more + (item->kind == TEXT ? item->number : 0);
   }
   item->text = (oa_bytes){from->at, text_bytes};
   return take(from, text_bytes);
 }
 
-/* Moves after an item and its contents: each item has at least one byte, so this ends. */
+/* Moves after an item and its contents. The loop ends, because each item has at least one byte. */
 static bool skip(oa_bytes *from) {
   uint64_t left = 1;
   struct item item;

@@ -27,7 +27,7 @@ typedef struct oa_hsaco_kernel {
   oa_bytes name;
   const char *fault; /* "its .vgpr_count is not a number ...": NULL if nothing is wrong */
   uint64_t argument_bytes, shared_bytes, vector_registers, scalar_registers, most_threads;
-  uint64_t wave; /* its threads; 64 if the metadata states none */
+  uint64_t wave; /* threads of a wave; 64 if the metadata does not state them */
   bool uniform_blocks;
   oa_bytes arguments; /* the unread parameters, their number, and the end of the last one */
   uint64_t arguments_left, arguments_end;
@@ -46,9 +46,10 @@ uint64_t oa_bundle_count(const void *image, size_t nbytes);
 /* Reads entry `number`; returns false after the last one, and if the entry is not inside the image. */
 bool oa_bundle_read(const void *image, size_t nbytes, uint64_t number, oa_bundle_entry *entry);
 /* Finds the code object for a device's target, such as "gfx90a:sramecc+:xnack-"; in an image that is no bundle, the
- * image itself. As in HIP's loader, the processor has to be the same, and so does each feature that the entry names. */
+ * image itself. As in HIP's loader, the entry has to name the device's processor, and each feature that it names has to
+ * be as on the device. */
 bool oa_hsaco_find(const void *image, size_t nbytes, const char *target, oa_bytes *object);
-/* Returns whether code for one target runs on a device of another target, by the same rule. */
+/* Returns whether code for the target `code` runs on a device of the target `device`, by the rule of oa_hsaco_find. */
 bool oa_hsaco_suits(oa_bytes code, const char *device);
 /* Returns the version of a code object: 3 to 6; 0 if the image is not a code object. */
 int oa_hsaco_version(oa_bytes object);

@@ -122,7 +122,7 @@ static int declare_variables(const oa_kernel_state *kernel, oa_operand *operands
   return count;
 }
 
-/* Writes the value of each argument where the kernel expects it. */
+/* Writes the value of each argument at the offset at which the kernel expects it. */
 static void pack(const oa_kernel_state *kernel, const void *const *arguments, const oa_operand *operands,
                  unsigned char *bytes) {
   for (int i = 0; i < kernel->count; i++) {

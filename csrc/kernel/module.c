@@ -211,8 +211,8 @@ int oa_module_unload(oa_module *module) {
   const oa_wait wait = {"oa_module_unload", unloading_needs, module};
   if (status) return status;
   oa_lock();
-  /* The count is raised before launches are read. So either this thread reads the end of a launch, or the end of the
-   * launch reads the count. */
+  /* `unloads` is raised before `launches` is read. So either this thread reads a count without a launch that has ended,
+   * or the thread that ends the launch reads the raised `unloads`. */
   atomic_fetch_add(&unloads, 1);
   oa_slot *slot = module_slot("oa_module_unload", module, &status);
   while (slot && atomic_load(&((oa_module_state *)slot->state)->launches)) {
@@ -336,7 +336,8 @@ static int find_facts(const oa_kernel_state *kernel, oa_hsaco_kernel *facts) {
                  (unsigned long long)facts->scalar_registers);
 }
 
-/* Finds a parameter, from the driver or the metadata. *nbytes is 0 after the last one, SIZE_MAX if neither has it. */
+/* Finds a parameter, from the driver or the metadata. *nbytes is 0 after the last parameter, SIZE_MAX if neither
+ * reports it. */
 static int find_parameter(const oa_kernel_state *kernel, const oa_hsaco_kernel *facts, int number, size_t *offset,
                           size_t *nbytes) {
   oa_device *device = kernel->module->device;

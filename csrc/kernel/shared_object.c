@@ -120,7 +120,7 @@ struct grid {
   atomic_llong next;
 };
 
-/* One thread of the CPU runs a grid with few threads and few bytes to write: waking others would take longer. */
+/* One thread of the CPU runs a grid with few threads and few bytes to write: waking other threads would take longer. */
 enum { FEW_THREADS = 1 << 14, FEW_BYTES = 1 << 16 };
 
 static void run_blocks(void *data) {

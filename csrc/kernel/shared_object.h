@@ -13,7 +13,7 @@ void oa_shared_object_unload(void *object);
 int oa_shared_object_function(void *object, const char *name, oa_kernel_function **function, const unsigned **table);
 /* Finds a variable that the object exports. */
 int oa_shared_object_variable(void *object, const char *name, uint64_t *address, size_t *nbytes);
-/* Fills info for such a kernel, except for its size. */
+/* Fills *info for a kernel of a shared object, except for info->size. */
 void oa_shared_object_info(oa_kernel_info *info);
 
 /* A launch that runs later. It is copied byte by byte, so no field points into it. */

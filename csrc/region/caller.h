@@ -29,7 +29,7 @@ struct oa_caller {
 };
 
 extern _Thread_local oa_caller *oa_caller_of_thread; /* NULL until the thread's first call */
-/* Makes the thread's caller. Returns NULL with the text set if there is no host memory. */
+/* Makes the thread's caller. Returns NULL with the text set if host memory runs out. */
 oa_caller *oa_caller_make(void);
 /* Makes room for more entries in `held`. */
 int oa_caller_grow(oa_caller *caller, int more);

@@ -10,7 +10,7 @@ oa_capture *oa_capture_of(const oa_region_state *region, const oa_stream *stream
   return region->capture && region->capture->stream == stream ? region->capture : NULL;
 }
 
-/* Returns room for one more element of a list. If there is no host memory, marks the capture as failed and returns
+/* Returns room for one more element of a list. If host memory runs out, marks the capture as failed and returns
  * NULL. */
 static void *room(oa_capture *capture, void *list, int count, int *capacity, size_t each) {
   void **at = list;
@@ -27,7 +27,7 @@ static void *room(oa_capture *capture, void *list, int count, int *capacity, siz
   return (char *)*at + (size_t)count * each;
 }
 
-/* Returns the handle of a new pointer to the counted memory of a slot; NULL: there is no host memory. */
+/* Returns the handle of a new pointer to the counted memory of a slot; NULL: host memory ran out. */
 static const void *point_to(const oa_slot *slot) {
   oa_mapping *counted = slot->mapping;
   oa_slot *own = oa_slot_take(slot->region, OA_SLOT_POINTER);
@@ -157,8 +157,8 @@ static int set_workspace(const oa_capture *capture, const oa_captured_handle *h,
   return status;
 }
 
-/* Returns the entry of a handle once it is ready, or a new one, which no other thread has. NULL: there is no host
- * memory. Under the lock, which it may free meanwhile. */
+/* Returns the entry of a handle once it is ready, or a new one, which no other thread has. NULL: host memory ran out.
+ * Under the lock, which it may free meanwhile. */
 static oa_captured_handle *entry_of_handle(oa_capture *capture, const oa_library *library, void *handle) {
   oa_captured_handle *h = capture->handles;
   while (h && h->handle != handle) h = h->next;

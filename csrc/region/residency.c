@@ -205,7 +205,7 @@ void oa_resident_free_ended(void) {
   }
 }
 
-/* Returns a new entry; NULL, without a text, if there is no host memory. */
+/* Returns a new entry; NULL, without a text, if host memory runs out. */
 static oa_resident *make_entry(oa_device *device, uintptr_t low, uintptr_t high, oa_lines lines,
                                const oa_array *array) {
   oa_resident *entry = calloc(1, sizeof *entry);

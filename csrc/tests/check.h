@@ -1,5 +1,5 @@
-/* Assertions of the C tests: a failed one is printed with its line and the last error, and the test goes on. A test's
- * main returns failures(). */
+/* Assertions of the C tests: a failed assertion is printed with its line and the last error, and the test goes on. A
+ * test's main returns failures(). */
 #ifndef OA_CHECK_H
 #define OA_CHECK_H
 
@@ -31,8 +31,8 @@ static inline int check_status(int status, int expected, const char *file, int l
   return status == expected;
 }
 
-/* Returns a text with the tested backend's name in place of sim; until the thread's next one. Programs without on_gpu.c
- * have no such function. */
+/* Returns the text with the tested backend's name in place of sim. The result is valid until the thread's next call.
+ * Programs without on_gpu.c lack this function. */
 __attribute__((weak)) const char *as_tested(const char *text);
 
 static inline int check_fails(int status, int expected, const char *words, const char *file, int line,
@@ -50,16 +50,16 @@ static inline int check_fails(int status, int expected, const char *words, const
 
 #define CHECK(condition) check((condition) != 0, __FILE__, __LINE__, #condition)
 #define CHECK_OK(call) check_status((call), OA_OK, __FILE__, __LINE__, #call)
-/* The call fails with that status and a text in which `words` occur. */
+/* Checks that the call fails with that status, and with a text in which `words` occur. */
 #define CHECK_FAILS(call, status, words) check_fails((call), (status), (words), __FILE__, __LINE__, #call)
 
-/* Whether the devices called sim are doubles of GPUs in this run (on_gpu.c). */
+/* Returns whether the devices called sim are doubles of GPUs in this run (on_gpu.c). */
 static inline int on_doubles(void) { return getenv("OFFLOAD_ARGS_TEST_GPU") != NULL; }
 
-/* The backend of the devices that a test calls sim: "sim", or that of the doubles. */
+/* The backend of the devices that a test calls sim: "sim", or the backend of the doubles. */
 extern char tested_backend[];
 
-/* The file of the module sample_kernels.c, as the device loads it. */
+/* Returns the file of the module sample_kernels.c, in the form that the device loads. */
 const char *sample_kernels(int device);
 
 /* Returns the address at which this process reaches memory of host, sim or a double of a GPU. */

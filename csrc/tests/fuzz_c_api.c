@@ -1,8 +1,9 @@
 /* libFuzzer: sequences of calls of the C API, with handles that are good, stale, of another kind, or foreign, and with
- * numbers that are right or wrong. No input may crash, hang, leak or corrupt: an array that no call wrote stays as it
- * is, bytes around arrays always do, and at the end nothing is present. scripts/fuzz-c-api runs it.
+ * numbers that are right or wrong. No input may crash, hang, leak or corrupt memory. Arrays that no call wrote, and the
+ * bytes around all arrays, stay unchanged. At the end nothing is present. scripts/fuzz-c-api runs it.
  *
- * An input is a list of operations: a byte that names it, then the bytes of its arguments; those that lack are 0. */
+ * An input is a list of operations. Each operation is a byte that selects it, and then the bytes of its arguments.
+ * Missing bytes are 0. */
 #include "offload_args.h"
 #include "offload_args/launch.h"
 #include "offload_args/routine.h"
@@ -26,13 +27,13 @@ static oa_region *regions[REGIONS];
 static bool finished[REGIONS];
 static oa_any *handles[HANDLES];
 static void *exports[OBJECTS];
-static oa_writing *writings[OBJECTS]; /* open ones, and those that have ended */
+static oa_writing *writings[OBJECTS]; /* open and ended writings */
 static int region_count, handle_count, export_count, writing_count;
 static oa_kernel *kernel_of[3]; /* `nothing` of sample_kernels.c, on each device */
 
 static uint8_t byte(input *in) { return in->at < in->end ? *in->at++ : 0; }
 
-/* A small number most often; else one that is wrong in most places. */
+/* Returns a small number in most cases, otherwise a number that most functions refuse. */
 static int64_t number(input *in) {
   static const int64_t odd[] = {-1,         INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN, (int64_t)1 << 32,
                                 1000000007, -8,        7,         1 << 20};
@@ -47,7 +48,7 @@ static int device(input *in) {
   return choice < 220 ? devices[choice % 3] : choice < 240 ? -1 : 250 + choice;
 }
 
-/* A handle that some call gave, live or stale; or one that none gave. */
+/* Returns a handle that some call has returned, live or stale, or a value that no call has returned. */
 static oa_any *handle(input *in) {
   const uint8_t choice = byte(in);
   if (choice < 200 && handle_count) return handles[choice % handle_count];
@@ -92,7 +93,7 @@ static void dimensions(input *in, int *ndim, int64_t *shape, int64_t *strides) {
   }
 }
 
-/* Lends parts of the arrays; host addresses are always good ones, as the core trusts them. */
+/* Lends parts of the arrays. Host addresses are always valid, because the core trusts them. */
 static void enter(input *in) {
   oa_array arrays[3];
   int64_t shapes[3][2], strides[3][2];
@@ -163,7 +164,7 @@ static void contents(input *in) {
   memset(packed, 0, sizeof packed);
   oa_any *to = handle(in), *from = handle(in);
   dimensions(in, &ndim, shape, strides);
-  if (ndim > 2) ndim = 2; /* so that values have room */
+  if (ndim > 2) ndim = 2; /* so that `values` is large enough */
   for (int i = 0; i < 4; i++)
     if (shape[i] > 60) shape[i] = 60;
   packed[0] = ndim == 2 && shape[1] > 0 ? 8 * shape[1] : 8;
@@ -224,7 +225,7 @@ static void exported(input *in) {
   if (which % 4 == 0) {
     void *ending = export_count ? exports[--export_count] : (void *)handle(in);
     const int status = oa_export_release(ending);
-    if (which % 8 == 4 && ending && oa_export_release(ending) == OA_OK) abort(); /* it is released, or was none */
+    if (which % 8 == 4 && ending && oa_export_release(ending) == OA_OK) abort(); /* a second release has to fail */
     (void)status;
   } else if (which % 4 == 1) {
     oa_address(handle(in), &address);
@@ -292,7 +293,7 @@ static void update(input *in) {
       if (writing_count < OBJECTS && !oa_update_begin(&array, on, &writings[writing_count]) && writings[writing_count])
         writing_count++;
       break;
-    case 7: /* one that is open, one that has ended, or what is none */
+    case 7: /* an open writing, an ended writing, or another handle */
       oa_update_end(byte(in) < 200 && writing_count ? writings[byte(in) % writing_count] : (oa_writing *)handle(in));
       break;
     case 0:
@@ -343,12 +344,12 @@ static void own_call(input *in) {
   oa_call call = {.function = "fuzz.own", .operands = operands, .count = byte(in) % 3};
   if (oa_begin(&call) != OA_OK) return;
   const uint8_t how = byte(in);
-  if (how % 4 == 0 && oa_begin(&call) == OA_OK) abort(); /* it has begun */
+  if (how % 4 == 0 && oa_begin(&call) == OA_OK) abort(); /* a call can't begin twice */
   oa_end(&call, how > 200);
-  if (how % 4 == 1 && oa_end(&call, 0) == OA_OK) abort(); /* it has ended */
+  if (how % 4 == 1 && oa_end(&call, 0) == OA_OK) abort(); /* a call can't end twice */
 }
 
-/* A call of the program's own whose operand is a list of pointers; some of its lists are wrong. */
+/* Makes a call of the program's own with a list of pointers, which may be wrong. */
 static void own_lists(input *in) {
   const void *at[4];
   for (int i = 0; i < 4; i++) at[i] = handle(in);
@@ -358,7 +359,7 @@ static void own_lists(input *in) {
   const int64_t batch = byte(in) < 200 ? how % 5 : number(in);
   oa_operand operands[2] = {{.name = "x", .access = byte(in) % 16, .dtype = OA_F64}};
   operands[0].pointer = &list;
-  /* With list.at and count -1, the call says how many there are: that is trusted. */
+  /* With list.at and a count of -1, the core trusts the number of pointers that the call states. */
   operands[0].extent =
       oa_listed(OA_VECTOR(number(in), number(in), "n", "incx"), list.count < 0 && list.at ? 4 : batch, "batch");
   operands[1] = (oa_operand){.name = "y", .pointer = handle(in), .access = OA_READ_WRITE, .dtype = OA_F64};
@@ -369,7 +370,7 @@ static void own_lists(input *in) {
 
 static void work(void *arguments) { (void)arguments; }
 
-/* A call whose work runs in stream order, perhaps later. */
+/* Makes a call whose work runs in stream order, perhaps later. */
 static void submitted(input *in) {
   oa_operand operand = {.name = "x", .pointer = handle(in), .access = byte(in) % 16, .dtype = OA_F64};
   operand.extent = OA_ELEMENTS(number(in));
@@ -377,13 +378,13 @@ static void submitted(input *in) {
   if (oa_begin(&call) == OA_OK) oa_submit(&call, byte(in) < 240 ? work : NULL, &operand, byte(in) % 64);
 }
 
-/* Any routine of CBLAS that takes arrays, sizes, enums and numbers, and no list. */
+/* Calls any routine of CBLAS that takes only arrays, sizes, enums and numbers. */
 static void routine(input *in) {
   const oa_routine *all;
   oa_value values[32];
   int count;
   if (oa_library_routines("cblas", &all, &count) || !count) return;
-  const unsigned first = byte(in); /* in this order, whatever the compiler does */
+  const unsigned first = byte(in); /* read before the next byte, with every compiler */
   const oa_routine *routine = &all[(256 * first + byte(in)) % (unsigned)count];
   if (routine->typed_count || routine->count > 32) return;
   memset(values, 0, sizeof values);
@@ -403,7 +404,7 @@ static void routine(input *in) {
       case OA_ROLE_SCALAR:
       case OA_ROLE_RESULT:
         if (routine->record[i].count == 1) break;
-        return; /* host numbers behind a pointer are trusted */
+        return; /* the core trusts a pointer to several host numbers */
       default:
         return;
     }
@@ -421,7 +422,7 @@ static void trace(input *in) {
   oa_trace_under_way(under_way, byte(in) % 5, &count);
 }
 
-/* A call of the backend fails now and then, on the devices that can. */
+/* Makes a later call of a sim device's backend fail. */
 static void failing(input *in) { oa_sim_configure(device(in), byte(in) % 4 ? 0 : 4096, byte(in) % 24, 0); }
 
 static void residency(input *in) {
@@ -483,7 +484,7 @@ static void end_all(void) {
       if (memory[i][j] != -1 || memory[i][GUARD + ELEMENTS + j] != -1) abort();
 }
 
-void __lsan_disable(void) __attribute__((weak)); /* of LeakSanitizer, which can't see what only handles name */
+void __lsan_disable(void) __attribute__((weak)); /* of LeakSanitizer, which does not find pointers in handles */
 void __lsan_enable(void) __attribute__((weak));
 
 /* Loads the kernels that live as long as the program. */
@@ -507,7 +508,7 @@ static void load_kernels(void) {
 
 int LLVMFuzzerInitialize(int *count, char ***arguments) {
   static const char *const names[] = {"host", "sim:0", "sim:1"};
-  const char *only = getenv("FUZZ_DEVICE"); /* host: no other thread, and many more inputs a second */
+  const char *only = getenv("FUZZ_DEVICE"); /* host: runs many more inputs a second, without other threads */
   (void)count, (void)arguments;
   for (int i = 0; i < 3; i++)
     if (oa_device_open(only ? only : names[i], &devices[i])) abort();

@@ -1,7 +1,8 @@
-/* Linked with every test: with OFFLOAD_ARGS_TEST_GPU=hip, the devices sim:0 and sim:1 of the test are hip:0 and hip:1,
- * and their driver is the double that scripts/doubles builds. The test's calls run on the CPU, in the order of the
- * double's streams, and have it make its devices' memory reachable meanwhile. Delays of operations are left out: the
- * double does all work as late as it may. The linker puts these functions in place of the core's (--wrap). */
+/* This file is linked with every test. With OFFLOAD_ARGS_TEST_GPU=hip, the devices sim:0 and sim:1 of the test are
+ * hip:0 and hip:1, and their driver is the double that scripts/doubles builds. The test's calls run on the CPU, in the
+ * order of the double's streams. During a call, the double makes the memory of its devices reachable. Delays of
+ * operations have no effect, because the double does all work as late as it may. The linker puts these functions in
+ * place of the core's (--wrap). */
 #include "check.h"
 #include "device/device.h"
 #include "device/stream.h"
@@ -47,7 +48,7 @@ static void *function_of_double(const char *name) {
   exit(1);
 }
 
-/* Returns whether the device is a double's. */
+/* Returns whether the driver of the device is a double. */
 static bool is_double(const oa_device *device) {
   return backend() && device && !strcmp(device->backend->name, backend());
 }

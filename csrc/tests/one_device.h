@@ -1,4 +1,4 @@
-/* Calls on one device, for tests: a vector times a number added to another one. */
+/* Calls on one device, for tests: a vector times a number is added to another vector. */
 #ifndef OA_ONE_DEVICE_H
 #define OA_ONE_DEVICE_H
 
@@ -6,7 +6,7 @@
 
 static int device;
 
-/* y[i] = a * x[i] + y[i], or a * x[i] when y is overwritten; strides in elements. */
+/* y[i] = a * x[i] + y[i], or y[i] = a * x[i] if `overwrite` is 1; strides are in elements. */
 struct axpy {
   int64_t n, incx, incy;
   float a;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Multiplies an element a thread. */
+/* Multiplies one element in each thread. */
 OA_HOST_KERNEL(scale, OA_POINTER, OA_VALUE(float)) {
   float *x = OA_ARGUMENT(call, 0, float *);
   const float a = OA_ARGUMENT(call, 1, float);
@@ -27,7 +27,7 @@ OA_HOST_KERNEL(blocks, OA_POINTER) {
 /* Touches no memory, whatever its grid is. */
 OA_HOST_KERNEL(nothing, OA_POINTER, OA_VALUE(double)) { (void)call; }
 
-/* As libraries do that say their version to a text: the size is trusted. */
+/* Writes a version to a text and trusts the size of the text, as some libraries do. */
 __attribute__((visibility("default"))) int sample_version(char *text, size_t size) {
   memset(text, 0, size);
   memcpy(text, "7.4", size < sizeof "7.4" ? size : sizeof "7.4");

@@ -4,7 +4,8 @@
 
 #include "library/library.h"
 
-/* The fields of such a library; names: its symbols, a static array; room: as many addresses, and their state. */
+/* The fields of an oa_library without handles. names: a static array of its symbols; room: an array of as many
+ * addresses; its_state: its oa_library_state. */
 #define SAMPLE_LIBRARY(called, names, room, its_state)                                                   \
   .name = (called), .symbols = (names), .addresses = (room), .state = (its_state),                       \
   .symbol_count = (int)(sizeof(names) / sizeof *(names)), .create = -1, .destroy = -1, .set_stream = -1, \

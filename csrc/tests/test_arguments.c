@@ -26,7 +26,7 @@ static void versions(void) {
     REFUSES(OA_ERROR_VERSION, oa_check_version(wrong_versions[i]));
   CHECK_OK(oa_check_version(OA_VERSION));
   CHECK(oa_in_use());
-  CHECK_OK(oa_check_version(OA_VERSION / 100 * 100 + 99)); /* another patch */
+  CHECK_OK(oa_check_version(OA_VERSION / 100 * 100 + 99)); /* another patch version */
 }
 
 /* -- devices -- */
@@ -137,7 +137,7 @@ static void region_enter(void) {
     REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
     a = lent();
   }
-  for (int i = 0; i < 3; i++) { /* gaps, reversed, all at one place */
+  for (int i = 0; i < 3; i++) { /* with gaps; reversed; all elements at one place */
     static const int64_t wrong_strides[][2] = {{4, 400}, {-4, -4}, {0, 0}};
     a.direction = OA_SCRATCH, a.strides = wrong_strides[i];
     REFUSES(OA_ERROR_ARGUMENT, oa_region_enter(device, NULL, &a, 1, &entered));
@@ -208,7 +208,7 @@ static void pointer_view(void) {
   REFUSES(OA_ERROR_OVERFLOW, oa_pointer_view(live, 0, 2, huge, strides, &view));
   REFUSES(OA_ERROR_OVERFLOW, oa_pointer_view(live, INT64_MAX, 2, shape, strides, &view));
   REFUSES(OA_ERROR_EXTENT, oa_pointer_view(live, -1, 0, NULL, NULL, &view));
-  CHECK_OK(oa_pointer_view(live, 4, 0, NULL, NULL, &view)); /* one element has no shape */
+  CHECK_OK(oa_pointer_view(live, 4, 0, NULL, NULL, &view)); /* one element has 0 dimensions */
   CHECK_OK(oa_pointer_release(view));
 }
 
@@ -259,7 +259,7 @@ static void export_release(void) {
   CHECK_OK(oa_export(live, &address, &keep));
   CHECK_FAILS(oa_pointer_release(keep), OA_ERROR_NOT_HANDLE, "oa_pointer_release");
   CHECK_OK(oa_export_release(keep));
-  REFUSES(OA_ERROR_STALE, oa_export_release(keep)); /* twice */
+  REFUSES(OA_ERROR_STALE, oa_export_release(keep)); /* a second time */
 }
 
 static void pointer_assign(void) {
@@ -336,7 +336,7 @@ static void scratch(void) {
 
 /* -- arrays that are present or resident -- */
 
-/* Arrays that every function refuses. */
+/* Passes arrays that every function has to refuse. */
 static void wrong_arrays(int (*ask)(const oa_array *, int)) {
   oa_array a = lent();
   REFUSES(OA_ERROR_ARGUMENT, ask(NULL, device));
@@ -395,7 +395,7 @@ static void is_present(void) {
 }
 
 static void only_check(void) {
-  CHECK(oa_only_check(-7) == 0); /* any other number than 0 switches it on */
+  CHECK(oa_only_check(-7) == 0); /* any number other than 0 switches the mode on */
   CHECK(oa_only_check(0) == 0 && oa_only_check(0) == 0);
 }
 

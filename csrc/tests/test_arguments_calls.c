@@ -111,7 +111,7 @@ static void end(void) {
   REFUSES(OA_ERROR_ARGUMENT, oa_end(&call, 0)); /* never begun */
   CHECK_OK(oa_begin(&call));
   CHECK_OK(oa_end(&call, 0));
-  REFUSES(OA_ERROR_ARGUMENT, oa_end(&call, 0)); /* it has ended */
+  REFUSES(OA_ERROR_ARGUMENT, oa_end(&call, 0)); /* the call has ended */
   call = (oa_call){0};
   CHECK(oa_end(&call, 0) == OA_ERROR_ARGUMENT);
 }

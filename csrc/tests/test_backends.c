@@ -1,4 +1,4 @@
-/* The backends through their tables: what each must do, then how strict sim is. */
+/* The backends through their tables: the duties of every backend, then the checks of sim. */
 #include "check.h"
 #include "device/device.h"
 #include "device/memory.h"
@@ -10,7 +10,7 @@
 
 enum { N = 4096 };
 
-/* The host's allocator is asked for too much on purpose. */
+/* Tests request more memory than the host's allocator has. */
 const char *__asan_default_options(void);
 const char *__tsan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
@@ -71,7 +71,8 @@ static void bytes_go_up_and_come_down(oa_device *device) {
   CHECK(back[99] == (unsigned char)(99 * 7) && all(back + 100, 3, 200) && back[300] == (unsigned char)(300 * 7));
 }
 
-/* Lines with a pitch each way; the gaps on the host are left alone. Large ones too: their staging is another path. */
+/* Copies lines with pitches up and down. The gaps on the host stay unchanged. Large copies are tested, too, because
+ * they are staged in another way. */
 static void lines_have_pitches(oa_device *device) {
   const oa_backend *backend = device->backend;
   void *stream = new_stream(device);
@@ -98,7 +99,7 @@ static void lines_have_pitches(oa_device *device) {
   }
 }
 
-/* Units of each size, one line and several; the gaps are left alone. */
+/* Fills one line and several lines with units of each size. The gaps stay unchanged. */
 static void lines_are_filled(oa_device *device) {
   const oa_backend *backend = device->backend;
   void *stream = new_stream(device);
@@ -126,7 +127,7 @@ static void lines_are_filled(oa_device *device) {
   }
 }
 
-/* Within the device, lines with a pitch each way. */
+/* Copies lines with different pitches within the device. */
 static void lines_are_copied_on_the_device(oa_device *device) {
   const oa_backend *backend = device->backend;
   void *stream = new_stream(device);
@@ -155,7 +156,7 @@ static void lines_are_copied_on_the_device(oa_device *device) {
   }
 }
 
-/* A chain of copies over several streams, each waiting for the event of the one before. */
+/* Makes a chain of copies over several streams. Each copy waits for the event of the copy before it. */
 static void events_order_streams(oa_device *device) {
   enum { STREAMS = 3, ROUNDS = 50 };
   const oa_backend *backend = device->backend;
@@ -262,7 +263,7 @@ static void sim_has_a_capacity(oa_device *sim) {
               "8192 bytes requested, 4096 bytes free of 12288 bytes, 8192 bytes used");
   CHECK_OK(sim->backend->memory(sim, &free_bytes, &total_bytes));
   CHECK(free_bytes == N && total_bytes == 3 * N);
-  /* The release is still under way when the room is asked for: trimming waits for it. */
+  /* The free is still under way when more memory is requested. Trimming waits for it. */
   CHECK_OK(oa_sim_configure(sim->number, 3 * N, 0, 2000));
   CHECK_OK(oa_device_free(sim, stream, first, 2 * N));
   second = allocate(sim, stream, 3 * N);
@@ -273,7 +274,8 @@ static void sim_has_a_capacity(oa_device *sim) {
   CHECK(free_bytes == total_bytes);
 }
 
-/* All that can fail, failing in turn: each says so once, and nothing stays allocated. */
+/* Makes the calls that can fail. The test makes each of them fail in turn: each failure is reported once, and nothing
+ * stays allocated. */
 static int some_work(oa_device *sim, void *stream) {
   const oa_backend *backend = sim->backend;
   unsigned char bytes[N] = {0};
@@ -311,7 +313,7 @@ static void sim_fails_the_call_asked_for(oa_device *sim) {
     snprintf(expected, sizeof expected, "failed: SIM_ERROR_INJECTED (call %d)", (int)k);
     CHECK_OK(oa_sim_configure(sim->number, 0, k, 0));
     CHECK_FAILS(some_work(sim, stream), OA_ERROR_BACKEND, expected);
-    CHECK_OK(some_work(sim, stream)); /* only once */
+    CHECK_OK(some_work(sim, stream)); /* the failure occurs only once */
     int64_t free_bytes, total_bytes;
     CHECK_OK(sim->backend->memory(sim, &free_bytes, &total_bytes));
     CHECK(free_bytes == total_bytes);
@@ -333,7 +335,7 @@ static void sim_finds_late_writes(oa_device *sim) {
   CHECK_OK(sim->backend->trim(sim));
   CHECK_FAILS(sim->backend->stream_synchronize(sim, stream), OA_ERROR_BACKEND,
               "SIM_ERROR_WRITE_AFTER_RELEASE: byte 17");
-  CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* told once */
+  CHECK_OK(sim->backend->stream_synchronize(sim, stream)); /* reported once */
   /* Quarantine is bounded: enough other releases push a block out. */
   address = allocate(sim, stream, N);
   CHECK_OK(oa_device_free(sim, stream, address, N));
@@ -384,7 +386,7 @@ static void sim_checks_addresses(oa_device *sim) {
   CHECK_OK(backend->synchronize(sim));
 }
 
-/* Nothing has happened when a call returns, and streams don't wait for each other by themselves. */
+/* An operation may run after its call has returned, and streams don't wait for each other by themselves. */
 static void set_flag(void *argument) { atomic_store(*(atomic_int **)argument, 1); }
 
 static void await_flag(void *argument) {
@@ -407,13 +409,13 @@ static void sim_is_asynchronous(oa_device *sim) {
   memset(bytes, 6, N);
   CHECK_OK(backend->event_record(sim, event, first));
   CHECK(all(back, 9, N));
-  /* The second stream is free of the first one until it waits for its event. */
+  /* The second stream does not wait for the first stream before it waits for the first stream's event. */
   CHECK_OK(backend->submit(sim, second, set_flag, &done_pointer, sizeof done_pointer));
   CHECK_OK(backend->stream_synchronize(sim, second));
   CHECK(atomic_load(&done) == 1);
   atomic_store(&done, 0);
   CHECK_OK(backend->stream_wait(sim, second, event));
-  /* The wait is for that record, whatever becomes of the event. */
+  /* The wait is for that record, even if the event is recorded again and destroyed. */
   CHECK_OK(backend->event_record(sim, event, second));
   CHECK_OK(backend->event_destroy(sim, event));
   CHECK_OK(backend->submit(sim, second, set_flag, &done_pointer, sizeof done_pointer));
@@ -442,7 +444,7 @@ static void sim_serves_many_threads(oa_device *sim) {
 
 /* -- cuda --------------------------------------------------------------------------------------------------------- */
 
-/* Promise T19. With no context current, with ours and with another one: it is as before after each call. */
+/* Promise T19. A call leaves the current context unchanged: no context, the backend's context, or another context. */
 static void cuda_leaves_the_current_context_alone(oa_device *cuda) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   int (*get)(void **), (*set)(void *), (*create)(void **, unsigned, int), (*destroy)(void *);
@@ -464,7 +466,7 @@ static void cuda_leaves_the_current_context_alone(oa_device *cuda) {
   CHECK(destroy(contexts[2]) == 0 && set(NULL) == 0);
 }
 
-/* Pinned memory is read by the device itself, later: copy_up has to wait for that. */
+/* The device itself reads pinned memory, and may do so later, so copy_up has to wait for the read. */
 static void cuda_has_read_pinned_memory(oa_device *cuda) {
   enum { LARGE = 64 << 20 };
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

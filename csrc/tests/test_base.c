@@ -1,4 +1,4 @@
-/* The base's own promises: structs that grow; threads that work for several devices at once. */
+/* The promises of base/: structs that grow; threads that work for several devices at the same time; nodes. */
 #include "base/nodes.h"
 #include "base/sized.h"
 #include "base/threads.h"
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A struct in its first version, in its second, and in one that is newer than this core. */
+/* A struct in its first version, in its second version, and in a version that is newer than this core. */
 typedef struct first {
   size_t size;
   int64_t a;
@@ -72,7 +72,7 @@ static void only_the_fields_that_an_older_program_has_are_written(void) {
 enum { EACH = 3 };
 static atomic_int working[2], most_working[2], all_met;
 
-/* Stays until both owners have all their threads, or for a second. */
+/* Returns when both owners have all their threads, or after a second. */
 static void meet(void *data) {
   const int owner = *(const int *)data;
   const int now = atomic_fetch_add(&working[owner], 1) + 1;
@@ -98,7 +98,7 @@ static void devices_that_copy_at_once_have_as_many_threads_each(void) {
   run_task(&owners[0]);
   pthread_join(thread, NULL);
   CHECK(all_met);
-  CHECK(most_working[0] == EACH && most_working[1] == EACH); /* and no more */
+  CHECK(most_working[0] == EACH && most_working[1] == EACH); /* and not more threads */
   CHECK_OK(oa_set_threads(0));
 }
 

@@ -1,4 +1,4 @@
-/* Calls: as many operands as a function has. */
+/* Calls with few and with many operands. */
 #include "check.h"
 
 const oa_library *const oa_libraries[] = {NULL};
@@ -38,7 +38,7 @@ static void run_sum(void *arguments) {
   }
 }
 
-/* All but the last operand are read; the last is overwritten. */
+/* Returns a call that reads all operands but the last, and overwrites the last. */
 static oa_call sum_of(oa_operand *operands, int count) {
   for (int i = 0; i < count; i++)
     operands[i] = (oa_operand){.name = i < count - 1 ? "x" : "y",
@@ -68,7 +68,7 @@ static void a_call_takes_as_many_operands_as_it_has(int count) {
     CHECK(data[count - 1][j] == (float)((count - 1) * (count - 2) / 2 + (count - 1) * j));
 }
 
-/* The last of them are checked as the first are; what is refused moves nothing and pins nothing. */
+/* The last operands are checked like the first operands. A refused call moves nothing and pins nothing. */
 static void the_last_of_many_operands_is_checked(void) {
   oa_operand operands[MOST];
   oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);
@@ -88,7 +88,8 @@ static void the_last_of_many_operands_is_checked(void) {
   leave();
 }
 
-/* Calls that are only checked fail as others do, or else as such calls, and move nothing. */
+/* Calls that are only checked move nothing. A wrong call fails as usual, and a right call fails with the status of such
+ * calls. */
 static void a_call_is_checked_and_not_made(void) {
   oa_operand operands[MOST];
   oa_counters before = OA_SIZED(oa_counters), after = OA_SIZED(oa_counters);

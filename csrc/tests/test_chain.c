@@ -62,7 +62,7 @@ static void captured_calls_run_at_each_replay(void) {
   check_empty();
 }
 
-/* A device scalar: axpy of one element reads and writes some. */
+/* The calls use only device scalars: axpy of one element reads one scalar and writes another. */
 static void a_chain_of_device_scalars_alone_runs(void) {
   oa_array arrays[2];
   oa_chain *chain = NULL;
@@ -85,17 +85,17 @@ static void a_chain_of_device_scalars_alone_runs(void) {
     CHECK(info.arrays == 2);
     CHECK_OK(oa_pointer_read(to, &sum, 0, NULL, NULL));
     CHECK(sum == 3 + 2 * 10 * 2);
-    CHECK_OK(oa_pointer_release(from)); /* the chain has separate pointers to them */
+    CHECK_OK(oa_pointer_release(from)); /* the chain has separate pointers to both scalars */
     CHECK_OK(oa_pointer_release(to));
     CHECK_OK(oa_chain_replay(chain));
     CHECK_OK(oa_chain_release(chain));
   }
-  CHECK(counters().frees == frees + 6); /* with the chain, not with the region */
+  CHECK(counters().frees == frees + 6); /* the scalars are freed with the chain, not with the region */
   leave(region);
   check_empty();
 }
 
-/* y += x until y[3], which is the element looked at, is no longer 0. */
+/* y += x until y[3], the tested element, is not 0. */
 static void captured_calls_run_until_an_element_is_set(void) {
   oa_array arrays[2];
   oa_chain *chain = NULL;
@@ -132,7 +132,7 @@ static void captured_calls_run_until_an_element_is_set(void) {
   check_empty();
 }
 
-/* A region of another lender ends while calls that use its array are captured, and a chain that used its scalar. */
+/* Captured calls use an array and a device scalar of another region. That region ends before the capture does. */
 static void an_array_may_end_while_calls_that_use_it_are_captured(void) {
   static int64_t n = N;
   oa_array arrays[2], outer = vector(other, &n, OA_BY_USE);
@@ -208,13 +208,13 @@ static void *replay_some(void *nothing) {
   return nothing;
 }
 
-/* Calls in the same region, in order with the replays. */
+/* Makes calls in the same region, in order with the replays. */
 static void *call_some(void *nothing) {
   for (int i = 0; i < TURNS; i++) CHECK_OK(in_order(call));
   return nothing;
 }
 
-/* Chains of a region of the thread's own. */
+/* Captures and replays chains of this thread's own region. */
 static void *capture_some(void *nothing) {
   static int64_t n = N;
   oa_array own = vector(other, &n, OA_BY_USE);

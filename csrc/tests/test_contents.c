@@ -18,7 +18,7 @@ static void update_assign_and_stage(void) {
   CHECK(y[0] == 0);
   CHECK_OK(oa_update_from(&arrays[1], -1));
   CHECK(y[0] == 1 && y[3] == 4);
-  x[0] = 100; /* written on purpose, then sent */
+  x[0] = 100; /* the host writes x, and then sends it */
   CHECK_OK(oa_update_to(&arrays[0], -1));
   CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 4, 0));
   CHECK_OK(oa_pointer_view(arrays[1].handle, 8, 1, &half, &step, &view));
@@ -32,7 +32,7 @@ static void update_assign_and_stage(void) {
   check_empty();
 }
 
-/* A 3 x 4 matrix in the first columns of a 3 x 6 one. */
+/* A 3 x 4 matrix in the first columns of a 3 x 6 matrix. */
 static void contents_are_filled_copied_and_read(void) {
   float A[18], B[18], back[12];
   const float value = 2.5F;

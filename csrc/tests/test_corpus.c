@@ -1,8 +1,9 @@
-/* The inputs that fuzzing kept (corpus.txt, one a line in hexadecimal), run once each, and then some made of them at
- * random: fuzz_c_api.c says what holds. scripts/fuzz-c-api makes a million, and looks which reach other code. */
+/* Runs each input that fuzzing kept (corpus.txt, one a line in hexadecimal), and then random changes of these inputs.
+ * fuzz_c_api.c describes the checks. scripts/fuzz-c-api makes a million inputs, and finds inputs that reach other
+ * code. */
 #include "fuzz_c_api.c"
 
-enum { MOST = 1000, LONGEST = 60, CHANGED = 40 /* inputs made of each */ };
+enum { MOST = 1000, LONGEST = 60, CHANGED = 40 /* changed inputs made of each input */ };
 
 typedef struct {
   uint8_t bytes[2 * LONGEST];
@@ -33,7 +34,7 @@ static kept changed(const kept *input, const kept *other) {
 }
 
 static void run(const kept *input) {
-  uint8_t *bytes_of = malloc(input->size ? input->size : 1); /* no byte after its end can be read */
+  uint8_t *bytes_of = malloc(input->size ? input->size : 1); /* of this size, so that a read after its end is found */
   if (input->size) memcpy(bytes_of, input->bytes, input->size);
   LLVMFuzzerTestOneInput(bytes_of, input->size);
   free(bytes_of);
@@ -44,7 +45,7 @@ int main(void) {
   char line[4 * LONGEST];
   int count = 0;
   FILE *corpus = fopen(CORPUS, "r");
-  const char *seed = getenv("FUZZ_SEED"); /* other inputs than usually */
+  const char *seed = getenv("FUZZ_SEED"); /* a seed makes other random inputs */
   if (seed) state ^= strtoull(seed, NULL, 10) * 0x9e3779b97f4a7c15ull;
   LLVMFuzzerInitialize(NULL, NULL);
   for (; corpus && count < MOST && fgets(line, sizeof line, corpus); count++) {

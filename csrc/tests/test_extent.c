@@ -17,7 +17,7 @@ typedef struct sample {
   oa_extent extent;
   int64_t start;
   char touched[MEMORY];
-  int64_t end; /* after the last */
+  int64_t end; /* after the last touched element */
 } sample;
 
 static void touch(sample *s, int64_t at) {
@@ -78,7 +78,8 @@ static void touch_band_triangle(sample *s, int part) {
     }
 }
 
-/* Makes a batch of the touched elements, each part after the last byte of the one before. Half of them are tight. */
+/* Repeats the touched elements as a batch. Each part begins after the end of the part before it; in half of the cases,
+ * directly after it. */
 static void repeat(sample *s) {
   const int64_t length = s->end, batch = below(4), stride = length + (below(2) ? below(6) : 0);
   static char first[MEMORY];
@@ -166,7 +167,7 @@ static int lines_of(oa_extent extent, int access, oa_lines *lines) {
 static void batches_are_lines_where_they_can_be(void) {
   const oa_extent matrix = OA_MATRIX(3, 4, 5, "m", "n", "ldc"), full = OA_MATRIX(3, 4, 3, "m", "n", "ldc");
   oa_lines lines;
-  /* without gaps, with those of the leading dimension, with gaps between them, and with both */
+  /* batches without gaps, with gaps of the leading dimension, with gaps between the matrices, and with both */
   CHECK_OK(lines_of(oa_strided(full, 6, 12, "batch", "stride"), OA_READ, &lines));
   CHECK(lines.count == 1 && lines.width == 6 * 12 * 8);
   CHECK_OK(lines_of(oa_strided(matrix, 6, 20, "batch", "stride"), OA_READ, &lines));
@@ -177,14 +178,14 @@ static void batches_are_lines_where_they_can_be(void) {
   CHECK_OK(lines_of(loose, OA_READ, &lines));
   CHECK(lines.count == 1 && lines.width == (5 * 30 + 18) * 8);
   CHECK(!oa_extent_fills(&loose, lines, 8));
-  /* each the same, or within each other: to be read only */
+  /* matrices that are the same or overlap: a call may only read them */
   CHECK_OK(lines_of(oa_strided(full, 6, 0, "batch", "stride"), OA_READ, &lines));
   CHECK(lines.count == 1 && lines.width == 96);
   CHECK_OK(lines_of(oa_strided(full, 6, 5, "batch", "stride"), OA_READ, &lines));
   CHECK(lines.count == 1 && lines.width == (5 * 5 + 12) * 8);
   CHECK_FAILS(lines_of(oa_strided(full, 6, 11, "batch", "stride"), OA_READ_WRITE, &lines), OA_ERROR_ALIAS,
               "C is written, and each of its 6 parts takes 12 elements, but stride is 11");
-  /* none */
+  /* no matrices, and wrong numbers */
   CHECK_OK(lines_of(oa_strided(full, 0, 0, "batch", "stride"), OA_OVERWRITE, &lines));
   CHECK(lines.count == 0);
   CHECK_FAILS(lines_of(oa_strided(full, -1, 12, "batch", "stride"), OA_READ, &lines), OA_ERROR_ARGUMENT,

@@ -1,4 +1,4 @@
-/* The first large copies of a region: threads are awake for them, and they need no stream of their own. */
+/* The first large copies of a region: threads are awake for these copies, and the copies need no separate stream. */
 #include "base/threads.h"
 #include "region/slot.h"
 #include "two_devices.h"
@@ -34,12 +34,13 @@ static void enter_with(int direction) {
   entered = enter(device_a, &array, 1);
 }
 
-/* Returns how often, of so many times, a thread was awake after that. Stops at 3: on a busy machine most come too late.
- */
+/* Calls `begin` `times` times, and returns how often a thread polled for work after it. Stops at 3, because on a busy
+ * machine most threads wake too late.
+ * */
 static int times_awake(void (*begin)(int), int direction, int times) {
   int differences = 0;
   for (int i = 0; i < times && differences < 3; i++) {
-    usleep(1000); /* longer than a task is expected */
+    usleep(1000); /* longer than threads poll */
     const int before = oa_threads_looks();
     begin(direction);
     if (entered) leave(entered, OA_COMMIT);
@@ -86,7 +87,7 @@ static const oa_region_state *state_of(const oa_region *region) {
   return oa_slot_of(region, OA_SLOT_REGION, &status)->region;
 }
 
-/* The device is slow: a call that did not wait for the copy would find something else. */
+/* The device is slow, so a call that did not wait for the copy would read other numbers. */
 static void the_first_copies_of_a_region_take_its_own_stream(void) {
   const int64_t n = LARGE;
   double totals[4] = {0};
@@ -96,9 +97,9 @@ static void the_first_copies_of_a_region_take_its_own_stream(void) {
   configure(device_a, 0, SLOW / 4);
   begin_sum(&first[0], &totals[0]);
   CHECK(!state_of(region)->copies);
-  begin_sum(&again[0], &totals[1]); /* on another stream, which waits for that copy */
+  begin_sum(&again[0], &totals[1]); /* on another stream, which waits for the first copy */
   CHECK(!state_of(inner)->copies);
-  begin_sum(&first[1], &totals[2]); /* beside the first call */
+  begin_sum(&first[1], &totals[2]); /* while the first call is under way */
   CHECK(device_a == host || state_of(region)->copies);
   begin_sum(&again[1], &totals[3]);
   configure(device_a, 0, 0);

@@ -63,7 +63,7 @@ static void a_touch_is_reported_once_and_the_program_goes_on(void) {
   CHECK(host[N / 2] == 1 && touches == 1 && strncmp(text, "x at here on ", 13) == 0);
   CHECK(host[N / 3] == 1 && touches == 1);
   CHECK_OK(fill(array.handle, 4));
-  host[N / 2] = 9; /* it is overwritten by what comes down */
+  host[N / 2] = 9; /* the copy down overwrites it */
   CHECK(touches == 2);
   CHECK_OK(fill(array.handle, 5));
   CHECK_OK(oa_update_from(&array, -1));
@@ -95,7 +95,7 @@ static void a_report_names_the_array_that_was_touched_when_its_region_has_ended(
   leave(region);
   region = lend_as("y", &array);
   CHECK_OK(fill(array.handle, 1));
-  sem_post(&lent_again); /* then it reads y, so that it reports again */
+  sem_post(&lent_again); /* the thread then reads y, which is reported, too */
   sem_wait(&reported);
   CHECK(strncmp(text, "x at here on ", 13) == 0);
   sem_post(&lent_again);
@@ -105,13 +105,13 @@ static void a_report_names_the_array_that_was_touched_when_its_region_has_ended(
   check_empty();
 }
 
-/* In a process of its own. */
+/* Touches a guarded array in a child process. Returns the child's exit status, or its signal as a negative number. */
 static int end_by_a_touch(bool handled, bool on_a_thread) {
   const pid_t child = fork();
   if (child == 0) {
     if (freopen("/dev/null", "w", stderr) == NULL) _exit(1);
     if (oa_device_open("sim", &device)) _exit(2);
-    signal(SIGSEGV, handled ? before : SIG_DFL); /* a sanitizer has its own */
+    signal(SIGSEGV, handled ? before : SIG_DFL); /* a sanitizer has its own handler */
     oa_array array;
     lend(&array);
     if (fill(array.handle, 3)) _exit(3);
@@ -125,7 +125,7 @@ static int end_by_a_touch(bool handled, bool on_a_thread) {
 int main(void) {
   x = malloc(N * sizeof *x);
   for (int i = 0; i < N; i++) x[i] = 1;
-  for (int on_a_thread = 0; on_a_thread < 2; on_a_thread++) { /* first: a child of one with an open device has none */
+  for (int on_a_thread = 0; on_a_thread < 2; on_a_thread++) { /* first: a child can't use an open device */
     CHECK(end_by_a_touch(false, on_a_thread) == -SIGSEGV);
     CHECK(end_by_a_touch(true, on_a_thread) == 7);
   }

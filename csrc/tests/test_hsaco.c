@@ -1,4 +1,5 @@
-/* The metadata of AMD's code objects: it is read as it was written, and no read leaves a damaged file. */
+/* The metadata of AMD's code objects: the read facts equal the written facts, and no read goes outside of a damaged
+ * file. */
 #define _GNU_SOURCE /* memmem */
 #include "check.h"
 #include "kernel/hsaco.h"
@@ -108,7 +109,7 @@ static writer hsaco(const char *target) {
   return file;
 }
 
-/* Returns a bundle of that for two processors, after an entry for the host. */
+/* Returns a bundle: an entry for the host, and then an HSACO for each of two processors. */
 static writer bundle(void) {
   static const char *const names[] = {"host-x86_64-unknown-linux--", "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-",
                                       "hipv4-amdgcn-amd-amdhsa--gfx1100"};
@@ -149,7 +150,7 @@ static void what_was_written_is_read(void) {
   CHECK(parameter.kind == OA_STATED_POINTER);
   CHECK(oa_hsaco_find_parameter(&facts, 1, &parameter) && parameter.offset == 8 && parameter.nbytes == 4);
   CHECK(parameter.kind == OA_STATED_VALUE);
-  CHECK(oa_hsaco_find_parameter(&facts, 2, &parameter) && parameter.nbytes == 0); /* the hidden one does not count */
+  CHECK(oa_hsaco_find_parameter(&facts, 2, &parameter) && parameter.nbytes == 0); /* hidden parameters do not count */
   oa_hsaco_targets(file.bytes, file.nbytes, processors, sizeof processors);
   CHECK(strcmp(processors, "gfx90a:xnack-") == 0);
   CHECK(oa_hsaco_version((oa_bytes){file.bytes, file.nbytes}) == 2 && !oa_hsaco_version((oa_bytes){file.bytes, 30}));
@@ -239,7 +240,7 @@ static void a_program_receives_what_each_object_states(void) {
               OA_ERROR_MODULE, "made: needs an HSACO");
 }
 
-/* Changes the bytes that follow a text, which it has once. */
+/* Changes the bytes after a text, which occurs once in the file. */
 static writer changed(writer file, const char *text, const char *bytes, size_t nbytes) {
   unsigned char *at = memmem(file.bytes, file.nbytes, text, strlen(text));
   if (CHECK(at)) memcpy(at + strlen(text), bytes, nbytes);
@@ -282,7 +283,7 @@ static void entries_of_a_bundle_that_share_bytes_are_refused(void) {
   const size_t first = 24 + 8 + 24 + strlen("host-x86_64-unknown-linux--");
   const size_t second = first + 24 + strlen("hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-");
   memcpy(rows, file.bytes + first, sizeof rows);
-  rows[1] = file.nbytes - rows[0]; /* the first is all of both */
+  rows[1] = file.nbytes - rows[0]; /* the first entry has the bytes of both entries */
   memcpy(file.bytes + first, rows, 2 * sizeof *rows);
   memcpy(file.bytes + second, rows, 2 * sizeof *rows);
   CHECK_FAILS(visit(file.bytes, file.nbytes, &record), OA_ERROR_MODULE, "its entries are longer than its");
@@ -292,7 +293,7 @@ static void entries_of_a_bundle_that_share_bytes_are_refused(void) {
   CHECK_FAILS(visit(file.bytes, file.nbytes, &record), OA_ERROR_MODULE, "the bundle has no code for AMD GPUs");
 }
 
-/* Reads all that there is; the sanitizers say if it reads too much. */
+/* Reads all facts. The sanitizers report a read outside of the bytes. */
 static int read_all(const unsigned char *bytes, size_t nbytes) {
   char processors[32];
   oa_bytes object, metadata, list;
@@ -321,7 +322,7 @@ static void damaged_files_are_read_within_their_bytes(void) {
   for (int i = 0; i < TIMES; i++) {
     const writer *image = &images[i % 2];
     const size_t nbytes = i % 5 ? image->nbytes : (size_t)rand() % image->nbytes;
-    unsigned char *bytes = malloc(nbytes + !nbytes); /* of its own size, so that a sanitizer knows its end */
+    unsigned char *bytes = malloc(nbytes + !nbytes); /* a sanitizer finds reads after its end */
     if (!CHECK(bytes)) return;
     memcpy(bytes, image->bytes, nbytes);
     for (int k = rand() % 4; k >= 0 && nbytes; k--) {

@@ -1,5 +1,5 @@
-/* Arrays of unmodified programs that stay on a device, host and sim, with several threads, while accelerate is started,
- * stopped and given its device again. All numbers are small integers, so that each product is exact. */
+/* Arrays of unmodified programs that stay on a device (host and sim), also with several threads, while accelerate is
+ * started, stopped, and set to its device again. All numbers are small integers, so that each product is exact. */
 #define _GNU_SOURCE
 #include "accelerate/known.h"
 #include "accelerate/program_call.h"
@@ -48,7 +48,7 @@ static int make(const void *arguments, oa_any *const *pointers) {
   return oa_submit(&call, multiply, &p, sizeof p);
 }
 
-/* As a hook makes a call. Returns whether it went. */
+/* Makes a call as a hook does. Returns whether the call went. */
 static bool call_once(const double *A, const double *x, double *y) {
   const oa_program_operand operands[] = {{"A", A, N, N, N, OA_IN}, {"x", x, 1, N, 1, OA_IN}, {"y", y, 1, N, 1, OA_OUT}};
   oa_program_call call = {.routine = &routine, .m = N, .n = N, .operations = 2.0 * N * N};
@@ -59,7 +59,7 @@ static bool call_once(const double *A, const double *x, double *y) {
   return false;
 }
 
-/* The product has the bytes that the host has now. */
+/* Returns whether the product is right for the present bytes of the host. */
 static bool is_true(const double *A, const double *x) {
   double result[N], right[N];
   product p = {A, x, right};
@@ -105,7 +105,7 @@ static void an_unchanged_matrix_stays_until_the_end(void) {
   CHECK(mmap(A, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == A);
   for (int i = 0; i < 4; i++) CHECK(is_true(A, x));
   munmap(A, BYTES);
-  double *B = matrix_new(2); /* an unmapped array is found, and goes */
+  double *B = matrix_new(2); /* the stay of an unmapped array ends */
   for (int i = 0; i < 400; i++) CHECK(is_true(B, x));
   CHECK(kept() == (oa_pages_work() ? 1 : 0));
   CHECK_OK(oa_accelerate_stop());
@@ -141,7 +141,7 @@ static bool stays(oa_known *known) {
 static void a_call_ends_no_stay_that_another_one_began(void) {
   double *A = matrix_new(3);
   oa_known first, second;
-  for (int i = 0; i < 4 && (!i || !first.arrays[0].keep); i++) { /* it has to be seen unchanged twice */
+  for (int i = 0; i < 4 && (!i || !first.arrays[0].keep); i++) { /* two calls have to find the array unchanged */
     see(&first, A);
     oa_known_lock();
     oa_known_pay(&first, 1, 0, 0);
@@ -168,7 +168,7 @@ static void a_call_ends_no_stay_that_another_one_began(void) {
 
 /* -- places -- */
 
-static atomic_bool tells; /* whether calls are told their places */
+static atomic_bool tells; /* whether the other thread reports the places of calls */
 
 static int find_later(void) { return OA_SITE_LATER; }
 
@@ -202,15 +202,15 @@ static void a_call_waits_for_its_place_only_where_a_plan_goes_by_it(void) {
       {.routine = routine.name, .m = 40, .n = 40, .site = 7, .decision = OA_DECIDED_GOES},
       {.routine = routine.name, .m = 40, .n = 9, .site = 7, .decision = OA_DECIDED_STAYS}};
   CHECK_OK(oa_accelerate_plan(plan, 2));
-  begin_and_end(&other, OA_PLAN_ALONE, LONG); /* it stays in any case */
+  begin_and_end(&other, OA_PLAN_ALONE, LONG); /* the plan never lets it go */
   begin_and_end(&call, OA_PLAN_NOTHING, LONG);
   CHECK(other.site == OA_SITE_NONE && call.site == OA_SITE_NONE);
-  begin_and_end(&call, OA_PLAN_ALONE, 0.01); /* nobody tells */
+  begin_and_end(&call, OA_PLAN_ALONE, 0.01); /* no thread reports the place */
   CHECK(call.site == OA_SITE_NONE);
   atomic_store(&tells, true);
   begin_and_end(&call, OA_PLAN_ALONE, LONG);
   CHECK(call.site == 7);
-  begin_and_end(&other, OA_PLAN_FIRST, LONG); /* the model decides, and the plan will have it */
+  begin_and_end(&other, OA_PLAN_FIRST, LONG); /* the model decides, but the place of the call is needed */
   CHECK(other.site == 7);
   CHECK_OK(oa_accelerate_plan(NULL, 0));
   CHECK_OK(oa_accelerate_stop());
@@ -235,7 +235,7 @@ static void *work(void *data) {
     if (i % 6 == 5) own[i * 31] = i % 3;
     if (i % 12 == 11) {
       munmap(own, BYTES);
-      own = matrix_new(seed + i); /* often where it was */
+      own = matrix_new(seed + i); /* often at the same address */
     }
   }
   munmap(own, BYTES);

@@ -1,4 +1,4 @@
-/* Launches of a program in C: every block runs once, in order with other calls; what is packed is what arrives. */
+/* Launches of a program in C: every block runs once, in order with other calls; packed arguments arrive unchanged. */
 #include "kernel/module.h"
 #include "offload_args/launch.h"
 #include "one_device.h"
@@ -101,9 +101,9 @@ static bool waits(bool is_launch) {
   return named;
 }
 
-/* This thread's call is waited for by an update, and that by a launch. */
+/* An update waits for this thread's call, and a launch waits for the update. */
 static void a_thread_unloads_no_module_whose_launch_waits_for_its_call(void) {
-  enum { LIMIT = 300 }; /* seconds; then the kernel ends the process */
+  enum { LIMIT = 300 }; /* seconds; then an alarm ends the process */
   static const oa_parameter parameters[] = {{"x", OA_READ_WRITE, OA_F32, 8, 0}, {"a", 0, OA_F32, 4, 8}};
   int64_t n = 4;
   oa_region *region;

@@ -1,4 +1,4 @@
-/* Lines and layouts against sets of bytes that are made one by one from their definition. */
+/* Compares lines and layouts with sets of bytes that are made byte by byte from the definition. */
 #include "base/lines.h"
 #include "check.h"
 
@@ -42,7 +42,7 @@ static void overlap_of_lines_is_that_of_their_bytes(void) {
     contained += within && oa_lines_bytes(b);
     const bool answer = oa_lines_disjoint(a, b);
     if (!CHECK(answer == oa_lines_disjoint(b, a)) || !CHECK(!answer || !meet)) return;
-    /* It is exact for one line and any others, and for lines of the same pitch. */
+    /* oa_lines_disjoint is exact if one side is a single line, or if both sides have the same pitch. */
     const oa_lines x = oa_lines_simplest(a), y = oa_lines_simplest(b);
     if ((x.count < 2 || y.count < 2 || x.pitch == y.pitch) && !CHECK(answer == !meet)) return;
     disjoint += answer;
@@ -56,7 +56,8 @@ typedef struct array {
   int64_t shape[4], strides[4], itemsize;
 } array;
 
-/* Up to 4 dimensions of up to 5 elements; often as slices of an array have them, sometimes anything. */
+/* Returns an array with up to 4 dimensions of up to 5 elements. Its strides are often those of a slice, and sometimes
+ * arbitrary. */
 static array some_array(void) {
   array a = {.ndim = (int)below(5), .itemsize = INT64_C(1) << below(5)};
   const bool anything = below(4) == 0;
@@ -108,7 +109,7 @@ static void touch(void *data, int64_t number, int64_t place) {
   t->places[number] = place;
 }
 
-/* A part of the elements in C order, there and back. */
+/* Gathers a part of the elements in C order, and scatters it again. */
 static bool gathered_elements_are_those_of_c_order(const array *a, const touched *t, int64_t size) {
   static unsigned char memory[2 * MEMORY], back[2 * MEMORY], packed[1024 * 16];
   const int64_t first = below(size + 1), count = below(size - first + 1);
@@ -124,7 +125,7 @@ static bool gathered_elements_are_those_of_c_order(const array *a, const touched
     if (!CHECK(!memcmp(back + place, memory + place, (size_t)a->itemsize))) return false;
     for (int64_t j = 0; j < a->itemsize; j++) memory[place + j] = 0;
   }
-  for (int i = 0; i < 2 * MEMORY; i++) /* and no byte beside them */
+  for (int i = 0; i < 2 * MEMORY; i++) /* no other byte was written */
     if (!CHECK(!back[i] || !memory[i])) return false;
   return true;
 }
@@ -160,7 +161,7 @@ static void layouts_are_those_of_the_elements(void) {
   CHECK(regular > LAYOUTS / 5 && overlapping > LAYOUTS / 20 && overlapping < LAYOUTS / 2);
 }
 
-/* Numbers around the limits of 64 bits: refused exactly when something does not fit. */
+/* The sizes and strides are near the limits of 64 bits. A layout is refused exactly if a number of it does not fit. */
 static void huge_layouts_are_right_or_refused(void) {
   int64_t fits = 0, refused = 0;
   for (int c = 0; c < LAYOUTS; c++) {
@@ -178,7 +179,7 @@ static void huge_layouts_are_right_or_refused(void) {
       const __int128 extent = (__int128)(shape[i] - 1) * strides[i];
       reach += extent < 0 ? -extent : extent;
       if (extent < 0) low += extent;
-      if (size > INT64_MAX || reach > INT64_MAX) size = reach = (__int128)INT64_MAX + 1; /* and stays so */
+      if (size > INT64_MAX || reach > INT64_MAX) size = reach = (__int128)INT64_MAX + 1; /* stays too large */
     }
     const bool fit = size * itemsize <= INT64_MAX && reach + itemsize <= INT64_MAX;
     oa_layout layout;

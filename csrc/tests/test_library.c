@@ -1,4 +1,4 @@
-/* Libraries that have handles and not all of what cuBLAS has for them. */
+/* Libraries with handles that lack some of the functions that cuBLAS has for handles. */
 #include "check.h"
 #include "library/library.h"
 
@@ -83,7 +83,7 @@ int main(void) {
   oa_device *sim = oa_device_of(device);
   CHECK_OK(sim->backend->stream_create(sim, &stream_of_caller));
 
-  binding = 4; /* a handle that could not be bound is used when it can */
+  binding = 4; /* a handle that could not be bound is used once it can be bound */
   CHECK_FAILS(call_it(&plain, array.handle), OA_ERROR_LIBRARY, "plain: bind failed: status (4)");
   binding = 3;
   CHECK_OK(call_it(&plain, array.handle));
@@ -97,13 +97,13 @@ int main(void) {
   mode = 1;
   CHECK_OK(oa_use_handle("settable", &mode));
   CHECK_OK(call_it(&settable, array.handle));
-  CHECK(modes_set == 2 && mode == 0); /* it does not say its mode: the wanted one is set each time */
+  CHECK(modes_set == 2 && mode == 0); /* the library does not report the mode, so each call sets it */
 
   CHECK_OK(call_it(&streamless, array.handle));
   CHECK_OK(oa_use_handle("streamless", &mode));
   CHECK_FAILS(call_it(&streamless, array.handle), OA_ERROR_ARGUMENT, "the stream of an address is not known");
 
-  /* without a function for the stream, and without handles at all: the call is waited for */
+  /* libraries without a function for the stream, and without handles: the core waits for the call */
   created = bound = 0;
   CHECK_OK(call_it(&unbound, array.handle));
   CHECK(created == 1 && bound == 0);

@@ -1,4 +1,4 @@
-/* Lines: the pieces of strided arrays against their elements, one by one. */
+/* Compares the pieces of strided arrays with the elements of the arrays, one by one. */
 #include "base/lines.h"
 #include "check.h"
 
@@ -13,8 +13,8 @@ static int64_t random_below(int64_t limit) {
   return (int64_t)(state >> 8) % limit;
 }
 
-/* Makes strides, in an order of the axes of their own, that no two indices share a byte by; some of them negative.
- * Returns the offset of index 0 from the lowest byte; *span: the bytes from there to the highest. */
+/* Makes random strides, some of them negative, with which no two indices share a byte. Returns the offset of index 0
+ * from the lowest byte. *span: the bytes from the lowest to the highest. */
 static int64_t make_strides(int ndim, const int64_t *shape, int64_t *strides, int64_t *span) {
   int order[AXES];
   int64_t step = ITEMSIZE, first = 0;
@@ -43,7 +43,8 @@ static int64_t place_of(int64_t i, int ndim, const int64_t *shape, const int64_t
   return at;
 }
 
-/* Every element is in exactly one piece, and where a second array is given, beside its own there. */
+/* Checks that every element is in exactly one piece. With a second array, each element is beside the element with the
+ * same index in the second array. */
 static void pieces_have_each_element_once(bool two) {
   static int64_t partner[MOST];
   int64_t shape[AXES], strides[AXES], others[AXES], size = 1, span, other_span;

@@ -11,7 +11,7 @@ static float x[MOST][LENGTH], y[MOST][LENGTH];
 static oa_array arrays[2 * MOST];
 static const void *xs[MOST], *ys[MOST];
 static oa_region *region;
-static bool copies_addresses; /* the device uses them in separate memory */
+static bool copies_addresses; /* the device needs a copy of the addresses */
 
 /* Lends `count` arrays x and as many y. */
 static void enter(int count) {
@@ -31,12 +31,12 @@ static void enter(int count) {
   }
 }
 
-/* y[i] = 2 * x[i], of arrays behind arrays of addresses on the device. */
+/* y[i] = 2 * x[i], for arrays whose addresses are in arrays on the device. */
 struct doubling {
   int64_t count, n;
   const float *const *x;
   float *const *y;
-  float *counted; /* or NULL: how many arrays there were */
+  float *counted; /* becomes the number of arrays; or NULL */
 };
 
 static void run_doubling(void *data) {
@@ -54,7 +54,7 @@ static oa_operand listed(const char *name, const oa_pointer_list *list, int acce
                       .extent = oa_listed(OA_VECTOR(n, 1, "n", "1"), count, "count")};
 }
 
-/* Calls it; counted: an operand that is not a list, and that may be absent. */
+/* Makes the call. counted: an operand that is not a list, and that may be absent. */
 static int doubling(const oa_pointer_list *from, const oa_pointer_list *to, int64_t n, int64_t count, oa_any *counted) {
   oa_operand operands[] = {listed("x", from, OA_READ, n, count),
                            {.name = "counted",
@@ -125,7 +125,7 @@ static void one_pointer_stands_for_many(int64_t step) {
   for (int64_t j = 0; j < 64; j++) CHECK(to[j] == (j < 4 * step && j % step < 3 ? (float)(2 * j) : -1));
 }
 
-/* An array without elements has no memory, and so has each of many that one pointer stands for. */
+/* An array without elements has no memory. So one pointer without memory may stand for many empty arrays. */
 static void one_pointer_stands_for_many_empty_arrays(void) {
   static float from[1], to[64];
   static int64_t none = 0, length = 64;
@@ -177,7 +177,7 @@ static void the_array_that_is_wrong_is_named(void) {
   CHECK(y[0][0] == -1);
 }
 
-/* The same array may be read many times; written ones may be between the lines of others. */
+/* The same array may be read many times; written arrays may be between the lines of other arrays. */
 static void what_may_overlap_is_allowed(void) {
   static float matrix[LENGTH][MOST];
   static const int64_t shape[] = {LENGTH, MOST}, strides[] = {sizeof matrix[0], sizeof(float)};
@@ -229,7 +229,7 @@ static void groups_are_parts_of_one_list(void) {
     for (int j = 0; j < LENGTH; j++) CHECK(y[i][j] == (j < 2 ? (float)(2 * (i + j)) : -1));
 }
 
-/* An operand in place may be the array at its own place of the other list, and no other. */
+/* An operand in place may be the array at the same place of the other list, and no other array of that list. */
 static void arrays_in_place_have_the_same_place(void) {
   enter(20);
   const oa_pointer_list from = {.at = xs, .count = 20}, to = {.at = ys, .count = 20};
@@ -262,7 +262,7 @@ static void lists_without_arrays_touch_no_device(void) {
   CHECK(counters().regions == before.regions && counters().calls == before.calls);
 }
 
-/* The caller makes no such call: the addresses stay where they are. */
+/* The caller does not make a call that writes nothing, so the addresses do not go up. */
 static void addresses_for_a_call_that_writes_nothing_do_not_go_up(void) {
   enter(2);
   const oa_pointer_list from = {.at = xs, .count = 2}, to = {.at = ys, .count = 2};
@@ -273,7 +273,7 @@ static void addresses_for_a_call_that_writes_nothing_do_not_go_up(void) {
     CHECK_OK(oa_begin_lists(&call));
     CHECK((operands[1].address == NULL) == (n == 0));
     CHECK_OK(oa_end(&call, 0));
-    const int64_t of_arrays = n ? 0 : 2 * (int64_t)sizeof x[0]; /* x; of y only a part is written */
+    const int64_t of_arrays = n ? 0 : 2 * (int64_t)sizeof x[0]; /* the arrays x go up once */
     const int64_t of_addresses = n && copies_addresses ? 4 * (int64_t)sizeof(void *) : 0;
     CHECK(counters().bytes_up - before.bytes_up == of_arrays + of_addresses);
   }

@@ -12,7 +12,7 @@ const oa_library *const oa_libraries[] = {NULL};
 
 /* -- memory that stays, and zeros ---------------------------------------------------------------------------------- */
 
-/* Enters and leaves a region with some of those arrays; returns how many calls of the backend it took. */
+/* Enters and leaves a region with the first `count` arrays. Returns the number of backend calls. */
 static int64_t calls_to_pass(oa_array *arrays, int count) {
   oa_region *region;
   const int64_t before = oa_sim_backend_calls(number);
@@ -54,7 +54,7 @@ static void memory_that_stays_is_as_strictly_watched(void) {
   CHECK_FAILS(oa_device_synchronize(number), OA_ERROR_BACKEND, "WRITE_AFTER_RELEASE");
 }
 
-/* The zeros of an address that is asked for again were made when the memory was returned. */
+/* If an address is requested again, its zeros were made when the memory was returned. */
 static void an_address_of_nothing_written_is_zeros_each_time(void) {
   unsigned char x[64], zeros[64] = {0};
   uint64_t address = 0;
@@ -62,7 +62,7 @@ static void an_address_of_nothing_written_is_zeros_each_time(void) {
   CHECK_OK(oa_device_trim(number));
   for (int i = 0; i < 20; i++) {
     oa_region *region = lend(&array, x, i == 10 ? OA_INOUT : OA_OUT, 0);
-    if (i % 3 == 2) { /* a call that wrote it whole, and failed */
+    if (i % 3 == 2) { /* a call that writes all of x, and may fail */
       oa_operand operand = {
           .name = "x", .pointer = array.handle, .access = OA_OVERWRITE, .dtype = OA_U8, .extent = OA_ELEMENTS(64)};
       oa_call call = {.function = "test.fail", .operands = &operand, .count = 1};
@@ -81,7 +81,7 @@ static void an_address_of_nothing_written_is_zeros_each_time(void) {
   }
 }
 
-/* Fills an Out by its address, as code outside does. Returns its address, which had zeros. */
+/* Fills an Out through its address, as code outside does. Returns the address, at which there were zeros. */
 static uint64_t fill_by_address(const oa_array *array, int64_t n, int value) {
   uint64_t address = 0;
   CHECK_OK(oa_address(array->handle, &address));
@@ -92,8 +92,8 @@ static uint64_t fill_by_address(const oa_array *array, int64_t n, int value) {
   return address;
 }
 
-/* Lends x as Out, fills it by its address with that value, and leaves. Returns the address, which had zeros. beside:
- * lends another array that is read. */
+/* Lends x as Out, fills it through its address with that value, and leaves the region. Returns the address, at which
+ * there were zeros. beside: lends another array, too, which is read. */
 static uint64_t pass_by_address(unsigned char *x, int64_t n, int value, bool beside) {
   static unsigned char y[40] = {7};
   const int64_t m = sizeof y;
@@ -115,7 +115,7 @@ static int64_t free_memory(void) {
   return free_bytes;
 }
 
-/* Zeros for many regions are made at once: few regions ask the device to fill or to allocate. */
+/* One fill makes the zeros for many regions, so few regions make the device fill or allocate. */
 static void memory_of_an_address_is_zeros_each_time(int64_t n, bool beside) {
   enum { TIMES = 100 };
   unsigned char *x = malloc((size_t)n);
@@ -134,7 +134,7 @@ static void memory_of_an_address_is_zeros_each_time(int64_t n, bool beside) {
   CHECK(more > 0 && more <= TIMES / 6);
   uint64_t address;
   enum oa_zeros zeros;
-  int other_stream; /* any stream may have what is zeros already */
+  int other_stream; /* any stream may take memory that is already zeros */
   const size_t taken = beside ? ((size_t)n + 255) / 256 * 256 + 256 : (size_t)n;
   CHECK(oa_device_take(device, &other_stream, taken, &address, &zeros) && zeros == OA_ZEROS_NOW);
   CHECK_OK(oa_device_pool(device, NULL, address, taken, OA_NEEDS_NOTHING));
@@ -143,7 +143,7 @@ static void memory_of_an_address_is_zeros_each_time(int64_t n, bool beside) {
   free(x);
 }
 
-/* The memory that zeros come from is shared by regions one after the other, and watched as strictly as any other. */
+/* Regions use the pieces of a sheet one after the other. The pieces are checked as strictly as other memory. */
 static void pieces_of_zeros_are_as_strictly_watched(void) {
   enum { N = 1000 };
   unsigned char x[N];
@@ -169,7 +169,8 @@ static void pieces_of_zeros_are_as_strictly_watched(void) {
   CHECK(status == OA_ERROR_BACKEND && strstr(oa_last_error(), "WRITE_AFTER_RELEASE"));
 }
 
-/* Arrays of more sizes than a device makes zeros for many regions of: the others make their own, and no more. */
+/* There are more sizes of arrays than a device has sheets. Regions with the other sizes need one fill each, and no
+ * other call. */
 static void zeros_of_many_sizes_cost_one_fill_each(void) {
   enum { SIZES = 12, TIMES = 5 };
   static unsigned char x[1000 * SIZES];
@@ -181,12 +182,12 @@ static void zeros_of_many_sizes_cost_one_fill_each(void) {
       pass_by_address(x, 1000 * k, i + 1, false);
       const int64_t calls = oa_sim_backend_calls(number) - begun;
       if (calls < least) least = calls;
-      if (i == TIMES - 1) CHECK(calls <= least + 2); /* to fill, and to wait for it */
+      if (i == TIMES - 1) CHECK(calls <= least + 2); /* a fill, and a wait for it */
     }
   CHECK_OK(oa_device_trim(number));
 }
 
-/* Where there is no room for the zeros of many regions, each makes its own. */
+/* If there is no room for a sheet, the memory of each region is filled separately. */
 static void zeros_keep_to_the_limit_of_memory(void) {
   enum { N = 64 << 10 };
   static unsigned char x[N];
@@ -203,7 +204,7 @@ static void zeros_keep_to_the_limit_of_memory(void) {
   device->memory_limit = limit;
 }
 
-/* Whichever call of the device fails, memory is neither lost nor taken for zeros. */
+/* Whichever call of the device fails, no memory is lost, and no other bytes are taken for zeros. */
 static void zeros_outlive_failing_calls(void) {
   enum { N = 1000 };
   unsigned char x[N];
@@ -261,7 +262,7 @@ static void late_run(void *data) {
   for (int i = 0; i < 64 && l->to && !l->from; i++) l->to[i] = l->value;
 }
 
-/* A call that reads from, and writes to[0] unless to is NULL. */
+/* Makes a call that reads `from`, and writes to[0] unless `to` is NULL. */
 static void late_copy(oa_any *to, oa_any *from, unsigned us) {
   oa_operand operands[] = {
       {.name = "from", .pointer = from, .access = OA_READ, .dtype = OA_U8, .extent = OA_ELEMENTS(64)},
@@ -295,7 +296,7 @@ static void *wait_for(void *region) {
   return NULL;
 }
 
-/* Two regions that share it are waited for at once, while a call in a third one reads it. */
+/* Two regions that share a block are waited for at the same time, while a call in a third region reads the block. */
 static void a_block_waits_for_all_that_use_it(void) {
   unsigned char x[64], y[64] = {0}, z[64];
   memset(x, 7, sizeof x);
@@ -337,7 +338,7 @@ static void a_captured_scalar_lives_as_long_as_its_region(void) {
   oa_any *staged;
   const oa_region_options options = OA_SIZED(oa_region_options, .stream = new_stream(), .has_stream = 1);
   CHECK_OK(oa_region_enter(number, &options, &array, 1, &region));
-  CHECK_OK(oa_address(array.handle, &address)); /* brings it up */
+  CHECK_OK(oa_address(array.handle, &address)); /* brings the array up */
   CHECK_OK(oa_stage(array.handle, &value, OA_U8, &staged));
   capturing = *usual;
   capturing.stream_capturing = is_capturing;

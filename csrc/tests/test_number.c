@@ -1,5 +1,6 @@
-/* 16-bit floats: each of them comes back, and a number between two of them goes to the nearer, or to the even.
- * Numbers of the dtype that an argument says: a number that the dtype does not hold is refused. */
+/* 16-bit floats: each of them is converted to double and back without a change, and a number between two of them is
+ * rounded to the nearer, or to the even one. Numbers of a dtype that an argument sets: a number that does not fit the
+ * dtype is refused. */
 #include "base/number.h"
 #include "body/descriptor.h"
 #include "check.h"

@@ -81,7 +81,7 @@ static int run(const oa_routine *routine, oa_value *values, int device) {
       status = ((int (*)(const void *))symbol)(&values[routine->count - 1]);
       break;
     case SET:
-      if (routine->count == 3) break; /* it takes two things, and uses them later */
+      if (routine->count == 3) break; /* `join`, which only notes two things */
       status = ((int (*)(const void *, int))symbol)(values[0].pointer, (int)values[1].integer);
       break;
     case GET:
@@ -153,7 +153,7 @@ static void one_at_a_time(int sim, int host) {
   CHECK(live == 3);
   CHECK_OK(oa_object_query(handle, &info));
   CHECK(info.device == sim && info.native && strcmp(info.library, "maker") == 0 && strcmp(info.name, "Handle") == 0);
-  CHECK(((thing *)info.native)->stream); /* of its own */
+  CHECK(((thing *)info.native)->stream); /* the handle has a separate stream */
   CHECK_OK(oa_object_query(box, &info));
   CHECK(info.device == -1 && !((thing *)info.native)->stream);
   CHECK_OK(set_to(&set, handle, 7));
@@ -179,7 +179,7 @@ static void one_at_a_time(int sim, int host) {
   CHECK_FAILS(destroyed(handle), OA_ERROR_STALE, "maker.destroy: handle was destroyed; make another one");
   CHECK_FAILS(set_to(&set, handle, 1), OA_ERROR_STALE, "maker.set: handle was destroyed");
   CHECK_FAILS(oa_object_query(handle, &info), OA_ERROR_STALE, "was destroyed");
-  CHECK_OK(oa_object_destroy(handle)); /* again: fine */
+  CHECK_OK(oa_object_destroy(handle)); /* a second time does nothing */
   for (int again = 0; again < 2; again++) {
     CHECK_FAILS(oa_object_names(handle, NULL, NULL, NULL), OA_ERROR_STALE, "oa_object_names: object was destroyed");
     CHECK_FAILS(oa_object_query(handle, &info), OA_ERROR_STALE, "oa_object_query: object was destroyed");
@@ -201,17 +201,17 @@ static void held_by_others(void) {
   CHECK_OK(joined(box[0], box[1], box[2]));
   CHECK_OK(oa_object_destroy(box[1]));
   CHECK_OK(oa_object_destroy(box[1]));
-  CHECK(live == BOXES); /* box[0] uses it */
+  CHECK(live == BOXES); /* box[0] uses box[1] */
   CHECK_FAILS(joined(box[0], box[1], NULL), OA_ERROR_STALE, "maker.join: left was destroyed");
   CHECK(live == BOXES);
-  CHECK_OK(joined(box[0], box[3], box[2])); /* in its place */
+  CHECK_OK(joined(box[0], box[3], box[2])); /* box[3] in place of box[1] */
   CHECK(live == BOXES - 1);
   CHECK_OK(joined(box[3], box[2], NULL)); /* box[2] has two holders */
   CHECK_OK(oa_object_destroy(box[2]));
   CHECK_OK(oa_object_destroy(box[3]));
   CHECK(live == BOXES - 1);
   answer = 5;
-  CHECK_FAILS(oa_object_destroy(box[0]), OA_ERROR_LIBRARY, "returned status (5)"); /* and all that it held */
+  CHECK_FAILS(oa_object_destroy(box[0]), OA_ERROR_LIBRARY, "returned status (5)"); /* and the objects that it held */
   answer = 0;
   CHECK(live == 0);
 }
@@ -294,7 +294,7 @@ static void *cross(void *data) {
 }
 
 static void of_two_threads_that_want_each_others_object_one_is_refused(int sim) {
-  enum { LIMIT = 300 }; /* seconds; then the kernel ends the process */
+  enum { LIMIT = 300 }; /* seconds; then an alarm ends the process */
   oa_object *first, *second;
   pthread_barrier_t both;
   pthread_t threads[2];

@@ -1,4 +1,4 @@
-/* Pages: a watch finds every write to its pages. Nothing is tested where the kernel lets no pages be watched. */
+/* Pages: a watch finds every write to its pages. If the kernel lets no pages be watched, nothing is tested. */
 #define _GNU_SOURCE /* mremap, memfd_create */
 #include "check.h"
 #include "region/pages.h"
@@ -42,7 +42,7 @@ static void a_watch_finds_the_written_pages(void) {
   CHECK(runs[0].low == (uintptr_t)memory && runs[0].high == (uintptr_t)memory + PAGE);
   CHECK(runs[1].low == (uintptr_t)memory + 70 * PAGE && runs[1].high == (uintptr_t)memory + 71 * PAGE);
   for (int i = 0; i < PAGES; i += 32)
-    memory[i * PAGE] = 3; /* there are more runs than room: the last one takes the rest */
+    memory[i * PAGE] = 3; /* more runs than `runs` has room for: the last run has the rest */
   CHECK(oa_watch_take(watch, runs, 3, &pages) == 3 && pages == 8);
   CHECK(runs[2].low == (uintptr_t)memory + 64 * PAGE && runs[2].high == (uintptr_t)memory + 225 * PAGE);
   memory[10 * PAGE] = memory[14 * PAGE] = 4; /* runs near each other are one */
@@ -56,7 +56,7 @@ static void a_watch_finds_the_written_pages(void) {
   CHECK(taken(watch) == 1);
   CHECK(memory[7 * PAGE] == 0);
   CHECK(taken(watch) == 0);        /* the hole is armed now, and reading it writes nothing */
-  munmap(memory + 8 * PAGE, PAGE); /* an unmapped page, and one that takes its place */
+  munmap(memory + 8 * PAGE, PAGE); /* an unmapped page, and then a new page in its place */
   CHECK(taken(watch) == PAGES);
   CHECK(mmap(memory + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
         MAP_FAILED);
@@ -66,7 +66,7 @@ static void a_watch_finds_the_written_pages(void) {
   munmap(memory, BYTES);
 }
 
-/* A large hole leaves no table of pages behind, and unmapped memory has no mapping: no scan names either by itself. */
+/* A large hole has no page table, and unmapped memory has no mapping, so a scan alone reports neither. */
 static void large_holes_are_found(void) {
   enum { HUGE = 2 << 20, IN_HUGE = HUGE / PAGE };
   char *all = mmap(NULL, 5 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -102,7 +102,7 @@ static void watches_share_pages(void) {
   taken(all), taken(half);
   CHECK(taken(all) == 0 && taken(half) == 0 && taken(sample) == 0);
   memory[BYTES / 2] = 2;
-  CHECK(taken(half) == 1); /* this arms it again, and the others know of the write all the same */
+  CHECK(taken(half) == 1); /* this arms the page again, and the other watches still note the write */
   CHECK(taken(all) == 1);
   CHECK(taken(half) == 0);
   memset(memory, 3, BYTES);
@@ -114,10 +114,11 @@ static void watches_share_pages(void) {
   CHECK(taken(sample) == 1);
   oa_watch_free(half);
   oa_watch_free(sample);
-  sample = oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100, 16); /* it shares its ends */
+  sample =
+      oa_watch_new((uintptr_t)memory + 100, (uintptr_t)memory + BYTES - 100, 16); /* its end pages have other data */
   if (!CHECK(sample && oa_watch_pages(sample) == 16)) return;
   CHECK(taken(sample) == 16);
-  memory[0] = memory[BYTES - 1] = 5; /* its neighbours */
+  memory[0] = memory[BYTES - 1] = 5; /* data beside the array */
   CHECK(taken(sample) == 0);
   memset(memory, 6, BYTES);
   CHECK(taken(sample) == 16);
@@ -138,14 +139,14 @@ static void several_watches_are_looked_at_together(void) {
   }
   memory[1][5 * PAGE] = 1;
   oa_watches_look(watches, COUNT);
-  memory[1][9 * PAGE] = memory[2][0] = 1; /* this comes after the look, and is for the next one */
+  memory[1][9 * PAGE] = memory[2][0] = 1; /* written after the look, so the next look finds it */
   CHECK(oa_watch_take_seen(watches[0], runs, 3, &pages) == 0 && pages == 0);
   CHECK(oa_watch_take_seen(watches[1], runs, 3, &pages) == 1 && pages == 1);
   CHECK(runs[0].low == (uintptr_t)memory[1] + 5 * PAGE);
   CHECK(oa_watch_take_seen(watches[2], runs, 3, &pages) == 0);
   CHECK(taken(watches[0]) == 0 && taken(watches[1]) == 1 && taken(watches[2]) == 1);
   memory[0][0] = 2;
-  oa_watches_look(watches, COUNT); /* and the seen pages were not taken */
+  oa_watches_look(watches, COUNT); /* the pages of the former look were not taken */
   CHECK(taken(watches[0]) == 1);
   for (int i = 0; i < COUNT; i++) {
     oa_watch_free(watches[i]);
@@ -167,7 +168,7 @@ static void a_write_is_found_whichever_thread_or_call_makes_it(void) {
   pthread_create(&thread, NULL, write_one, memory + 3 * PAGE);
   pthread_join(thread, NULL);
   CHECK(taken(watch) == 1);
-  int ends[2]; /* the kernel writes it */
+  int ends[2]; /* the kernel writes to the page */
   CHECK(pipe(ends) == 0 && write(ends[1], "x", 1) == 1 && read(ends[0], memory + 5 * PAGE, 1) == 1);
   CHECK(taken(watch) == 1);
   const pid_t child = fork();
@@ -178,7 +179,7 @@ static void a_write_is_found_whichever_thread_or_call_makes_it(void) {
   int status;
   CHECK(waitpid(child, &status, 0) == child);
   CHECK(taken(watch) == 0 && memory[PAGE] != 7);
-  memory[2 * PAGE] = 7; /* after a fork, the parent writes it */
+  memory[2 * PAGE] = 7; /* the parent writes a page after the fork */
   CHECK(taken(watch) == 1);
   char *place = pages_new(BYTES, MAP_PRIVATE);
   char *moved = mremap(memory, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, place);

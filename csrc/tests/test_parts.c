@@ -1,4 +1,4 @@
-/* Parts: sets of bytes against a table of flags, one a byte. */
+/* Compares parts, which are sets of bytes, with a table that has a flag for each byte. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static void *count_allocation(size_t nbytes) {
   return malloc(nbytes);
 }
 
-/* Intervals are copied to memory that is allocated for that: its bytes say how many. */
+/* Intervals are copied only to newly allocated memory, so its bytes show the number of copied intervals. */
 #define malloc count_allocation
 #include "base/parts.c" /* NOLINT: with its allocations counted */
 #undef malloc
@@ -34,7 +34,7 @@ static oa_lines make_lines(void) {
   return lines;
 }
 
-/* Counts the bytes of the lines that the table has. */
+/* Returns how many bytes of the lines are in the table. */
 static int64_t count_set(const unsigned char *table, oa_lines lines) {
   int64_t set = 0;
   for (int64_t i = 0; i < lines.count; i++)
@@ -42,7 +42,7 @@ static int64_t count_set(const unsigned char *table, oa_lines lines) {
   return set;
 }
 
-/* Checks the lines of the set, each of which has a byte. Returns their number. */
+/* Checks the lines of the set, none of which is empty. Returns their number. */
 static int64_t check_lines(const oa_parts *parts, const unsigned char *table) {
   oa_parts_place place = {.low = 0};
   int64_t bytes = 0, pieces = 0, all = 0;
@@ -57,7 +57,7 @@ static int64_t check_lines(const oa_parts *parts, const unsigned char *table) {
   return pieces;
 }
 
-/* Checks that what is missing of the set is what the table lacks, in lines of their own or in one. */
+/* Checks that the missing bytes of the set are the bytes that the table lacks, in one line and in many lines. */
 static void check_missing(oa_parts *parts, const unsigned char *table) {
   enum { WIDTH = 16 };
   const oa_lines ways[] = {{0, MOST, MOST, 1}, {0, WIDTH, WIDTH, MOST / WIDTH}};
@@ -89,7 +89,8 @@ static int64_t check_near(const oa_parts *parts, const unsigned char *table) {
   return number;
 }
 
-/* Adds and asks. In one of two sets some allocations fail: then the lines are added or not, and nothing is lost. */
+/* Adds lines and queries the set. In every second set some allocations fail: the lines are then added or not, and no
+ * byte is lost. */
 static void test_random_sets(void) {
   const oa_lines all = {0, MOST, MOST, 1};
   int refused = 0;
@@ -164,7 +165,7 @@ static void test_sets_without_memory_to_merge_grow_until_they_are_full(void) {
     CHECK(oa_parts_add(&parts, (oa_lines){8 * i, 4, 4, 1}));
   }
   CHECK(parts->count == OA_PARTS_RUNS);
-  for (int64_t merges = 0; merges < 2; merges++) { /* there is memory for that many */
+  for (int64_t merges = 0; merges < 2; merges++) { /* so many merges succeed */
     left = merges;
     CHECK(!oa_parts_add(&parts, last) && !oa_parts_contain(parts, last));
     CHECK(oa_parts_contain(parts, (oa_lines){0, 4, 8, OA_PARTS_RUNS}));
@@ -206,7 +207,7 @@ static void test_what_is_missing_of_lines_with_gaps(void) {
   oa_parts_clear(&parts);
 }
 
-/* A triangle is some rectangles, each with a column less than the one before it. */
+/* The lines of a triangle are rectangles, each with one column less than the rectangle before it. */
 static void test_near_columns_of_a_triangle_are_few_lines(void) {
   enum { N = 2000, ITEM = 4 };
   const oa_lines all = {0, N * ITEM * (int64_t)N, N * ITEM * (int64_t)N, 1};

@@ -1,5 +1,5 @@
-/* Bytes that another device has go from its memory, not up from the host; and they are exact whatever fails, or is
- * left, written or freed meanwhile. */
+/* Bytes that another device has come from that device's memory, not up from the host. They are right even if a call
+ * fails, or if an array is left, written or freed during the copy. */
 #include "region/pages.h"
 #include "two_devices.h"
 
@@ -33,7 +33,7 @@ static double host_sum(const float *p, int64_t width, int64_t pitch, int64_t cou
   return sum;
 }
 
-/* Sums on the device; waits for it. */
+/* Computes a sum on the device, and waits for it. */
 static int sum_there(const oa_any *pointer, int64_t width, int64_t pitch, int64_t count, double *sum) {
   oa_operand p = {.name = "p",
                   .pointer = pointer,
@@ -53,7 +53,7 @@ static float *numbers(void) {
   return x;
 }
 
-/* Ends a test: nothing is lent, nor resident once that array is released. */
+/* Ends a test. After the resident array is released, nothing is lent or resident. */
 static void end_of(float *x, const oa_array *resident) {
   if (resident) CHECK_OK(oa_release(resident, -1));
   check_empty();
@@ -101,7 +101,7 @@ static void the_bytes_come_from_the_device_and_not_from_the_host(void) {
   oa_array first = vector(x, &n, OA_IN), second = first;
   oa_region *a = enter(device_a, &first, 1), *b = enter(device_b, &second, 1);
   CHECK_OK(peek(first.handle, &element));
-  x[0] = 77; /* behind its back: the host's array is not read */
+  x[0] = 77; /* the core does not note this write, and does not read the host's array */
   CHECK_OK(peek(second.handle, &element));
   CHECK(element == 0);
   leave(b, OA_COMMIT);
@@ -113,7 +113,7 @@ static void parts_lines_and_packed_arrays_go_too(void) {
   const int64_t n = N, part = 1000, shape[] = {64, N / 64}, strides[] = {N / 64 * 4, 4}, inner[] = {32, 100};
   const int64_t odd[] = {64, N / 128}, odd_strides[] = {N / 64 * 4, 8}, backwards[] = {-4};
   float *x = numbers();
-  const int64_t small = !on_doubles(); /* whose short copies come from the host */
+  const int64_t small = !on_doubles(); /* short copies of doubles come from the host */
   const oa_array all = vector(x, &n, OA_IN), some = vector(x + 3000, &part, OA_IN);
   check_copies(all, some, 1000, 1000, 1, small, !small);
   const oa_array matrix = {.data = x, .shape = shape, .strides = strides, .ndim = 2, .dtype = OA_F32};
@@ -121,7 +121,8 @@ static void parts_lines_and_packed_arrays_go_too(void) {
   block.data = x + 5 * N / 64 + 7;
   block.shape = inner;
   check_copies(matrix, block, 100, N / 64, 32, small, !small);
-  check_copies(block, block, 100, N / 64, 32, small, !small); /* not all of the first is read, but all of it goes up */
+  check_copies(block, block, 100, N / 64, 32, small,
+               !small); /* all of the first array goes up, though a part is read */
   check_copies(block, matrix, N / 64, N / 64, 64, 0, 1);
   oa_array packed = {.data = x, .shape = odd, .strides = odd_strides, .ndim = 2, .dtype = OA_F32};
   oa_array other_way = vector(x + N - 1, &n, OA_IN), same = packed;
@@ -190,7 +191,7 @@ static void bytes_that_the_host_may_write_come_from_the_host(void) {
   CHECK_OK(peek(first.handle, &element));
   CHECK_OK(oa_update_begin(&first, -1, &all));
   CHECK_OK(oa_update_begin(&part, -1, &some));
-  oa_update_end(all); /* a part is enough */
+  oa_update_end(all); /* the open update of a part is enough */
   x[0] = 5;
   oa_region *b = enter(device_b, &second, 1);
   CHECK_OK(peek(second.handle, &element));
@@ -220,7 +221,7 @@ static void what_a_failed_call_left_undefined_goes_nowhere(void) {
   CHECK_OK(oa_begin(&call));
   oa_end(&call, -1);
   CHECK_FAILS(oa_update_from(&first, -1), OA_ERROR_INVALID, "left undefined");
-  CHECK_OK(oa_update_to(&first, -1)); /* the host's bytes heal it */
+  CHECK_OK(oa_update_to(&first, -1)); /* the host's bytes make the array valid */
   b = enter(device_b, &second, 1);
   CHECK_OK(peek(second.handle, &element));
   CHECK(element == 0);
@@ -292,7 +293,7 @@ static void every_failing_backend_call_leaves_exact_bytes(int device) {
   end_of(x, NULL);
 }
 
-/* Takes devices of its own, which are then lost. */
+/* Uses separate devices, because they are lost. */
 static void the_death_of_the_source_leaves_the_hosts_bytes(void) {
   const int64_t n = N;
   static const char *const names[] = {"sim:4", "sim:5", "sim:6", "sim:7"};
@@ -328,7 +329,7 @@ static void idle_resident_memory_is_copied_until_the_host_writes(void) {
   double sum = 0;
   oa_array first = resident(x, &n), second = vector(x, &n, OA_IN);
   oa_region *a = enter(device_a, &first, 1);
-  CHECK_OK(add(first.handle, n, 1)); /* its results are there, too */
+  CHECK_OK(add(first.handle, n, 1)); /* the results are on the device, too */
   leave(a, OA_COMMIT);
   for (int i = 0; i < 4; i++) {
     if (i == 2) x[N / 2] = 5000; /* one page */
@@ -359,7 +360,7 @@ static void an_array_resident_on_both_devices_is_sent_once_from_the_host(void) {
     leave(region, OA_COMMIT);
   }
   CHECK(counters(device_a).bytes_up + counters(device_b).bytes_up - ups == N * (int64_t)sizeof(float));
-  x[17] = 9; /* both find it */
+  x[17] = 9; /* both devices find the write */
   ups = counters(device_a).bytes_up + counters(device_b).bytes_up;
   for (int i = 0; i < 4; i++) {
     oa_array lent = resident(x, &n);
@@ -394,7 +395,7 @@ static void memory_that_is_being_copied_is_in_no_new_region(void) {
   a = enter(device_a, &first, 1);
   pthread_join(thread, NULL);
   CHECK_OK(oa_residency_query(device_a, &idle));
-  CHECK(idle.kept == 1); /* it is idle, and not the new region's */
+  CHECK(idle.kept == 1); /* the memory is idle; the new region does not use it */
   CHECK_OK(sum_there(first.handle, N, N, 1, &sum));
   CHECK(sum == r.sum);
   leave(a, OA_COMMIT);
@@ -414,7 +415,7 @@ static void a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes(void
   oa_region *region = enter(device_b, &second, 1);
   CHECK_OK(add(second.handle, n, 1));
   leave(region, OA_COMMIT);
-  CHECK_OK(oa_region_wait(left)); /* its device has what the host had before */
+  CHECK_OK(oa_region_wait(left)); /* its device has bytes that the host had before */
   first = resident(x, &n);
   region = enter(device_a, &first, 1);
   CHECK_OK(peek(first.handle, &element));
@@ -445,7 +446,7 @@ static void resident_memory_that_is_released_meanwhile_is_copied_whole(void) {
     pthread_create(&thread, NULL, read_slowly, &r);
     nanosleep(&(struct timespec){.tv_nsec = i * 8000000}, NULL);
     pthread_create(&releasing, NULL, release_it, &first);
-    oa_array again = resident(x, &n); /* which can't have that memory now, nor wait for it */
+    oa_array again = resident(x, &n); /* can neither use the resident memory now nor wait for it */
     a = enter(device_a, &again, 1);
     CHECK_OK(sum_there(again.handle, N, N, 1, &sum));
     CHECK(sum == expected);
@@ -477,10 +478,10 @@ int main(void) {
   if (oa_pages_work()) {
     idle_resident_memory_is_copied_until_the_host_writes();
     an_array_resident_on_both_devices_is_sent_once_from_the_host();
-    if (!on_doubles()) memory_that_is_being_copied_is_in_no_new_region(); /* they do all work at once */
+    if (!on_doubles()) memory_that_is_being_copied_is_in_no_new_region(); /* doubles copy immediately */
     a_region_that_is_waited_for_late_does_not_vouch_for_older_bytes();
     resident_memory_that_is_released_meanwhile_is_copied_whole();
   }
-  if (!on_doubles()) the_death_of_the_source_leaves_the_hosts_bytes(); /* they have two devices, which live */
+  if (!on_doubles()) the_death_of_the_source_leaves_the_hosts_bytes(); /* no double is lost */
   return failures();
 }

@@ -99,7 +99,7 @@ static void a_regions_own_pointer_is_not_destroyed_before_it(void) {
   oa_any *slice;
   CHECK_OK(oa_pointer_view(inner.handle, 0, 1, &n, &item, &slice));
   CHECK_FAILS(oa_pointer_release(inner.handle), OA_ERROR_ARGUMENT, "oa_pointer_release");
-  oa_region *c = enter(device_a, &more, 1); /* would take its slot */
+  oa_region *c = enter(device_a, &more, 1); /* would take the slot of a destroyed pointer */
   CHECK_OK(add(slice, n, 5));
   leave(b, OA_DISCARD);
   CHECK_FAILS(oa_region_finish(a, OA_COMMIT, NULL) ? OA_ERROR_INVALID : oa_region_wait(a), OA_ERROR_INVALID,
@@ -121,7 +121,7 @@ static void a_slice_destroyed_within_a_call_lives_until_the_call_ends(void) {
   oa_call call = {.function = "test.writes", .operands = &p, .count = 1};
   CHECK_OK(oa_begin(&call));
   CHECK_OK(oa_pointer_release(slice));
-  CHECK_OK(oa_pointer_release(slice)); /* it can't be destroyed twice */
+  CHECK_OK(oa_pointer_release(slice)); /* a second release does nothing */
   CHECK(add(slice, n, 1) == OA_ERROR_STALE);
   CHECK_OK(oa_pointer_view(more.handle, 0, 1, &n, &item, &next));
   struct change c = {p.address, n, 1, 1, 5};
@@ -276,7 +276,7 @@ static void an_array_whose_address_may_be_written_is_on_no_other_device(void) {
   leave(a, OA_COMMIT);
   CHECK(x[0] == 7);
   a = enter(device_a, read, 1),
-  b = enter(device_b, same, 1); /* neither may be written, so that both addresses are given */
+  b = enter(device_b, same, 1); /* neither array may be written, so both addresses can be taken */
   CHECK_OK(oa_address(read[0].handle, &address));
   CHECK_OK(oa_address(same[0].handle, &address));
   leave(a, OA_COMMIT);
@@ -314,7 +314,7 @@ static void a_pointer_tells_how_its_array_lies(void) {
   CHECK(l.dtype == OA_F32 && l.ndim == 2 && l.shape[0] == M && l.shape[1] == N && l.strides[0] == 4 * LD);
   CHECK(l.strides[1] == 4 && l.rows == M && l.columns == N && l.ld == 0 && l.ld_by_rows == LD && l.inc == 0);
   CHECK(l.shape[2] == 0 && l.shape[7] == 0);
-  oa_any *transposed = view_of(lent[0].handle, 0, 2, square, flipped); /* of a square part: only the layout tells */
+  oa_any *transposed = view_of(lent[0].handle, 0, 2, square, flipped); /* a square: only the layout shows the order */
   l = layout_of(transposed);
   CHECK(l.rows == M && l.columns == M && l.ld == LD && l.ld_by_rows == 0);
   l = layout_of(view_of(transposed, 0, 1, shape, vector_strides));

@@ -1,4 +1,4 @@
-/* Regions and mappings through the public header, on host and sim: what moves, what is shared, what is refused. */
+/* Regions and mappings through the public header, on host and sim: moves, sharing and refusals. */
 #include "one_device.h"
 
 #include <math.h>
@@ -106,7 +106,7 @@ static void disjoint_panels_of_one_matrix_are_not_aliases(void) {
   oa_region *region;
   CHECK_OK(oa_region_enter(device, NULL, arrays, 2, &region));
   CHECK_OK(axpy(1, arrays[0].handle, LD, arrays[1].handle, LD, ROWS, 0));             /* column 3 += column 0 */
-  CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, LD, 4, 0) == OA_ERROR_EXTENT); /* it would leave the panel */
+  CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, LD, 4, 0) == OA_ERROR_EXTENT); /* not inside the panel */
   leave(region);
   for (int r = 0; r < ROWS; r++)
     for (int c = 0; c < LD; c++) CHECK(a[r * LD + c] == (float)(r * LD + c) + (c == 3 ? (float)(r * LD) : 0));
@@ -170,7 +170,7 @@ static void nested_regions_share(void) {
     CHECK_OK(oa_region_enter(device, NULL, inner, 2, &inside));
     CHECK_OK(axpy(1, inner[0].handle, 1, inner[1].handle, 1, 4, 0));
     CHECK(axpy(1, inner[1].handle, 1, inner[0].handle, 1, 4, 0) ==
-          OA_ERROR_DIRECTION); /* it is In in the outer region */
+          OA_ERROR_DIRECTION); /* the outer region lends this array as In */
     leave(inside);
     CHECK(y[1] == 0); /* comes down at the outermost exit only */
   }
@@ -194,7 +194,7 @@ static void a_failed_body_changes_nothing(void) {
   CHECK_OK(axpy(1, arrays[0].handle, 1, again.handle, 1, 4, 0));
   CHECK_OK(oa_region_finish(inside, OA_DISCARD, NULL));
   CHECK_OK(oa_region_wait(inside));
-  CHECK_OK(axpy(1, arrays[1].handle, 1, arrays[1].handle, 1, 0, 0)); /* it touches nothing */
+  CHECK_OK(axpy(1, arrays[1].handle, 1, arrays[1].handle, 1, 0, 0)); /* a call without elements */
   CHECK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 4, 0) == OA_ERROR_INVALID);
   CHECK_OK(oa_region_finish(outside, OA_COMMIT, NULL));
   CHECK(oa_region_wait(outside) == OA_ERROR_INVALID);

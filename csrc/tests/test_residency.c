@@ -1,5 +1,5 @@
-/* Residency: device memory that outlives its regions, on host and sim. Where the kernel lets no pages be watched, the
- * tests that need it are left out. */
+/* Residency: device memory that outlives its regions, on host and sim. If the kernel lets no pages be watched, the
+ * tests that need watched pages are left out. */
 #define _GNU_SOURCE /* mremap, memfd_create */
 #include "check.h"
 #include "region/pages.h"
@@ -64,7 +64,7 @@ static void run_add(void *data) {
   for (int64_t i = 0; i < p->n; i++) p->out[i] = (unsigned char)(p->out[i] + p->add);
 }
 
-/* Returns the sum of the bytes that the device has. */
+/* Sets *sum to the sum of the array's bytes on the device. */
 static int sum_there(oa_array a, int64_t n, unsigned *sum) {
   static const int64_t four = 4;
   unsigned char result[4];
@@ -115,7 +115,7 @@ static int64_t bytes_up(void) {
   return c.bytes_up;
 }
 
-/* The device's sum is that of the host, and so many bytes went up for it. */
+/* Checks that the device's sum equals the host's sum, and that `sent` bytes went up for it. */
 #define SUM_IS_TRUE(a, n, sent)                                                                                      \
   do {                                                                                                               \
     const int64_t before_ = bytes_up();                                                                              \
@@ -143,13 +143,13 @@ static void only_written_pages_are_sent_again(bool tracking) {
   SUM_IS_TRUE(a, n, tracking ? 2 * PAGE : all);
   memset(memory, 8, BYTES);
   SUM_IS_TRUE(a, n, all);
-  /* After results came down, both have the same bytes. */
+  /* After results came down, the host and the device have the same bytes. */
   oa_array inout = a;
   inout.direction = OA_INOUT;
   CHECK_OK(add_there(inout, n, 3, OA_COMMIT));
   CHECK(memory[200] == 11 && memory[199] == 8 && memory[200 + n] == 8);
   SUM_IS_TRUE(a, n, tracking ? 0 : all);
-  /* After results were discarded, all bytes are sent again: the device has others. */
+  /* After results were discarded, all bytes are sent again, because the device has other bytes. */
   CHECK_OK(add_there(inout, n, 3, OA_DISCARD));
   CHECK(memory[200] == 11);
   SUM_IS_TRUE(a, n, all);
@@ -211,7 +211,7 @@ static void lines_and_parts_of_an_array_are_resident(bool tracking) {
     if (round == 2 && tracking) CHECK(sent > 0 && sent <= 3 * WIDTH);
     if (round == 3 && tracking) CHECK(sent == 0);
   }
-  /* A panel of it has separate memory; both find the written pages. */
+  /* A panel of the array has separate memory. Both the array and the panel find the written pages. */
   const int64_t n = 1 << 19;
   oa_array part = array_of(memory + 100 * PAGE, &n, OA_INOUT, OA_RESIDENT | OA_OWNED);
   part.owner = memory;
@@ -232,8 +232,8 @@ static void neighbours_on_one_page_are_told_apart(bool tracking) {
   SUM_IS_TRUE(a, n, n);
   SUM_IS_TRUE(b, n, n);
   for (int i = 0; i < 3; i++) {
-    memory[N - 1]++, memory[N]++;                        /* the page that both have */
-    CHECK_OK(add_there(i % 2 ? a : b, n, 1, OA_COMMIT)); /* this arms it, for both */
+    memory[N - 1]++, memory[N]++;                        /* the page that both arrays have */
+    CHECK_OK(add_there(i % 2 ? a : b, n, 1, OA_COMMIT)); /* this arms the page, for both arrays */
     unsigned sum;
     CHECK_OK(sum_there(a, n, &sum));
     CHECK(sum == host_sum(a.data, n));
@@ -268,7 +268,7 @@ static void idle_memory_is_evicted_under_pressure(void) {
   char *large = pages_new(4 * N, MAP_PRIVATE);
   unsigned sum;
   CHECK_FAILS(sum_there(array_of(large, &much, OA_IN, 0), much, &sum), OA_ERROR_MEMORY, "out of device memory");
-  CHECK(figures().kept == 0); /* it was tried */
+  CHECK(figures().kept == 0); /* the memory was evicted for the allocation */
   CHECK_OK(oa_sim_configure(device, 0, 0, 0));
   for (int i = 0; i < COUNT; i++) {
     CHECK_OK(oa_owner_gone(memory[i]));
@@ -335,7 +335,7 @@ static void automatic_residency_finds_arrays_that_come_again(void) {
   munmap(memory, N);
 }
 
-/* Many threads lend, write and read arrays of their own and one they share for reading. */
+/* Each of many threads lends, writes and reads an array of its own, and reads a shared array. */
 static char *common;
 static const int64_t common_size = BYTES;
 
@@ -403,7 +403,7 @@ static void on_device(const char *name) {
     lines_and_parts_of_an_array_are_resident(tracking);
     neighbours_on_one_page_are_told_apart(tracking);
     if (strcmp(name, "sim:0") == 0) {
-      if (!on_doubles()) idle_memory_is_evicted_under_pressure(); /* these devices have no limit of memory */
+      if (!on_doubles()) idle_memory_is_evicted_under_pressure(); /* doubles have no limit of memory */
       every_failing_backend_call_leaves_true_bytes();
     }
     threads_have_resident_arrays();

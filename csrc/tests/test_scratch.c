@@ -28,7 +28,7 @@ static void it_ends_with_its_last_pointer(void) {
   CHECK_OK(oa_pointer_release(scratch.handle));
   CHECK_FAILS(oa_pointer_query(scratch.handle, &info), OA_ERROR_STALE, "was released");
   CHECK(counters().mappings == 3);
-  CHECK_OK(axpy(1, arrays[0].handle, 1, view, 1, 2, 0)); /* it is written by a pointer whose first one has ended */
+  CHECK_OK(axpy(1, arrays[0].handle, 1, view, 1, 2, 0)); /* a view is written after its first pointer has ended */
   CHECK_OK(oa_pointer_read(view, back, 1, &half, &step));
   CHECK(back[0] == 7 && back[1] == 10);
   CHECK_OK(axpy(1, arrays[0].handle, 1, arrays[1].handle, 1, 4, 1));
@@ -54,7 +54,7 @@ static void it_ends_with_the_youngest_region_of_its_operands(void) {
   CHECK_OK(oa_scratch(operands, 2, &empty));
   leave(inner);
   CHECK_FAILS(oa_pointer_query(shorter.handle, &info), OA_ERROR_STALE, "has ended");
-  CHECK_OK(oa_pointer_release(shorter.handle)); /* nothing is left to end */
+  CHECK_OK(oa_pointer_release(shorter.handle)); /* it ended with its region */
   CHECK_FAILS(oa_scratch(operands, 2, &shorter), OA_ERROR_STALE, "oa_scratch: an operand belongs to a region that has");
   CHECK_OK(axpy(1, of_outer.handle, 1, longer.handle, 1, 4, 1));
   leave(outer);

@@ -26,7 +26,7 @@ static void a_device_reads_what_another_is_still_copying_down(bool waited_first)
     CHECK_OK(peek(second.handle, &element));
     CHECK(element == 5);
   }
-  CHECK_OK(add(second.handle, n, 1)); /* the first device has no bytes of it any more */
+  CHECK_OK(add(second.handle, n, 1)); /* the first device has no bytes of the array any more */
   CHECK_OK(peek(second.handle, &element));
   CHECK(element == 6);
   if (waited_first) CHECK_OK(oa_region_wait(leaving));
@@ -146,7 +146,7 @@ static void a_first_write_in_flight_is_neither_overtaken_nor_cleared(int directi
   struct beside b = {.pointer = lent.handle, .element = 5};
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run, &b) == 0);
-  usleep(5000); /* it has begun, or waits for the call */
+  usleep(5000); /* the other thread has begun, or waits for the call */
   struct change c = {p.address, n, 1, 0, 5};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   CHECK(pthread_join(thread, NULL) == 0);
@@ -162,7 +162,8 @@ static void *run_set_beside(void *data) {
   return run_peek_beside(data);
 }
 
-/* The other column of the matrix is one mapping with this one, and written by the thread that then reads this one. */
+/* Two columns of a matrix share one mapping. A thread writes the other column, and then reads this column, which a call
+ * is still writing. */
 static void a_first_write_in_flight_is_not_overtaken_by_a_thread_that_writes_the_other_column(void) {
   float x[8] = {0};
   const int64_t shape[] = {4, 1}, strides[] = {2 * item, item};
@@ -177,7 +178,7 @@ static void a_first_write_in_flight_is_not_overtaken_by_a_thread_that_writes_the
   struct beside b = {.pointer = lent[0].handle, .other = lent[1].handle, .element = -1};
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_set_beside, &b) == 0);
-  usleep(5000); /* it has begun to read, or waits for the call */
+  usleep(5000); /* the other thread has begun to read, or waits for the call */
   struct change c = {p.address, 4, 2, 0, 5};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   CHECK(pthread_join(thread, NULL) == 0);
@@ -221,7 +222,7 @@ static void threads_that_share_do_not_discard_for_each_other(void) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_enter, &older) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
-  oa_region *region = enter(device_a, &own, 1); /* it is not nested in the other thread's region */
+  oa_region *region = enter(device_a, &own, 1); /* this region is not nested in the other thread's region */
   CHECK_OK(add(own.handle, n, 5));
   leave(region, OA_COMMIT);
   leave(older.region, OA_DISCARD);
@@ -237,7 +238,7 @@ static void a_failing_outer_region_discards_what_inner_ones_wrote(void) {
   oa_region *a = enter(device_a, &outer, 1), *b = enter(device_a, &middle, 1), *c = enter(device_a, &inner, 1);
   CHECK_OK(add(inner.handle, n, 5));
   leave(c, OA_COMMIT);
-  CHECK_OK(oa_region_finish(b, OA_DISCARD, &lost)); /* and with its own results those of the inner region */
+  CHECK_OK(oa_region_finish(b, OA_DISCARD, &lost)); /* discards the results of the inner region, too */
   CHECK(lost == 1 && strstr(oa_last_warning(), "argument 1 was written on the device and discarded"));
   CHECK_OK(oa_region_wait(b));
   CHECK_FAILS(peek(outer.handle, &element), OA_ERROR_INVALID, "left undefined");
@@ -260,7 +261,7 @@ static void a_partial_write_in_flight_heals_nothing_that_fails_meanwhile(void) {
   struct change c = {p.address, 2, 1, 0, 9};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   CHECK_FAILS(peek(second.handle, &element), OA_ERROR_INVALID, "left undefined");
-  CHECK_OK(set(second.handle, n, 3)); /* overwriting all of it does */
+  CHECK_OK(set(second.handle, n, 3)); /* overwriting the whole array makes it valid */
   CHECK_OK(peek(second.handle, &element));
   leave(b, OA_COMMIT);
   CHECK(x[0] == 3 && x[3] == 3);
@@ -314,7 +315,7 @@ static void an_array_that_is_being_updated_is_not_discarded(void) {
   oa_region *sharer = enter(device_a, &first, 1), *region = enter(device_a, &second, 1);
   CHECK_OK(add(second.handle, n, 5));
   configure(device_a, 0, SLOW);
-  const pthread_t thread = start_update(&again); /* it is bringing the results down */
+  const pthread_t thread = start_update(&again); /* the update is bringing the results down */
   CHECK_OK(oa_region_finish(region, OA_DISCARD, &lost));
   CHECK(lost == 0);
   CHECK(pthread_join(thread, NULL) == 0);
@@ -355,7 +356,7 @@ static void what_was_written_is_not_lost_by_a_sharer_that_could_not_enter(void) 
   meanwhile.region = enter(device_a, &lent, 1);
   meanwhile.outcome = OA_COMMIT;
   CHECK_OK(add(lent.handle, n, 5));
-  CHECK_OK(oa_device_trim(device_a)); /* so that no spare of earlier regions is taken */
+  CHECK_OK(oa_device_trim(device_a)); /* so that no spare memory of earlier regions is taken */
   device->backend = &failing;
   CHECK_FAILS(oa_region_enter(device_a, NULL, more, 2, &refused), OA_ERROR_MEMORY, "argument 2");
   device->backend = backend;
@@ -380,10 +381,10 @@ static int fail_beside_a_sharer(oa_device *device, void *stream, size_t nbytes, 
   (void)stream;
   (void)nbytes;
   (void)address;
-  device->backend = oa_backend_named(device->backend->name); /* for the other thread */
+  device->backend = oa_backend_named(device->backend->name); /* restores the backend for the other thread */
   CHECK(pthread_create(&beside, NULL, run_add_in_a_region, sharer_beside) == 0);
-  usleep(5000);                                                    /* it has entered, or waits until this region has */
-  return oa_fail(OA_ERROR_BACKEND, "%s: no memory", device->name); /* OA_ERROR_MEMORY would be tried again */
+  usleep(5000);                                                    /* it has entered, or waits for this region */
+  return oa_fail(OA_ERROR_BACKEND, "%s: no memory", device->name); /* after OA_ERROR_MEMORY, the core would try again */
 }
 
 static void a_sharer_of_an_array_inherits_no_other_arrays_failure(void) {
@@ -475,7 +476,7 @@ static void a_region_that_was_left_narrows_no_rights(void) {
 
 /* -- a thread that would wait for itself -- */
 
-enum { LIMIT = 300 }; /* seconds; then the kernel ends the process */
+enum { LIMIT = 300 }; /* seconds; then an alarm ends the process */
 
 static oa_call begun(oa_operand *p, const char *function) {
   oa_call call = {.function = function, .operands = p, .count = 1};
@@ -550,7 +551,8 @@ static void *run_open_slowly(void *data) {
   return NULL;
 }
 
-/* A call of another thread is waited for, one of this thread refused, also where both hold one pointer. */
+/* Leaving waits for an open call of another thread, and is refused for an open call of this thread, even if both calls
+ * hold one pointer. */
 static void an_open_call_is_found_among_those_of_other_threads(bool is_own) {
   float x[4] = {1, 1, 1, 1};
   const int64_t n = 4;
@@ -579,7 +581,7 @@ static void *run_update_of(void *data) {
   return NULL;
 }
 
-/* The stacks of three threads are at equal distances, and so their numbers, too. */
+/* The stacks of three threads are at equal distances, and so are the numbers of the threads. */
 static void calls_of_two_threads_are_not_taken_for_those_of_the_one_between_them(void) {
   enum { STACK = 1 << 20 };
   float x[4] = {1, 1, 1, 1};

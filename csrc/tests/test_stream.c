@@ -96,8 +96,7 @@ static void calls_with_scalars_on_host_and_device_overlap(void) {
   check_empty();
 }
 
-/* Promise T08. Each device scalar is freed while the call that reads it is still to run, and later ones take its
- * memory. */
+/* Promise T08. Each device scalar is freed before the call that reads it has run, and later scalars take its memory. */
 static void memory_freed_behind_a_busy_stream_is_whole_for_its_next_user(void) {
   enum { REGIONS = 3, ROUNDS = 20 };
   float sums[REGIONS] = {0};
@@ -125,7 +124,7 @@ static void memory_freed_behind_a_busy_stream_is_whole_for_its_next_user(void) {
   check_empty();
 }
 
-/* A backend that finds uses of one stream. */
+/* A backend that finds uses of the stream `gone`. */
 static const oa_backend *real;
 static void *gone;
 
@@ -164,7 +163,7 @@ static void a_callers_stream_that_is_gone_is_left_alone(void) {
   watched.free = watched_free;
   watched.copy_down = watched_copy_down;
   sim->backend = &watched;
-  for (int nested = 0; nested < 2; nested++) { /* with another region that uses what the stream wrote, and without */
+  for (int nested = 0; nested < 2; nested++) { /* with and without another region that uses the results of the stream */
     oa_region *outer = NULL, *region;
     oa_array kept[] = {vector(y, &n, OA_INOUT), vector(z, &n, OA_INOUT)};
     oa_array lent[] = {vector(x, &n, OA_IN), vector(y, &n, OA_INOUT)};

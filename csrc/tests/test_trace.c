@@ -82,7 +82,7 @@ static oa_array vector(double *data, const int64_t *n, const int64_t *step, cons
   return (oa_array){.data = data, .shape = n, .strides = step, .ndim = 1, .dtype = OA_F64, .name = name};
 }
 
-/* y += x in a region tagged so. */
+/* y += x in a region with that tag. */
 static void one_region(double *x, double *y, int64_t n, int64_t step, int64_t tag) {
   oa_array arrays[] = {vector(x, &n, &step, "x"), vector(y, &n, &step, NULL)};
   const oa_region_options options = OA_SIZED(oa_region_options, .tag = tag);
@@ -120,7 +120,7 @@ static void events_equal_counters(void) {
   CHECK(number == 3);
   bytes_of(OA_TRACE_ACCESS, &number);
   CHECK(number == 3);
-  bytes_of(OA_TRACE_ALLOCATE, &number); /* the two arrays of a region share one */
+  bytes_of(OA_TRACE_ALLOCATE, &number); /* the two arrays of a region share an allocation */
   CHECK(number == 3);
   bytes_of(OA_TRACE_RELEASE, &number);
   CHECK(number == 3);
@@ -136,13 +136,13 @@ static void events_equal_counters(void) {
     CHECK(enter->ended <= call->begun && call->ended <= leave->begun);
     CHECK(call->begun <= up->begun && up->begun <= up->ended && up->ended == next->begun && next->ended <= call->ended);
     CHECK(leave->begun <= down->begun && down->ended <= leave->ended);
-    for (int w = 0; nth(OA_TRACE_WAIT, w); w++) /* nests: a wait is before a copy or within none */
+    for (int w = 0; nth(OA_TRACE_WAIT, w); w++) /* no wait overlaps with the copy */
       CHECK(nth(OA_TRACE_WAIT, w)->ended <= down->begun || down->ended <= nth(OA_TRACE_WAIT, w)->begun);
     CHECK(!strcmp(call->name, "test.add") && !strcmp(up->name, "x") && !strcmp(next->name, "argument 2"));
     CHECK(!strcmp(up->why, "first read by test.add") && !strcmp(down->why, "written, leaving the region"));
     CHECK(up->batch == 2 && up->packed == (i == 2) && up->thread == enter->thread);
   }
-  /* x is the same again, y has changed; what comes down is what goes up next. */
+  /* In the second region x is unchanged, and y has changed: the bytes of y that came down go up. */
   CHECK(nth(OA_TRACE_UP, 0)->checksum == nth(OA_TRACE_UP, 2)->checksum);
   CHECK(nth(OA_TRACE_UP, 1)->checksum != nth(OA_TRACE_UP, 3)->checksum);
   CHECK(nth(OA_TRACE_DOWN, 0)->checksum == nth(OA_TRACE_UP, 3)->checksum);
@@ -154,7 +154,7 @@ static void a_byte_changes_the_checksum(void) {
   for (int i = 0; i < 61; i++) x[i] = i;
   CHECK_OK(oa_trace_set(OA_TRACE_ON | OA_TRACE_CHECKSUMS));
   one_region(x, y, 61, sizeof *x, 0);
-  for (int i = 0; i < 61; i++) { /* and one after another */
+  for (int i = 0; i < 61; i++) { /* changes one number after the other */
     ((unsigned char *)&x[i])[i % 8] ^= 0x80;
     one_region(x, y, 61, sizeof *x, 0);
   }
@@ -298,6 +298,6 @@ int main(void) {
     threads_write_while_others_read();
   }
   a_failure_is_noted_and_moves_nothing();
-  if (!on_doubles()) copies_and_waits_are_listed_while_they_are_under_way(); /* they do all work at once */
+  if (!on_doubles()) copies_and_waits_are_listed_while_they_are_under_way(); /* doubles do all work immediately */
   return failures();
 }

@@ -18,7 +18,7 @@ const oa_library *const oa_libraries[] = {NULL};
 
 enum { GUARD = 0x5c };
 
-/* A host array inside a buffer of its own, all of whose other bytes must stay as they are. */
+/* A host array inside a buffer. All other bytes of the buffer must stay unchanged. */
 struct array {
   unsigned char *buffer;
   size_t nbytes; /* of the buffer */
@@ -50,7 +50,7 @@ static struct array array_of(oa_lines lines, bool irregular, const char *name) {
   return a;
 }
 
-/* The array may have been moved since. */
+/* Returns the array's move. The struct may have been copied since array_of, so its pointers are set here. */
 static oa_move move_of(struct array *a, uint64_t address) {
   oa_move move = a->move;
   if (a->shape.ndim) {
@@ -63,7 +63,7 @@ static oa_move move_of(struct array *a, uint64_t address) {
   return move;
 }
 
-/* Calls what for each byte of the buffer: whether it is the array's. */
+/* Returns whether byte i of the buffer belongs to the array. */
 static bool own_byte(const struct array *a, size_t i) {
   const oa_lines *l = &a->move.lines;
   if (i < 32 || i >= a->nbytes - 32) return false;
@@ -76,7 +76,7 @@ static void set(struct array *a, int seed) {
   for (size_t i = 0; i < a->nbytes; i++) a->buffer[i] = own_byte(a, i) ? value_of(i, seed) : GUARD;
 }
 
-/* 1: all its bytes are of that seed, and no other byte was touched. */
+/* Returns 1 if all bytes of the array have the values of that seed, and no other byte of the buffer was written. */
 static int holds(const struct array *a, int seed) {
   for (size_t i = 0; i < a->nbytes; i++)
     if (a->buffer[i] != (own_byte(a, i) ? value_of(i, seed) : GUARD)) return 0;
@@ -93,7 +93,7 @@ static void up_and_down(void *stream, struct array *arrays, int count) {
     moves[i] = move_of(&arrays[i], arrays[i].address);
   }
   CHECK_OK(oa_transfer_up(device, stream, moves, count));
-  for (int i = 0; i < count; i++) set(&arrays[i], 100 + i); /* they were read */
+  for (int i = 0; i < count; i++) set(&arrays[i], 100 + i); /* oa_transfer_up has read the arrays */
   for (int i = 0; i < count; i++) moves[i] = move_of(&arrays[i], arrays[i].address);
   CHECK_OK(oa_transfer_down(device, stream, moves, count));
   CHECK_OK(device->backend->stream_synchronize(device, stream));
@@ -154,7 +154,7 @@ static int64_t calls_for_neighbours(void *stream, int allocations) {
     for (int i = 0; i < COUNT; i++) {
       if (!round) a[i] = array_of((oa_lines){0, sizes[i], sizes[i], 1}, false, "a");
       set(&a[i], round ? 50 + i : i);
-      moves[COUNT - 1 - i] = move_of(&a[i], at); /* in any order */
+      moves[COUNT - 1 - i] = move_of(&a[i], at); /* not sorted by address */
       moves[COUNT - 1 - i].padding = -sizes[i] & 255;
       moves[COUNT - 1 - i].allocation = &a[i < 2 && allocations == 2];
       at += (uint64_t)(sizes[i] + 255) & ~(uint64_t)255;
@@ -179,7 +179,7 @@ static int64_t calls_for_neighbours(void *stream, int allocations) {
 /* Neighbours with padding between them are one copy, unless they only happen to be neighbours: a driver refuses copies
  * that cross from one allocation to the next. */
 static void neighbours_travel_together(void *stream) {
-  calls_for_neighbours(stream, 1); /* makes its block and events */
+  calls_for_neighbours(stream, 1); /* makes the block and the events that later calls use */
   const int64_t together = calls_for_neighbours(stream, 1);
   const int64_t apart = calls_for_neighbours(stream, 2);
   CHECK(!(device->backend->flags & OA_DEVICE_SIMULATED) || (together <= 8 && apart == together + 2));
@@ -225,7 +225,8 @@ static void failing_arrays(struct array *a) {
   a[3] = array_of((oa_lines){0, 3000, 3004, 8}, true, "packed");
 }
 
-/* fail: k, the k-th call fails; -k, the device is lost with it. Returns whether call k was reached. */
+/* Makes a transfer that fails. fail: k: the k-th call fails; -k: the device is lost in the k-th call. Returns whether
+ * call k was reached. */
 static bool fail_once(void *stream, struct array *a, int64_t fail, bool down) {
   oa_move moves[FAILING];
   for (int i = 0; i < FAILING; i++) {
@@ -276,10 +277,10 @@ static bool fail_once(void *stream, struct array *a, int64_t fail, bool down) {
       if (status == OA_ERROR_TORN) CHECK(strstr(text, a[i].move.name));
     }
     if (status == OA_OK) CHECK(new == FAILING);
-    if (status == OA_ERROR_TORN) CHECK(fail < 0); /* one failure has a way around it */
+    if (status == OA_ERROR_TORN) CHECK(fail < 0); /* after a single failure there is a fallback */
     if (status && status != OA_ERROR_TORN) CHECK(old == FAILING);
     if (torn) CHECK(strstr(text, "torn"));
-  } else if (status == OA_OK) { /* it had a way around it: everything is there */
+  } else if (status == OA_OK) { /* a fallback succeeded: all bytes are on the device */
     for (int i = 0; i < FAILING; i++) {
       set(&a[i], 50);
       moves[i] = move_of(&a[i], a[i].address);
@@ -366,7 +367,7 @@ static void small_arguments_used_once_need_no_device_memory(void) {
   }
 }
 
-/* Lends two arrays that calls read many times and one that they write, for one use. */
+/* Lends two arrays that calls read many times and an array that calls write, in a region with single_use. */
 static void what_is_read_many_times_is_copied(int64_t each, bool copied, int outcome) {
   static unsigned char x[3][40000];
   const bool in_place = device->backend->flags & OA_PINNED_IN_PLACE;
@@ -386,7 +387,7 @@ static void what_is_read_many_times_is_copied(int64_t each, bool copied, int out
   const int64_t arena = copied ? 2 * ((each + 255) / 256 * 256) : 0;
   if (in_place) CHECK(after.memory_used - before.memory_used == arena);
   CHECK_OK(add(arrays[2].handle, n, 10));
-  CHECK_OK(add(arrays[1].handle, each, 10)); /* one of them is written after all */
+  CHECK_OK(add(arrays[1].handle, each, 10)); /* a call writes one of them nevertheless */
   CHECK_OK(oa_region_finish(region, outcome, NULL));
   CHECK_OK(oa_region_wait(region));
   const unsigned char by = outcome == OA_COMMIT ? 10 : 0;
@@ -406,7 +407,7 @@ static void results_of_a_single_use_stay_in_place_beside_operands_that_are_copie
 
 /* -- threads that still copy --------------------------------------------------------------------------------------- */
 
-/* The bytes that one region has yet to bring down are brought down before another may write them. */
+/* Bytes that a region has yet to bring down come down before another region may write them. */
 static void a_region_that_was_left_keeps_its_bytes(int64_t n) {
   unsigned char *x = malloc((size_t)n);
   memset(x, 1, (size_t)n);
@@ -461,7 +462,7 @@ static void many_threads_transfer_at_once(void) {
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
-/* The children say nothing, take no lock and end as if nothing were. */
+/* Forked children print nothing, take no lock, and end normally. */
 static void forks_are_silent(void) {
   for (int i = 0; i < 3; i++) {
     const pid_t child = fork();
@@ -498,7 +499,7 @@ static void forks_amid_transfers_are_silent(void) {
 
 static void tune(int64_t small, int64_t chunk) {
   oa_tuning.past_least = chunk;
-  oa_tuning.past_most = 8 * chunk; /* so that some are, and some not */
+  oa_tuning.past_most = 8 * chunk; /* so that only some transfers bypass the caches */
   oa_tuning.small = small;
   oa_tuning.alone_most = chunk / 2;
   oa_tuning.chunk_least = oa_tuning.chunk_most = chunk;
@@ -567,7 +568,7 @@ static void with_a_memory_limit(void) {
   }
   CHECK(x[n - 1] == 5);
   CHECK(device->counts.memory_used == 0 && device->counts.memory_peak == 600000);
-  const int64_t more = 700000; /* what stayed of the last gives way */
+  const int64_t more = 700000; /* idle memory of the last region is freed */
   arrays[0] = bytes_of(x, &more, OA_INOUT);
   CHECK_OK(oa_region_enter(number, NULL, arrays, 1, &region));
   CHECK_OK(oa_region_finish(region, OA_COMMIT, NULL));

@@ -1,5 +1,5 @@
-/* T74: every function that takes a handle, twice in a row, with one that the first call or another function has ended:
- * a status and a text, and what came after it, often in the same slot, lives on. */
+/* T74: calls each function that takes a handle twice in a row, with a handle that has ended. Each call returns a status
+ * and sets a text. A newer object, often in the same slot, stays alive. */
 #include "check.h"
 #include "offload_args/chain.h"
 #include "offload_args/graph.h"
@@ -21,7 +21,7 @@ static const int64_t shape[] = {12}, strides[] = {4};
 static const oa_array array = {
     .data = host, .shape = shape, .strides = strides, .name = "x", .ndim = 1, .dtype = OA_F32};
 static oa_region *around; /* open all the time: it lends the array, too */
-static oa_any *whole;     /* its pointer */
+static oa_any *whole;     /* the array's pointer in that region */
 
 /* -- what is made, and how it ends -- */
 
@@ -84,7 +84,7 @@ static void *new_kernel(void) {
   return kernel;
 }
 static int end_kernel(void *kernel) {
-  (void)kernel; /* it ends with its module */
+  (void)kernel; /* a kernel ends with its module */
   return oa_module_unload(module_of_kernel);
 }
 
@@ -227,7 +227,7 @@ typedef struct subject {
   const char *name;
   void *(*make)(void);
   function end;
-  function with[20]; /* ended ones, NULL-terminated */
+  function with[20]; /* called with an ended handle; NULL-terminated */
 } subject;
 
 #define ALL_OF_POINTERS                                                                                       \
@@ -246,7 +246,7 @@ static const subject subjects[] = {
     {"call", new_call, end_call, {end_call, submit}},
 };
 
-/* To end a region, a slice or a module twice does not fail: code that cleans up does so. */
+/* Ending a region, a slice or a module twice does not fail, because code that cleans up may do so. */
 static int may_succeed(function tried) {
   return tried == finish || tried == wait_for || tried == end_slice || tried == end_module;
 }
@@ -267,10 +267,10 @@ static void every_function_with_what_has_ended(void) {
       check_ended(it, i, ended);
       check_ended(it, i, ended);
     }
-    if (it->end == end_call || it->end == end_pinned) continue; /* the next one may be the very same */
+    if (it->end == end_call || it->end == end_pinned) continue; /* the next one may have the same address */
     void *next = it->make();                                    /* in the same slot */
     for (int i = 0; it->with[i]; i++) check_ended(it, i, ended);
-    CHECK_OK(it->end(next)); /* alive until now */
+    CHECK_OK(it->end(next)); /* it was alive until now */
   }
 }
 
@@ -284,7 +284,7 @@ static void a_call_that_begins_twice_is_ended_once_and_its_region_is_left(void) 
     CHECK_FAILS(begin(begun), OA_ERROR_ARGUMENT, "has begun already; end it by oa_end");
     CHECK_FAILS(begin(begun), OA_ERROR_ARGUMENT, "has begun already; end it by oa_end");
     CHECK_OK(oa_end(begun, 0));
-    CHECK_OK(begin(begun)); /* and again, as it has ended */
+    CHECK_OK(begin(begun)); /* a call that has ended may begin again */
     CHECK_OK(oa_end(begun, 0));
     CHECK_OK(end_region(region));
     begun->open = 1234567;

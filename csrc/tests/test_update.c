@@ -1,4 +1,4 @@
-/* Update: exactly an array's bytes reach the host or the devices, whatever calls and regions do beside it. */
+/* Update: exactly an array's bytes reach the host or the devices, whatever calls and regions do at the same time. */
 #include "two_devices.h"
 
 #include <pthread.h>
@@ -33,7 +33,7 @@ static void an_update_and_the_end_of_the_region_share_one_array(bool resident, b
   configure(device_a, 0, SLOW);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_update, &u) == 0);
-  usleep(SLOW / 2); /* its copy is on its way, and slow; later ones are fast */
+  usleep(SLOW / 2); /* the update's copy is under way, and slow; later copies are fast */
   configure(device_a, fails ? 2 : 0, 0);
   const int finished = oa_region_finish(region, OA_COMMIT, NULL), waited = oa_region_wait(region);
   CHECK(pthread_join(thread, NULL) == 0);
@@ -67,7 +67,7 @@ static void update_does_not_lose_what_a_call_in_flight_writes(void) {
   CHECK_OK(oa_begin(&call));
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, run_update, &u) == 0);
-  usleep(5000); /* it has begun, or waits for the call */
+  usleep(5000); /* the update has begun, or waits for the call */
   struct change c = {p.address, n, 1, 1, 1};
   CHECK_OK(oa_submit(&call, run_change, &c, sizeof c));
   CHECK(pthread_join(thread, NULL) == 0);

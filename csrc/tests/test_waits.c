@@ -1,4 +1,5 @@
-/* Threads that wait for each other's calls: where they would wait for ever, one is refused; no other ever is. */
+/* Threads that wait for each other's calls: if they would wait for ever, one wait is refused. No other wait is
+ * refused. */
 #include "region/caller.h"
 #include "two_devices.h"
 
@@ -8,7 +9,7 @@
 
 const oa_library *const oa_libraries[] = {NULL};
 
-enum { LIMIT = 300, /* seconds; then the kernel ends the process */ MOST = 4, N = 4 };
+enum { LIMIT = 300, /* seconds; then an alarm ends the process */ MOST = 4, N = 4 };
 
 /* A thread does one of these while it has a call open on an array. */
 enum action { UPDATE, FINISH, BEGIN };
@@ -52,7 +53,7 @@ static void *run(void *data) {
   return NULL;
 }
 
-/* Runs the actors at once. Returns how many were refused. */
+/* Runs the actors at the same time. Returns how many were refused. */
 static int refused(actor *actors, int count) {
   pthread_barrier_t barrier;
   int matches = 0;
@@ -69,7 +70,7 @@ static int refused(actor *actors, int count) {
   return matches;
 }
 
-/* Each of so many threads has a call open on a separate array, and waits for the next one's. */
+/* Each of `count` threads has a call open on a separate array, and waits for the call of the next thread. */
 static void of_threads_in_a_circle_one_is_refused(int count, enum action action, bool mixed) {
   float x[MOST][N] = {{0}};
   const int64_t n = N;
@@ -91,14 +92,14 @@ static void of_threads_in_a_circle_one_is_refused(int count, enum action action,
   }
   CHECK(refused(actors, count) == 1);
   for (int i = 0; i < count; i++) {
-    CHECK_OK(oa_region_finish(regions[i], OA_COMMIT, NULL)); /* of one that is finished already: nothing */
+    CHECK_OK(oa_region_finish(regions[i], OA_COMMIT, NULL)); /* does nothing if the region is already finished */
     CHECK_OK(oa_region_wait(regions[i]));
     for (int k = 0; k < N && action != BEGIN; k++) CHECK(x[i][k] == (float)i);
   }
   check_empty();
 }
 
-/* Both have a call open on the very pointer that both wait for. */
+/* Both threads have a call open on the pointer for which both wait. */
 static void of_two_threads_that_hold_one_pointer_each_is_refused(enum action action) {
   float x[N] = {0};
   const int64_t n = N;
@@ -137,7 +138,8 @@ static pthread_t start_update(struct update *update) {
   return thread;
 }
 
-/* An update takes the array on both devices; this thread has a call open on the one, and leaves the other. */
+/* An update takes the array on both devices. This thread has a call open on one device, and leaves the region on the
+ * other. */
 static void an_update_of_two_devices_is_waited_for_by_no_thread_that_it_waits_for(bool was_finished) {
   float x[N] = {1, 1, 1, 1}, element = -1;
   const int64_t n = N;
@@ -155,7 +157,7 @@ static void an_update_of_two_devices_is_waited_for_by_no_thread_that_it_waits_fo
     CHECK_FAILS(oa_region_finish(left, OA_COMMIT, NULL), OA_ERROR_ARGUMENT,
                 "holds argument 1, which another thread waits for; end it first");
   else
-    CHECK_OK(oa_region_wait(left)); /* it can't be refused any more: the update is */
+    CHECK_OK(oa_region_wait(left)); /* leaving can't be refused any more, so the update is refused */
   CHECK_OK(oa_end(&call, 0));
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(!update.status == !was_finished);
@@ -298,7 +300,7 @@ static void threads_that_have_ended_leave_nothing_behind_but_their_open_calls(vo
   CHECK(!pthread_create(&thread, NULL, run_begin, arguments) && !pthread_join(thread, NULL));
   CHECK(!pthread_create(&thread, NULL, run_one_call, &array) && !pthread_join(thread, &caller));
   CHECK(caller != first);
-  CHECK_OK(oa_end(&call, 0)); /* on another thread than it began */
+  CHECK_OK(oa_end(&call, 0)); /* on another thread than the thread that began it */
   leave(region, OA_COMMIT);
   check_empty();
 }

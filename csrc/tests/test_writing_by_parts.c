@@ -31,7 +31,7 @@ static void a_part_comes_down_and_the_rest_stays(void) {
   CHECK_FAILS(axpy(3, dy, 1, last, 1, 4, 1), OA_ERROR_DIRECTION, "x would be read before it is written");
   CHECK_FAILS(oa_address(dy, &address), OA_ERROR_DIRECTION, "calls wrote only a part of it");
   CHECK_FAILS(oa_update_from(&arrays[1], -1), OA_ERROR_DIRECTION, "calls wrote only a part of it");
-  CHECK_OK(axpy(2, dy, 2, dy, 2, 0, 0)); /* of no element */
+  CHECK_OK(axpy(2, dy, 2, dy, 2, 0, 0)); /* a call without elements */
   CHECK_OK(axpy(1, dx, 1, dy, 2, 2, 0));
   CHECK(y[0] == -1);
   CHECK_OK(axpy(5, dx, 1, dy, 1, 4, 1));
@@ -46,7 +46,7 @@ static void a_part_comes_down_and_the_rest_stays(void) {
   check_empty();
 }
 
-/* OA_BY_USE: nothing goes up until a call needs what was not written. */
+/* With OA_BY_USE, nothing goes up until a call needs unwritten bytes. */
 static void an_array_by_use_goes_up_in_part(void) {
   float x[N] = {1, 1, 1, 1, 1, 1, 1, 1}, y[N] = {-1, -1, -1, -1, -1, -1, -1, -1};
   oa_array arrays[] = {vector(x, &length, OA_IN), vector(y, &length, OA_BY_USE)};

@@ -1,5 +1,5 @@
-/* Calls on two devices, for tests: arrays of floats that are changed and peeked at. Where two threads would race, the
- * tests do the same in a fixed order; sim's delay keeps copies on their way. */
+/* Calls on two devices, for tests: arrays of floats that are changed and read. If two threads would race, the tests
+ * make the same steps in a fixed order, and a delay of sim keeps copies under way. */
 #ifndef OA_TWO_DEVICES_H
 #define OA_TWO_DEVICES_H
 

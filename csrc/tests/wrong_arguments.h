@@ -1,6 +1,7 @@
-/* Public functions with arguments that are NULL, zero, negative, out of range, stale or garbage: a status and a text
- * that names the function, never a crash. The files test_arguments*.c have every function of the header, each in a
- * table: tests/c_api/test_arguments.py compares them. `test_arguments oa_stage` tests that function only. */
+/* Calls public functions with arguments that are NULL, zero, negative, out of range, stale or garbage. Each call has to
+ * return a status and set a text that names the function, and must not crash. The files test_arguments*.c have every
+ * function of the header, each in a table: tests/c_api/test_arguments.py compares them. `test_arguments oa_stage` tests
+ * that function only. */
 #ifndef OA_WRONG_ARGUMENTS_H
 #define OA_WRONG_ARGUMENTS_H
 
@@ -24,7 +25,7 @@ static const int wrong_dtypes[] = {-1, OA_DTYPE_COUNT, INT32_MAX, INT32_MIN};
 enum { WRONG_DEVICES = sizeof wrong_devices / sizeof *wrong_devices };
 enum { WRONG_DTYPES = sizeof wrong_dtypes / sizeof *wrong_dtypes };
 
-/* Checks that the call fails with that status, and with a text of its own that has the function's name. */
+/* Checks that the call fails with that status, and sets a new text that has the function's name. */
 #define REFUSES(status, call) (oa_fail_null("none", "yet"), CHECK_FAILS(call, status, function))
 #define REFUSES_POINTER(call) (oa_fail_null("none", "yet"), refuses_pointer((call), __FILE__, __LINE__, #call))
 
@@ -75,7 +76,8 @@ struct wrong_test {
   void (*test)(void);
 };
 
-/* Runs the tests on every device, or only the function's that the program's arguments name. Returns main's status. */
+/* Runs the tests on every device, or only the tests of the functions that the program's arguments name. Returns main's
+ * status. */
 static inline int run_tests(const struct wrong_test *tests, size_t length, int count, char **arguments) {
   static const char *const names[] = {"host", "sim:0"};
   int run = 0;
