@@ -43,7 +43,8 @@ class Transforms(Adapter):
             result = function(values, lengths, axes, norm)
         else:
             result = function(values, lengths[0], axes[0], norm)
-        y.assign(result.astype(y.dtype, copy=False))  # NumPy 1 only computes in double precision
+        result = result.astype(y.dtype, copy=False)  # NumPy 1 only computes in double precision
+        y.assign(result.reshape(y.shape))  # a 0-D array was lent with one dimension
 
     def again(
         self, name: str, x: DevicePtr, y: DevicePtr, lengths: Sequence[int], axes: Sequence[int], norm: str

@@ -184,6 +184,14 @@ def test_no_axes_leave_the_elements_as_they_are(on: str) -> None:
     assert np.array_equal(fft.fftn(np.arange(3.0), axes=(), device=on), np.arange(3.0))
 
 
+@pytest.mark.parametrize("name", ["fftn", "ifftn"])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_a_0d_array_is_its_own_transform(on: str, name: str, dtype: Any) -> None:
+    transform = getattr(fft, name)(np.array(2, dtype), device=on)
+    assert transform.shape == ()
+    assert transform == 2
+
+
 def test_the_arguments_of_scipy_that_change_nothing_are_taken(on: str) -> None:
     array = values("complex128")
     before = array.copy()
