@@ -68,6 +68,12 @@ def check(folder: Path = roles.HERE) -> list[str]:
     return faults
 
 
+def _part(text: str) -> tuple[str, int]:
+    """Read LIBRARY=NUMBER."""
+    library, _, number = text.partition("=")
+    return library, int(number)
+
+
 def _summary(faults: list[str]) -> str:
     """Return the last line of --check: the result, and the files that were checked."""
     if faults:
@@ -92,6 +98,9 @@ def main(arguments: list[str] | None = None) -> int:
     extracting.add_argument("--older", action="store_true", help="the header of the library's [older] version")
     emitting = commands.add_parser("emit", help="write the C and Python that the build needs")
     emitting.add_argument("--out", required=True, type=Path)
+    emitting.add_argument(
+        "--parts", action="append", type=_part, default=[], help="LIBRARY=NUMBER: the files for the library's bodies"
+    )
     commands.add_parser("report", help="write report.md and words.md")
     args = parser.parse_args(arguments)
     gc.disable()  # the process is short, and libraries are many small objects
@@ -104,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
             _extract(args.library, args.header, args.include, args.older)
         elif args.command == "emit":
             kept = emit.Kept(args.out)
-            emit.emit(roles.load(read=kept.read), args.out, kept.origins)
+            emit.emit(roles.load(read=kept.read), args.out, kept.origins, dict(args.parts))
         elif args.command == "report":
             (roles.HERE / "words.md").write_text(emit.words())
             (roles.HERE / "report.md").write_text(emit.report(roles.load()))

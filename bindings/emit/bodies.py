@@ -12,6 +12,7 @@ the letters of a signature.
 from __future__ import annotations
 
 import ast
+import zlib
 from collections.abc import Callable
 
 from ..expressions import names_in
@@ -107,7 +108,9 @@ class Body:
         self.lines = []
         has_objects = bool(self.function.of("object"))
         inner = f"{name}_with_objects" if has_objects else name
-        self.add(f"static int {inner}(const oa_routine *routine, oa_value *values, int device) {{")
+        self.add(
+            f"{'static ' if has_objects else ''}int {inner}(const oa_routine *routine, oa_value *values, int device) {{"
+        )
         if not self.device_form:
             self.add("  (void)device;")
         self.locals()
@@ -128,7 +131,7 @@ class Body:
         """Write the function that runs another one, `inner`, with the vendor's own objects."""
         kinds = [object_kind.key for object_kind in self.library.object_kinds]
         objects = [parameter for parameter in self.function.parameters if isinstance(parameter, Object)]
-        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        self.add(f"int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         changes = int(any(isinstance(parameter, Given) for parameter in self.function.parameters))
         self.add("  static const oa_object_place places[] = {")
         for object_ in objects:
@@ -760,7 +763,7 @@ class Body:
         self.add(f"{indent}}}")
 
     def caller(self) -> str:
-        """Return the function that makes a late call. Its name is its signature."""
+        """Return the function that makes a late call. Its name ends with its signature."""
         letters: list[tuple[str, int]] = []
         slot = len(self.function.parameters)
         for argument in self.function.arguments:
@@ -800,7 +803,7 @@ class Body:
             letter = "l"
         places = [position for _, position in letters]
         odd = "" if places == list(range(len(places))) else "_" + "_".join(map(str, places))
-        self.signature = f"call_{letter}_{''.join(letter for letter, _ in letters)}{odd}"
+        self.signature = f"{self.library.name}_call_{letter}_{''.join(letter for letter, _ in letters)}{odd}"
         c_type, store = RETURNS[letter]
         at = len(self.function.parameters) - 1
 
@@ -811,7 +814,7 @@ class Body:
             return store.format(value=called, at=at) + ";"
 
         self.lines = []
-        self.add(f"static int {self.signature}(void *symbol, oa_value *values, int ilp64) {{")
+        self.add(f"int {self.signature}(void *symbol, oa_value *values, int ilp64) {{")
         has_sizes = any(letter == "l" for letter, _ in letters)
         if self.library.probe and has_sizes:
             self.add("  if (ilp64)")
@@ -837,13 +840,14 @@ class Bodies:
         self.texts: dict[str, str] = {}  # by name
         self.of: dict[str, tuple[str, str]] = {}  # by function: (body, caller or "")
         self.users: dict[str, list[str]] = {}
+        self.callers: set[str] = set()
         names: dict[str, str] = {}  # by the text of a body, with NAME as its name
         taken: dict[str, int] = {}
         for function in library.functions:
             body = body_of(library, function)
             text = body.text("NAME")
             if text not in names:
-                family = f"run_{function.family}"
+                family = f"{library.name}_run_{function.family}"
                 taken[family] = taken.get(family, 0) + 1
                 names[text] = family if taken[family] == 1 else f"{family}_{taken[family]}"
                 self.texts[names[text]] = body.text(names[text])
@@ -853,15 +857,23 @@ class Bodies:
             elif body.is_late:
                 caller_text = body.caller()
                 caller = body.signature
+                self.callers.add(caller)
                 assert self.texts.setdefault(caller, caller_text) == caller_text, caller
             self.of[function.name] = (names[text], caller)
             for name in filter(None, (names[text], "" if function.called_by else caller)):
                 self.users.setdefault(name, []).append(function.name)
 
-    def lines(self) -> list[str]:
-        """Return the C text of all bodies."""
+    def prototypes(self) -> list[str]:
+        """Return the declarations of all bodies and callers."""
+        first = {True: "void *symbol", False: "const oa_routine *routine"}
+        return [f"int {name}({first[name in self.callers]}, oa_value *values, int);" for name in self.texts]
+
+    def part(self, number: int, parts: int) -> list[str]:
+        """Return the C text of a part of the bodies: the one of each family depends on its name alone."""
         lines: list[str] = []
         for name, text in self.texts.items():
+            if zlib.crc32(name.encode()) % parts != number:
+                continue
             users = " ".join(self.users[name])
             lines += [f"/* {users} */" if len(users) < 110 else f"/* {users[:100].rsplit(' ', 1)[0]} ... */", text, ""]
         return lines

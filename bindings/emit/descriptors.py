@@ -139,15 +139,17 @@ def scalar_of(parameters: list[list[str]], words: str) -> str:
     return next(c_type for (_, c_type), word in zip(parameters, words.split(), strict=True) if word == "count")
 
 
-def describing_functions(library: Library, index: dict[str, int]) -> list[str]:
-    """Return the C text of all such functions that bodies use. `index`: the places of the library's symbols."""
+def describing_functions(library: Library) -> dict[str, list[str]]:
+    """Return the C text of all such functions that bodies use, by name."""
     used = {name for function in library.functions for name in _descriptors(library, function).values()}
+    kinds = [kind for kind in library.object_kinds if kind.describes[0] and kind.key in used]
+    return {f"describe_{kind.key}": describing(library, kind) for kind in kinds}
+
+
+def known_symbols(library: Library, index: dict[str, int]) -> list[str]:
+    """Return the C constants of the symbols that bodies look up. `index`: the places of the library's symbols."""
     asked = asked_symbols(library)
-    lines = ["enum {", *(f"  {KNOWN}{symbol} = {index[symbol]}," for symbol in asked), "};", ""] if asked else []
-    for kind in library.object_kinds:
-        if kind.describes[0] and kind.key in used:
-            lines += describing(library, kind)
-    return lines
+    return ["enum {", *(f"  {KNOWN}{symbol} = {index[symbol]}," for symbol in asked), "};", ""] if asked else []
 
 
 def _subscripted(function: Function) -> set[str]:

@@ -44,7 +44,7 @@ class GroupedBody(Body):
             self.call()
         self.lines += ["}", ""]
         count, arrays = self.group_count, len(self.function.arrays)
-        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        self.add(f"int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         self.add("  (void)device;")
         self.add("  oa_groups groups;")
         at = self.at[count]

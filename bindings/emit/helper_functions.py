@@ -45,13 +45,13 @@ class HelperBody(Body):
         self.lines = []
         self.is_late = False
         if any(isinstance(parameter, Ended) for parameter in self.function.parameters):
-            self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+            self.add(f"int {name}(const oa_routine *routine, oa_value *values, int device) {{")
             if self.function.outside_groups:
                 self.add("  if (oa_refuse_in_group(routine)) return OA_ERROR_ARGUMENT;")
             self.add(f"  return oa_helper_{'abort' if self.function.aborts else 'destroy'}(routine, values, device);")
             self.lines.append("}")
             return "\n".join(self.lines)
-        self.add(f"static int {name}(const oa_routine *routine, oa_value *values, int device) {{")
+        self.add(f"int {name}(const oa_routine *routine, oa_value *values, int device) {{")
         self.add("  (void)device;")
         if self.function.outside_groups:
             self.add("  if (oa_refuse_in_group(routine)) return OA_ERROR_ARGUMENT;")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ..declarations import entries
@@ -9,9 +10,8 @@ from ..joins import HANDLE_FUNCTIONS, HANDLE_MODES
 from ..library import Function, Library
 from .bodies import Bodies
 from .c_text import made_from, quoted, quoted_lines, wrapped
-from .descriptors import asked_symbols, describing_functions, enums_used
+from .descriptors import asked_symbols, describing_functions, enums_used, known_symbols
 from .docs import Role, builtin_doc, record
-from .helper_functions import body_of
 
 SPELLED = str.maketrans({"?": "_OR_NONE", "*": "_LIST"})  # how roles.def names "in?" and "in*"
 CODES = {name: number for number, (_, name, *_) in enumerate(entries("dtypes"))}
@@ -63,15 +63,15 @@ class _Types:
 
     def __init__(self, library: Library) -> None:
         self.tables: dict[str, str] = {}  # by the text of the values
-        self.enums: list[str] = []
+        self.enums: dict[str, list[str]] = {}  # by name in C
         self.lines: list[str] = []
         enums = {type_.enum.label: type_.enum for function in library.functions for type_ in function.types}
         enums |= {enum.label: enum for enum in enums_used(library)}
         for label, enum in sorted(enums.items()):
-            self.enums.append(f"static const oa_code_dtype types_{label}[] = {{")
+            lines = [f"static const oa_code_dtype types_{label}[] = {{"]
             for name, value, dtype in enum.dtypes:
-                self.enums.append(f'    {{{value}, OA_{(dtype or "any").upper()}, "{name}"}},')
-            self.enums += ["    {0, OA_ANY, NULL}};", ""]
+                lines.append(f'    {{{value}, OA_{(dtype or "any").upper()}, "{name}"}},')
+            self.enums[f"types_{label}"] = [*lines, "    {0, OA_ANY, NULL}};", ""]
         for function in library.functions:
             values = ", ".join(_typed_values(function))
             if values and values not in self.tables:
@@ -222,31 +222,44 @@ def _descriptor(library: Library, index: dict[str, int]) -> list[str]:
     return [*lines, *(f"    .{key} = {value}," for key, value in fields.items()), "};", ""]
 
 
-def library_file(library: Library) -> str:
-    """Return <library>.c: the descriptor, the bodies and the rows."""
-    index = {name: position for position, name in enumerate(symbols_of(library))}
-    bodies = Bodies(library, body_of)
-    lines = [
-        f"/* {made_from(library)} */",
-        '#include "body/descriptor.h"',
-        '#include "body/groups.h"',
-        '#include "body/result.h"',
-    ]
-    lines += ['#include "body/cublaslt.h"', '#include "body/fft.h"', '#include "body/helper_function.h"']
-    lines += ['#include "body/rotmg.h"']
-    if library.has_groups:
-        lines.append('#include "body/collective.h"')
-    lines += ['#include "body/workspace.h"', ""]
+def _head(library: Library) -> list[str]:
+    """Return the beginning of a library's C files."""
+    names = ["descriptor", "groups", "result", "cublaslt", "fft", "helper_function", "rotmg", "workspace"]
+    names += ["collective"] if library.has_groups else []
+    lines = [f"/* {made_from(library)} */", *(f'#include "body/{name}.h"' for name in names), ""]
     lines += [f"extern const oa_library oa_library_{library.name};"]
-    lines += [f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
-    lines += _descriptor(library, index)
+    return [*lines, f"extern const oa_routine oa_routines_{library.name}[{len(library.functions)}];", ""]
+
+
+def _used(pieces: dict[str, list[str]], lines: list[str]) -> list[str]:
+    """Return the lines of the pieces whose names the lines have: a compiler warns of any other static piece."""
+    words = set(re.findall(r"\w+", "\n".join(lines)))
+    return [line for name, piece in pieces.items() if name in words for line in piece]
+
+
+def library_file(library: Library, bodies: Bodies) -> str:
+    """Return <library>.c: the descriptor and the rows."""
+    index = {name: position for position, name in enumerate(symbols_of(library))}
     types, records = _Types(library), _Records(library)
-    described = describing_functions(library, index)
-    lines += [*types.enums, *described, *bodies.lines(), *types.lines, *records.lines]
+    lines = [*types.lines, *records.lines]
     lines += [f"const oa_routine oa_routines_{library.name}[{len(library.functions)}] = {{"]
     for function in library.functions:
         lines += _row(library, function, index, bodies, types, records)
-    return "\n".join([*lines, "};", ""])
+    lines = [*_used(types.enums, lines), *bodies.prototypes(), "", *lines, "};", ""]
+    return "\n".join([*_head(library), *_descriptor(library, index), *lines])
+
+
+def bodies_files(library: Library, bodies: Bodies, parts: int) -> list[str]:
+    """Return <library>_bodies_<number>.c: the bodies, in this number of files, so that less is compiled at a time."""
+    index = {name: position for position, name in enumerate(symbols_of(library))}
+    enums, described = _Types(library).enums, describing_functions(library)
+    files = []
+    for number in range(parts):
+        lines = bodies.part(number, parts)
+        lines = [*_used(described, lines), *lines]
+        lines = [*_used(enums, lines), *known_symbols(library, index), *lines]
+        files.append("\n".join([*_head(library), *lines]))
+    return files
 
 
 def libraries_file(libraries: Iterable[Library]) -> str:

@@ -71,9 +71,9 @@ def test_emit_writes_only_a_library_that_changed_or_lacks_a_file(
     written: list[str] = []
     texts = emit.library_texts
 
-    def noted(library: roles.Library, out: Path) -> dict[str, str]:
+    def noted(library: roles.Library, files: list[str], out: Path) -> dict[str, str]:
         written.append(library.name)
-        return texts(library, out)
+        return texts(library, files, out)
 
     def emitted(title: str) -> list[str]:
         """Emit two libraries, which are read again: the first one with this title."""
