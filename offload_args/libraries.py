@@ -2,14 +2,14 @@
 
 A library is found in this order, and never in the working directory:
 1. the absolute path in the environment variable OFFLOAD_ARGS_<NAME>, such as OFFLOAD_ARGS_CUBLAS; if the variable is
-   set, nothing else is tried;
-2. the library that another package is linked with, if it has all functions that are not optional. This package uses
-   NumPy's CBLAS in this way: one pool of threads then serves both, and limits for NumPy's threads
+  set, no other place is tried;
+2. the library that another package is linked with, if the library has all functions that are not optional. This package
+   uses NumPy's CBLAS in this way, so that both packages share one pool of threads, and limits for NumPy's threads
    (OPENBLAS_NUM_THREADS, threadpoolctl) also hold for this package;
 3. the packages of this Python: NVIDIA's wheels (through cuda-pathfinder, which also searches conda, a toolkit's folder
    and the libraries that are already loaded), AMD's (through AMD's finders), and wheels that carry the library, such
    as scipy-openblas32;
-4. the folders that its vendor installs into, such as $ROCM_PATH/lib and /opt/rocm/core-X.Y/lib, the newest first;
+4. the folders into which its vendor installs it, such as $ROCM_PATH/lib and /opt/rocm/core-X.Y/lib, the newest first;
 5. the system: absolute folders of LD_LIBRARY_PATH, then the linker's places.
 
 A library's roles file in bindings/roles lists the places and the file names of the library.
@@ -39,9 +39,9 @@ class _Facts(NamedTuple):
     """The facts for finding one library, from its roles file."""
 
     title: str
-    backend: str | None  # the backend of its devices; None: devices whose libraries run on the CPU
-    install: str  # the remedy if it is not found
-    sonames: tuple[str, ...]  # in the order of preference
+    backend: str | None  # the backend of its devices; None if it runs on the CPU
+    install: str  # the remedy if the library is not found
+    sonames: tuple[str, ...]  # names of its file, in the order of preference
     pathfinder: str  # its name for cuda-pathfinder; "" if cuda-pathfinder lacks it
     rocm: str  # its name for AMD's finders; "" if they lack it
     shared_with: Mapping[str, Sequence[str]]  # {package: its modules that are linked with the library}
@@ -57,9 +57,9 @@ class Library(NamedTuple):
     """A loaded vendor library."""
 
     name: str
-    path: str  #: absolute
+    path: str  #: the absolute path of its file
     version: str  #: "" if the library does not report it
-    found: str  #: how it was found
+    found: str  #: the way in which it was found
 
 
 class _Candidate(NamedTuple):
@@ -68,15 +68,15 @@ class _Candidate(NamedTuple):
     shared: bool = False  # whether path is a loaded module that is linked with the library
 
 
-_MAJOR: Final = re.compile(r"\.so\.(\d+)[^/]*$")  # in the name of a library's file
+_MAJOR: Final = re.compile(r"\.so\.(\d+)[^/]*$")  # the major version in the name of a library's file
 
 
 def chosen(name: str) -> str:
-    """Return the path that the environment sets for a library or a compiler; "" if it sets none."""
+    """Return the path that the environment sets for a library or a compiler; "" if the environment sets no path."""
     return os.environ.get(f"OFFLOAD_ARGS_{name.upper()}", "")
 
 
-# How each found library was found.
+# {library: the way in which it was found}.
 _found: dict[str, str] = {}
 
 
@@ -138,7 +138,8 @@ def _in_nvidia_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
 
 
 def _in_rocm(name: str, tried: list[str]) -> Iterator[_Candidate]:
-    """Search for a library of ROCm's core, such as "amdhip64", by AMD's finders, and then in the wheel that has it."""
+    """Search for a library of ROCm's core, such as "amdhip64", by AMD's finders, and then in the wheel that contains
+    it."""
     yield from _in_rocm_packages(name, tried)
     yield from _in_wheel("rocm-sdk-core", f"_rocm_sdk_core*/lib/lib{name}.so.[567]*", tried)
 
@@ -146,8 +147,8 @@ def _in_rocm(name: str, tried: list[str]) -> Iterator[_Candidate]:
 def rocm_files(name: str, tried: list[str]) -> Iterator[str]:
     """Yield the possible files of a library of ROCm's core, in the same order as for HIP's runtime.
 
-    Files beside a loaded runtime come first. The last items are names without a folder, for which the system searches.
-    Append to `tried` the places that do not exist.
+    Files in the folder of a loaded runtime come first. The last items are names without a folder, for which the system
+    searches. Append to `tried` the places that do not exist.
     """
     names = [f"lib{name}.so{version}" for version in ("", ".7", ".6", ".5")]
     if runtime := driver("hip"):
@@ -176,7 +177,7 @@ def _in_rocm_packages(name: str, tried: list[str]) -> Iterator[_Candidate]:
 
 
 def _newest_first(pattern: str) -> list[str]:
-    """Return the folders that match a pattern, the highest version first; the pattern itself if there are none."""
+    """Return the folders that match a pattern, the highest version first; the pattern itself if no folder matches."""
     from glob import glob
 
     if "*" not in pattern or not os.path.isabs(pattern):
@@ -187,13 +188,14 @@ def _newest_first(pattern: str) -> list[str]:
 
 
 def _in_wheel(package: str, pattern: str, tried: list[str]) -> Iterator[_Candidate]:
-    # Importing the module could load the library for the whole process; only its folder is needed.
+    # The module is not imported, because an import could load the library for the whole process; only its folder is
+    # needed.
     from importlib.util import find_spec
     from pathlib import Path
 
     module, _, inside = pattern.partition("/")
     if "*" in module:
-        here = os.path.realpath(os.getcwd())  # never searched, though it may be in sys.path
+        here = os.path.realpath(os.getcwd())  # this folder is never searched, although it may be in sys.path
         # The folders of installed packages, without the working directory, which may be the first place of sys.path.
         folders = [path for path in sys.path if os.path.isabs(path) and os.path.realpath(path) != here]
         matches = [path for folder in folders for path in sorted(Path(folder).glob(pattern))]
@@ -243,8 +245,8 @@ def _in_system(names: Sequence[str], tried: list[str]) -> Iterator[_Candidate]:
 def _unknown_version(name: str, candidate: _Candidate) -> str:
     """Return the reason to refuse a GPU's library of an unknown major version; "" if it may be loaded.
 
-    The functions of such a library might take other arguments than in known versions. A path that the user set is used
-    without checks.
+    The functions of such a library might take other arguments than those of known versions. A path that the user set is
+    used without this check.
     """
     variable = f"OFFLOAD_ARGS_{name.upper()}"
     facts = _FACTS[name]
@@ -261,17 +263,17 @@ def _unknown_version(name: str, candidate: _Candidate) -> str:
 def find_and_open(name: str) -> str:
     """Load a library and return ""; if that fails, return every place that was tried, with the reason.
 
-    The core calls this function, through _core, the first time that a call needs the library: an exception of this
-    function is raised in that call.
+    The core calls this function, through _core, when a call first needs the library. That call raises the exceptions of
+    this function.
     """
     tried: list[str] = []
-    with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost in a generator that is destroyed unfinished
+    with closing(_candidates(name, tried)) as candidates:  # Ctrl-C is lost while an unfinished generator is destroyed
         for candidate in candidates:
             if unknown := _unknown_version(name, candidate):
                 tried.append(unknown)
                 continue
             path = os.fsencode(candidate.path)
-            _found[name] = candidate.found  # before the library is loaded: Ctrl-C may come between the two lines
+            _found[name] = candidate.found  # stored first, because Ctrl-C may come between these lines
             failure = _core.library_open(name, path, candidate.shared)
             if not failure:
                 return ""
@@ -283,7 +285,8 @@ def find_and_open(name: str) -> str:
 
 
 def driver_places(backend: str) -> str:
-    """Return a line for each file that may be HIP's runtime, and for each place of Python's packages without it.
+    """Return a line for each file that may be HIP's runtime, and for each place of Python's packages that lacks the
+    runtime.
 
     The core calls this function, through _core, at the first request for devices of HIP. The core itself searches other
     places.
@@ -302,7 +305,7 @@ def driver(backend: str) -> str:
         with open("/proc/self/maps") as maps:
             paths = (line.split(maxsplit=5)[5].rstrip() for line in maps if name and name in line)
             return next((path for path in paths if os.path.basename(path).startswith(name or "")), "")
-    except OSError:  # no /proc
+    except OSError:  # there is no /proc
         return ""
 
 
@@ -314,17 +317,17 @@ def loaded(name: str) -> Library | None:
 
     See also: libraries.load; docs/guide/devices.md.
     """
-    if name not in NAMES:  # C reads "cublas\0x" as cublas
+    if name not in NAMES:  # C code would read "cublas\0x" as "cublas"
         return None
     path, version = _core.library_loaded(name)
-    version = version.rstrip(".")  # rocBLAS's text ends in the number of a build, which may be empty
+    version = version.rstrip(".")  # rocBLAS's version ends in a build number, which may be empty
     return Library(name, path, version, _found.get(name, "oa_library_open")) if path else None
 
 
 def load(name: str) -> Library:
     """Load a library, such as "cublas", now rather than at its first call.
 
-    Raises LibraryError listing every place tried.
+    Raises a LibraryError that lists all places that were tried.
 
         print(libraries.load("cblas").name)  # cblas
 

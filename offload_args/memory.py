@@ -1,4 +1,4 @@
-"""Pinned host memory, from which and to which devices copy directly."""
+"""Pinned host memory; a device can copy directly from it and to it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def empty(
 ) -> NDArray[Any]:
     """Make an uninitialised NumPy array in pinned memory; copies to and from the device run at full speed.
 
-    shape, dtype, order: as numpy.empty takes them; no Python objects. device: the device that copies; None: the
-    default one. On the host and sim the memory is not pinned. Pinned memory is slow to allocate, and other programs
-    can't use it: allocate an array once and use it again. OFFLOAD_ARGS_PINNED_LIMIT bounds it.
+    shape, dtype, order: as numpy.empty takes them, except dtypes of Python objects. device: the device of the copies;
+    None is the default device. For the host and sim, the memory is not pinned. Pinned memory is slow to allocate, and
+    other programs can't use it, so allocate an array once and use it again. OFFLOAD_ARGS_PINNED_LIMIT limits the amount
+    of pinned memory.
 
     Raises DeviceMemoryError if the memory runs out, ArgumentError for a shape or dtype that no such array can have, and
     the errors of numpy.dtype.

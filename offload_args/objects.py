@@ -22,8 +22,8 @@ __all__ = ["LibraryObject", "Stream", "SupportsStream", "class_of", "device_numb
 class LibraryObject(_core.Object):
     """An object that a vendor's library made, such as a cublas.Handle.
 
-    The library's own function, the end of a `with` block, or the end of the object's last user destroys the object.
-    Functions refuse a destroyed object.
+    The object is destroyed by the library's own function, at the end of a `with` block, or when nothing refers to it
+    any more. Functions refuse a destroyed object.
 
         with cublas.create("cuda:0") as handle:
             cublas.set_math_mode(handle, cublas.TF32_TENSOR_OP_MATH)
@@ -37,7 +37,7 @@ class LibraryObject(_core.Object):
         raise TypeError(f"{_name(cls)}: objects of this class are made by functions of its library, such as create()")
 
     def __enter__(self) -> Self:
-        _core.object_device(self)  # raises if it is destroyed
+        _core.object_device(self)  # raises an error if the object is destroyed
         return self
 
     def __exit__(
@@ -49,15 +49,15 @@ class LibraryObject(_core.Object):
     def address(self) -> int:
         """The vendor's own object as an address, for code outside this package.
 
-        Raises StalePointerError once it is destroyed.
+        Raises StalePointerError once the object is destroyed.
         """
         return _core.object_address(self)
 
     @property
     def device(self) -> Device | None:
-        """The device that it belongs to; None if it belongs to none.
+        """The device to which the object belongs; None if it belongs to no device.
 
-        Raises StalePointerError once it is destroyed.
+        Raises StalePointerError once the object is destroyed.
         """
         number = _core.object_device(self)
         return by_number(number) if number >= 0 else None
@@ -93,7 +93,7 @@ def class_of(library: str, name: str) -> type[LibraryObject]:
 
 @final
 class Stream:
-    """The stream of a library's object, for other packages: its `__cuda_stream__`."""
+    """The stream of a library's object, which other packages take by its method `__cuda_stream__`."""
 
     __slots__ = ("_owner", "handle")
 
@@ -104,7 +104,7 @@ class Stream:
         self.handle = handle
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """Return the protocol's version, 0, and the stream.
+        """Return the pair of 0, which is the protocol's version, and the stream.
 
         Raises StalePointerError once the object is destroyed.
         """
@@ -142,6 +142,6 @@ def made_of_bytes(library: str, name: str, data: bytes) -> Any:
 
 
 def unpacked(fields: str, memory: bytes, count: int) -> list[tuple[Any, ...]]:
-    """Return structs that a function returned; fields: their format for the struct module."""
+    """Return structs that a function returned; `fields` is their format in the struct module."""
     layout = struct.Struct(f"@{fields}0{max(fields, key=struct.calcsize)}")
     return [layout.unpack_from(memory, layout.size * at) for at in range(count)]

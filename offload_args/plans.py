@@ -1,8 +1,8 @@
 """Plans and rates: facts about a program's calls and about a machine, which are stored for later runs.
 
-A plan is a file that the user names. It states whether calls go to the device: one decision holds for the calls from
-one line, of one routine, and with sizes between the same powers of two. Rates are in the cache (cache.py); they hold
-for a device with its driver, and for the CPUs with their BLAS.
+A plan is a file that the user names. It states for each group of calls whether they go to the device. The calls of a
+group come from one line, are of one routine, and have sizes between the same powers of two. Rates are in the cache
+(cache.py); they hold for a device and its driver, and for the CPUs and their BLAS.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Decision", "Plan", "decides", "machine", "rates_of"]
 
 VERSION: Final = 1  # the version of the file format
 _RATES_VERSION: Final = "1"
-_RATES: Final = 12  # how many numbers accelerate_calibrate returns
+_RATES: Final = 12  # the number of values that accelerate_calibrate returns
 
 
 # -- this machine ------------------------------------------------------------------------------------------------------
@@ -55,7 +55,8 @@ def _blas() -> str:
 
 
 def machine(device: Device | None) -> dict[str, Any]:
-    """Return the facts on which a program's results and times depend: the device, its driver, the CPUs, their BLAS."""
+    """Return the facts on which a program's results and times depend: the device, its driver, the CPUs and their
+    BLAS."""
     return {
         "device": device.model or device.name if device is not None else "",
         "driver": device.driver_version if device is not None else 0,
@@ -67,7 +68,8 @@ def machine(device: Device | None) -> dict[str, Any]:
 
 
 def rates_of(device: Device) -> tuple[float, ...]:
-    """Return the rates of a device from the cache; if it has none, measure them in at most a second and store them."""
+    """Return the rates of a device from the cache; if they are missing, measure them in at most a second and store
+    them."""
     key = cache.key_of("rates", _RATES_VERSION, __version__, json.dumps(machine(device), sort_keys=True))
     with contextlib.suppress(ValueError):  # the file is damaged, or another program wrote it
         rates = json.loads(cache.find(key) or b"[]")
@@ -85,7 +87,7 @@ class Decision(NamedTuple):
     """One decision: whether calls of a routine with similar sizes from one place go to the device."""
 
     place: Place | None  #: None if it is not known, such as on threads without Python code
-    routine: str  #: "dgemm"
+    routine: str  #: such as "dgemm"
     m: int
     n: int
     k: int
@@ -111,7 +113,7 @@ def _name_of_machine(parts: dict[str, Any]) -> str:
 
 
 class Plan:
-    """Hold the decisions of a plan file: the decisions of former runs, and of this run."""
+    """Hold the decisions of a plan file, which come from earlier runs and from this run."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(os.fspath(path))
@@ -155,11 +157,11 @@ class Plan:
 
     @property
     def goes(self) -> bool:
-        """Whether it sends any call to the device."""
+        """Whether the plan sends any call to the device."""
         return any(decision.goes for decision in self.decisions.values())
 
     def add(self, decision: Decision) -> None:
-        """Add a decision, if the plan has none for such calls."""
+        """Add a decision, unless the plan has a decision for such calls."""
         key = (
             decision.place,
             decision.routine,
@@ -172,8 +174,8 @@ class Plan:
     def check(self, device: Device | None, there_is_one: bool = True) -> None:
         """Refuse a plan of another machine, because its decisions and results differ from this machine's.
 
-        device: None if no device is open. there_is_one: whether the machine may have a device. If it may, and none is
-        open, the device and its driver are not compared.
+        device: None if no device is open. there_is_one: whether the machine may have a device. If no device is open but
+        the machine may have one, the device and its driver are not compared.
         """
         if self.is_new:
             return
@@ -186,9 +188,9 @@ class Plan:
         raise self._wrong(f"is of another machine, {_name_of_machine(self.machine)}; this is {_name_of_machine(here)}")
 
     def write(self, device: Device | None) -> None:
-        """Write a file in the same folder, and rename it, so that a reader gets all of it or none.
+        """Write a file in the same folder, and rename it, so that no reader gets an incomplete file.
 
-        Raises OSError.
+        Raises OSError if the file can't be written.
         """
         parts = self.machine
         if self.is_new or not parts.get("device"):
@@ -220,8 +222,8 @@ class Plan:
 def decides(gone: int, calls: int, host: float, device: float, missed: float, margin: float) -> bool:
     """Return whether calls of one kind should go to the device.
 
-    host, device: the seconds of these calls on the CPU and on the device. missed: the seconds that calls on the CPU
-    lost.
+    host, device: the seconds of these calls on the CPU and on the device. missed: the seconds that were lost by making
+    calls on the CPU.
     """
     stayed = calls - gone
     if gone and stayed:

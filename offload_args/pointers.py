@@ -41,21 +41,21 @@ else:
 __all__ = ["DevicePtr"]
 
 _MAX_STRIDE: Final = 2**63 - 1
-# DLPack's type codes, by NumPy's kind; dtypes that NumPy lacks have separate codes.
+# {NumPy's kind of a dtype: DLPack's type code}. Dtypes that NumPy lacks have separate codes.
 _DLPACK_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _DLPACK_OWN_CODES: Final = {_core.OA_BF16: 4, _core.OA_F8E4M3: 10, _core.OA_F8E5M2: 12}
-# The ranks of kinds of dtypes. A Python number may become a dtype of its own or of a higher rank: it then loses at most
-# precision.
+# {kind of a dtype: its rank}. A Python number may be converted to a dtype of the same or a higher rank, because it then
+# loses at most precision.
 _RANKS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 
 
 class DevicePtr(_core.Pointer, Generic[T_co]):
-    """Point to an array, or a part of one, on a device.
+    """Point to an array, or a part of an array, on a device.
 
     Regions make pointers; `DevicePtr[np.float32]` is their type for static checkers. Pointers have no meaning on the
-    host: operations that need the values on the host raise HostAccessError. After the end of its region, only `repr`,
-    `live`, `shape`, `dtype` and other descriptions of a pointer work; all other operations raise StalePointerError.
-    `is` tests whether two pointers are the same object.
+    host, so operations that need the values on the host raise HostAccessError. After the end of its region, only
+    `repr`, `live`, `shape`, `dtype` and other descriptions of a pointer work; all other operations raise
+    StalePointerError. `is` tests whether two pointers are the same object.
 
         A = np.ones((3, 4))
         with offload_args(A) as (dA,):
@@ -77,7 +77,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     @property
     def dtype(self) -> np.dtype[T_co]:
-        """The NumPy dtype of its elements."""
+        """The NumPy dtype of the elements."""
         return dtype_of(self._dtype_code)
 
     @property
@@ -102,7 +102,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its elements, without the gaps between them."""
+        """The bytes of the elements, without the gaps between elements."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -112,17 +112,18 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
     @property
     def live(self) -> bool:
-        """Whether its region is still open."""
+        """Whether the pointer's region is still open."""
         return _core.alive(self)
 
     @property
     def ld(self) -> int:
         """The leading dimension of a matrix, in elements.
 
-        For a matrix in Fortran order it is the distance between columns. For one in C order it is the distance between
-        rows, which a column-major library reads as the columns of the transpose. For a single row or column it is the
-        distance between elements, in either order. If a matrix has one column, a column-major library needs at least
-        the number of rows: the functions of this package pass max(ld, rows), and for other functions the caller has to.
+        For a matrix in Fortran order, it is the distance between columns. For a matrix in C order, it is the distance
+        between rows, which a column-major library reads as the columns of the transpose. For a single row or column, it
+        is the distance between elements, in either order. For a matrix with one column, a column-major library needs at
+        least the number of rows. The functions of this package pass max(ld, rows); callers of other functions have to
+        pass it themselves.
 
         Raises ArgumentError, a ValueError, if there are not two dimensions, or if the order is neither C nor Fortran.
         """
@@ -143,7 +144,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             return down // itemsize
         elif down == itemsize and across % itemsize == 0 and across // itemsize >= max(rows, 1):
             return across // itemsize
-        elif not rows or not columns:  # NumPy may set the strides to 0; this value is enough in either order
+        elif not rows or not columns:  # NumPy may set the strides to 0; this value is large enough in either order
             return max(rows, columns, 1)
         raise ArgumentError(
             f"DevicePtr.ld: shape {self._shape} with strides {self._strides} is neither C nor Fortran order; "
@@ -158,7 +159,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     # -- slices ----------------------------------------------------------------------------------------------
 
     def _view(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DevicePtr[T_co]:
-        # `offset` counts from the first element. The core counts from the lowest byte, which differs on reversed axes.
+        # `offset` counts from the first element. The core counts from the lowest byte, which is elsewhere if axes are
+        # reversed.
         if 0 not in shape:
             reversed_axes = ((n, step) for n, step in zip(self._shape, self._strides, strict=True) if step < 0)
             offset += sum((1 - n) * step for n, step in reversed_axes)
@@ -211,7 +213,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
                 if isinstance(item, slice):
                     start, stop, step = item.indices(extent)
                     shape.append(len(range(start, stop, step)))
-                    # A step beyond the end is never taken; it is cut so that the stride fits 64 bits.
+                    # A step beyond the end is never taken; its length is cut so that the stride fits 64 bits.
                     most = _MAX_STRIDE // max(abs(stride), 1)
                     strides.append(stride * max(-most, min(step, most)))
                     offset += start * stride
@@ -230,10 +232,10 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return self._view(offset if 0 not in shape else 0, tuple(shape), tuple(strides))
 
     def offset(self, n: int) -> DevicePtr[T_co]:
-        """Point n elements further on, as `p + n` does in C; the result is a vector up to the end of the memory.
+        """Point n elements further, as `p + n` does in C; the result is a vector up to the end of the memory.
 
         Raises ExtentError if the new place is before the beginning or past the end, ArgumentError if a stride is
-        negative, ArgumentTypeError if n is not an integer.
+        negative, and ArgumentTypeError if n is not an integer.
 
             x = np.arange(5.0)
             with offload_args(x) as (dx,):
@@ -256,7 +258,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
 
         shape: numbers, or one tuple of them; one may be -1. Nothing is copied.
 
-        Raises ArgumentError if the sizes differ, or if no strides describe the elements in that shape;
+        Raises ArgumentError if the sizes differ, or if no strides describe the elements in the new shape. Raises
         ArgumentTypeError for an extent that is not a whole number.
 
             x = np.arange(6.0)
@@ -327,7 +329,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         _core.fill(self, number)
 
     def copy_from(self, source: DevicePtr[Any]) -> None:
-        """Copy another pointer's elements to this pointer's, on the device.
+        """Copy the elements of another pointer to the elements of this pointer, on the device.
 
         source: a pointer of the same dtype, shape and device, with no element in common. The copy runs in order with
         the calls.
@@ -355,12 +357,13 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         _core.copy(self, source)
 
     def to_host(self) -> NDArray[T_co]:
-        """Return the elements that are on the device now as a new NumPy array in C order.
+        """Return the present elements on the device as a new NumPy array in C order.
 
-        The function waits for earlier calls. Nothing else changes: the array that was lent keeps its bytes, and results
-        still come down when the region is left.
+        The function waits for earlier calls. It does not change the lent array, and results still come down when the
+        region is left.
 
-        Raises DirectionError for an Out that nothing wrote yet, InvalidDataError if a failed call left it undefined.
+        Raises DirectionError for an Out that is not written yet, and InvalidDataError if a failed call left the array
+        undefined.
 
             x = np.ones(3)
             with offload_args(x) as (dx,):
@@ -374,13 +377,14 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
     # -- for code outside ------------------------------------------------------------------------------------
 
     def cdata(self, ffi: Any, c_type: str | None = None) -> Any:
-        """Return the pointer as a cffi pointer, for a cffi library of your own.
+        """Return the pointer as a cffi pointer, for your own cffi library.
 
-        ffi: cffi's object of that library. c_type: the pointer type, such as "float *"; None: the dtype's own type. If
-        it points to one of the core's types, such as "oa_f32 *", the result is the handle that the core's own functions
-        take. Otherwise the result is the address, and the rules of `address` hold: accesses through it are not checked.
+        ffi: cffi's object for this library. c_type: the pointer type, such as "float *"; None stands for the type of
+        the dtype. If `c_type` points to a type of the core, such as "oa_f32 *", the result is the handle, which the
+        core's functions take. Otherwise the result is the address, and the rules of `address` hold: accesses through
+        the address are not checked.
 
-        Raises DTypeError if the elements are not of that type, ArgumentTypeError if ffi is not an FFI object, and the
+        Raises DTypeError if the elements are not of this type, ArgumentTypeError if ffi is not an FFI object, and the
         errors of `address`.
 
             ffi, x = cffi.FFI(), np.ones(3)
@@ -403,7 +407,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             "typestr": dtype.str,
             "data": (_core.export(self), not writable),
             "strides": None if packed else self._strides,
-            "stream": None,  # exporting has waited
+            "stream": None,  # None, because the export waited for all work
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -459,7 +463,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         )
 
     def __format__(self, specification: str) -> str:
-        """Return `str`; refuse a format for numbers, which needs them on the host."""
+        """Return `str`; refuse a format for numbers, because it needs the numbers on the host."""
         if specification:
             raise HostAccessError(
                 f"DevicePtr: the format {shown(specification)} needs the values on the host; use to_host(), or leave "
@@ -496,7 +500,8 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         )
 
     def _state(self) -> str:
-        """Return the rights and the state of the bytes, such as "read-only, sent"; "dead" after the region's end."""
+        """Return the rights and the state of the bytes, such as "read-only, sent"; the state is "dead" after the
+        region's end."""
         try:
             now = _core.query(self)
         except OffloadError:
@@ -518,7 +523,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
             return f"strides={self._strides}"
 
     def __repr__(self) -> str:
-        """Describe the array, its device and the state of its bytes, or say that it is dead."""
+        """Describe the array, its device and the state of its bytes, or state that the pointer is dead."""
         state = self._state()
         state_words = [state] if state == "dead" else [str(self.device), state]
         parts = [
@@ -542,7 +547,7 @@ class DevicePtr(_core.Pointer, Generic[T_co]):
         return html_table("DevicePtr", (), rows)
 
     def _missing(self, name: str) -> NoReturn:
-        """Refuse an attribute that does not exist. The extension calls this."""
+        """Refuse an attribute that does not exist. The extension calls this method."""
         if name.startswith("_") or not (hasattr(np.ndarray, name) or name in _INSTEAD):
             raise AttributeError(f"DevicePtr has no attribute {name!r}")
         remedy = _INSTEAD.get(name, f"to_host().{name} has it, in a NumPy array of the present values")
@@ -586,7 +591,7 @@ _INSTEAD: Final = {
 
 
 def unpacked(name: str, value: object) -> str:
-    """Return the remedy for a tuple of pointers that was passed for a single pointer; "" for any other value."""
+    """Return the remedy for a tuple of pointers that was passed instead of a single pointer; "" for any other value."""
     if not isinstance(value, tuple) or not value or not all(isinstance(pointer, DevicePtr) for pointer in value):
         return ""
     names = f"d{name}," if len(value) == 1 else f"d{name}, ..."
@@ -594,7 +599,7 @@ def unpacked(name: str, value: object) -> str:
 
 
 def lent_first(name: str) -> str:
-    """Return the remedy for an array of the host that was passed for a pointer; name: A, or A[0] of a list."""
+    """Return the remedy for a host array that was passed instead of a pointer; `name` is A, or A[0] in a list."""
     whole, bracket, _ = name.partition("[")
     if bracket:
         return f"lend the whole list first: with offload_args(*{whole}) as d{whole}"
@@ -602,7 +607,7 @@ def lent_first(name: str) -> str:
 
 
 def listed(name: str, value: object, dtype: str = "dtype") -> str:
-    """Return the remedy for a list or tuple that was passed for an array; "" for any other value."""
+    """Return the remedy for a list or tuple that was passed instead of an array; "" for any other value."""
     if not isinstance(value, (list, tuple)):
         return ""
     return f"make it an array, {name} = np.asarray({name}, {dtype}), and lend that"
@@ -644,7 +649,7 @@ def _values(subject: str, values: object, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _extents(subject: str, lengths: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the new extents from the arguments of reshape; they have as many elements as shape."""
+    """Return the new extents from the arguments of reshape; the new shape has as many elements as `shape`."""
     if len(lengths) == 1 and isinstance(lengths[0], (tuple, list)):
         lengths = tuple(lengths[0])
     try:
@@ -666,8 +671,8 @@ def _strides_without_copy(
 ) -> tuple[int, ...] | None:
     """Return the strides of the same elements in another shape; None if no strides describe them.
 
-    Axes are taken from the left of both shapes until both parts have equally many elements; the old part must be evenly
-    spaced.
+    Axes are taken from the left of both shapes until both parts have equally many elements; the elements of the old
+    part must be evenly spaced.
     """
     if 0 in new:
         return c_strides(new, itemsize)
@@ -690,12 +695,12 @@ def _strides_without_copy(
         for axis in reversed(range(first, len(steps))):
             steps[axis] = step
             step *= new[axis]
-    return (*steps, *(itemsize for _ in new[len(steps) :]))  # the axes that are left have extent 1
+    return (*steps, *(itemsize for _ in new[len(steps) :]))  # the remaining axes have extent 1
 
 
 _PRODUCT: Final = "blas.gemv for a matrix and a vector, blas.gemm for matrices, blas.dot for vectors"
 _SCALED: Final = "blas.scal for a number, blas.dgmm for a diagonal matrix"
-# The functions that replace NumPy's functions and Python's operators on a device.
+# {NumPy's function or Python's operator: the remedy, which names a function for the device}.
 _ON_DEVICE: Final = {
     **dict.fromkeys("matmul dot inner vecdot matvec vecmat tensordot einsum".split(), _PRODUCT),
     **dict.fromkeys("add sub subtract".split(), "blas.axpy for vectors, blas.geam for matrices"),

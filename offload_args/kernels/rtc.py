@@ -18,11 +18,11 @@ __all__ = ["HIPRTC", "NVRTC", "RefusedError", "Vendor"]
 
 
 class RefusedError(Exception):
-    """The compiler's log of a source that does not compile."""
+    """The error for a source that does not compile, with the compiler's log."""
 
 
 def _override(name: str) -> str:
-    """Return the absolute path in OFFLOAD_ARGS_<NAME>; "" without one."""
+    """Return the absolute path in the variable OFFLOAD_ARGS_<NAME>; "" if it has none."""
     path = os.environ.get(f"OFFLOAD_ARGS_{name.upper()}", "")
     if path and not os.path.isabs(path):
         raise OSError(f"OFFLOAD_ARGS_{name.upper()} needs an absolute path, got {path!r}")
@@ -33,7 +33,7 @@ _NEEDED: Final = ("Version", "CreateProgram", "CompileProgram", "GetProgramLog",
 
 
 def _lacks(library: ctypes.CDLL, prefix: str, code: str) -> str:
-    """Return a message about a function that a compiler's library lacks; "" if it has all."""
+    """Return a message about a function that a compiler's library lacks; "" if the library has all functions."""
     names = [prefix + name for name in (*_NEEDED, f"Get{code}", f"Get{code}Size")]
     return next((f"{library._name} has no {name}" for name in names if not hasattr(library, name)), "")
 
@@ -42,7 +42,8 @@ def _lacks(library: ctypes.CDLL, prefix: str, code: str) -> str:
 def _load_nvrtc() -> ctypes.CDLL:
     try:
         if path := _override("nvrtc"):
-            # NVRTC opens this library by its name alone, and NVIDIA's wheels of 13.0 do not add its folder.
+            # NVRTC opens this library by its name alone, and would not find it: NVIDIA's wheels of 13.0 do not add its
+            # folder.
             for beside in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")):
                 ctypes.CDLL(str(beside))
         else:
@@ -79,7 +80,7 @@ def _load_hiprtc() -> ctypes.CDLL:
         try:
             library = ctypes.CDLL(place)
         except OSError as error:
-            if path or os.path.exists(place):  # the file exists, but a file that it needs does not
+            if path or os.path.exists(place):  # the file exists, but a file that it needs may be missing
                 faults.append(str(error))
             continue
         lacks = _lacks(library, "hiprtc", "Code")
@@ -99,10 +100,10 @@ class Vendor:
     """A vendor's compiler."""
 
     title: str
-    prefix: str  #: of its functions
-    code: str  #: of the functions that return the result
-    suffix: str  #: of a source
-    architecture: str  #: the option
+    prefix: str  #: the prefix of its functions
+    code: str  #: the word for the result in names of functions
+    suffix: str  #: the suffix of a source
+    architecture: str  #: the option for the processor
     load: Callable[[], ctypes.CDLL]
 
     def _call(self, function: str, *arguments: object) -> int:
@@ -128,9 +129,10 @@ class Vendor:
     def compile(
         self, name: str, source: str, options: Sequence[str], expressions: Sequence[str] = ()
     ) -> tuple[bytes, str, list[str]]:
-        """Return the module that a source makes, the log, and the symbols that kernels named by expressions have.
+        """Return the module that is compiled from a source, the log, and the symbols of the kernels that `expressions`
+        name.
 
-        Raises RefusedError with the log, LibraryError without a compiler.
+        Raises RefusedError with the log, and LibraryError without a compiler.
         """
         program = ctypes.c_void_p()
         words = [os.fsencode(option) for option in options]

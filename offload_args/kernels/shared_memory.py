@@ -1,4 +1,4 @@
-"""Dynamic shared memory of a launch, by elements."""
+"""Dynamic shared memory of a launch, in numbers of elements."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Shared", "SharedOf"]
 
-_MOST: Final = 2**32 - 1  # bytes
+_MOST: Final = 2**32 - 1  # the most bytes
 
 
 @final
 class Shared:
-    """Ask for dynamic shared memory of a block by elements: `Shared[np.float32](256)` or `Shared(256, np.float32)`.
+    """Request dynamic shared memory of a block by elements: `Shared[np.float32](256)` or `Shared(256, np.float32)`.
 
         source = '''
         #include <offload_args/kernel.h>
@@ -66,7 +66,8 @@ class Shared:
 
 
 class SharedOf(NamedTuple):
-    """Shared memory by its elements: a type of parameters of kernels in Python, and a maker of Shared."""
+    """Shared memory of elements of one dtype: a type for parameters of kernels in Python, and a function that makes a
+    Shared."""
 
     dtype: np.dtype[Any]
 

@@ -27,19 +27,19 @@ _POINTER_BYTES: Final = 8
 
 @dataclass(frozen=True)
 class Formal:
-    """One parameter as the launcher needs it."""
+    """One parameter in the form for the launcher."""
 
-    name: str  #: for messages: "argument 2"
-    text: str  #: as it was declared: "In[float32]"
-    access: int  #: of a pointer; 0: a value
-    dtype: np.dtype[Any] | None  #: None: a pointer to elements of any dtype
+    name: str  #: the name in messages, such as "argument 2"
+    text: str  #: the declaration, such as "In[float32]"
+    access: int  #: the access of a pointer; 0 for a value
+    dtype: np.dtype[Any] | None  #: None for a pointer to elements of any dtype
     offset: int
     nbytes: int
-    partition: Partition | None = None  #: by which the kernel divides it
+    partition: Partition | None = None  #: the partition by which the kernel divides the array
 
     @property
     def struct_bytes(self) -> int:
-        """The size of an element that is a struct; 0: it is no struct, or the parameter is a value."""
+        """The size of an element that is a struct; 0 if the elements are no structs, or the parameter is a value."""
         return self.dtype.itemsize if self.access and self.dtype is not None and self.dtype.names is not None else 0
 
     def dimensions_of(self, pointer: DevicePtr[Any]) -> int:
@@ -48,15 +48,15 @@ class Formal:
 
     @property
     def row(self) -> tuple[int, int, int, int, int]:
-        """The parameter as _core.Kernel takes it. The core itself reads values of some dtypes only."""
+        """The parameter in the form for _core.Kernel. The core itself reads only values of some dtypes."""
         code = _core.OA_ANY if self.dtype is None else code_of(self.dtype)
         code = _core.OA_U8 if self.struct_bytes else max(code, _core.OA_ANY)
         return self.access, code, self.offset, self.nbytes, self.struct_bytes
 
 
 def _struct_alignment(subject: str, dtype: np.dtype[Any]) -> int:
-    """Return how C aligns a struct or its field. Refuse dtypes that devices can't hold, or that C would lay out
-    otherwise."""
+    """Return the alignment of a struct or of its field in C. Refuse dtypes that devices can't hold, or that C would lay
+    out differently."""
     if dtype.subdtype is not None:
         return _struct_alignment(subject, dtype.subdtype[0])
     if dtype.fields is None:
@@ -125,12 +125,12 @@ def _check_type(subject: str, formal: Formal, parameter_type: ParameterType) -> 
 
 
 def _place(subject: str, end: int, formal_text: str, dtype: np.dtype[Any] | None, facts: ParameterFacts | None) -> int:
-    """Return a parameter's offset: the module's if it states one, otherwise C's layout of parameters."""
+    """Return a parameter's offset, which is stated by the module, or else follows from C's layout of parameters."""
     alignment = _POINTER_BYTES if dtype is None else _alignment(subject, dtype)
     natural = -(-end // alignment) * alignment
     if facts is None or facts.offset in (-1, natural):
         return natural
-    # Vendors' complex types and structs may have a larger or a smaller alignment than NumPy's.
+    # The complex types and structs of vendors may have another alignment than NumPy's.
     is_free = dtype is not None and (dtype.kind == "c" or dtype.names is not None)
     if is_free and facts.offset >= end:
         return facts.offset
@@ -177,8 +177,8 @@ def _formal(subject: str, name: str, declared: object, end: int, facts: Paramete
 def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | None) -> tuple[Formal, ...]:
     """Return the parameters of a declared signature, checked against the module's facts.
 
-    Raises SignatureError for a type that no kernel takes, and if the module states another number of parameters, other
-    sizes or places, or other pointers.
+    Raises SignatureError for a type that no kernel takes. Raises it, too, if the module states another number of
+    parameters, other sizes or places, or other pointers.
     """
     if not isinstance(signature, Sequence):
         raise SignatureError(
@@ -196,7 +196,7 @@ def formals_of(kernel: str, signature: Sequence[object], facts: KernelFacts | No
         name = f"argument {i + 1}"
         formals.append(_formal(f"{kernel}: {name}", name, declared, end, known[i] if known is not None else None))
         end = formals[-1].offset + formals[-1].nbytes
-        if i < len(types):  # the record of debug=True has none
+        if i < len(types):  # the record of debug=True has no type in the table
             _check_type(f"{kernel}: {name}", formals[-1], types[i])
     if not any(formal.access for formal in formals):
         raise SignatureError(f"{kernel}: a kernel needs a pointer parameter: without one it has no effect")

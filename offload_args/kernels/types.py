@@ -1,4 +1,4 @@
-"""The types of a kernel's parameters as its source has them, which kernel_types.h puts into the module."""
+"""The types of a kernel's parameters in its source; kernel_types.h puts them into the module."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .elf import Elf
 
 __all__ = ["SYMBOL", "ParameterType", "types_in", "types_of"]
 
-SYMBOL: Final = "oa_types_"  #: followed by the kernel's name: the symbol of the table
+SYMBOL: Final = "oa_types_"  #: the symbol of a table begins with this prefix, which the kernel's name follows
 
-# As in kernel_types.h.
+# The numbers of kernel_types.h.
 _OTHER, _BOOL, _CHARACTER, _SIGNED, _UNSIGNED, _FLOATING, _ENUMERATION = range(7)
 _VALUE, _CONST_POINTER, _POINTER, _IN, _OUT, _IN_OUT, _ATOMIC = range(7)
 
@@ -28,15 +28,15 @@ _NUMBERS: Final = {
     (_UNSIGNED, 1): "unsigned char", (_UNSIGNED, 2): "unsigned short", (_UNSIGNED, 4): "unsigned",
     (_UNSIGNED, 8): "unsigned long long", (_FLOATING, 4): "float", (_FLOATING, 8): "double",
 }  # fmt: skip
-# How the source may pass a declared parameter, by its access.
+# {access of a declared parameter: the ways in which the source may pass it}.
 _PASSED: Final = {
     0: (_VALUE,),
     _core.OA_READ: (_CONST_POINTER, _IN),
     _core.OA_OVERWRITE: (_POINTER, _OUT),
     _core.OA_READ_WRITE: (_POINTER, _OUT, _IN_OUT, _ATOMIC),
 }
-# The numbers of a source that may stand for a dtype, by the dtype's kind. In a source, floating-point numbers of
-# 16 bits or fewer are structs, or integers with the same bits.
+# {kind of a dtype: the kinds of types in a source that may stand for it}. In a source, floating-point numbers of 16
+# bits or fewer are structs, or integers with the same bits.
 _STANDS: Final = {
     "b": (_BOOL, _CHARACTER, _SIGNED, _UNSIGNED),
     "i": (_SIGNED, _CHARACTER, _ENUMERATION),
@@ -50,7 +50,7 @@ _MOST_WORDS: Final = _core.OA_MOST_PARAMETERS + 1
 
 @dataclass(frozen=True)
 class ParameterType:
-    """One parameter by its type in the source."""
+    """The type of one parameter in the source."""
 
     word: int
 
@@ -64,22 +64,23 @@ class ParameterType:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the value or of an element; 0: not known."""
+        """The bytes of the value or of an element; 0 if unknown."""
         return self.word & 0xFFFF
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it is an array that the kernel only reads."""
+        """Whether the parameter is an array that the kernel only reads."""
         return self.passed in (_CONST_POINTER, _IN)
 
     def suits(self, access: int, dtype: np.dtype[Any] | None) -> bool:
-        """Return whether a signature may declare the parameter so. dtype: of the value or the elements; None: any."""
+        """Return whether a signature may declare the parameter with this access and dtype; the dtype None stands for
+        any."""
         if self.passed not in _PASSED[access]:
             return False
         if dtype is None or (self.number == _OTHER and self.nbytes == 0):
             return True
         is_small = dtype.names is None and dtype.kind in "fV" and dtype.itemsize < 4
-        if access and self.number == _OTHER and dtype.kind != "c":  # a struct of one or more such elements
+        if access and self.number == _OTHER and dtype.kind != "c":  # a struct of one or more elements of the dtype
             return self.nbytes % dtype.itemsize == 0 and (is_small or self.nbytes >= 4)
         stands = _LESS_THAN_FLOAT if is_small else _STANDS.get(dtype.kind, (_OTHER,))
         return self.number in stands and self.nbytes == dtype.itemsize
@@ -104,7 +105,7 @@ def types_of(name: str, kernel: str, raw: bytes | memoryview) -> tuple[Parameter
 
 
 def types_in(name: str, elf: Elf, tables: Iterable[int]) -> dict[str, tuple[ParameterType, ...]]:
-    """Return the parameters' types by kernel, from an ELF file. `tables`: the types of its sections of symbols."""
+    """Return {kernel: types of its parameters}, from an ELF file. `tables` has the types of its sections of symbols."""
     types = {}
     for section in elf.sections:
         if section.type not in tables:

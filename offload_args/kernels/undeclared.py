@@ -1,4 +1,5 @@
-"""Kernels without a declared signature: the arguments of each call determine the types, and the module has to agree."""
+"""Kernels without a declared signature. The arguments of each call determine the types, and the module must not
+contradict them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class UndeclaredKernel:
 
     Every pointer counts as read and written, unless the module says that it is only read. Every value needs a NumPy
     type, such as np.int32(5), because the module has only the sizes of values. `launch` and `offload` also take such a
-    kernel. Module.kernel makes it if no signature is passed.
+    kernel. Module.kernel returns an UndeclaredKernel if no signature is passed.
 
     A call raises SignatureError if the module contradicts the arguments.
     """
@@ -71,7 +72,7 @@ class UndeclaredKernel:
 
 @final
 class UndeclaredLauncher:
-    """Launch such a kernel with a grid and block: call it with the kernel's arguments."""
+    """Launch an undeclared kernel with a grid and block, by a call with the kernel's arguments."""
 
     __slots__ = ("_key", "kernel")
 

@@ -1,4 +1,4 @@
-"""Values of arguments: whole numbers, numbers of a dtype, structs; and the name of an argument in messages."""
+"""Values of arguments (whole numbers, numbers of a dtype, structs), and the name of an argument in messages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ __all__ = ["filled", "kind", "whole"]
 
 
 def whole(value: Any) -> int:
-    """Return a whole number; raise TypeError for anything else, including True and False."""
+    """Return a whole number; raise TypeError for other values, including True and False."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError
     return operator.index(value)
 
 
 def filled(subject: str, dtype: np.dtype[Any], value: Any) -> Any:
-    """Return a value as NumPy takes it for a dtype, each number in it checked: NumPy itself would cut 1.5 to 1."""
+    """Return a value in a form that NumPy takes for a dtype, and check each number in it: NumPy itself would cut 1.5 to
+    1."""
     if dtype.subdtype is not None:
         return _array_of(subject, *dtype.subdtype, value)
     if dtype.names is None:

@@ -1,4 +1,4 @@
-"""Variables of a module: device and constant memory that its kernels use by name."""
+"""Variables of a module: device memory and constant memory to which its kernels refer by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Variables"]
 
 
 class Variables:
-    """Reach the variables of a module: a Module, or the module of a kernel, Kernel.module."""
+    """Access the variables of a Module, or of Kernel.module, the module of a kernel."""
 
     __slots__ = ("_loaded",)
 
@@ -37,15 +37,16 @@ class Variables:
     def variable(
         self, name: str, dtype: DTypeLike, shape: int | Sequence[int] = (), *, device: Device | str | None = None
     ) -> DevicePtr[Any]:
-        """Return the pointer to a variable of the module: `__device__` or `__constant__` memory, a global on the CPU.
+        """Return the pointer to a variable of the module: `__device__` or `__constant__` memory, or a global variable
+        on the CPU.
 
-        name: as the module has it; declare the variable `extern "C"`, or by OA_DEVICE_VARIABLE or OA_CONSTANT_VARIABLE
-        of kernel.h. dtype, shape: of its elements, which are all its bytes. device: None: the default one if it can run
-        the module, else the first that can. `module[name]` then returns the same pointer. The pointer needs no region,
-        and lives until the module is unloaded or collected. Launches of the module's kernels wait for other uses of the
-        variable, and other uses wait for launches.
+        name: the name in the module; declare the variable `extern "C"`, or by OA_DEVICE_VARIABLE or
+        OA_CONSTANT_VARIABLE of kernel.h. dtype, shape: describe all bytes of the variable. device: with None, the
+        default device if it can run the module, else the first device that can. After this call, `module[name]` returns
+        the same pointer. The pointer needs no region, and is live until the module is unloaded or collected. Launches
+        of the module's kernels wait for other uses of the variable, and other uses wait for launches.
 
-        Raises ModuleError if there is no such variable, SignatureError if it has another size.
+        Raises ModuleError if there is no such variable, and SignatureError if the variable has another size.
 
             source = '''
             #include <offload_args/kernel.h>
@@ -83,5 +84,5 @@ class Variables:
             ) from None
 
     def unload(self) -> None:
-        """Free the module on every device; waits for them. Its kernels can't be launched any more."""
+        """Wait for the devices, and free the module on all of them. Its kernels can't be launched any more."""
         self._loaded.unload()

@@ -1,30 +1,31 @@
-"""Portable LAPACK on device pointers: it works out shapes and orders, and calls the device's own library.
+"""Portable LAPACK on device pointers: it reads shapes and orders, and calls the device's own library.
 
     with offload_args(A, Scratch(n, np.int32), b) as (dA, dp, db):
         lapack.gesv(dA, dp, db)                              # b becomes the solution of A x = b
 
 Operands are DevicePtrs, in the order of LAPACK's own arguments, and results are in place, as in LAPACK. Sizes and
-leading dimensions come from shapes and strides. Nothing is repacked: a matrix in C order is passed to the column-major
-library as its transpose if the mathematics allows it; otherwise an ArgumentError names a copy that helps.
-docs/guide/lapack.md lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs, rocSOLVER on AMD GPUs, and
-the LAPACK of OpenBLAS on the host and on sim. No AMD GPU has run these functions yet.
+leading dimensions come from shapes and strides. No matrix is repacked. A matrix in C order is passed to the
+column-major library as its transpose, if the result can be computed from the transpose. Otherwise an ArgumentError
+names a copy that helps. docs/guide/lapack.md lists the orders that each function takes. cuSOLVER runs on NVIDIA GPUs,
+rocSOLVER on AMD GPUs, and the LAPACK of OpenBLAS on the host and on sim. No AMD GPU has run these functions yet.
 
 Dtypes are float32, float64, complex64 and complex128; `ipiv` is int32, and counts from 1. Right sides are matrices, or
 vectors, which count as one column.
 
 A may be a stack of matrices, (..., m, n). The other operands then have the dimensions of the stack before their own:
-pivots (..., n), right sides (..., n, nrhs) or (..., n). Small matrices share one call: a batched call on GPUs, a loop
-in C on the CPU. If some matrices fail, StackError, a LinAlgError, names them, and its `info` has LAPACK's info of each
-matrix; the other matrices are done.
+pivots (..., n), right sides (..., n, nrhs) or (..., n). Small matrices share one call, which is a batched call on GPUs,
+and a loop in C on the CPU. If some matrices fail, StackError, a LinAlgError, names these matrices, and its `info` has
+LAPACK's info of each matrix. The results of the other matrices are valid.
 
 A function that may fail waits for LAPACK's info. If LAPACK reports a failure, such as a singular or indefinite matrix,
-numpy.linalg.LinAlgError names the pivot. The call's outputs are undefined then, and never reach the host. With `info=`,
-potrf, potri, posv, getrf and gesv write the info to a DevicePtr instead, wait for nothing, and raise no LinAlgError.
+numpy.linalg.LinAlgError names the pivot. The outputs of this call are undefined, and never reach the host. With
+`info=`, potrf, potri, posv, getrf and gesv write the info to a DevicePtr instead, wait for nothing, and raise no
+LinAlgError.
 
-Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that it does not
-take, or for several dtypes in one call; ArgumentError, a ValueError, for dimensions, shapes, orders and options that do
-not fit; LibraryError for a device whose library is missing; and the errors of the vendor's function (StalePointerError,
-WrongDeviceError, DirectionError, AliasError and others).
+Every function raises HostPointerError for an operand that is not a DevicePtr; DTypeError for a dtype that the function
+does not take, or for several dtypes in one call; ArgumentError, a ValueError, for dimensions, shapes, orders and
+options that do not fit; LibraryError for a device whose library is missing; and the errors of the vendor's function
+(StalePointerError, WrongDeviceError, DirectionError, AliasError and others).
 
 Source: LAPACK, https://netlib.org/lapack/.
 """

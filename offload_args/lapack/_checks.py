@@ -40,7 +40,7 @@ __all__ = [
 
 OTHER_TRIANGLE: Final = {"U": "L", "L": "U"}
 
-#: Right sides: a vector is one column.
+#: The geometry of right sides; a vector is one column.
 Columns: TypeAlias = Matrix
 
 
@@ -62,7 +62,8 @@ def as_columns(pointer: DevicePtr, stack: bool = False) -> DevicePtr:
 
 
 def by_columns(uplo: str, facts: Matrix) -> str:
-    """Return the triangle of a matrix as libraries read its memory, by columns: in C order, the other one."""
+    """Return the triangle that libraries read in a matrix's memory, which they read by columns; in C order, it is the
+    other one."""
     return uplo if facts.ld_f else OTHER_TRIANGLE[uplo]
 
 
@@ -76,7 +77,7 @@ def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
 def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
     """Check `info`, the place for LAPACK's info. Raise CaptureError if it is None and the calls are captured.
 
-    operands: the function's operands; the last of them is one that is written.
+    operands: the function's operands, of which the last one is written.
     """
     if info is None:
         need_uncaptured(name, *operands, instead="pass info=, a DevicePtr of one int32")
@@ -93,7 +94,8 @@ def need_info(name: str, info: DevicePtr | None, *operands: DevicePtr) -> None:
 
 
 def need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that getrf can't have written: libraries would write outside of the operands."""
+    """Raise ArgumentError for pivots that getrf can't have written; with these, libraries would write outside of the
+    operands."""
     pivots = ipiv.to_host()
     wrong = np.flatnonzero(_impossible(pivots))
     if len(wrong):
@@ -112,17 +114,17 @@ def has_pivots(ipiv: DevicePtr) -> bool:
 def need_finite(name: str, A: DevicePtr, uplo: str = "", operand: str = "A") -> None:
     """Raise LinAlgError for NaN or infinity in A, or in the triangle `uplo` of A.
 
-    LAPACK's iterations do not check for such elements, and with them may never end.
+    LAPACK's iterations do not check for such elements, and may never end if there are some.
     """
     try:
         if _has_finite_sum(A):
             return
         values = A.to_host()
-    except OffloadError:  # the library's function reports the fault of A
+    except OffloadError:  # the library's function will report that A is undefined
         return
     if uplo:
         values = np.triu(values) if uplo == "U" else np.tril(values)
-        np.fill_diagonal(values, values.diagonal().real)  # as LAPACK reads the diagonal
+        np.fill_diagonal(values, values.diagonal().real)  # LAPACK reads only the real parts of the diagonal
     wrong = np.argwhere(~np.isfinite(values))
     if len(wrong):
         i, j = map(int, wrong[0])
@@ -141,12 +143,13 @@ def first_zero(A: DevicePtr) -> int:
 
 
 def follow(vectors: DevicePtr) -> bool:
-    """Return whether the vectors of a stack follow each other without gaps."""
+    """Return whether the vectors of a stack are in memory one after the other without gaps."""
     return vectors._strides[0] == vectors._shape[1] * vectors.dtype.itemsize
 
 
 def is_finite(A: DevicePtr) -> bool:
-    """Return whether one sum on the device shows that all elements of a stack are finite; False if it has gaps."""
+    """Return whether one sum on the device shows that all elements of a stack are finite; False if the stack has
+    gaps."""
     (count, m, n), (step, *inner) = A._shape, A._strides
     itemsize = A.dtype.itemsize
     if step != m * n * itemsize or (tuple(inner) not in ((itemsize, m * itemsize), (n * itemsize, itemsize))):
@@ -161,7 +164,7 @@ def _has_finite_sum(A: DevicePtr) -> bool:
 
 
 def need_solvable(name: str, A: DevicePtr, B: DevicePtr) -> None:
-    """Raise an error of the right sides now, which the solution would otherwise raise after A was factored."""
+    """Raise errors of the right sides before A is factored; otherwise the solution would raise them later."""
     if B._device != A._device:
         raise WrongDeviceError(
             f"{name}: B is on {B.device}, and A is on {A.device}; all pointers of a call must be on one device"
@@ -173,16 +176,17 @@ def need_solvable(name: str, A: DevicePtr, B: DevicePtr) -> None:
 
 
 def _undefine(written: dict[str, DevicePtr]) -> str:
-    """Mark a call's outputs as undefined, so that none of them comes down. Return the end of its error's message."""
+    """Mark a call's outputs as undefined, so that none of them comes down. Return the end of the error's message."""
     for pointer in written.values():
-        with suppress(OffloadError):  # it has no element, or the device is lost: then nothing comes down
+        with suppress(OffloadError):  # if it has no element, or if the device is lost, nothing comes down anyway
             invalidate(pointer)
     listed = " and ".join(written)
     return f"; {listed} {'are' if len(written) > 1 else 'is'} undefined on the device now" if written else ""
 
 
 def refuse(name: str, text: str, info: int, /, **written: DevicePtr) -> NoReturn:
-    """Mark the call's outputs as undefined, and raise LinAlgError. info: LAPACK's info, which stacks need."""
+    """Mark the call's outputs as undefined, and raise LinAlgError. `info` is LAPACK's info, which functions of stacks
+    need."""
     error = np.linalg.LinAlgError(f"{name}: {text}{'' if in_a_stack() else _undefine(written)}")
     error.info = info  # type: ignore[attr-defined]
     raise error
@@ -190,7 +194,8 @@ def refuse(name: str, text: str, info: int, /, **written: DevicePtr) -> NoReturn
 
 @contextmanager
 def factored(name: str, **written: DevicePtr) -> Iterator[None]:
-    """Mark a call's outputs as undefined if a step after the factoring of A fails, and state this in its error."""
+    """Mark a call's outputs as undefined if a step after the factoring of A fails, and state in the error that they are
+    undefined."""
     try:
         yield
     except OffloadError as error:

@@ -43,9 +43,9 @@ def conjugated(source: DevicePtr, order: Order) -> Iterator[DevicePtr]:
 
 @contextmanager
 def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | None) -> Iterator[DevicePtr]:
-    """Lend right sides; if the library needs an order, "C" or "F", lend a copy of them in this order.
+    """Lend right sides, or, if the library needs an order, "C" or "F", a copy of them in this order.
 
-    The copy's final contents are copied to B, unless the block fails. A: the matrix of the system, which B must not
+    The copy's final contents are copied to B, unless the block fails. `A` is the matrix of the system, which B must not
     overlap.
     """
     if order is None or 0 in B._shape:
@@ -66,7 +66,7 @@ def fitting(name: str, operand: str, A: DevicePtr, B: DevicePtr, order: Order | 
 
 
 def need_apart(name: str, operand: str, A: DevicePtr, B: DevicePtr) -> None:
-    """Raise AliasError if right sides overlap A; max(A.shape) is the number of their rows or columns."""
+    """Raise AliasError if right sides overlap A; max(A.shape) is the number of the rows or columns of B."""
     tall = A if A._shape[0] >= A._shape[1] else A.T
     B = B if len(B._shape) == 2 else B[:, None]
     B = B if B._shape[0] == tall._shape[0] else B.T
@@ -84,7 +84,7 @@ def need_apart(name: str, operand: str, A: DevicePtr, B: DevicePtr) -> None:
 
 
 def _depth() -> int:
-    """Return the stacklevel with which a warning of the caller names a line outside of this package's modules."""
+    """Return the stacklevel for a warning of the caller, so that the warning names a line outside of this package."""
     level, frame = 1, sys._getframe(1)
     here = __name__.rpartition(".")[0]
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith((here, "contextlib")):

@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["CuSOLVER"]
 
-# The largest order of matrices for the Jacobi functions of stacks: gesvdjBatched takes no larger ones, and syevjBatched
-# is made for small ones.
+# The largest order of matrices for the Jacobi functions of stacks: gesvdjBatched takes no larger matrices, and
+# syevjBatched is made for small ones.
 _MOST_JACOBI: Final = 32
-_MOST_ELEMENTS: Final = 2**31 - 1  # of a stack, which the Jacobi functions count in 32 bits
-_INFO: Final = object()  # stands for the array of info
+_MOST_ELEMENTS: Final = 2**31 - 1  # the most elements of a stack; the Jacobi functions count them in 32 bits
+_INFO: Final = object()  # an argument that stands for the array of info
 
 
 class CuSOLVER(Vendor):
-    """cuSOLVER: its functions write info to the device, and take no workspace here. cuBLAS has LU and QR of stacks."""
+    """cuSOLVER, whose functions write info to the device; the package takes their workspaces. cuBLAS has LU and QR of
+    stacks."""
 
     module = "cusolver"
     backend = "cuda"
@@ -57,14 +58,15 @@ class CuSOLVER(Vendor):
     # -- stacks ----------------------------------------------------------------------------------------------
 
     def batched(self, library: Any, name: str, A: DevicePtr, *arguments: Any, place: DevicePtr | None = None) -> Infos:
-        """Call a batched function; _INFO among the arguments stands for `place`, or for a new array of info."""
+        """Call a batched function. The argument _INFO stands for `place`, or, without a place, for a new array of
+        info."""
         wait_for_others(A, arguments)
         infos = np.zeros(A._shape[0], np.int32)
         function = getattr(library, name)
         try:
             if place is not None:
                 arguments = tuple(place if argument is _INFO else argument for argument in arguments)
-            if not any(argument is _INFO for argument in arguments):  # the function reports no info
+            if not any(argument is _INFO for argument in arguments):  # the function has no argument for info
                 function(*arguments)
                 return infos
             with offload_args(Out(infos), device=A.device) as (dinfos,):
@@ -131,7 +133,7 @@ class CuSOLVER(Vendor):
             return None
         scratch = Scratch((count, m, m), A.dtype), Scratch((count, n, n), A.dtype), Scratch((n, n), A.dtype)
         with (
-            offload_args(*scratch, device=A.device) as (u, v, identity),  # u and v have their vectors as rows
+            offload_args(*scratch, device=A.device) as (u, v, identity),  # the rows of u and v are the vectors
             self.functions.create_gesvdj_info() as settings,
         ):
             name, job = f"{t}gesvdj_batched", self.value(self.jobz, "V")
@@ -139,7 +141,7 @@ class CuSOLVER(Vendor):
             infos = self.batched(self.functions, name, A, *arguments)
             if U is not None:
                 U.copy_from(turned(u[:, : U._shape[2]]))
-            if VT is not None:  # the function makes V; a product with the identity makes V^H without rounding
+            if VT is not None:  # the function writes V; a product with the identity makes V^H of it without rounding
                 make_identity(identity)
                 gemm(1.0, turned(v[:, : VT._shape[1]]), identity, 0.0, VT, trans_a="C")
         return infos
@@ -147,7 +149,7 @@ class CuSOLVER(Vendor):
     # -- one matrix ------------------------------------------------------------------------------------------
 
     def getri(self, t: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
-        with offload_args(Scratch((n, n), A.dtype), device=A.device) as (inverse,):  # symmetric, so any order fits
+        with offload_args(Scratch((n, n), A.dtype), device=A.device) as (inverse,):  # the identity is symmetric
             make_identity(inverse)
             info = self.getrs(t, "N", n, n, A, lda, ipiv, inverse, n)
             A.copy_from(inverse if A._strides[1] == A.dtype.itemsize else inverse.T)
@@ -161,7 +163,7 @@ class CuSOLVER(Vendor):
         return self.call(f"{t}gesvd", A, *(self.value(self.jobs, job) for job in jobs), m, n, A, lda, *rest)
 
     def need_indefinite(self, name: str, hermitian: bool, solves: bool) -> None:
-        if hermitian:  # raises LibraryVersionError before 12.4
+        if hermitian:  # raises LibraryVersionError for versions before 12.4
             _core.library_address("cusolver", "cusolverDnXhetrs" if solves else "cusolverDnXhetrf")
 
     def sytrf(self, t: str, hermitian: bool, uplo: str, n: int, A: DevicePtr, lda: int, ipiv: DevicePtr) -> int:
@@ -178,7 +180,7 @@ class CuSOLVER(Vendor):
         chosen = self.value(self.uplo, uplo)
         with offload_args(Scratch((n,), np.int64), device=A.device) as (pivots,):
             pivots.assign(ipiv.to_host().astype(np.int64))
-            pivots.to_host()  # cuSOLVER 12.0 reads them immediately, and not in the order of its stream
+            pivots.to_host()  # a wait, because cuSOLVER 12.0 reads the pivots immediately, not in stream order
             arguments = chosen, n, nrhs, A.dtype, A, lda, pivots, A.dtype, B, ldb
             if not hermitian:
                 return self.call("xsytrs", A, *arguments)
@@ -221,6 +223,6 @@ class CuSOLVER(Vendor):
 
 
 def _follow(A: DevicePtr, lda: int, columns: int) -> bool:
-    """Return whether the matrices of a stack follow each other as the Jacobi functions need it."""
+    """Return whether the distance between the matrices of a stack is the one that the Jacobi functions need."""
     step = lda * columns
     return A._strides[0] == step * A.dtype.itemsize and step * A._shape[0] <= _MOST_ELEMENTS

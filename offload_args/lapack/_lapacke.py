@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["LAPACKE"]
 
 _BLOCK: Final = 64  # the most columns that LAPACK processes together
-_TRIANGLES: Final = 65 * _BLOCK  # elements that ormqr needs beside these columns
+_TRIANGLES: Final = 65 * _BLOCK  # the elements that ormqr needs in addition to these columns
 
-_LOOPED: Final = 128  # the largest order of matrices for a loop in C; for larger ones, calls take little of the time
-_TOGETHER: Final = 1 << 22  # the most elements of such a loop; Ctrl-C is handled between two loops, at the end of each
-_SPACE: Final = 1 << 20  # elements of the loops' workspaces, which the next loop uses again
+_LOOPED: Final = 128  # the largest order of matrices for a loop in C; with larger matrices, calls take little time
+_TOGETHER: Final = 1 << 22  # the most elements of such a loop; Ctrl-C is handled after each loop
+_SPACE: Final = 1 << 20  # the elements of the loops' workspaces; each loop uses the workspaces of the one before
 
 
 class LAPACKE(Vendor):
-    """LAPACKE: its functions return info, and take workspaces as arrays."""
+    """LAPACKE, whose functions return info, and take workspaces as arrays."""
 
     module = "lapacke"
     backend = None
@@ -61,9 +61,9 @@ class LAPACKE(Vendor):
         sized: int = 3,
         info: DevicePtr | None = None,
     ) -> int:
-        """Call a function with workspaces after its arguments; sized: how many of these are followed by a size.
+        """Call a function with workspaces after its arguments; a size follows each of the first `sized` workspaces.
 
-        info: the place of info of a captured call, whose graph keeps the workspaces.
+        `info` is the place for the info of a captured call, whose graph keeps the workspaces.
         """
         if info is not None:
             spaces = [memory_of_graph((info,), size, dtype) for size, dtype in work]
@@ -86,7 +86,7 @@ class LAPACKE(Vendor):
     def looped(
         self, name: str, A: DevicePtr, *arguments: Any, work: Sequence[tuple[int, Any]] = (), sized: int = 3
     ) -> Infos:
-        """Call a function for each matrix of the stacks among its arguments; work, sized: as in with_work."""
+        """Call a function for each matrix of the stacks among its arguments; `work` and `sized` are as in with_work."""
         most = max(1, min(A._shape[0], _TOGETHER // max(1, *A._shape[1:]) ** 2))
         if not work:
             return self._loop(name, A._shape[0], most, arguments, ())
@@ -314,7 +314,7 @@ def _placed(infos: Infos, place: DevicePtr | None) -> Infos:
 
 
 def _with_sizes(pointers: Sequence[DevicePtr], work: Sequence[tuple[int, Any]], sized: int) -> list[Any]:
-    """Return workspaces as arguments: the first `sized` of them are followed by their size."""
+    """Return workspaces as arguments: the first `sized` of them are each followed by a size."""
     pairs = zip(pointers, work, strict=True)
     return [part for at, (pointer, (size, _)) in enumerate(pairs) for part in (pointer, size)[: 1 + (at < sized)]]
 

@@ -24,7 +24,7 @@ _NO_INFO: Final = ("getrs", "geqrf", "ormqr", "unmqr", "orgqr", "ungqr")
 
 
 class RocSOLVER(Vendor):
-    """rocSOLVER: its functions write info to the device, or have none; rocBLAS's handle has the workspaces."""
+    """rocSOLVER, whose functions write info to the device, or have no info; rocBLAS's handle has the workspaces."""
 
     module = "rocsolver"
     backend = "hip"
@@ -44,7 +44,8 @@ class RocSOLVER(Vendor):
         return 0
 
     def several(self, name: str, A: DevicePtr, *arguments: Any, count: int, place: DevicePtr | None = None) -> Infos:
-        """Call a function of one matrix or of `count` matrices; its info, if it has any, is before the count."""
+        """Call a function of one matrix or of `count` matrices; the argument for info, if there is one, is before the
+        count."""
         wait_for_others(A, arguments)
         infos, function = np.zeros(count, np.int32), getattr(self.functions, name)
         last = (count,) if name.endswith("batched") else ()

@@ -1,4 +1,4 @@
-"""Stacks: functions of matrices, called for each matrix of operands with more dimensions."""
+"""Stacks: functions of matrices are called for each matrix of operands with more dimensions."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = ["Infos", "StackError", "diagonal", "flat", "for_each", "in_a_stack", 
 Infos: TypeAlias = NDArray[np.int32]
 
 F = TypeVar("F", bound="Callable[..., None]")
-_NAMED: Final = 4  # matrices that an error names
+_NAMED: Final = 4  # the most matrices that an error names
 _in_a_stack: ContextVar[bool] = ContextVar("in_a_stack", default=False)
 
 
 class StackError(np.linalg.LinAlgError):
-    """Some matrices of a stack failed; the results of the others are the same as without a stack.
+    """Some matrices of a stack failed; the results of the other matrices are the same as without a stack.
 
-    `info` has the shape of the stack: 0 for a matrix that did not fail, else LAPACK's info of it, or -1 for NaN and
-    infinity. A failing matrix and its results have undefined contents.
+    `info` has the shape of the stack. It has 0 for a matrix that did not fail, -1 for a matrix with NaN or infinity,
+    and LAPACK's info for other failures. A failing matrix and its results have undefined contents.
     """
 
     info: NDArray[np.int32]
@@ -46,12 +46,13 @@ class StackError(np.linalg.LinAlgError):
 
 
 def in_a_stack() -> bool:
-    """Return whether the call is for one matrix of a stack, so that its failure does not concern the others."""
+    """Return whether the call is for one matrix of a stack, so that its failure does not affect the other matrices."""
     return _in_a_stack.get()
 
 
 def flat(pointer: DevicePtr, inner: int = 2) -> DevicePtr | None:
-    """Return a stack with one dimension for its parts of `inner` dimensions; None if no single stride fits."""
+    """Return a stack whose parts have `inner` dimensions, with one dimension for all parts; None if no single stride
+    fits."""
     at = len(pointer._shape) - inner
     outer, shape, strides = pointer._shape[:at], pointer._shape[at:], pointer._strides[at:]
     count, step = 1, 0
@@ -96,8 +97,8 @@ def _inside() -> Iterator[None]:
 
 
 #: A function that makes one call of the library for a whole stack. It takes the operands, each with one dimension for
-#: the stack, and the options. It returns info of each matrix, and the text of a failure, which has {info}. If the
-#: library has no such call, it does nothing and returns None.
+#: the stack, and the options. It returns info of each matrix, and a text for failures, in which {info} stands for the
+#: info. If the library has no such call, the function does nothing and returns None.
 Whole: TypeAlias = "Callable[..., tuple[Infos, str] | None]"
 
 
@@ -106,10 +107,10 @@ def stacked(
 ) -> Callable[[F], F]:
     """Let a function of a matrix A also take a stack (..., m, n), as a whole or by one call for each matrix.
 
-    operands: the function's operands after A, which then have the dimensions of the stack before their own. writes: the
-    operands that the function overwrites. The whole of such an operand is first set to 0, so that it may be lent as
-    Out. captured: whether a chain can capture the function. A function with the parameter `info` can be captured only
-    with a place for info, which has one number for each matrix of a stack.
+    operands: the function's operands after A; for a stack, they have the dimensions of the stack before their own.
+    writes: the operands that the function overwrites. Such an operand is set to 0 first, so that it may be lent as Out.
+    captured: whether a chain can capture the function. A function with the parameter `info` can be captured only with a
+    place for info, which has one number for each matrix of a stack.
     """
 
     def decorate(function: F) -> F:
@@ -147,7 +148,8 @@ def for_each(
     whole: Whole | None = None,
     place: DevicePtr | None = None,
 ) -> None:
-    """Call a function for each matrix of a stack; the arguments are as in `stacked`. place: of info, or None."""
+    """Call a function for each matrix of a stack; the arguments are as in `stacked`. `place` is the place for info, or
+    None."""
     batch = A._shape[:-2]
     for operand, pointer in pointers.items():
         if pointer is None:
@@ -162,7 +164,7 @@ def for_each(
     for operand in writes:
         written = pointers.get(operand)
         if written is not None and 0 not in written._shape and not (is_captured and query(written).valid):
-            written.fill(0)  # each call writes a part, which an unwritten Out refuses
+            written.fill(0)  # each call writes only a part, which is refused for an unwritten Out
     infos_at = None if place is None or 0 in batch else flat(place, 0)
     if infos_at is not None:
         options = {**options, "info": infos_at}

@@ -1,7 +1,7 @@
 """The base class of the adapters by which portable LAPACK calls the vendors' libraries.
 
-Matrices are in column-major order. Each function returns LAPACK's info; a negative one is a fault of this
-package. An adapter takes workspaces if its library does not take them itself.
+Matrices are in column-major order. Each function returns LAPACK's info; a negative info shows an error in this package.
+An adapter takes workspaces if its library does not take them itself.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_BATCHED", "Chosen", "Vendor", "find_subset", "memory_of_graph", "name_on_q", "wait_for_others"]
 
-# The largest order of matrices whose stack is one call of cuSOLVER, cuBLAS or rocSOLVER. Their batched functions take
-# larger matrices, but one larger matrix already fills the GPU.
+# The largest order of matrices whose stack is passed to one call of cuSOLVER, cuBLAS or rocSOLVER. Batched functions
+# also take larger matrices, but a single larger matrix already fills the GPU.
 MOST_BATCHED: Final = 512
 
-#: LAPACK's range, "A", "I" or "V", its bounds vl and vu, and its places il and iu.
+#: The choice of eigenvalues in LAPACK: range ("A", "I" or "V"), the bounds vl and vu, and the places il and iu.
 Chosen: TypeAlias = tuple[str, float, float, int, int]
 
 
 class Vendor(Adapter):
     """One library."""
 
-    module: ClassVar[str]  # its name in offload_args
-    op: ClassVar[dict[str, str]]  # the names of the constants for "N", "T", "C"
+    module: ClassVar[str]  # the library's name in offload_args
+    op: ClassVar[dict[str, str]]  # the names of the constants for "N", "T" and "C"
     uplo: ClassVar[dict[str, str]]
     side: ClassVar[dict[str, str]]
     jobz: ClassVar[dict[str, str]]
-    names: ClassVar[dict[str, str]]  # the names of its operands, with the caller's names
-    needs_tall: ClassVar[bool] = False  # gesvd takes no matrix of more columns than rows
+    names: ClassVar[dict[str, str]]  # {the library's name of an operand: the caller's name}
+    needs_tall: ClassVar[bool] = False  # whether gesvd takes no matrix of more columns than rows
 
     def __init__(self) -> None:
         self.functions: Any = importlib.import_module(f"..{self.module}", __package__)
@@ -65,14 +65,15 @@ class Vendor(Adapter):
         raise NotImplementedError
 
     def spare_info(self, *operands: DevicePtr) -> DevicePtr | None:
-        """Return a place for info, which will always be 0, if the call is captured; None if it is not."""
+        """Return, for a captured call, a place for its info, which will always be 0; None if the call is not
+        captured."""
         if not any(_core.query(operand).captured for operand in operands):
             return None
         return memory_of_graph(operands, 1, np.int32)
 
-    # Functions of stacks, whose first dimension counts the matrices. If the library has no function for such a stack,
-    # they do nothing and return None. Otherwise they return info of each matrix, or zeros if info is written to a place
-    # on the device.
+    # The next functions take stacks, whose first dimension counts the matrices. If the library has no function for such
+    # a stack, they do nothing and return None. Otherwise they return info of each matrix, or zeros if info is written
+    # to a place on the device.
 
     def potrf_batched(
         self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, place: DevicePtr | None = None
@@ -101,7 +102,7 @@ class Vendor(Adapter):
     def gesvd_batched(
         self, t: str, A: DevicePtr, lda: int, s: DevicePtr, U: DevicePtr | None, VT: DevicePtr | None
     ) -> Infos | None:
-        """U and VT: stacks of as many vectors as are requested, in A's order."""
+        """U and VT are stacks of as many vectors as are requested, in A's order."""
         return None
 
     def potri_batched(
@@ -132,23 +133,23 @@ class Vendor(Adapter):
     def geev_batched(
         self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
     ) -> Infos | None:
-        """w: for a real A, n real parts and n imaginary ones of each matrix, as in geev."""
+        """For a real A, w has n real parts and then n imaginary parts for each matrix, as in geev."""
         return None
 
     def solves_stacks(self, n: int) -> bool:
-        """Return whether stacks of systems of that order are solved as a whole, by functions of stacks here and of
-        blas."""
+        """Return whether stacks of systems of this order are solved as a whole, by this class's and by blas's functions
+        of stacks."""
         return False
 
     def diagonalizes_stacks(self, m: int, n: int) -> bool:
-        """Return whether syevd_batched and gesvd_batched take matrices of that shape."""
+        """Return whether syevd_batched and gesvd_batched take matrices of this shape."""
         return False
 
     def loops_over(self, m: int, n: int) -> bool:
-        """Return whether ormqr_batched takes a C of that shape, and geev_batched an A of that shape."""
+        """Return whether ormqr_batched takes a C of this shape, and geev_batched takes an A of this shape."""
         return False
 
-    # One matrix.
+    # The next functions take one matrix.
 
     def potrf(self, t: str, uplo: str, n: int, A: DevicePtr, lda: int, info: DevicePtr | None = None) -> int:
         return self.call(f"{t}potrf", A, self.value(self.uplo, uplo), n, A, lda, info=info)
@@ -210,17 +211,18 @@ class Vendor(Adapter):
         """Raise LibraryError if the library lacks sytrf, or sytrs if `solves`, for Hermitian or symmetric matrices."""
 
     def need_geev(self, name: str, left: bool) -> None:
-        """Raise LibraryError if the library has no geev, or has none with left vectors."""
+        """Raise LibraryError if the library has no geev, or, with `left`, no geev with left vectors."""
 
     def geev(
         self, t: str, n: int, A: DevicePtr, lda: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
     ) -> int:
-        """w: for a real A, n real parts, then n imaginary ones; vectors of conjugate pairs likewise, as in LAPACK."""
+        """For a real A, w has n real parts, then n imaginary parts. A conjugate pair of vectors is a real and an
+        imaginary part."""
         raise NotImplementedError
 
 
 def memory_of_graph(beside: Sequence[DevicePtr], size: int, dtype: Any) -> DevicePtr:
-    """Take memory in the region of some pointers, whose calls are captured; the graph keeps the memory."""
+    """Take memory in the region of `beside`, whose calls are captured; the graph keeps the memory."""
     kind = np.dtype(dtype)
     pointer: DevicePtr = _core.scratch(tuple(beside), code_of(kind), (size,), (kind.itemsize,), True)
     return pointer
@@ -243,7 +245,8 @@ def wait_for_others(A: DevicePtr, arguments: Sequence[Any]) -> None:
 def find_subset(
     call: Callable[..., int], jobz: str, n: int, A: DevicePtr, chosen: Chosen, w: DevicePtr, integers: int
 ) -> tuple[int, int]:
-    """Call a function that finds some eigenvalues, and copy their vectors to A. Return info and their number.
+    """Call a function that finds some eigenvalues, and copy their vectors to A. Return info and the number of
+    eigenvalues.
 
     call: takes pointers for the number of eigenvalues, the values and the vectors, the leading dimension of the
     vectors, and a workspace of `integers` integers.

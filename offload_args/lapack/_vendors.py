@@ -23,7 +23,7 @@ VENDORS: Final[tuple[type[Vendor], ...]] = (CuSOLVER, RocSOLVER, LAPACKE)
 def vendor_of(name: str, pointer: DevicePtr) -> Vendor:
     """Return the adapter of the library that runs on the pointer's device.
 
-    Raises LibraryError if there is none.
+    Raises LibraryError if no adapter calls a library of the device.
     """
     adapter = adapter_of(VENDORS, pointer._device)
     if adapter is not None:

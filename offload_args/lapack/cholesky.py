@@ -1,4 +1,4 @@
-"""Positive definite systems, and triangular ones."""
+"""Positive definite systems, and triangular systems."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def potrf(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     A: matrix of shape (n, n), in any order. One triangle of it is read, and becomes U or L; the other one is unchanged.
     uplo: the triangle that is read and written: "U", the upper one, or "L", the lower one.
     info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if the leading minor of
-    order k is not positive definite. With info, the call waits for nothing, raises no error if A is not positive
+    order k is not positive definite. With `info`, the call does not wait, raises no error if A is not positive
     definite, and can be captured by a chain.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
@@ -79,7 +79,7 @@ def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str, place: Device
         if place is not None:
             place.fill(0)
         return
-    # In C order the library reads A^T, which is conj(A), and writes U^T or L^T.
+    # In C order, the library reads A^T, which is conj(A), and writes U^T or L^T.
     info = vendor.potrf(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c, place)
     if info:
         refuse(name, _INDEFINITE.format(info=info), info, A=A)
@@ -88,14 +88,15 @@ def _factor(name: str, t: str, a: Matrix, A: DevicePtr, uplo: str, place: Device
 def _factor_stack(
     name: str, t: str, a: Matrix, A: DevicePtr, uplo: str, place: DevicePtr | None = None
 ) -> tuple[Infos, str] | None:
-    """Factor a stack; a: the geometry of one matrix; place: of info, or None."""
+    """Factor a stack. `a` is the geometry of one matrix, and `place` is the place for info, or None."""
     vendor = vendor_of(name, A)
     infos = vendor.potrf_batched(t, by_columns(uplo, a), a.rows, A, a.ld_f or a.ld_c, place) if a.rows else None
     return None if infos is None else (infos, _INDEFINITE)
 
 
 def _needed_order(t: str, a: Matrix, b: Columns) -> Order | None:
-    """Return the order that a complex B needs, if its order is not A's: conj(A) can't be applied to such a B."""
+    """Return the order into which a complex B has to be copied, if it is not in A's order: no call applies conj(A) to
+    it."""
     if t in "sd" or (a.ld_f and b.ld_f) or (a.ld_c and b.ld_c):
         return None
     return "F" if a.ld_f else "C"
@@ -112,7 +113,7 @@ def _potrs_stack(A: DevicePtr, B: DevicePtr, uplo: str = "U") -> tuple[Infos, st
 
 @stacked("B", whole=_potrs_stack)
 def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
-    """Solve A X = B with the factor of A that potrf left, and set B to X.
+    """Solve A X = B with the factor of A from potrf, and set B to X.
 
     A: matrix of shape (n, n), as potrf left it.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
@@ -126,7 +127,7 @@ def potrs(A: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
             lapack.potrs(dA, db)
         print(b.round(6))  # [1. 2.]
 
-    Source: LAPACK, xPOTRS; computed here by two calls of trsm, as in LAPACK.
+    Source: LAPACK, xPOTRS; like LAPACK, the function calls trsm twice.
 
     See also: lapack.potrf, lapack.posv, lapack.trtrs; lapacke.dpotrs, cusolver.dpotrs; docs/guide/lapack.md.
     """
@@ -164,7 +165,7 @@ def potri(A: DevicePtr, *, uplo: str = "U", info: DevicePtr | None = None) -> No
     A: matrix of shape (n, n), as potrf left it, in any order. One triangle of it is read and written; the other one is
     unchanged.
     uplo: the triangle that potrf factored.
-    info: as in potrf: k if element k of the factor's diagonal is 0. Unless info becomes 0, A is undefined.
+    info: as in potrf; it becomes k if element k of the factor's diagonal is 0. Unless info becomes 0, A is undefined.
 
         A = np.array([[4.0, 2.0], [2.0, 5.0]])
         with offload_args(A) as (dA,):
@@ -209,7 +210,7 @@ def posv(A: DevicePtr, B: DevicePtr, *, uplo: str = "U", info: DevicePtr | None 
     A: matrix of shape (n, n); one triangle is read, and becomes the factor.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
-    info: as in potrf; unless it becomes 0, B is undefined.
+    info: as in potrf. Unless info becomes 0, B is undefined.
 
     A and B have any order. A complex B in another order than A is copied, with a PerformanceWarning.
 

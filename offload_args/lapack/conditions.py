@@ -24,7 +24,7 @@ __all__ = ["gecon", "pocon"]
 
 _STEPS: Final = 5  # the most steps of the estimate, as in LAPACK
 
-#: A solution with a triangle: uplo, trans and diag.
+#: One solution with a triangle, as its uplo, trans and diag.
 _Step = tuple[str, str, str]
 
 
@@ -37,9 +37,9 @@ def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> floa
 
     A: matrix of shape (n, n), as getrf left it, in any order.
     anorm: the norm of the matrix itself, before it was factored: numpy.linalg.norm(A, 1), or numpy.inf for "I".
-    norm: "1": the largest sum of a column. "I": the largest sum of a row.
+    norm: "1" for the largest sum of absolute values of a column, "I" for the largest such sum of a row.
 
-    A may be a stack (..., n, n): then anorm and the returned array have the shape (...).
+    A may be a stack (..., n, n). Then anorm and the returned array have the shape (...).
 
     The nearer the result is to 0, the more digits a solution loses. For a singular matrix, the result is 0. The
     estimate of |A^-1| is at most the true norm, and seldom less than a third of it.
@@ -50,7 +50,7 @@ def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> floa
             lapack.getrf(dA, dp)
             print(round(lapack.gecon(dA, size), 6))  # 0.333333
 
-    Source: LAPACK, xGECON, whose estimate is computed here by triangular solves on the device.
+    Source: LAPACK, xGECON; this function computes the same estimate by triangular solves on the device.
 
     See also: lapack.getrf, lapack.pocon; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
@@ -59,7 +59,7 @@ def gecon(A: DevicePtr, anorm: float | NDArray[Any], *, norm: str = "1") -> floa
     t = letter_of("lapack.gecon", "A", A)
     need_option("lapack.gecon", "norm", norm, ("1", "I"))
     a = square("lapack.gecon", "A", A)
-    if not a.ld_f:  # A^T was factored, whose columns are the rows of A
+    if not a.ld_f:  # A^T was factored; its columns are the rows of A
         A, norm = A.T, "I" if norm == "1" else "1"
     forward: list[_Step] = [("L", "N", "U"), ("U", "N", "N")]
     backward: list[_Step] = [("U", "C", "N"), ("L", "C", "U")]
@@ -85,7 +85,7 @@ def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> floa
             lapack.potrf(dA)
             print(round(lapack.pocon(dA, size), 6))  # 0.326531
 
-    Source: LAPACK, xPOCON, whose estimate is computed here by triangular solves on the device.
+    Source: LAPACK, xPOCON; this function computes the same estimate by triangular solves on the device.
 
     See also: lapack.potrf, lapack.gecon; lapacke.dtrtrs, cublas.dtrsm; docs/guide/lapack.md.
     """
@@ -94,7 +94,7 @@ def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> floa
     t = letter_of("lapack.pocon", "A", A)
     need_option("lapack.pocon", "uplo", uplo, ("U", "L"))
     a = square("lapack.pocon", "A", A)
-    if not a.ld_f:  # conj(A), which has A's norms
+    if not a.ld_f:  # conj(A) was factored, which has A's norms
         A, uplo = A.T, OTHER_TRIANGLE[uplo]
     steps: list[_Step] = [(uplo, trans, "N") for trans in ("CN" if uplo == "U" else "NC")]
     return _reciprocal("lapack.pocon", t, A, anorm, steps, steps)
@@ -103,7 +103,7 @@ def pocon(A: DevicePtr, anorm: float | NDArray[Any], *, uplo: str = "U") -> floa
 def _of_stack(
     name: str, A: DevicePtr, anorm: float | NDArray[Any], estimate: Callable[[DevicePtr, float], float]
 ) -> NDArray[np.float64]:
-    """Return the estimate of each matrix of a stack; one norm serves for all."""
+    """Return the estimate of each matrix of a stack; a single norm is used for all matrices."""
     batch, sizes = A._shape[:-2], np.asarray(anorm, np.float64)
     if sizes.shape not in (batch, ()):
         raise ArgumentError(f"{name}: anorm has shape {sizes.shape}, needs {batch}, as the stack A of shape {A._shape}")
@@ -116,7 +116,8 @@ def _of_stack(
 def _reciprocal(
     name: str, t: str, A: DevicePtr, anorm: float | NDArray[Any], forward: Sequence[_Step], backward: Sequence[_Step]
 ) -> float:
-    """Return 1 / (anorm |M|_1) for the inverse M: the steps of `forward` multiply by M, and of `backward` by M^H."""
+    """Return 1 / (anorm |M|_1) for the inverse M. The steps of `forward` multiply by M, and the steps of `backward` by
+    M^H."""
     size = float(anorm)
     if size < 0:
         raise ArgumentError(f"{name}: anorm needs to be a norm, at least 0, got {size}")

@@ -47,7 +47,7 @@ def sygvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str
     B: positive definite matrix of shape (n, n), in A's order; one triangle is read, and becomes its Cholesky factor.
     w: vector of shape (n,) and A's dtype, set to the eigenvalues.
     itype: the problem: 1 for A x = w B x, 2 for A B x = w x, 3 for B A x = w x.
-    jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
+    jobz: with "V", A[:, i] becomes the eigenvector of w[i]. With "N", no vectors are found, and A is destroyed.
     uplo: the triangle of A and of B that is read: "U", the upper one, or "L", the lower one.
 
     The vectors are scaled so that X^T B X, or X^T B^-1 X for itype 3, is the identity.
@@ -75,7 +75,7 @@ def hegvd(A: DevicePtr, B: DevicePtr, w: DevicePtr, *, itype: int = 1, jobz: str
     B: positive definite matrix of shape (n, n), in A's order; one triangle is read, and becomes its Cholesky factor.
     w: vector of shape (n,) and the real dtype of A's precision, set to the eigenvalues.
     itype: the problem: 1 for A x = w B x, 2 for A B x = w x, 3 for B A x = w x.
-    jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
+    jobz: with "V", A[:, i] becomes the eigenvector of w[i]. With "N", no vectors are found, and A is destroyed.
     uplo: the triangle of A and of B that is read: "U", the upper one, or "L", the lower one.
 
     The function is sygvd for real dtypes.
@@ -116,7 +116,7 @@ def _pencil(name: str, t: str, A: DevicePtr, B: DevicePtr, w: DevicePtr, itype: 
         return
     need_finite(name, A, uplo)
     need_finite(name, B, uplo, "B")
-    # In C order the library reads conj(A) and conj(B), which have the same eigenvalues.
+    # In C order, the library reads conj(A) and conj(B), which have the same eigenvalues.
     stored = uplo if a.ld_f and b.ld_f else OTHER_TRIANGLE[uplo]
     info = vendor.sygvd(t, int(itype), jobz, stored, n, A, lda, B, ldb, w)
     if info > n:
@@ -138,13 +138,14 @@ def syevdx(
     jobz: str = "V",
     uplo: str = "U",
 ) -> int:
-    """Find some eigenvalues of a real symmetric A, in ascending order, and their vectors; return how many there are.
+    """Find some eigenvalues of a real symmetric A, in ascending order, and their vectors; return their number.
 
     A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
     w: vector of shape (n,) and A's dtype; w[:count] is set to the eigenvalues, and the others are undefined.
     il, iu: the places of the least and of the greatest eigenvalue to find, from 1 to n, or None.
     vl, vu: the interval of the eigenvalues to find: above vl, and at most vu; or None.
-    jobz: "V": A[:, i] becomes the eigenvector of w[i], for i < count. "N": no vectors. A is destroyed.
+    jobz: with "V", A[:, i] becomes the eigenvector of w[i], for i < count, and the rest of A is undefined. With "N", no
+    vectors are found, and A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
     Without places and without an interval, the function finds all eigenvalues.
@@ -174,13 +175,14 @@ def heevdx(
     jobz: str = "V",
     uplo: str = "U",
 ) -> int:
-    """Find some eigenvalues of a Hermitian A, in ascending order, and their vectors; return how many there are.
+    """Find some eigenvalues of a Hermitian A, in ascending order, and their vectors; return their number.
 
     A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
     w: vector of shape (n,) and the real dtype of A's precision; w[:count] is set, and the others are undefined.
     il, iu: the places of the least and of the greatest eigenvalue to find, from 1 to n, or None.
     vl, vu: the interval of the eigenvalues to find: above vl, and at most vu; or None.
-    jobz: "V": A[:, i] becomes the eigenvector of w[i], for i < count. "N": no vectors. A is destroyed.
+    jobz: with "V", A[:, i] becomes the eigenvector of w[i], for i < count, and the rest of A is undefined. With "N", no
+    vectors are found, and A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
     The function is syevdx for real dtypes.
@@ -199,7 +201,7 @@ def heevdx(
 
 
 def _chosen(name: str, n: int, places: tuple[Any, Any], bounds: tuple[Any, Any]) -> tuple[str, float, float, int, int]:
-    """Return LAPACK's range, and its bounds and places."""
+    """Return LAPACK's range, bounds and places."""
     for (first, last), names in ((places, "il and iu"), (bounds, "vl and vu")):
         if (first is None) != (last is None):
             raise ArgumentError(f"{name}: {names} are given together, got {shown(first)} and {shown(last)}")
@@ -235,7 +237,7 @@ def _some(
     if not a.rows:
         return 0
     need_finite(name, A, uplo)
-    w.fill(0)  # the library writes only a part
+    w.fill(0)  # the library writes only a part of w
     info, count = vendor.syevdx(t, jobz, stored, a.rows, A, a.ld_f or a.ld_c, chosen, w)
     if info:
         refuse(name, UNFOUND.format(info=info), info, A=A, w=w)
@@ -243,7 +245,8 @@ def _some(
 
 
 def _general(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None) -> tuple[str, Matrix, Vendor]:
-    """Return the letter and the geometry of a matrix, and the library that finds its eigenvalues, after checks."""
+    """Return the letter and the geometry of a matrix, and the adapter of the library that finds its eigenvalues, after
+    checks."""
     name = "lapack.geev"
     t = letter_of(name, "A", A)
     a = square(name, "A", A)
@@ -274,7 +277,7 @@ def _geev_stack(
 def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr | None = None) -> None:
     """Find the eigenvalues of a general A, in no particular order, and its left and right eigenvectors.
 
-    A: matrix of shape (n, n); is destroyed. In Fortran order if vectors are found, otherwise in any order.
+    A: matrix of shape (n, n), which is destroyed. It is in Fortran order if vectors are found, otherwise in any order.
     w: vector of shape (n,) and the complex dtype of A's precision, written.
     VL: matrix of shape (n, n) and w's dtype, in Fortran order, written: VL[:, i]^H A is w[i] VL[:, i]^H; or None.
     VR: matrix of shape (n, n) and w's dtype, in Fortran order, written: A VR[:, i] is w[i] VR[:, i]; or None.
@@ -309,7 +312,8 @@ def geev(A: DevicePtr, w: DevicePtr, VL: DevicePtr | None = None, VR: DevicePtr 
 def _real(
     vendor: Vendor, t: str, n: int, A: DevicePtr, ld: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
 ) -> int:
-    """Do as geev for a real A: the library returns real and imaginary parts, of values and of pairs of vectors."""
+    """Do the work of geev for a real A. The library returns real and imaginary parts of eigenvalues and of pairs of
+    vectors."""
     real = dtype_of(A._dtype_code)
     wanted = [V for V in (VL, VR) if V is not None]
     packed = [Scratch((n, n), real, order="F") for _ in wanted]
@@ -329,7 +333,7 @@ def _real(
 def _real_stack(
     vendor: Vendor, t: str, n: int, A: DevicePtr, ld: int, w: DevicePtr, VL: DevicePtr | None, VR: DevicePtr | None
 ) -> Infos | None:
-    """Do as _real for a stack."""
+    """Do the work of _real for a stack."""
     count, real = A._shape[0], dtype_of(A._dtype_code)
     packed = [Scratch((count, n, n), real) for V in (VL, VR) if V is not None]
     with offload_args(Scratch((count, 2 * n), real), *packed, device=A.device) as (parts, *lent):

@@ -38,7 +38,7 @@ def _hetrf_stack(A: DevicePtr, ipiv: DevicePtr, uplo: str = "U", singular: str =
 def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "raise") -> None:
     """Factor a symmetric A by the Bunch-Kaufman method: A = U D U^T for uplo "U", L D L^T for "L".
 
-    A: matrix of shape (n, n), in any order; a complex A is symmetric, not Hermitian. One triangle of it is read, and
+    A: matrix of shape (n, n), in any order; a complex A is symmetric, not Hermitian. One triangle of A is read, and
     becomes the factors; the other one is unchanged.
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative pivots mark a block of order 2 in D.
     uplo: the triangle that is read and written: "U", the upper one, or "L", the lower one.
@@ -66,8 +66,8 @@ def sytrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "ra
 def hetrf(A: DevicePtr, ipiv: DevicePtr, *, uplo: str = "U", singular: str = "raise") -> None:
     """Factor a Hermitian A by the Bunch-Kaufman method: A = U D U^H for uplo "U", L D L^H for "L".
 
-    A: matrix of shape (n, n); a complex one is in Fortran order. One triangle of it is read, and becomes the factors;
-    the other one is unchanged.
+    A: matrix of shape (n, n); a complex A is in Fortran order. One triangle of A is read, and becomes the factors; the
+    other one is unchanged.
     ipiv: vector of shape (n,) and dtype int32, written; two equal negative pivots mark a block of order 2 in D.
     uplo: the triangle that is read and written: "U", the upper one, or "L", the lower one.
     singular: the action if D has a zero block: "raise" LinAlgError, or "keep" the factors.
@@ -125,7 +125,7 @@ def sytrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> No
 def hetrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, uplo: str = "U") -> None:
     """Solve A X = B with the factors of hetrf, and set B to X.
 
-    A: matrix of shape (n, n), as hetrf left it; a complex one is in Fortran order.
+    A: matrix of shape (n, n), as hetrf left it; a complex A is in Fortran order.
     ipiv: vector of shape (n,) and dtype int32, as hetrf left it.
     B: matrix of shape (n, nrhs), or vector (n,), as for sytrs; becomes X.
     uplo: the triangle that hetrf factored.
@@ -218,7 +218,8 @@ def _impossible(pivots: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _need_pivots(name: str, ipiv: DevicePtr) -> None:
-    """Raise ArgumentError for pivots that sytrf and hetrf never write: libraries would write outside of operands."""
+    """Raise ArgumentError for pivots that sytrf and hetrf never write; with these, libraries would write outside of
+    operands."""
     pivots = ipiv.to_host()
     n = len(pivots)
     wrong = np.flatnonzero(_impossible(pivots))

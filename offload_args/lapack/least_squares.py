@@ -25,7 +25,7 @@ __all__ = ["add_solution", "gelsd"]
 
 
 def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> Any:
-    """Solve A X = B in the least-squares sense and for the least norm, set B to X, and return the rank of A.
+    """Find the least-squares solution X of A X = B with the least norm, set B to X, and return the rank of A.
 
     A: matrix of shape (m, n), of any rank, in any order; it is unchanged.
     B: matrix of shape (max(m, n), nrhs), or vector (max(m, n),); B[:m] is read, and B[:n] becomes X.
@@ -44,7 +44,7 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> A
         print(rank, b[:2].round(6))  # 1 [2. 2.]
 
     Raises numpy.linalg.LinAlgError if A has NaN or infinity, or if the singular values do not converge. Source: LAPACK,
-    xGELSD; computed here by gesvd.
+    xGELSD; this function calls gesvd.
 
     See also: lapack.gels, lapack.gesvd, linalg.lstsq; lapacke.dgesvd, cusolver.dgesvd; docs/guide/lapack.md.
     """
@@ -80,7 +80,7 @@ def gelsd(A: DevicePtr, B: DevicePtr, s: DevicePtr, *, rcond: float = -1.0) -> A
 def _solve(A: DevicePtr, B: DevicePtr, s: DevicePtr, limit: float) -> int:
     """Solve for operands that were checked."""
     (m, n), nrhs, k = A._shape, B._shape[1], min(A._shape)
-    order: Order = "F" if m >= n else "C"  # the order of gesvd on NVIDIA GPUs
+    order: Order = "F" if m >= n else "C"  # the order that gesvd needs on NVIDIA GPUs
     factors = Scratch((m, k), A.dtype, order=order), Scratch((k, n), A.dtype, order=order)
     with offload_args(*factors, device=A.device) as (U, VT):
         with rearranged(A, order) as copy:
@@ -116,15 +116,15 @@ def add_solution(
 ) -> None:
     """Add the solution of least norm of A X = `left` to X, and set `left` to B - A X.
 
-    factors: A's U, its singular values that count, and its VT. restore: sets `left` to B; before the call, `left` is B,
-    too.
+    factors: U of A, the singular values that do not count as zero, and VT of A. restore: sets `left` to B; before the
+    call, `left` is B, too.
     """
     (U, values, VT), rank = factors, len(factors[1])
     order: Order = "F" if A._shape[0] >= A._shape[1] else "C"
     scratches = Scratch((rank, X._shape[1]), A.dtype, order=order), Scratch((rank,), A.dtype)
     with offload_args(*scratches, device=A.device) as (c, inverses):
         inverses.assign((1 / values).astype(A.dtype))
-        for _ in range(2):  # the second time corrects errors of rounding
+        for _ in range(2):  # the second iteration corrects rounding errors
             gemm(1.0, U[:, :rank], left, 0.0, c, trans_a="C")
             dgmm(c, inverses, c)
             gemm(1.0, VT[:rank], c, 1.0, X, trans_a="C")

@@ -52,7 +52,8 @@ def _getrf_stack(
 def _factor_stack(
     name: str, t: str, A: DevicePtr, a: Matrix, ipiv: DevicePtr, place: DevicePtr | None = None
 ) -> tuple[Infos, str] | None:
-    """Factor a stack of square matrices; a: the geometry of one; place: of info, or None."""
+    """Factor a stack of square matrices. `a` is the geometry of one matrix, and `place` is the place for info, or
+    None."""
     if not a.rows or not follow(ipiv):
         return None
     infos = vendor_of(name, A).getrf_batched(t, a.rows, A, a.ld_f or a.ld_c, ipiv, place)
@@ -65,13 +66,13 @@ def getrf(A: DevicePtr, ipiv: DevicePtr, *, singular: str = "raise", info: Devic
 
     A: matrix of shape (m, n); becomes U and, below the diagonal, L, whose diagonal is ones.
     ipiv: vector of shape (min(m, n),) and dtype int32, written: row i was exchanged with row ipiv[i] - 1.
-    singular: the action if U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, such as for a
+    singular: the action if U has a zero on its diagonal: "raise" LinAlgError, or "keep" the factors, for example for a
     determinant.
     info: DevicePtr of one int32, or of one for each matrix of a stack, written: 0, or k if U[k - 1, k - 1] is 0.
-    With info, the call waits for nothing, raises no error if A is singular, and can be captured by a chain.
+    With `info`, the call does not wait, raises no error if A is singular, and can be captured by a chain.
 
-    If A is in C order, the factors are of A^T, because the library reads A's memory by columns: A becomes the
-    transposes of U and L, and ipiv counts columns of A. getrs takes the factors of either order.
+    If A is in C order, A^T is factored, because the library reads A's memory by columns. A then becomes the transposes
+    of U and L, and ipiv counts columns of A. getrs takes the factors of either order.
 
         A, ipiv = np.array([[2.0, 4.0], [4.0, 2.0]], order="F"), np.empty(2, np.int32)
         with offload_args(A, ipiv) as (dA, dp):
@@ -149,15 +150,15 @@ def _stored(trans: str, a: Matrix) -> str:
 def getrs(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     """Solve op(A) X = B with the factors of getrf, and set B to X; op(A) is A, A^T or A^H for trans "N", "T" or "C".
 
-    A: matrix of shape (n, n), as getrf left it, in any order; a complex one with "C" is in Fortran order.
+    A: matrix of shape (n, n), as getrf left it, in any order; for trans "C", a complex A is in Fortran order.
     ipiv: vector of shape (n,) and dtype int32, as getrf left it.
     B: matrix of shape (n, nrhs), or vector (n,); becomes X.
     trans: the choice of op(A): "N" for A, "T" for A^T, "C" for A^H.
 
     B is in Fortran order, or a vector without gaps; any other B is copied for the call, with a PerformanceWarning.
 
-    The pivots are read, and ArgumentError is raised for pivots that getrf can't have written, because libraries would
-    write outside of B. SciPy's lu_factor counts pivots from 0: pass piv + 1.
+    The pivots are checked, and ArgumentError is raised for pivots that getrf can't have written; with these, libraries
+    would write outside of B. SciPy's lu_factor counts pivots from 0, so pass its piv + 1.
 
         A, ipiv, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.empty(2, np.int32), np.array([6.0, 8.0])
         with offload_args(A, ipiv, b) as (dA, dp, db):
@@ -220,7 +221,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
         print(A.round(6).tolist())  # [[0.3, -0.1], [-0.2, 0.4]]
 
     The pivots are checked as in getrs. Raises numpy.linalg.LinAlgError, naming the pivot, if the factor U has a zero on
-    its diagonal. Source: LAPACK, xGETRI; cuSOLVER does not have this function, so that getrs is used.
+    its diagonal. Source: LAPACK, xGETRI; cuSOLVER does not have this function, so getrs is called for it.
 
     See also: lapack.getrf, lapack.getrs, lapack.potri, linalg.inv; lapacke.dgetri, cublas.dgetri_batched;
     docs/guide/lapack.md.
@@ -234,7 +235,7 @@ def getri(A: DevicePtr, ipiv: DevicePtr) -> None:
     zero = first_zero(A)
     if zero:
         refuse("lapack.getri", _SINGULAR.format(info=zero), zero)
-    # In C order the library reads A^T, whose inverse is the transpose of A's inverse.
+    # In C order, the library reads A^T, whose inverse is the transpose of A's inverse.
     vendor.getri(t, a.rows, A, a.ld_f or a.ld_c, ipiv)
 
 
@@ -258,7 +259,7 @@ def gesv(A: DevicePtr, ipiv: DevicePtr, B: DevicePtr, *, info: DevicePtr | None 
     A: matrix of shape (n, n), in any order; becomes its factors.
     ipiv: vector of shape (n,) and dtype int32, written.
     B: matrix of shape (n, nrhs), or vector (n,), as in getrs; becomes X.
-    info: as in getrf; unless it becomes 0, B is undefined.
+    info: as in getrf. Unless info becomes 0, B is undefined.
 
         A, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([6.0, 8.0])
         with offload_args(A, Scratch(2, np.int32), b) as (dA, dp, db):

@@ -75,7 +75,7 @@ def _orgqr_stack(A: DevicePtr, tau: DevicePtr) -> tuple[Infos, str] | None:
 def orgqr(A: DevicePtr, tau: DevicePtr) -> None:
     """Set A to the first n columns of the Q of geqrf.
 
-    A: matrix of shape (m, n), m >= n, in Fortran order; its first k columns as geqrf left them.
+    A: matrix of shape (m, n), m >= n, in Fortran order; its first k columns are as geqrf left them.
     tau: vector of shape (k,) that geqrf left; k is at most n.
 
     The columns after the first k are not read. LAPACK calls the function ungqr for complex dtypes.
@@ -101,7 +101,7 @@ def _ungqr_stack(A: DevicePtr, tau: DevicePtr) -> tuple[Infos, str] | None:
 def ungqr(A: DevicePtr, tau: DevicePtr) -> None:
     """Set A to the first n columns of the Q of geqrf, as orgqr does; this is LAPACK's name for complex dtypes.
 
-    A: matrix of shape (m, n), m >= n, in Fortran order; its first k columns as geqrf left them.
+    A: matrix of shape (m, n), m >= n, in Fortran order; its first k columns are as geqrf left them.
     tau: vector of shape (k,) that geqrf left; k is at most n.
 
         A, tau = np.array([[3.0], [4.0j]], order="F"), np.empty(1, complex)
@@ -138,7 +138,7 @@ def _make_q(name: str, A: DevicePtr, tau: DevicePtr) -> None:
         return
     if k:
         vendor.orgqr(t, a.rows, a.columns, k, A, a.ld_f, tau)
-    else:  # not every library takes 0 reflectors, whose Q is the identity
+    else:  # with 0 reflectors, which not every library takes, Q is the identity
         make_identity(A)
 
 
@@ -182,13 +182,13 @@ def _ormqr_stack(
 def ormqr(A: DevicePtr, tau: DevicePtr, C: DevicePtr, *, side: str = "L", trans: str = "N") -> None:
     """Set C to op(Q) C (side "L") or C op(Q) ("R") for the Q of geqrf; op(Q) is Q, Q^T or Q^H for "N", "T" or "C".
 
-    A: matrix that geqrf left, in Fortran order. It has at least k columns, and as many rows as C has rows ("L") or
-    columns ("R").
+    A: matrix that geqrf left, in Fortran order, with at least k columns. Its number of rows is the number of C's rows
+    for side "L", or of C's columns for "R".
     tau: vector of shape (k,) that geqrf left.
-    C: matrix of shape (m, n), or vector (m,) for side "L"; read and written. A complex one in C order is copied, with a
+    C: matrix of shape (m, n), or vector (m,) for side "L"; read and written. A complex C in C order is copied, with a
     PerformanceWarning.
     side: the place of op(Q): "L" left of C, "R" right of it.
-    trans: op(Q). "T" is for real dtypes only, for which "C" means the same.
+    trans: the choice of op(Q). "T" is only for real dtypes, for which "C" means the same.
 
     LAPACK calls the function unmqr for complex dtypes.
 
@@ -229,7 +229,7 @@ def _of_ormqr(t: str, k: int, c: Columns, side: str, trans: str) -> tuple[str, s
 def _multiply_stack(
     name: str, t: str, A: DevicePtr, a: Matrix, tau: DevicePtr, C: DevicePtr, c: Columns, side: str, trans: str
 ) -> Infos | None:
-    """Do as _multiply for stacks, if the library has a function for them."""
+    """Do the work of _multiply for stacks, if the library has a function for stacks."""
     k = tau._shape[1]
     if not c.rows or not c.columns or not k:
         return None
@@ -256,7 +256,7 @@ def _gels_stack(A: DevicePtr, B: DevicePtr, trans: str = "N") -> tuple[Infos, st
     in_place = (a.ld_f if is_tall else a.ld_c) and not (t in "cz" and (trans == "T") == is_tall)
     S, n = A if is_tall else turned(A), min(a.rows, a.columns)
     if not in_place or not n or not b.columns or (t in "cz" and not b.ld_f):
-        return None  # copies are made for each matrix
+        return None  # a copy is made for each matrix instead
     s, vendor = matrix("lapack.gels", "A", S[0]), vendor_of("lapack.gels", A)
     if not vendor.loops_over(s.rows, max(n, b.columns)):
         return None
@@ -280,7 +280,7 @@ def _gels_stack(A: DevicePtr, B: DevicePtr, trans: str = "N") -> tuple[Infos, st
 
 @stacked("B", whole=_gels_stack)
 def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
-    """Solve op(A) X = B in the least-squares sense, or for the least norm, and set B to X.
+    """Set B to the X for which |B - op(A) X| is least, or to the solution of op(A) X = B with the least norm.
 
     A: matrix of shape (m, n) and full rank.
     B: matrix of shape (max(m, n), nrhs), or vector (max(m, n),).
@@ -290,10 +290,10 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
     a column's other elements add up to the square of this minimum. If op(A) has fewer rows, B[:rows] is read, and B is
     set to the solution of least norm.
 
-    A is factored in place if it has m >= n and Fortran order, or m < n and C order: it becomes the QR factors of A or
-    of its transpose. In the other order, or if conj(A) is needed for a complex A, a copy is factored on the device, and
-    A stays as it was. A real B has any order; a complex one in C order is copied, with a PerformanceWarning. Unlike
-    LAPACK's xGELS, the function does not scale numbers that are close to overflow.
+    A is factored in place if it has m >= n and Fortran order, or m < n and C order: A then becomes its own QR factors,
+    or those of its transpose. In the other order, or if conj(A) is needed for a complex A, a copy is factored on the
+    device, and A is unchanged. A real B has any order; a complex B in C order is copied, with a PerformanceWarning.
+    Unlike LAPACK's xGELS, the function does not scale numbers that are close to overflow.
 
         t = np.array([0.0, 1.0, 2.0, 3.0])
         line, heights = np.asfortranarray(np.vander(t, 2)), np.array([1.0, 3.0, 5.0, 7.0])
@@ -301,7 +301,8 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
             lapack.gels(dA, db)
         print(heights[:2].round(6))  # [2. 1.]
 
-    Raises numpy.linalg.LinAlgError, naming the pivot, if R has a zero on its diagonal: then A does not have full rank.
+    Raises numpy.linalg.LinAlgError, naming the pivot, if R has a zero on its diagonal, because A does not have full
+    rank then.
     Source: LAPACK, xGELS.
 
     See also: lapack.geqrf, lapack.gesv, lapack.gesvd; lapacke.dgels, lapacke.dgeqrf, cusolver.dgeqrf;
@@ -321,7 +322,7 @@ def gels(A: DevicePtr, B: DevicePtr, *, trans: str = "N") -> None:
 
 
 def _to_factor(t: str, A: DevicePtr, a: Matrix, trans: str, copies: ExitStack) -> tuple[DevicePtr, bool]:
-    """Return S, a tall matrix in Fortran order: S X = B is to be solved, or S^H X = B for the least norm.
+    """Return S, a tall matrix in Fortran order, with which S X = B is solved, or S^H X = B for the least norm.
 
     Return also whether S is a copy, which exists until `copies` ends.
     """
@@ -336,7 +337,7 @@ def _to_factor(t: str, A: DevicePtr, a: Matrix, trans: str, copies: ExitStack) -
 
 
 def _least_squares(t: str, S: DevicePtr, B: DevicePtr, least_norm: bool, written: dict[str, DevicePtr]) -> None:
-    """Solve S X = B, or S^H X = B for the least norm, for a tall S in Fortran order. written: A, if it is S."""
+    """Solve S X = B, or S^H X = B for the least norm, for a tall S in Fortran order. `written` has A if A is S."""
     rows, n = S._shape
     s = matrix("lapack.gels", "A", S)
     if not n:

@@ -37,7 +37,7 @@ def syevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
 
     A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
     w: vector of shape (n,) and A's dtype, set to the eigenvalues.
-    jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
+    jobz: with "V", A[:, i] becomes the eigenvector of w[i]. With "N", no vectors are found, and A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
         A, w = np.array([[2.0, 1.0], [1.0, 2.0]], order="F"), np.empty(2)
@@ -61,7 +61,7 @@ def heevd(A: DevicePtr, w: DevicePtr, *, jobz: str = "V", uplo: str = "U") -> No
 
     A: matrix of shape (n, n), in Fortran order for jobz "V", in any order for "N"; one triangle is read.
     w: vector of shape (n,) and the real dtype of A's precision, set to the eigenvalues.
-    jobz: "V": A[:, i] becomes the eigenvector of w[i]. "N": no vectors, and A is destroyed.
+    jobz: with "V", A[:, i] becomes the eigenvector of w[i]. With "N", no vectors are found, and A is destroyed.
     uplo: the triangle of A that is read: "U", the upper one, or "L", the lower one.
 
     The function is syevd for real dtypes.
@@ -90,7 +90,7 @@ def symmetric(name: str, t: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo: st
     vector(name, "w", w, a.rows, REAL_OF[t], "for A of that order and dtype")
     if jobz == "V":
         need_fortran(name, "A", A, a, ' for jobz="V", whose vectors are columns')
-    # In C order the library reads conj(A), which has the same eigenvalues.
+    # In C order, the library reads conj(A), which has the same eigenvalues.
     return a, by_columns(uplo, a)
 
 
@@ -117,7 +117,7 @@ def _eigenvalues_of_stack(name: str, A: DevicePtr, w: DevicePtr, jobz: str, uplo
 
 
 class _Job(NamedTuple):
-    """One decomposition by gesvd: its results, and the order of all its matrices."""
+    """One decomposition by gesvd: its results, and the order of all of its matrices."""
 
     t: str
     a: Matrix
@@ -164,16 +164,18 @@ def gesvd(
 ) -> None:
     """Find the singular values of A, in descending order, and its singular vectors: A = U diag(s) VT.
 
-    A: matrix of shape (m, n); is destroyed.
+    A: matrix of shape (m, n), which is destroyed.
     s: vector of shape (k,) and the real dtype of A's precision, written; k = min(m, n).
-    U: matrix, written: (m, m) for jobu "A", (m, k) for "S". None for "N".
-    VT: matrix, written: (n, n) for jobvt "A", (k, n) for "S". None for "N".
-    jobu: the left vectors: "A" all m, "S" the first k, "N" none. None: the job that the shape of U needs.
-    jobvt: the right vectors: "A" all n, "S" the first k, "N" none. None: the job that the shape of VT needs.
+    U: matrix, written, of shape (m, m) for jobu "A", or (m, k) for "S"; None for "N".
+    VT: matrix, written, of shape (n, n) for jobvt "A", or (k, n) for "S"; None for "N".
+    jobu: the left vectors to find: "A" for all m, "S" for the first k, "N" for none; None stands for the job that fits
+    U's shape.
+    jobvt: the right vectors to find: "A" for all n, "S" for the first k, "N" for none; None stands for the job that
+    fits VT's shape.
 
-    All matrices have one order. On NVIDIA GPUs, cuSOLVER has the function for m >= n in Fortran order, and for m <= n
-    in C order; other matrices are copied to the other order. Nothing is written if k is 0. LAPACK's job "O", which puts
-    vectors into A, is missing: lend an array for the vectors.
+    All matrices have the same order. On NVIDIA GPUs, cuSOLVER's function takes m >= n in Fortran order, and m <= n in C
+    order; otherwise the matrices are copied to the other order. If k is 0, nothing is written. LAPACK's job "O", which
+    puts vectors into A, is not supported; lend an array for the vectors.
 
         A = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], order="F")
         s, U, VT = np.empty(2), np.empty((3, 2), order="F"), np.empty((2, 2), order="F")
@@ -196,7 +198,7 @@ def gesvd(
     if tall:
         _decompose(vendor, job._replace(fits=tall), A, s, U, VT)
         return
-    # The library takes this shape in the other order only.
+    # The library takes this shape only in the other order.
     order: Order = "C" if job.fits == ["F"] else "F"
     with rearranged(A, order) as copy, _beside(U, order) as u, _beside(VT, order) as vt:
         _decompose(vendor, _job(copy, s, u, vt, job.jobu, job.jobvt)._replace(fits=[order]), copy, s, u, vt)
@@ -204,7 +206,8 @@ def gesvd(
 
 @contextmanager
 def _beside(V: DevicePtr | None, order: Order) -> Iterator[DevicePtr | None]:
-    """Lend memory in another order for vectors. At the end they are copied to V, unless the block fails."""
+    """Lend memory for vectors in another order. At the end of the block, the vectors are copied to V, unless the block
+    fails."""
     if V is None:
         yield None
         return
@@ -256,7 +259,7 @@ def _vectors(
 ) -> tuple[str, Matrix | None]:
     """Return the job and the geometry of U or VT.
 
-    job: None for the job that the shape needs. shapes: {job: its shape}.
+    job: None stands for the job that fits the shape. shapes: {job: its shape}.
     """
     if job is not None:
         need_option("lapack.gesvd", option, job, (*shapes, "N"))
@@ -279,5 +282,5 @@ def _vectors(
 
 
 def _given(pointer: DevicePtr | None, matrix: Matrix | None, ld: int, A: DevicePtr) -> tuple[DevicePtr, int]:
-    """Return the arguments of U or VT; without one, the arguments of A, which the library does not touch then."""
+    """Return the arguments of U or VT; without a matrix, the arguments of A, which the library then does not touch."""
     return (A, max(A._shape)) if pointer is None or matrix is None else (pointer, matrix[ld])

@@ -7,18 +7,20 @@
         blas.gemv(1.0, dA, dx, 0.0, dy)
 
 The functions have the names, arguments and results of numpy.linalg, to within rounding, and change none of their
-arguments. Arrays may be of any class and layout that NumPy takes: a function lends them in one region, and returns
-arrays. For DevicePtrs of open regions, it returns DevicePtrs to new memory of the youngest of these regions; the memory
-ends with the last pointer to it. Matrices may be stacked: the last two dimensions are a matrix's.
+arguments. Arrays may be of any class and layout that NumPy takes. A function lends them in one region, and returns
+arrays. For DevicePtrs of open regions, a function returns DevicePtrs to new memory of the youngest of these regions;
+the memory is freed with the last pointer to it. Matrices may be stacked; the last two dimensions are those of a matrix.
 
-Dtypes are float32, float64, complex64 and complex128. Integers of arrays are converted to float64, as NumPy does;
-nothing is converted on a device. `device` computes with arrays; None: the first GPU, else the host.
+Dtypes are float32, float64, complex64 and complex128. Arrays of integers are converted to float64, as in NumPy; nothing
+is converted on a device. The argument `device` is the device that computes with arrays; None stands for the first GPU,
+or for the host without a GPU.
 
-The module is no complete array library: sums, elementwise functions and indexing are NumPy's.
+The module is no complete array library. It leaves sums, elementwise functions and indexing to NumPy.
 
 Failures raise numpy.linalg.LinAlgError, which names the matrices that failed; no result is returned then. Wrong
-arguments raise the errors of lapack and blas, each of which is also NumPy's class: ArgumentError is a ValueError,
-DTypeError a TypeError. LibraryError: the device has no LAPACK; AMD's devices have none here yet.
+arguments raise the errors of lapack and blas, each of which is also an error of NumPy's class: ArgumentError is a
+ValueError, and DTypeError is a TypeError. A LibraryError is raised if the device has no LAPACK that this package
+supports.
 
 Source: numpy.linalg, https://numpy.org/doc/stable/reference/routines.linalg.html.
 """

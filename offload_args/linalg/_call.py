@@ -1,4 +1,5 @@
-"""One call of linalg or fft: its operands, which are arrays or pointers, and its results, which are of that kind."""
+"""One call of linalg or fft: its operands, which are arrays or pointers, and its results, which are of the same
+kind."""
 
 from __future__ import annotations
 
@@ -35,14 +36,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Operand", "Result", "Spec", "new"]
 
-#: An operand: an array, or an object that numpy.asarray converts; or a pointer of an open region.
+#: An operand: an array, an object that numpy.asarray converts, or a pointer of an open region.
 Operand: TypeAlias = Any
 #: A result: arrays for arrays, pointers for pointers.
 Result: TypeAlias = Any
 
 _TYPES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
 
-# The start of an error about memory or a region, with an argument's number; and the text for an argument elsewhere.
+# The start of an error about memory or a region, with an argument's number, and the text for an argument in the middle
+# of an error.
 _OF_REGION: Final = re.compile(r"^(?:DevicePtr|offload_args): (?:argument (\d+))?")
 _OWN_ARGUMENT: Final = re.compile(r"argument \d+ of the region at [^,]*linalg[/\\]_call\.py:\d+")
 
@@ -56,7 +58,8 @@ class Spec(NamedTuple):
 
 
 def _strides(spec: Spec) -> tuple[int, ...]:
-    """Return the strides in bytes of an array of that shape whose matrices follow each other without gaps."""
+    """Return the strides in bytes of an array with this shape and order, whose matrices follow each other without
+    gaps."""
     shape = spec.shape
     if spec.order == "C" or len(shape) < 2:
         return c_strides(shape, spec.dtype.itemsize)
@@ -67,10 +70,10 @@ def _strides(spec: Spec) -> tuple[int, ...]:
 def new(
     like: DevicePtr, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C", of_graph: bool = False
 ) -> DevicePtr:
-    """Take memory in the region of a pointer `like`. The memory ends with the last pointer to it.
+    """Take memory in the region of a pointer `like`. The memory is freed with the last pointer to it.
 
-    `of_graph`: take memory also while the region is captured. The graph then holds it, too, if a call of the graph has
-    it as an operand.
+    With `of_graph`, memory is also taken while the region is captured. If a call of the graph has this memory as an
+    operand, the graph keeps it, too.
     """
     pointer: DevicePtr = _core.scratch((like,), code_of(dtype), shape, _strides(Spec(shape, dtype, order)), of_graph)
     return pointer
@@ -83,12 +86,13 @@ def _empty(spec: Spec) -> NDArray[Any]:
 
 
 class Call:
-    """One call of a function. `name`: for messages, such as "linalg.solve"."""
+    """One call of a function. `name` is the function's name in messages, such as "linalg.solve"."""
 
     def __init__(
         self, name: str, device: Device | str | None, instead: str | None = "", /, **operands: Operand
     ) -> None:
-        """Read the operands. `instead`: the calls that a graph can have instead; None: a graph can have this call."""
+        """Read the operands. `instead` names the calls that a graph can have instead; None if a graph can have this
+        call."""
         self.name = name
         self._module = name.partition(".")[0]
         self.on_device = any(isinstance(value, DevicePtr) for value in operands.values())
@@ -108,7 +112,8 @@ class Call:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the computation. Reading it raises DTypeError for arrays that have no such dtype."""
+        """The dtype of the computation. Reading it raises DTypeError for arrays that can't be converted to such a
+        dtype."""
         return self._arrays[0].dtype if self.on_device else self._common_dtype()
 
     @property
@@ -151,7 +156,8 @@ class Call:
                 )
 
     def need_uncaptured(self, instead: str) -> None:
-        """Raise CaptureError if a pointer's region is being captured. `instead`: the calls that a capture can have."""
+        """Raise CaptureError if a pointer's region is being captured. `instead` names the calls that a capture can
+        have."""
         if self.on_device and any(_core.query(pointer).captured for pointer in self._given.values()):
             raise CaptureError(
                 f"{self.name}: the region is being captured, and the host takes part in this function: "
@@ -166,7 +172,7 @@ class Call:
         return array
 
     def _common_dtype(self) -> np.dtype[Any]:
-        """Return the dtype of the computation, by NumPy's rules: integers count as float64."""
+        """Return the dtype of the computation by NumPy's rules, in which integers count as float64."""
         double = is_complex = False
         for operand, array in zip(self._given, self._arrays, strict=True):
             dtype = array.dtype.newbyteorder("=")
@@ -187,7 +193,7 @@ class Call:
         return [np.asarray(array, self.dtype) for array in self._arrays]
 
     def need_inexact(self) -> None:
-        """Raise DTypeError for integers: no library of BLAS multiplies them."""
+        """Raise DTypeError for integers: no BLAS library multiplies integers."""
         for operand, array in zip(self._given, self._arrays, strict=True):
             if array.dtype.kind in "biu":
                 raise DTypeError(
@@ -196,7 +202,7 @@ class Call:
                 )
 
     def need_stack(self, operand: str = "a") -> tuple[int, ...]:
-        """Return the shape of an operand; raise LinAlgError unless it is a matrix or a stack of them."""
+        """Return the shape of an operand; raise LinAlgError unless it is a matrix or a stack of matrices."""
         shape = self.shapes[operand]
         if len(shape) < 2:
             raise np.linalg.LinAlgError(
@@ -222,7 +228,7 @@ class Call:
         return shape
 
     def order_of(self, operand: str) -> str:
-        """Return the order of an operand's matrices: "F" if that is the only one, otherwise "C"."""
+        """Return the order of an operand's matrices: "F" if they have only Fortran order, otherwise "C"."""
         array = self._arrays[list(self._given).index(operand)]
         if array.ndim < 2 or array.shape[-1] == 1:
             return "C"
@@ -261,7 +267,7 @@ class Call:
     def run(self, work: Callable[..., Any], *specs: Spec, whole: bool = False) -> tuple[list[Any], Any]:
         """Call `work` with pointers to the operands and to the results. Return the results, and the value of `work`.
 
-        `whole`: the first write of `work` to a result writes all of it.
+        `whole`: whether the first write of `work` to a result writes all of the result.
         """
         with self.named():
             return self._run(work, specs, whole)
@@ -279,11 +285,11 @@ class Call:
         with region as pointers:
             try:
                 for pointer in () if whole else pointers[len(lent) :]:
-                    if len(pointer._shape) > 1 and pointer.size:  # an Out's first write takes no list of matrices
+                    if len(pointer._shape) > 1 and pointer.size:  # an Out's first write can't be a list of matrices
                         pointer.fill(0)
                 value = work(*pointers)
             except BaseException:
-                region.discard()  # no warning of lost results: the caller has no result
+                region.discard()  # no warning about lost results is needed, because the caller has no result
                 raise
         return results, value
 
@@ -299,9 +305,9 @@ class Call:
 def _ready(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array of the dtype whose matrices are in C or Fortran order, and whose stack has no gaps.
 
-    An array that has this form is returned itself.
+    An array that already has this form is returned unchanged.
     """
-    array = np.asarray(array, dtype)  # of plain ndarray's class, too: np.asarray drops subclasses
+    array = np.asarray(array, dtype)  # np.asarray also turns subclasses into plain ndarrays
     if array.ndim == 0 or array.size == 0:
         return np.ascontiguousarray(array)
     if array.ndim == 1:

@@ -57,7 +57,8 @@ def _offsets(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
 
 
 def _parts(pointer: DevicePtr, inner: int, batch: tuple[int, ...] | None) -> Iterator[DevicePtr]:
-    """Make the parts of a stack, each of `inner` dimensions, for every index of a batch to which it is broadcast.
+    """Make the parts of a stack, each of `inner` dimensions, for every index of a batch to which the stack is
+    broadcast.
 
     Parts are made one after the other, because a region has fewer handles than a large stack has matrices.
     """
@@ -77,12 +78,12 @@ def _parts(pointer: DevicePtr, inner: int, batch: tuple[int, ...] | None) -> Ite
 
 
 def matrices(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> Iterator[DevicePtr]:
-    """Make the matrices of a stack, for each index of a batch to which it is broadcast."""
+    """Make the matrices of a stack, for each index of a batch to which the stack is broadcast."""
     return _parts(pointer, 2, batch)
 
 
 def vectors(pointer: DevicePtr, batch: tuple[int, ...] | None = None) -> Iterator[DevicePtr]:
-    """Make the vectors of a stack of vectors, for each index of a batch to which it is broadcast."""
+    """Make the vectors of a stack of vectors, for each index of a batch to which the stack is broadcast."""
     return _parts(pointer, 1, batch)
 
 
@@ -118,9 +119,9 @@ def arrange(target: DevicePtr, source: DevicePtr) -> None:
 
 
 def _transpose(target: DevicePtr, source: DevicePtr) -> bool:
-    """Copy a stack to the other order as a product with the identity, by one call. Return False if that is impossible.
+    """Copy a stack to the other order as a product with the identity, by one call. Return False if this is impossible.
 
-    It is impossible with numbers that are not finite, because they would spread in the product.
+    Numbers that are not finite make it impossible, because they would spread in the product.
     """
     to, origin, rows = flat(target), flat(source), target._shape[-2]
     if to is None or origin is None or len(target._shape) == 2:
@@ -166,7 +167,7 @@ def _clear_matrix(pointer: DevicePtr, keep: str) -> None:
         square.fill(0)
         getattr(cublas, f"{t}tpttr")(fill, k, packed, square, ld)
         return
-    lower = square if keep == "U" else square.T  # the triangle below the diagonal is cleared
+    lower = square if keep == "U" else square.T  # the triangle of `lower` below the diagonal is cleared
     for i in range(1, k):
         lower[i, :i].fill(0)
 
@@ -189,8 +190,8 @@ def clear_triangles(pointer: DevicePtr, keep: str) -> None:
 
 
 def refuse_first(name: str, operand: str, batch: tuple[int, ...], infos: Infos, reason: str) -> None:
-    """Raise LinAlgError, which names the matrices whose info is not 0. `reason` may have {info}, for the info of
-    the first of them."""
+    """Raise a LinAlgError that names the matrices whose info is not 0. `reason` may contain {info}, which stands for
+    the first such info."""
     wrong = np.flatnonzero(infos).tolist()
     if not wrong:
         return
@@ -213,7 +214,7 @@ def spread(target: DevicePtr, source: DevicePtr) -> None:
 
 
 def _repeat_first(whole: DevicePtr) -> None:
-    """Copy the first part of a stack to all others: each copy doubles the number of written parts."""
+    """Copy the first part of a stack to all other parts. Each copy doubles the number of written parts."""
     done, count = 1, whole._shape[0]
     while done < count:
         more = min(done, count - done)
@@ -224,7 +225,7 @@ def _repeat_first(whole: DevicePtr) -> None:
 def factor(name: str, A: DevicePtr) -> tuple[DevicePtr, Infos]:
     """Factor each matrix of a square stack with pivots, in place. Return the pivots, and info for each matrix.
 
-    For a matrix in C order, they are the factors of its transpose.
+    For a matrix in C order, the factors are those of its transpose.
     """
     vendor, facts, t = vendor_of(name, A), stored(name, "a", A), letter(A)
     n = facts.rows
@@ -244,7 +245,8 @@ def solve_factored(name: str, trans: str, factors: DevicePtr, pivots: DevicePtr,
     """Solve op(F) X = B for each pair of factors and right sides, in place.
 
     F is the memory of the factors, read by columns. X is the memory of the right sides, read by columns. `trans`
-    selects op(F). The right sides are matrices, or as many vectors as the stack has. One F may serve for all of them.
+    selects op(F). The right sides are matrices, or as many vectors as the stack has. A single F may be used for all
+    right sides.
     """
     vendor, t, n = vendor_of(name, factors), letter(factors), factors._shape[-1]
     facts = stored(name, "a", factors)
@@ -266,7 +268,7 @@ def solve_factored(name: str, trans: str, factors: DevicePtr, pivots: DevicePtr,
 
 
 def invert_factored(name: str, factors: DevicePtr, pivots: DevicePtr, x: DevicePtr) -> bool:
-    """Set a stack x to the inverses of factored matrices of its order, if the library has one call for that."""
+    """Set a stack x to the inverses of factored matrices of its order, if the library has one call for this."""
     vendor, facts, stored_x = vendor_of(name, factors), stored(name, "a", factors), stored(name, "a", x)
     F, ipiv, X = flat(factors), flat(pivots, 1), flat(x)
     if len(x._shape) == 2 or 0 in x._shape or F is None or ipiv is None or X is None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["matmul", "matrix_power"]
 
-# With at least so many bytes of operands and result, and at least this extent, parts are faster than one region.
+# Parts are faster than one region if operands and result have at least _LARGE bytes, and each extent is at least
+# _LEAST.
 _LARGE: Final = 64 << 20
 _LEAST: Final = 512
 
@@ -31,12 +32,12 @@ def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -
     """Return the matrix product of two arrays, as numpy.matmul does.
 
     x1, x2: matrices, vectors, or stacks of matrices (..., m, k) and (..., k, n), which are broadcast. Their dtypes are
-    float32, float64, complex64 or complex128: BLAS has no exact products of integers.
+    float32, float64, complex64 or complex128: BLAS has no functions that multiply integers exactly.
     device: as for solve.
 
         print(linalg.matmul(np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2)))  # [3. 7.]
 
-    Raises ArgumentError, a ValueError, for shapes that do not fit, DTypeError for integers. Source: numpy.matmul.
+    Raises ArgumentError, a ValueError, for shapes that do not fit, and DTypeError for integers. Source: numpy.matmul.
 
     See also: linalg.matrix_power, blas.gemm, blas.gemv; docs/guide/linalg.md.
     """
@@ -66,7 +67,7 @@ def matmul(x1: Operand, x2: Operand, /, *, device: Device | str | None = None) -
 
 
 def _pays_by_parts(call: Call) -> bool:
-    """Return whether a product of two matrices is large, and its device is one to which arrays are copied."""
+    """Return whether a product of two matrices is large, and arrays are copied to its device."""
     (m, k), (_, n) = call.shapes.values()
     size = (m * k + k * n + m * n) * call.dtype.itemsize
     return not call.on_device and size >= _LARGE and min(m, n, k) >= _LEAST and call.device.backend != "host"
@@ -85,7 +86,7 @@ def _by_parts(call: Call) -> NDArray[Any]:
 
 
 def _product(a: DevicePtr, b: DevicePtr, c: DevicePtr) -> None:
-    """Set c to a b; a vector counts as a row, or as a column."""
+    """Set c to a b; a vector a counts as a row, and a vector b as a column."""
     size = a.dtype.itemsize
     if len(a._shape) == 1 and len(b._shape) == 1:
         c = c._view(0, (1, 1), (size, size))
@@ -101,12 +102,12 @@ def _product(a: DevicePtr, b: DevicePtr, c: DevicePtr) -> None:
         stored("linalg.matmul", operand, pointer)
     if a._shape[-1]:
         multiply(1.0, a, b, 0.0, c)
-    else:  # nothing to sum
+    else:  # there is nothing to sum
         c.fill(0)
 
 
 def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> Result:
-    """Return a power of a square matrix, or of each of a stack, as numpy.linalg.matrix_power does.
+    """Return a power of a square matrix, or of each matrix of a stack, as numpy.linalg.matrix_power does.
 
     a: matrix of shape (m, m), or a stack (..., m, m), of float32, float64, complex64 or complex128.
     n: a whole number; 0 gives the identity, and a negative number gives a power of the inverse.
@@ -114,8 +115,8 @@ def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> R
 
         print(linalg.matrix_power(np.array([[1.0, 1.0], [1.0, 0.0]]), 10).tolist())  # [[89.0, 55.0], [55.0, 34.0]]
 
-    Raises numpy.linalg.LinAlgError if a is not square, or singular for a negative n; DTypeError for integers. Source:
-    numpy.linalg.matrix_power.
+    Raises numpy.linalg.LinAlgError if a is not square, or if a is singular and n is negative. Raises DTypeError for
+    integers. Source: numpy.linalg.matrix_power.
 
     See also: linalg.matmul, linalg.inv; docs/guide/linalg.md.
     """
@@ -125,7 +126,7 @@ def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> R
         power = operator.index(n)
     except TypeError:
         raise ArgumentTypeError(f"linalg.matrix_power: n needs a whole number, got {shown(n)}") from None
-    if power >= 0:  # NumPy, too, inverts integers as float64
+    if power >= 0:  # for a negative power, integers are inverted as float64, as in NumPy
         call.need_inexact()
     else:
         call.need_uncaptured("lapack.gesv with info=")
@@ -140,7 +141,7 @@ def matrix_power(a: Operand, n: int, *, device: Device | str | None = None) -> R
 
 
 def _power(a: DevicePtr, x: DevicePtr, power: int) -> None:
-    """Set x to a power of a, by squares of a."""
+    """Set x to a power of a, by repeated squaring of a."""
     if not power:
         set_identity(x)
         return

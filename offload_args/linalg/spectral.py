@@ -62,10 +62,11 @@ class SVDResult(NamedTuple):
 
 
 def eigh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None) -> EighResult:
-    """Return the eigenvalues of a Hermitian matrix, or of each of a stack, in ascending order, and the eigenvectors.
+    """Return the eigenvalues, in ascending order, and the eigenvectors of a Hermitian matrix, or of each matrix of a
+    stack.
 
     a: matrix of shape (n, n), or a stack (..., n, n); one triangle is read.
-    UPLO: that triangle: "L", the lower one, or "U", the upper one.
+    UPLO: the triangle that is read: "L", the lower one, or "U", the upper one.
     device: as for solve.
 
         w, v = linalg.eigh([[2.0, 1.0], [1.0, 2.0]])
@@ -87,10 +88,10 @@ def eigh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None) -> 
 
 
 def eigvalsh(a: Operand, UPLO: str = "L", *, device: Device | str | None = None) -> Result:
-    """Return the eigenvalues of a Hermitian matrix, or of each of a stack, in ascending order.
+    """Return the eigenvalues, in ascending order, of a Hermitian matrix, or of each matrix of a stack.
 
     a: matrix of shape (n, n), or a stack (..., n, n); one triangle is read.
-    UPLO: that triangle: "L", the lower one, or "U", the upper one.
+    UPLO: the triangle that is read: "L", the lower one, or "U", the upper one.
     device: as for solve.
 
         print(linalg.eigvalsh([[2.0, 1.0], [1.0, 2.0]]).round(6))  # [1. 3.]
@@ -119,16 +120,16 @@ def _triangle(name: str, UPLO: str) -> str:
 
 
 def _eigenvalues(name: str, a: DevicePtr, w: DevicePtr, v: DevicePtr, uplo: str, jobz: str) -> None:
-    """Set w to the eigenvalues, and v, which is first a copy of a, to the eigenvectors if jobz is "V"."""
+    """Set w to the eigenvalues of a. If jobz is "V", set v, which is a copy of a before, to the eigenvectors."""
     vendor, t, facts_a = vendor_of(name, a), letter(a), stored(name, "a", a)
     if 0 in a._shape:
         return
     source = a
-    if t in "sd" and not facts_a.ld_f and jobz == "V":  # A equals its transpose, so that the copy exchanges no elements
+    if t in "sd" and not facts_a.ld_f and jobz == "V":  # A equals its transpose, so the copy need not exchange elements
         source, uplo = turned(a), OTHER_TRIANGLE[uplo]
     arrange(v, source)
     facts = stored(name, "a", v)
-    triangle = by_columns(uplo, facts)  # of conj(A), which has the same eigenvalues
+    triangle = by_columns(uplo, facts)  # in C order, that of conj(A), which has the same eigenvalues
     whole = flat(v) if len(v._shape) > 2 else None
     if whole is not None and vendor.diagonalizes_stacks(facts.rows, facts.rows) and is_finite(whole):
         ld, values = facts.ld_f or facts.ld_c, flat(w, 1)
@@ -151,12 +152,13 @@ def svd(
     *,
     device: Device | str | None = None,
 ) -> SVDResult | Result:
-    """Return the singular value decomposition of a matrix, or of each of a stack: a = U diag(S) Vh.
+    """Return the singular value decomposition a = U diag(S) Vh of a matrix, or of each matrix of a stack.
 
     a: matrix of shape (m, n), or a stack (..., m, n).
-    full_matrices: True: U has shape (m, m) and Vh (n, n); False: (m, k) and (k, n), with k = min(m, n).
-    compute_uv: False: only the singular values are returned.
-    hermitian: True: a is Hermitian, and its eigenvalues are used; for arrays only.
+    full_matrices: with True, U has shape (m, m) and Vh (n, n); with False, U has shape (m, k) and Vh (k, n); k = min(m,
+    n).
+    compute_uv: with False, only the singular values are returned.
+    hermitian: with True, a is Hermitian, and its eigenvalues are used; only for arrays.
     device: as for solve.
 
         U, S, Vh = linalg.svd(np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]), full_matrices=False)
@@ -207,7 +209,7 @@ def singular_vectors(
     s: DevicePtr | None = None,
     VT: DevicePtr | None = None,
 ) -> None:
-    """Set s to the singular values of a stack, and U and VT to the vectors.
+    """Set s to the singular values of a stack, and U and VT to the singular vectors.
 
     U and VT have the same order: "F" if a is tall, "C" if a is wide.
     """
@@ -241,7 +243,8 @@ def singular_vectors(
 
 
 def _decompose_stack(name: str, A: DevicePtr, U: DevicePtr | None, s: DevicePtr, VT: DevicePtr | None) -> bool:
-    """Set s, U and VT for a stack A, which is destroyed, by one call of the library. Return whether it has one."""
+    """Set s, U and VT for a stack A, which is destroyed, by one call of the library. Return whether the library has
+    such a call."""
     vendor, whole, values = vendor_of(name, A), flat(A), flat(s, 1)
     if whole is None or values is None or not vendor.diagonalizes_stacks(*A._shape[-2:]) or not is_finite(whole):
         return False
@@ -265,11 +268,11 @@ def qr(
     *,
     device: Device | str | None = None,
 ) -> QRResult | Result:
-    """Return the QR decomposition of a matrix, or of each of a stack: a = Q R.
+    """Return the QR decomposition a = Q R of a matrix, or of each matrix of a stack.
 
     a: matrix of shape (m, n), or a stack (..., m, n).
-    mode: "reduced": Q has shape (m, k) and R (k, n), with k = min(m, n); "complete": (m, m) and (m, n); "r": only R;
-    "raw": the reflectors of geqrf, transposed, and tau.
+    mode: with "reduced", Q has shape (m, k) and R (k, n); k = min(m, n). With "complete", the shapes are (m, m) and (m,
+    n). With "r", only R is returned. With "raw", the transposed reflectors of geqrf and tau are returned.
     device: as for solve.
 
         Q, R = linalg.qr(np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 1.0]]))

@@ -54,9 +54,10 @@ def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Resu
 
     a: matrix of shape (n, n), or a stack (..., n, n).
     b: vector of shape (n,), or right sides of shape (n, k), or a stack (..., n, k).
-    device: the device that computes with arrays; None: the first GPU, else the host. Pointers are used on their device.
+    device: the device that computes with arrays; None stands for the first GPU, or for the host without a GPU. Pointers
+    are used on their device.
 
-    A vector b serves for all matrices of a stack. The matrices of the result are in Fortran order.
+    A vector b is used for all matrices of a stack. The matrices of the result are in Fortran order.
 
         A, b = np.array([[4.0, 1.0], [2.0, 3.0]]), np.array([6.0, 8.0])
         print(linalg.solve(A, b).round(6))  # [1. 2.]
@@ -72,7 +73,7 @@ def solve(a: Operand, b: Operand, *, device: Device | str | None = None) -> Resu
     if not shape or shape[0 if is_vector else -2] != n:
         raise ArgumentError(f"linalg.solve: b has shape {shape}, needs {n} rows, as a of shape {call.shapes['a']} has")
     batch = call.broadcast(tuple(outer), () if is_vector else shape[:-2])
-    # A stack of systems with one vector has a stack of vectors as its result.
+    # The result of a stack of systems with one vector is a stack of vectors.
     inner = (n,) if is_vector else shape[-2:]
     (x,), _ = call.run(_solve, Spec((*batch, *inner), call.dtype, "C" if is_vector else "F"))
     return call.wrapped("b", x)
@@ -98,7 +99,7 @@ def _solve(a: DevicePtr, b: DevicePtr, x: DevicePtr) -> None:
 
 
 def inv(a: Operand, *, device: Device | str | None = None) -> Result:
-    """Return the inverse of a matrix, or of each of a stack, as numpy.linalg.inv does; solve is faster and more exact.
+    """Return the inverse of a matrix, or of each matrix of a stack. To solve systems, `solve` is faster and more exact.
 
     a: matrix of shape (n, n), or a stack (..., n, n).
     device: as for solve.
@@ -120,7 +121,7 @@ def inv(a: Operand, *, device: Device | str | None = None) -> Result:
 
 
 def inverse(name: str, a: DevicePtr, x: DevicePtr) -> None:
-    """Set x, a stack, to the inverses of a's matrices."""
+    """Set a stack x to the inverses of a's matrices."""
     stored(name, "a", a)
     factors = new(a, a._shape, a.dtype, "F" if stored(name, "a", x).ld_f else "C")
     arrange(factors, a)
@@ -129,15 +130,15 @@ def inverse(name: str, a: DevicePtr, x: DevicePtr) -> None:
     if invert_factored(name, factors, pivots, x):
         return
     set_identity(x)
-    # Both stacks have the same order. The library reads C order as the transposes, and (A^T)^-1 is (A^-1)^T.
+    # Both stacks have the same order. In C order, the library reads the transposes, and (A^T)^-1 is (A^-1)^T.
     solve_factored(name, "N", factors, pivots, x)
 
 
 def cholesky(a: Operand, /, *, upper: bool = False, device: Device | str | None = None) -> Result:
-    """Return the Cholesky factor of a Hermitian positive definite matrix, or of each of a stack.
+    """Return the Cholesky factor of a Hermitian positive definite matrix, or of each matrix of a stack.
 
     a: matrix of shape (n, n), or a stack (..., n, n); one triangle is read.
-    upper: the triangle that is read and returned: False: the lower one, a = L L^H; True: the upper one, a = U^H U.
+    upper: whether the upper triangle is read and returned, with a = U^H U, instead of the lower one, with a = L L^H.
     device: as for solve.
 
         print(linalg.cholesky([[4.0, 2.0], [2.0, 5.0]]).round(6).tolist())  # [[2.0, 0.0], [1.0, 2.0]]
@@ -164,7 +165,7 @@ def _cholesky(a: DevicePtr, x: DevicePtr, uplo: str) -> None:
     if 0 in x._shape:
         return
     facts, whole = stored(name, "a", x), flat(x) if len(x._shape) > 2 else None
-    # The library reads C order as the transposes: conj(A), whose factor is L^T or U^T in the other triangle.
+    # In C order, the library reads the transpose, conj(A), whose factor L^T or U^T is in the other triangle.
     order = by_columns(uplo, facts), facts.rows
     ld = facts.ld_f or facts.ld_c
     done = None if whole is None else vendor.potrf_batched(t, *order, whole, ld)
@@ -177,7 +178,7 @@ def _cholesky(a: DevicePtr, x: DevicePtr, uplo: str) -> None:
 
 
 def det(a: Operand, *, device: Device | str | None = None) -> Result:
-    """Return the determinant of a matrix, or of each of a stack, as numpy.linalg.det does.
+    """Return the determinant of a matrix, or of each matrix of a stack, as numpy.linalg.det does.
 
     a: matrix of shape (n, n), or a stack (..., n, n).
     device: as for solve.
@@ -237,7 +238,7 @@ def _sign_and_log(name: str, a: DevicePtr) -> tuple[NDArray[Any], NDArray[Any]]:
     factors = new(a, a._shape, a.dtype, "F" if facts.ld_f else "C")
     arrange(factors, a)
     pivots, infos = factor(name, factors)
-    # The factors of a stack come down whole, by one copy.
+    # All factors of a stack come down by one copy.
     values = factors.to_host().diagonal(axis1=-2, axis2=-1) if batch else diagonal(factors).to_host()
     values = values.astype("D" if values.dtype.kind == "c" else "d")
     swaps = np.count_nonzero(pivots.to_host() != np.arange(1, n + 1), axis=-1)
@@ -257,11 +258,12 @@ def lstsq(
 
     a: matrix of shape (m, n), of any rank.
     b: vector of shape (m,), or right sides of shape (m, k).
-    rcond: singular values of at most rcond times the largest count as zero; None: eps * max(m, n); -1: eps / 2.
+    rcond: singular values of at most rcond times the largest count as zero; None stands for eps * max(m, n), and -1 for
+    eps / 2.
     device: as for solve.
 
-    The four are x, the residuals, the rank of a, and its singular values. The residuals are empty unless a has full
-    rank and more rows than columns. lstsq uses the singular values of a, as LAPACK's gelsd does.
+    The four results are x, the residuals, the rank of a, and the singular values of a. The residuals are empty unless a
+    has full rank and more rows than columns. lstsq uses the singular values of a, as LAPACK's gelsd does.
 
         t = np.array([0.0, 1.0, 2.0, 3.0])
         x, residuals, rank, s = linalg.lstsq(np.vander(t, 2), np.array([1.0, 3.0, 5.0, 7.0]))
@@ -303,7 +305,8 @@ def lstsq(
 def _least_squares(
     a: DevicePtr, b: DevicePtr, x: DevicePtr, s: DevicePtr, limit: float
 ) -> tuple[int, NDArray[Any] | None]:
-    """Set x and s. Return the rank, and the sums of squared residuals, or None."""
+    """Set x to the solution and s to the singular values. Return the rank, and the sums of squared residuals or
+    None."""
     (m, n), nrhs, k = a._shape, b._shape[1], min(a._shape)
     name, order, rank = "linalg.lstsq", "F" if m >= n else "C", 0
     stored(name, "a", a)

@@ -1,8 +1,8 @@
-"""The same call on the host, and how far the results of another device may be from its results.
+"""The same call on the host, and the distance at which another device's results may be from the host's results.
 
 A difference is rounding if it is at most 64 times the sizes of a call times the precision of its dtype, relative to the
-same call on the absolute values of all operands. A solution with a triangle is multiplied by the triangle first, so
-that right sides are compared.
+same call on the absolute values of all operands. A solution of a triangular system is multiplied by the triangle first,
+so that right sides are compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Caller = Callable[[list[Any], str], Any]
 
 
 class Difference(NamedTuple):
-    """A result that is further from the expected one than rounding explains."""
+    """A result that is further from the expected result than rounding explains."""
 
     operand: str
     off: float
@@ -41,18 +41,18 @@ class Difference(NamedTuple):
 
 
 class Expected:
-    """The operands after a call, and its value, on the host."""
+    """The operands and the returned value after a call on the host."""
 
     def __init__(self, pointers: list[DevicePtr[Any]], values: list[NDArray[Any]], returned: Any, most: float) -> None:
-        self.pointers, self.results, self.returned = pointers, values, returned  #: results: on the host
-        self._values = values  # the values that are compared
+        self.pointers, self.results, self.returned = pointers, values, returned  #: `results` are on the host
+        self._values = values  # the values to compare
         self.most = most
-        self.mosts = [1.0] * len(values)  # each operand's bound, as a multiple of most
+        self.mosts = [1.0] * len(values)  # each operand's bound, as a multiple of `most`
         self.backwards: Callable[[list[NDArray[Any]]], list[NDArray[Any]]] | None = None
         self._extreme: NDArray[Any] | None = None
 
     def difference(self, returned: Any, names: list[str]) -> Difference | None:
-        """Compare with the device's present contents, and with the value that the call returned there."""
+        """Compare with the device's present contents, and with the value that the call on the device returned."""
         now = [host_values(pointer) for pointer in self.pointers]
         if self.backwards is not None:
             now = self.backwards(now)
@@ -66,7 +66,7 @@ class Expected:
         """Compare two values that the call returned."""
         if returned is None or expected is None:
             return None
-        if self._extreme is not None:  # for an index: it may be another one if the two elements differ by rounding only
+        if self._extreme is not None:  # an index may differ if the two elements differ only by rounding
             size = len(self._extreme)
             if not (0 <= returned < size and 0 <= expected < size):
                 off = 0.0 if returned == expected else float("inf")
@@ -78,17 +78,18 @@ class Expected:
 
 
 def host_values(pointer: DevicePtr[Any]) -> NDArray[Any]:
-    """Return an array of a pointer's layout with its elements on the device; zeros if the device has none yet."""
+    """Return an array of a pointer's layout with its elements on the device; zeros if the device has no elements
+    yet."""
     array = zeros_of_layout(pointer._shape, pointer._strides, pointer.dtype)
-    with contextlib.suppress(OffloadError):  # an Out that nothing wrote yet
+    with contextlib.suppress(OffloadError):  # an Out may not be written yet
         array[...] = pointer.to_host()
     return array
 
 
 def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expected | None:
-    """Make a call on the host before the device makes it; None if its results can't be compared.
+    """Make a call on the host before the device makes it; return None if its results can't be compared.
 
-    call: takes the arguments and another name for the routine; "": its own name.
+    call: takes the arguments and another name for the routine; "" stands for the routine's own name.
     """
     pointers = [value for value in flat(arguments) if isinstance(value, DevicePtr)]
     before = [host_values(pointer) for pointer in pointers]
@@ -132,7 +133,7 @@ def expect(name: str, arguments: list[Any], call: Caller, host: Device) -> Expec
 
 
 def expect_launch(arguments: list[Any], launch: Callable[[list[Any]], None], host: Device) -> Expected:
-    """Launch a kernel on the host before the device does. Integers have to be the same on both."""
+    """Launch a kernel on the host before the device does. Integers have to be the same on both devices."""
     pointers = [value for value in arguments if isinstance(value, DevicePtr)]
     before = [host_values(pointer) for pointer in pointers]
     values = [_twin(array) for array in before]

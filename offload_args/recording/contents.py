@@ -1,4 +1,4 @@
-"""Values for arrays whose contents a recording does not have: always the same, and well conditioned."""
+"""Values for arrays whose contents a recording does not have. The values are always the same, and well conditioned."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def note_use(uses: dict[int, Use], event: dict[str, Any]) -> None:
 
 
 def make(array: NDArray[Any], seed: str, use: Use = "") -> None:
-    """Fill an array. use: how solvers use it; any square part along its diagonal is then well conditioned.
+    """Fill an array. `use` states how solvers use the array; any square part along its diagonal is then well
+    conditioned.
 
-    Integers become 0, which is an index that every array has.
+    Integers become 0, which is a valid index of every array.
     """
     if array.size == 0 or array.dtype.kind in "iub":
         array[...] = 0

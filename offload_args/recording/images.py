@@ -1,4 +1,4 @@
-"""Kernels in a recording: their signatures, and their machine code if it is asked for."""
+"""Kernels in a recording: their signatures, and, if requested, their machine code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Kernels", "described", "image_on", "images_of"]
 _ACCESSES: Final = {0: "value", _core.OA_READ: "in", _core.OA_OVERWRITE: "out", _core.OA_READ_WRITE: "inout"}
 _DECLARED: Final = {"in": In, "out": Out, "inout": InOut}
 _PARTITIONS: Final = {kind.__name__: kind for kind in partitions.Partition.__subclasses__()}
-_PORTABLE: Final = Target("cuda", "sm_75")  # its PTX runs on later GPUs, too
+_PORTABLE: Final = Target("cuda", "sm_75")  # PTX for this target runs on later GPUs, too
 
 
 def _is_checked(kernel: Kernel, device: Device) -> bool:
@@ -34,15 +34,15 @@ def _is_checked(kernel: Kernel, device: Device) -> bool:
 
 
 def image_on(kernel: Kernel, device: Device) -> Image:
-    """Return the module that a launch on a device runs. Raises OffloadError if there is none."""
+    """Return the module that a launch on a device runs. Raises OffloadError if there is no such module."""
     if kernel._checked is not None and _is_checked(kernel, device):
         kernel = kernel._checked[device.is_gpu]
     return kernel._loaded.image_for(device)
 
 
 def images_of(kernel: Kernel, device: Device) -> Iterator[Image]:
-    """Yield the modules of a kernel that check no access: for a device, then for other devices for which this machine
-    can compile."""
+    """Yield the modules of a kernel, without checks of accesses: first for a device, then for other devices for which
+    this machine can compile."""
     for on in (device, Device.host()):
         with contextlib.suppress(OffloadError):
             yield kernel._loaded.image_for(on)
@@ -71,12 +71,12 @@ def described(kernel: Kernel, device: Device) -> dict[str, Any]:
 
 
 class Kernels:
-    """The kernels of a recording, made of its images."""
+    """The kernels of a recording, which are made from its images."""
 
     def __init__(self) -> None:
         self._images: dict[str, bytes] = {}
         self._rows: dict[int, dict[str, Any]] = {}
-        self._kernels: dict[tuple[int, int], Kernel] = {}  # by number, and the device's
+        self._kernels: dict[tuple[int, int], Kernel] = {}  # by the kernel's number and the device's number
 
     def note_image(self, digest: str, data: bytes) -> None:
         self._images[digest] = data
@@ -95,7 +95,7 @@ class Kernels:
             raise NoTwinError(f"kernel {name}: it takes a struct, whose values a recording does not have")
 
     def launch(self, event: dict[str, Any], arguments: list[Any], device: Device) -> None:
-        """Launch a kernel as an event describes. Raises NoTwinError if the recording has none for the device."""
+        """Launch the kernel of an event. Raises NoTwinError if the recording has no such kernel for the device."""
         kernel = self._kernel(event["kernel"], self._rows[event["kernel"]], device)
         shape = tuple(event["grid"]), tuple(event["block"]), event["shared_bytes"]
         cluster = tuple(event["cluster"]) if "cluster" in event else None
@@ -126,7 +126,7 @@ class Kernels:
 
 
 def _declaration(row: dict[str, Any]) -> Any:
-    """Return the declaration of a parameter."""
+    """Return the declaration of a parameter from its row."""
     if row["access"] == "value":
         return dtype_named(row["dtype"])
     if "dtype" not in row:

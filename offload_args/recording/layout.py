@@ -1,4 +1,4 @@
-"""The dtype of an array in a recording, and where its elements are in its memory."""
+"""The dtype of an array in a recording, and the places of its elements in memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ __all__ = ["dtype_named", "flat", "span", "zeros_of_layout"]
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """Return the dtype that a recording names."""
+    """Return the dtype with this name in a recording."""
     dtype = dtype_of(DTYPE_NAMES.index(name)) if name in DTYPE_NAMES else np.dtype(name)
-    if dtype.hasobject:  # otherwise bytes of an untrusted file would become addresses
+    if dtype.hasobject:  # otherwise, bytes of an untrusted file would be used as addresses
         raise ArgumentError(f"the recording has elements of {dtype}, which devices can't hold")
     return dtype
 
 
 def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """Return the offsets, from an array's first element, of its lowest byte and of the byte after its highest."""
+    """Return the offsets of an array's lowest byte and of the byte after its highest byte, counted from its first
+    element."""
     if 0 in shape:
         return 0, 0
     steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
@@ -31,7 +32,7 @@ def span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[i
 
 
 def zeros_of_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a new array of zeros. It has these strides if it has elements."""
+    """Return a new array of zeros. If it has elements, it has these strides."""
     if 0 in shape:
         return np.zeros(shape, dtype)
     low, high = span(shape, strides, dtype.itemsize)

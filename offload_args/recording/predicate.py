@@ -17,10 +17,10 @@ class Check:
     """Return whether a fault shows in the arrays and the results of a replay.
 
     Its text is a Python expression of `arrays`, `results` and `np`, or the name of a file that defines
-    `shows(arrays, results)`. arrays: by name, with their contents after the last region that lent them. results: of all
-    calls, in their order.
+    `shows(arrays, results)`. `arrays` has the arrays by name, with their contents after the last region that lent them.
+    `results` has the results of all calls, in order.
 
-    Raises ArgumentError for a text that is neither.
+    Raises ArgumentError for a text that is neither an expression nor the name of such a file.
     """
 
     def __init__(self, text: str) -> None:
@@ -47,7 +47,7 @@ class Check:
         self.has_results = any(isinstance(node, ast.Name) and node.id == "results" for node in ast.walk(tree))
 
     def __call__(self, arrays: dict[str, NDArray[Any]], results: list[Any]) -> bool:
-        """Return whether the fault shows. Raises ArgumentError if the predicate raises."""
+        """Return whether the fault shows. Raises ArgumentError if the predicate raises an exception."""
         assert self._shows is not None
         try:
             return bool(self._shows(arrays, results))

@@ -15,12 +15,13 @@ from .recorder import Recording
 
 __all__ = ["run", "start_from_environment"]
 
-_FILES = ("OFFLOAD_ARGS_RECORD", "OFFLOAD_ARGS_TRACE")  # variables with files that only one process may write
-_LONGEST = 60  # seconds that the facts of `info` may take
+_FILES = ("OFFLOAD_ARGS_RECORD", "OFFLOAD_ARGS_TRACE")  # these variables name files that only one process may write
+_LONGEST = 60  # the most seconds for collecting the facts of `info`
 
 
 def start_from_environment() -> None:
-    """Begin the recording that OFFLOAD_ARGS_RECORD asks for. Called once, on import."""
+    """Begin the recording that OFFLOAD_ARGS_RECORD requests. The package calls this function once, when it is
+    imported."""
     file = os.environ.get("OFFLOAD_ARGS_RECORD", "")
     if file in ("", "0"):
         return
@@ -31,8 +32,8 @@ def start_from_environment() -> None:
 
 
 def _info() -> dict[str, Any]:
-    """Return the facts of `info --json`. A separate process collects them, and the script's process loads only the
-    modules that it uses."""
+    """Return the facts of `info --json`. A separate process collects them, so that the script's process loads only the
+    modules that the script uses."""
     environment = {name: value for name, value in os.environ.items() if name not in _FILES}
     command = [sys.executable, "-m", "offload_args", "info", "--json"]
     try:
@@ -46,7 +47,7 @@ def _info() -> dict[str, Any]:
 
 
 def run(run_script: Callable[[], object], file: str, contents: str, calls: int | None, sync: bool, images: bool) -> int:
-    """Run a script, record it, and return its exit status; stderr gets the name of the recording."""
+    """Run a script, record it, and return its exit status; write the name of the recording to stderr."""
     process, stderr = os.getpid(), sys.stderr
     recording = Recording(file, contents, calls, sync, images)
     if contents == "inputs":
@@ -58,7 +59,7 @@ def run(run_script: Callable[[], object], file: str, contents: str, calls: int |
         return 2
     recording.note_info(_info())
     status = run_to_end(run_script, recording.stop)
-    if os.getpid() == process:  # not a child that the script forked
+    if os.getpid() == process:  # this process is not a child that the script forked
         count = f"{recording.calls} {plural('call', recording.calls)}"
         if recording.fault is not None:
             verb = "is" if recording.calls == 1 else "are"

@@ -39,18 +39,18 @@ _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KE
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _ON_CPU = ("communicator", "fft", "sparse")  # modules that compute without a vendor's library on host and sim
-_ONLY_CHECKED = ": checked, and not made"  # as in csrc/call/call.c
-_LARGEST = 1 << 1024  # Python refuses to print, and to read, much larger numbers
+_ONLY_CHECKED = ": checked, and not made"  # the same text as in csrc/call/call.c
+_LARGEST = 1 << 1024  # Python refuses to print and to read much larger numbers
 _base_of = np.ndarray.base.__get__  # a subclass may have another attribute `base`
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
-_active: tuple[Recording, ...] = ()  # replaced, never changed
+_active: tuple[Recording, ...] = ()  # this tuple is replaced, never changed
 _direct: Recording | None = None  # the recording whose lines the extension writes
-_lock = threading.RLock()  # a finalizer may leave a region while a thread holds it
+_lock = threading.RLock()  # reentrant, because a finalizer may leave a region while its thread holds the lock
 
 
 def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> Any:
-    """Record an operation, or return a value to the extension, which calls this on any thread."""
+    """Record an operation, or return a value to the extension, which calls this function on any thread."""
     answer = None
     for recording in _active:
         answer = recording._take(kind, subject, arguments, names, result, error)
@@ -58,8 +58,8 @@ def _done(kind: str, subject: Any, arguments: tuple[Any, ...], names: Any, resul
 
 
 def _tell() -> None:
-    """Make the extension report the events that recordings need. If there is one recording, the extension may also
-    write its lines."""
+    """Make the extension report the events that recordings need. If there is only one recording, the extension may also
+    write the recording's lines."""
     global _direct
     alone = _active[0] if len(_active) == 1 and _active[0]._is_simple else None
     if alone is not _direct:
@@ -72,7 +72,7 @@ def _tell() -> None:
 
 
 def _forget() -> None:
-    """End all recordings as they are. This runs in a forked child; the parent continues the recordings."""
+    """End all recordings as they are, in a forked child; the parent continues the recordings."""
     global _active, _direct, _lock
     _lock, _direct = threading.RLock(), None
     for recording in _active:
@@ -94,7 +94,7 @@ class _Owner(weakref.ref[NDArray[Any]]):
 
 
 class _Buffer:
-    """Host memory that arrays share: the memory of the owning array."""
+    """The host memory of an array that owns it; views of the array share this memory."""
 
     __slots__ = ("known", "lent", "low", "number", "owner", "start")
 
@@ -143,27 +143,27 @@ class Recording:
             raise ArgumentError(f"record: calls needs a number above 0, or None, got {calls!r}")
         self.file = os.fspath(file)
         self.contents = contents
-        self._calls = 0  # recorded so far, except calls whose lines the extension has
-        self.fault: Exception | None = None  #: why the file ends before the recording
+        self._calls = 0  # recorded calls, except those whose lines the extension still has
+        self.fault: Exception | None = None  #: the reason why the file ends before the recording
         self._is_sync, self._has_images = sync, images
         self._most = calls
-        self._is_simple = contents != "inputs" and calls is None and not sync  # the extension can write lines
+        self._is_simple = contents != "inputs" and calls is None and not sync  # whether the extension can write lines
         self._is_over = False
         self._writer: Writer
-        self._keyed = hashlib.sha256(os.urandom(64))  # never written, so that contents can't be guessed from hashes
+        self._keyed = hashlib.sha256(os.urandom(64))  # a secret key, so that contents can't be guessed from hashes
         self._places: dict[tuple[CodeType, int], int] = {}
-        self._files: dict[str, bool] = {}  # whether code of that file is this package's
-        self._buffers: dict[int, _Buffer] = {}  # by the owner's id
-        self._gone: list[_Owner] = []  # references whose arrays were collected
+        self._files: dict[str, bool] = {}  # {source file: whether it belongs to this package}
+        self._buffers: dict[int, _Buffer] = {}  # {id of the owner: buffer}
+        self._gone: list[_Owner] = []  # references to arrays that were collected
         self._numbers = {"buffer": 0, "region": 0, "pointer": 0, "object": 0, "chain": 0, "kernel": 0}
-        self._roots: dict[int, tuple[int, int]] = {}  # by handle: the numbers of the pointer and its region
-        self._regions: dict[int, tuple[int, list[_Lent | None], list[int]]] = {}  # by id: number, arrays, handles
+        self._roots: dict[int, tuple[int, int]] = {}  # {handle: numbers of the pointer and its region}
+        self._regions: dict[int, tuple[int, list[_Lent | None], list[int]]] = {}  # {id: number, arrays, handles}
         self._objects: dict[int, int] = {}
-        self._kernels: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}  # by id and device: kernel, description
-        self._images: set[str] = set()  # digests of the images in the file
+        self._kernels: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}  # {(id, device): kernel, description}
+        self._images: set[str] = set()  # the digests of the images in the file
         self._chains: dict[int, int] = {}
         self._threads: dict[int, int] = {}
-        self._inside: dict[int, list[list[dict[str, Any]]]] = {}  # by thread: the portable calls under way
+        self._inside: dict[int, list[list[dict[str, Any]]]] = {}  # {thread: its portable calls under way}
         self._devices: set[int] = set()
         self._libraries: set[str] = set()
 
@@ -177,7 +177,7 @@ class Recording:
         self.stop()
 
     def start(self) -> None:
-        """Begin to record. A recording begins once. Raises OSError if the file can't be written."""
+        """Begin to record. A recording can begin only once. Raises OSError if the file can't be written."""
         global _active
         with _lock:
             if self._is_over or self in _active:
@@ -194,7 +194,7 @@ class Recording:
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """End the recording, and the file. A second stop does nothing."""
+        """End the recording, and the file. A second stop has no effect."""
         with _lock:
             if self._leave():
                 try:
@@ -204,7 +204,7 @@ class Recording:
                     self._fail(error)
 
     def flush(self) -> None:
-        """Write all that was recorded so far to the file. The end of the process then loses none of it."""
+        """Write all recorded events to the file. They are then safe even if the process is killed."""
         with _lock:
             if not self._is_over:
                 self._drain()
@@ -226,7 +226,8 @@ class Recording:
             return self._calls
 
     def _drain(self, calls: int = 0) -> None:
-        """Take the lines that the extension wrote for this recording. `calls`: how many calls the caller writes."""
+        """Take the lines that the extension wrote for this recording. `calls` is the number of calls that the caller
+        writes."""
         if _direct is self:
             self._add(*_core.recording_lines(calls))
 
@@ -261,7 +262,8 @@ class Recording:
     # -- requests of the extension ---------------------------------------------------------------------------
 
     def _on_where(self, *_: Any) -> int:
-        """Return the number of the calling line; 0 for a line of this package, which many user lines may call."""
+        """Return the number of the calling line; 0 for a line of this package, because many lines of the user may call
+        it."""
         frame = sys._getframe(3)
         return 0 if self._is_own(frame.f_code.co_filename) else self._place()
 
@@ -294,7 +296,7 @@ class Recording:
         return None
 
     def _fail(self, fault: Exception) -> None:
-        """Leave the file as it is, and warn: the program continues unchanged."""
+        """Leave the file as it is, and warn. The program continues unchanged."""
         self.fault = fault
         self._writer.abandon()
         with contextlib.suppress(Warning):
@@ -324,7 +326,7 @@ class Recording:
         return bool(self._stack()) or _core.recording_is_inside()
 
     def _caller(self) -> FrameType | None:
-        """Return the user's frame that calls this package, if there is one."""
+        """Return the user's frame that calls this package, or None."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if not self._is_own(frame.f_code.co_filename):
@@ -333,14 +335,14 @@ class Recording:
         return frame
 
     def _is_own(self, file: str) -> bool:
-        """Return whether a file is this package's."""
+        """Return whether a file belongs to this package."""
         own = self._files.get(file)
         if own is None:
             own = self._files[file] = file.startswith(_PACKAGE) or file == contextlib.__file__
         return own
 
     def _place(self) -> int:
-        """Return the number of the user's line that calls this package; 0 if there is none."""
+        """Return the number of the user's line that calls this package; 0 if there is no such line."""
         frame = self._caller()
         if frame is None:
             return 0
@@ -412,7 +414,7 @@ class Recording:
         return row, _Lent(array, buffer, pointer, is_writable, is_known)
 
     def _buffer(self, array: NDArray[Any]) -> _Buffer:
-        """Return the memory of an array; write its line if it is new."""
+        """Return the memory of an array as a buffer; if the buffer is new, write its line."""
         owner = array
         while isinstance(base := _base_of(owner), np.ndarray):
             owner = base
@@ -428,7 +430,7 @@ class Recording:
         return buffer
 
     def _described(self, array: NDArray[Any], buffer: _Buffer) -> dict[str, Any]:
-        """Return the part of an array's contents that goes to the file."""
+        """Return the description of an array's contents for the file."""
         if self.contents == "none":
             return {}
         if self.contents == "hash":
@@ -505,12 +507,13 @@ class Recording:
             )
 
     def _on_unrecorded(self, subject: Any, arguments: tuple[Any, ...], names: Any, result: Any, error: Any) -> None:
-        """Write the name of a call that a portable module makes with addresses, and that is not recorded."""
+        """Write the name of a call that is not recorded, because a portable module makes it with addresses."""
         if not self._is_inside():
             self._put({"unrecorded": arguments[0], "at": self._place(), "thread": self._thread()})
 
     def _portable(self) -> str:
-        """Return the function of this package, called by the user, that works on the CPU; "" if there is none."""
+        """Return the name of the user's call of this package if it computes on the CPU without a library; otherwise
+        ""."""
         frame: FrameType | None = sys._getframe(1)
         name = ""
         while frame is not None and self._is_own(frame.f_code.co_filename):
@@ -592,8 +595,8 @@ class Recording:
         return event if pointer is None else event | self._kernel(kernel, by_number(pointer._device))
 
     def _kernel(self, kernel: Any, device: Device) -> dict[str, Any]:
-        """Return the description that a kernel's launches on a device have. Write its signature and images if they are
-        to be recorded."""
+        """Return the description that a kernel's launches on a device have. Write the kernel's signature and images if
+        they are to be recorded."""
         key = id(kernel), device.number
         if key not in self._kernels:
             from .images import described, image_on, images_of
@@ -611,7 +614,7 @@ class Recording:
         return self._kernels[key][1]
 
     def _image(self, name: str, image: Any) -> dict[str, Any]:
-        """Return the description of a module; write its bytes if they are new."""
+        """Return the description of a module; write the module's bytes if they are new."""
         digest = hashlib.sha256(image.data).hexdigest()
         if digest not in self._images:
             self._images.add(digest)
@@ -665,12 +668,12 @@ class Recording:
     # -- values ------------------------------------------------------------------------------------------------
 
     def _value(self, value: Any, *, is_new: bool = False) -> Any:
-        """Return a value in JSON's form. `is_new`: the objects in it are new."""
+        """Return a value in JSON's form. `is_new`: whether the objects in it are new."""
         kind = type(value)
         if kind is bool or value is None or (kind is int and -_LARGEST < value < _LARGEST):
             return value
         if isinstance(value, str):
-            return str.__str__(value)  # also a member of an enum
+            return str.__str__(value)  # members of an enum become plain text
         if isinstance(value, float) and not isinstance(value, np.generic):
             return value if value - value == 0 else {"float": repr(value)}
         if isinstance(value, _core.Pointer):
@@ -728,7 +731,7 @@ class Recording:
 
 
 def _interval(array: NDArray[Any]) -> tuple[int, int]:
-    """Return the addresses of an array's lowest byte and of the byte after its highest."""
+    """Return the addresses of an array's lowest byte and of the byte after its highest byte."""
     first = array.__array_interface__["data"][0]
     if array.flags.forc:
         return first, first + array.nbytes
@@ -737,20 +740,20 @@ def _interval(array: NDArray[Any]) -> tuple[int, int]:
 
 
 def _sample(array: NDArray[Any]) -> bytes:
-    """Return an array's bytes; a sample for a large array."""
+    """Return an array's bytes, or samples of a large array's bytes."""
     if array.nbytes <= _SAMPLED:
         return array.tobytes()
     if array.flags.c_contiguous or array.flags.f_contiguous:
         flat = array.reshape(-1, order="A").view(np.uint8)
         parts = np.ndarray((_SAMPLES, _SAMPLE), np.uint8, flat, 0, (flat.size // _SAMPLES, 1))
         return parts.tobytes() + flat[-_SAMPLE:].tobytes()
-    most = round((_SAMPLES * _SAMPLE / array.itemsize) ** (1 / array.ndim))  # in each dimension
+    most = round((_SAMPLES * _SAMPLE / array.itemsize) ** (1 / array.ndim))  # samples in each dimension
     return array[tuple(slice(None, None, -(-extent // most)) for extent in array.shape)].tobytes()
 
 
 def _number(value: Any) -> int | float | complex | None:
-    """Return the number for which an object stands, as routines read it; None if it stands for none."""
-    with contextlib.suppress(Exception):  # exceptions of the object's code
+    """Return the number that a routine would read from an object; None if the object is no number."""
+    with contextlib.suppress(Exception):  # the object's own code may raise any exception
         for read in ("__index__", "__float__", "__complex__"):
             if hasattr(type(value), read):
                 number = getattr(type(value), read)(value)

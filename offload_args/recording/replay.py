@@ -49,15 +49,15 @@ class Report:
     calls: int = 0  #: calls that ran
     compared: int = 0  #: calls that were compared with the same call on the host
     compared_recorded: int = 0  #: arrays that were compared, after a region, with recorded contents
-    skipped: Counter[str] = field(default_factory=Counter)  #: calls without a counterpart, and why
+    skipped: Counter[str] = field(default_factory=Counter)  #: {the reason: the number of calls without a counterpart}
     taken: Counter[str] = field(default_factory=Counter)  #: functions on the CPU, whose recorded results are used
-    failures: list[str] = field(default_factory=list)  #: calls that failed only here, or only in the recording
+    failures: list[str] = field(default_factory=list)  #: calls that failed only in the replay, or only in the recording
     failed_again: int = 0
-    #: calls that failed here, whether or not they failed in the recording
+    #: all calls that failed in the replay
     failed: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
-    is_cut: bool = False  #: the recorded program ended before its recording did
-    ended_in: str = ""  #: the call in which the program ended, if the file has it
+    is_cut: bool = False  #: whether the recorded program ended before its recording
+    ended_in: str = ""  #: the call during which the program ended, if the file has this call
 
     @property
     def is_good(self) -> bool:
@@ -98,16 +98,16 @@ class Report:
 class _Region:
     def __init__(self, region: offload_args[Any], arrays: list[NDArray[Any] | None], rows: list[Event]) -> None:
         self.region, self.arrays, self.rows = region, arrays, rows
-        self.pointers: list[int] = []  # their numbers
-        self.recorded_on = ""  # the device's name
+        self.pointers: list[int] = []  # the numbers of the region's pointers
+        self.recorded_on = ""  # the name of the recorded device
         self.place = ""
-        self.calls: list[int] = []  # calls that used its arrays
+        self.calls: list[int] = []  # the calls that used the region's arrays
         self.most = 0.0  # the bound for differences from recorded results
         self.is_bounded = True  # whether the bound is known for all calls
 
 
 class Replay:
-    """One replay: the objects that replace the objects of the recorded program."""
+    """One replay, with the objects that replace the objects of the recorded program."""
 
     def __init__(
         self,
@@ -118,7 +118,8 @@ class Replay:
         subject: str = "",
         images: bool = False,
     ) -> None:
-        """Prepare a replay. subject: the name and line of the calls to compare; "": all. images: launch kernels."""
+        """Prepare a replay. `subject` is the name and line of the calls to compare, or "" for all. With `images`,
+        kernels are launched."""
         self._kernels = Kernels() if images else None
         self.report = Report(device=device.name if device else "")
         self._device, self._compares = device, compares
@@ -128,20 +129,20 @@ class Replay:
         self._places: dict[int, str] = {0: "?"}
         self._buffers: dict[int, NDArray[np.uint8]] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
-        self._known: dict[int, dict[tuple[Any, ...], str]] = {}  # by buffer: the recorded hashes of its arrays
+        self._known: dict[int, dict[tuple[Any, ...], str]] = {}  # {buffer: the recorded hashes of its arrays}
         self._devices: dict[str, Device] = {}
         self._regions: dict[int, _Region] = {}
         self._pointers: dict[int, DevicePtr[Any]] = {}
         self._objects: dict[int, Any] = {}
-        self._capturing: dict[int, int] = {}  # by thread: the chain
+        self._capturing: dict[int, int] = {}  # {thread: the chain that it captures}
         self._chains: dict[int, list[tuple[int, Event]]] = {}
-        self._number = 0  # the number of the call
-        self._begun: dict[int, Event] = {}  # by thread: a call that was written before it was made
-        self.arrays: dict[str, NDArray[Any]] = {}  #: by name, as they were after their last region
-        self.results: list[Any] = []  #: of the calls that ran, except objects
+        self._number = 0  # the number of the current call
+        self._begun: dict[int, Event] = {}  # {thread: a call that was written before it was made}
+        self.arrays: dict[str, NDArray[Any]] = {}  #: {name: the array with its contents after its last region}
+        self.results: list[Any] = []  #: the results of the calls that ran, except objects
 
     def run(self, file: str | os.PathLike[str], events: list[Event] | None = None) -> Report:
-        """Replay a file, or `events` in place of the file's."""
+        """Replay the events of a file, or `events` instead of them."""
         count = self._read_ahead(file, read(file) if events is None else events)
         if not (self._first == 1 and self._last is None) and not self._first <= (self._last or count) <= count:
             asked = f"{self._first} to {self._last}" if self._last else f"{self._first} and later ones"
@@ -162,7 +163,7 @@ class Replay:
         return self.report
 
     def _read_ahead(self, file: str | os.PathLike[str], events: Iterable[Event]) -> int:
-        """Find how arrays are used, and return the number of calls."""
+        """Note how arrays are used, and return the number of calls."""
         count = 0
         begun = set()
         for line, event in enumerate(events, 1):
@@ -192,7 +193,7 @@ class Replay:
         """Make the calls that were under way when the recorded program ended."""
         for event in list(self._begun.values()):
             self.report.ended_in = f"call {self._number + 1}, {call_name(event)}, {self._at(event)}"
-            # The call may end this process, too.
+            # This is said before the call, because the call may end this process, too.
             say(f"replay: the recorded program ended in {self.report.ended_in}", sys.stderr)
             self._act(event)
             self.report.is_cut = True
@@ -211,7 +212,7 @@ class Replay:
         self._known.pop(event["free"], None)
 
     def _device_of(self, name: str) -> Device:
-        """Return the device that replaces a recorded one."""
+        """Return the device that replaces a recorded device."""
         device = self._devices.get(name)
         if device is None:
             device = self._device
@@ -243,7 +244,7 @@ class Replay:
         return array, (number, row["offset"], shape, strides, row["dtype"])
 
     def _fill(self, array: NDArray[Any], key: tuple[Any, ...], row: Event, use: Use) -> None:
-        """Fill an array with the row's contents, or with values of `contents` if the row has none."""
+        """Fill an array with the row's contents, or, if the row has none, with values of contents.py."""
         digest = row.get("hash", "")
         if "data" in row:
             array[...] = np.frombuffer(base64.b64decode(row["data"]), array.dtype).reshape(array.shape)
@@ -252,7 +253,7 @@ class Replay:
         self._known.setdefault(key[0], {})[key] = digest
 
     def _hash_of(self, key: tuple[Any, ...]) -> str | None:
-        """Return the last hash that the recording has of an array; None if it has none."""
+        """Return the last recorded hash of an array; None if there is none."""
         return self._known.get(key[0], {}).get(key)
 
     def _on_enter(self, event: Event) -> None:
@@ -425,7 +426,7 @@ class Replay:
         self._take(event, self._make)
 
     def _take(self, event: Event, act: Callable[[Event], None]) -> None:
-        """Act on a call now, or in each turn of the chain that captures it."""
+        """Act on a call now, or, if a chain captures it, in each replay of the chain."""
         if not self._is_asked():
             return
         capturing = self._capturing.get(event["thread"])
@@ -456,7 +457,9 @@ class Replay:
         device = next(value.device for value in arguments if isinstance(value, DevicePtr))
         expected = None
         if self._compares and self._is_comparable(event, device):
-            with contextlib.suppress(OffloadError, twins.NoTwinError):  # no code for the host, or the same error there
+            with contextlib.suppress(
+                OffloadError, twins.NoTwinError
+            ):  # the host lacks its code, or raises the same error
                 expected = expect_launch(
                     arguments, lambda values: kernels.launch(event, values, self._host), self._host
                 )
@@ -521,7 +524,7 @@ class Replay:
                 else:
                     expected = expect(routine, [*recorded, *names.values()], host_call, self._host)
             except OffloadError:
-                expected = None  # the call itself reports the fault, or it has no counterpart on the host
+                expected = None  # the call itself reports this error, or it has no counterpart on the host
         result = call([*arguments, *names.values()], "")
         if isinstance(result, int) and not isinstance(result, bool):
             result += base
@@ -692,7 +695,7 @@ def in_order(event: Event) -> Event:
 
 
 def _split(values: list[Any], names: Event) -> tuple[list[Any], Event]:
-    """Return the values that are passed by position, and the last ones by their names."""
+    """Return the values that are passed by position, and the last values by their names."""
     positional = len(values) - len(names)
     return values[:positional], dict(zip(names, values[positional:], strict=True))
 
@@ -710,7 +713,7 @@ def _operand_names(event: Event) -> list[str]:
     return names
 
 
-#: The exceptions of events whose values have other types, names or sizes than a recording writes.
+#: The exceptions for events whose values have types, names or sizes that a recording never writes.
 _MEANINGLESS: Final = (
     OffloadError, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
@@ -718,7 +721,8 @@ _MEANINGLESS: Final = (
 
 @contextlib.contextmanager
 def _line_named(file: str | os.PathLike[str], line: int) -> Iterator[None]:
-    """Raise ArgumentError, which names a line of the file, if the block raises because the line has no meaning."""
+    """Raise an ArgumentError that names the line of the file if the block raises an exception because the line has no
+    meaning."""
     try:
         yield
     except _MEANINGLESS as error:
@@ -736,9 +740,10 @@ def replay(
 ) -> Report:
     """Run the calls of a recording again, and return a report.
 
-    device: for all calls; None: the recording's devices, or the host in place of a missing one. compare: also make each
-    call on the host, and compare. first, last: the numbers of calls to run, from 1. images: run the machine code of
-    kernels that the file has. Trust the file before you do so.
+    device: the device for all calls; None stands for the recorded devices, or for the host if a recorded device is
+    missing. compare: whether each call is also made on the host, and the results are compared. first, last: the
+    numbers, from 1, of the first and last call to run. images: whether the machine code of kernels in the file is run;
+    use it only with a file that you trust.
 
     Raises ArgumentError if the file is no recording, is damaged, has no such calls, or is of a later version.
     """

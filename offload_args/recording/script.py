@@ -1,4 +1,4 @@
-"""A recording as a Python script that stands alone: it makes the calls, and fails where the recording shows a fault."""
+"""A recording as a self-contained Python script, which makes the calls, and fails at the fault of the recording."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["script"]
 
 
 class _Writer(Replay):
-    """Replay events, and write them as a script."""
+    """Replay events, and write a script that makes the same calls."""
 
     def __init__(
         self, events: list[Event], device: Device | None, compares: bool, subject: str, keeps_results: bool
@@ -35,15 +35,15 @@ class _Writer(Replay):
         rows = [row for event in events for row in event.get("arrays", ()) if isinstance(row, dict) and "buffer" in row]
         rows += [event[kind] for event in events for kind in ("update_from", "update_to") if kind in event]
         views = {(row["buffer"], row["offset"], *row["shape"], *row["strides"], row["dtype"]) for row in rows}
-        self._views = Counter(view[0] for view in views)  # by buffer
+        self._views = Counter(view[0] for view in views)  # {buffer: the number of its views}
         self._memories: set[int] = set()
         self.body: list[str] = []
         self.modules: set[str] = {"offload_args"}
         self.has_fault = False
-        self._open: list[int] = []  # the regions around the next line
-        self._named: dict[tuple[Any, ...], str] = {}  # names of arrays
+        self._open: list[int] = []  # the numbers of the regions around the next line
+        self._named: dict[tuple[Any, ...], str] = {}  # the names of arrays
         self._filled: dict[tuple[Any, ...], NDArray[Any]] = {}
-        self.variables: dict[str, str] = {}  #: the script's names of arrays, by the program's names
+        self.variables: dict[str, str] = {}  #: {the program's name of an array: the script's name}
 
     def _line(self, text: str) -> None:
         self.body.append(f"{'    ' * len(self._open)}{text}")
@@ -79,7 +79,7 @@ class _Writer(Replay):
             self._line(line)
 
     def _array(self, row: Event) -> str:
-        """Return the name of an array; write the lines that make it, or that fill it again."""
+        """Return the name of an array; write the lines that make the array, or that fill it again."""
         name = self._variable(row)
         if "name" in row:
             self.variables[row["name"]] = name
@@ -157,7 +157,7 @@ class _Writer(Replay):
             arguments.append(f"{key}={self._source(value)}")
         self.modules.add(name.partition(".")[0])
         if "blas" not in event:
-            twins.function(*name.split("."))  # raises for another name: files are not trusted
+            twins.function(*name.split("."))  # raises an error for other names, because files are not trusted
         elif event["blas"] not in blas.__all__:
             raise twins.NoTwinError(f"{name} is no function of blas")
         kept = event.get("result")
@@ -229,7 +229,7 @@ class _Writer(Replay):
 
 
 def _part(name: str, part: DevicePtr[Any], whole: DevicePtr[Any], offset: int) -> str:
-    """Return the source of a part of an array: slices, if these express it."""
+    """Return the source of a part of an array, by slices if slices can express it."""
     strides, indices, axes = whole._strides, [], []
     rest = offset
     starts = dict.fromkeys(range(len(strides)), 0)
@@ -252,7 +252,8 @@ def _part(name: str, part: DevicePtr[Any], whole: DevicePtr[Any], offset: int) -
 def script(
     file: str, events: list[Event], fault: str, device: Device | None, compares: bool, subject: str, check: Check | None
 ) -> str:
-    """Return the script of a shrunk recording. check: the predicate of its fault; None: the calls show it."""
+    """Return the script of a shrunk recording. `check` is the predicate of its fault, or None if the calls show the
+    fault."""
     keeps_results = check is not None and check.has_results
     writer = _Writer(events, device, compares, subject, keeps_results)
     with warnings.catch_warnings():

@@ -1,7 +1,8 @@
-"""Machine code of kernels in Python: numba types and lowers the function, and an entry of the target calls it.
+"""Machine code of kernels in Python: numba infers types and lowers the function to LLVM IR; the target's entry calls
+it.
 
-Importing this imports numba. The entry makes the arrays and `here`. It gets the thread's numbers on GPUs from the
-hardware, and on the CPU from loops over threads and blocks, as kernel.h runs them. A kernel of matrices has two
+Importing this module imports numba. The entry makes the arrays and `here`. On GPUs, it gets the thread's numbers from
+the hardware. On the CPU, it gets them from loops over threads and blocks, as in kernel.h. A kernel of matrices has two
 versions of its code: for rows whose elements are side by side, and for any matrix. On the CPU it has a third version,
 for columns whose elements are side by side.
 """
@@ -33,7 +34,7 @@ from .value_types import HERE, I1, I64, NO_TOKEN, TOKEN, ArrayType, HereType, al
 
 __all__ = ["compile_kernel", "versions"]
 
-types: Any = numba_types  # type checkers read only a part of this module
+types: Any = numba_types  # type checkers can read only a part of this module
 WORD: Final = ir.IntType(32)
 _TRIPLES: Final = {"cuda": "nvptx64-nvidia-cuda", "hip": "amdgcn-amd-amdhsa"}
 _REPORT: Final = """
@@ -85,9 +86,9 @@ define i8 @oa_barrier() alwaysinline {
 declare i8 @llvm.coro.suspend(token, i1)
 """,
 }
-_THREAD: Final = "oa_thread_"  # names of functions that run a thread from barrier to barrier, on the CPU
+_THREAD: Final = "oa_thread_"  # prefix of functions that run a thread from barrier to barrier on the CPU
 _FRAME_ALIGNMENT: Final = 64
-_WATCH_BYTES: Final = 32  # the record's address, the block's and the thread's numbers
+_WATCH_BYTES: Final = 32  # the address of the record, the numbers of the block and of the thread
 
 
 def versions() -> tuple[str, str]:
@@ -132,7 +133,7 @@ def _inlined(function: Function, inlined: dict[int, Any]) -> Any:
 
 
 def _said(error: errors.NumbaError, written: Written) -> KernelError:
-    """Return numba's refusal in the words of this package."""
+    """Return numba's error as a KernelError in the words of this package."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error.args[0] if error.args else error))
     line = getattr(getattr(error, "loc", None), "line", None)
     if lines := re.findall(r'File "[^"]*", line (\d+)', text):
@@ -174,13 +175,13 @@ def _types_of(written: Written, is_gpu: bool, checked: bool) -> tuple[Any, ...]:
 
 
 def _lower(written: Written, kinds: tuple[Any, ...]) -> tuple[Any, Any, str]:
-    """Return the description of the function, the target context, and its LLVM IR."""
+    """Return the function's description, the target context, and the function's LLVM IR."""
     typing, target = _contexts()
     try:
         done = compiler.compile_extra(typing, target, _python(written, {}), kinds, types.void, _flags(), {})
     except errors.NumbaError as error:
         raise _said(error, written) from None
-    except KeyError as error:  # in a function, whose source is read before types are known
+    except KeyError as error:  # from a function of kernels; its source is read before types are known
         location = f"{written.file}:{written.line}: {written.name}"
         raise KernelError(f"{location}: a function reads a field {error}, which its struct does not have") from None
     library = done.library
@@ -227,7 +228,7 @@ class _Entry:
 
     @property
     def steps(self) -> list[str]:
-        """The cases of the steps of matrices: elements of rows or of columns are side by side, or any steps."""
+        """The cases of a matrix's steps: the elements of rows are side by side, those of columns are, or any steps."""
         if not any(array.rank == 2 for array in self.arrays):
             return ["any"]
         return ["across", "any"] if self.kinds[0].is_gpu else ["across", "down", "any"]
@@ -272,7 +273,8 @@ class _Entry:
         return context.call_conv.call_function(builder, function, types.void, self.kinds, arguments)[0].code
 
     def shared_arrays(self, here: dict[str, Any]) -> list[Any]:
-        """Return the arrays of the block, in its memory: here["own"], or the launch's, here["shared"]."""
+        """Return the block's arrays, which are in the memory here["own"] of the kernel, or here["shared"] of the
+        launch."""
         builder, arrays = self.builder, []
         shared = self.written.shared.values()
         for declared, kind in zip(shared, self.kinds[1 + len(self.passed) :], strict=True):
@@ -314,7 +316,7 @@ class _Entry:
         builder.position_at_end(after)
 
     def watch(self, record: Any) -> Any:
-        """Return memory for the watch of a thread, with the record's address; null if nothing is checked."""
+        """Return memory for a thread's watch, with the record's address in it; null if no access is checked."""
         if not self.checked:
             return ir.Constant(cgutils.voidptr_t, None)
         place = cgutils.alloca_once(self.builder, ir.ArrayType(I64, _WATCH_BYTES // 8))
@@ -370,7 +372,7 @@ class _Entry:
         here |= {f"threads_{axis}": threads[i] for i, axis in enumerate("xyz")}
         here |= {"on_cpu": ir.Constant(I1, 1), "shared": memory, "shared_bytes": memory_bytes}
         if self.written.has_barriers or self.written.shared:
-            # alloca_once would set each byte, which takes LLVM half a minute for 16 KiB.
+            # alloca_once would set each byte separately, and LLVM needs half a minute for this code at 16 KiB.
             place = builder.alloca(ir.ArrayType(ir.IntType(8), max(self.written.shared_bytes, 1)))
             place.align = _FRAME_ALIGNMENT
             here["own"] = builder.bitcast(place, cgutils.voidptr_t)
@@ -384,7 +386,7 @@ class _Entry:
         variable.initializer, variable.global_constant = table, True
 
     def bound(self, shapes: Sequence[Any], end: Any) -> Any:
-        """Return how many threads along x own an element in every array that is divided among threads along x."""
+        """Return the number of threads along x that own an element in every array that is divided along x."""
         builder = self.builder
         least = None
         for k, array in enumerate(self.arrays):
@@ -444,9 +446,9 @@ class _Entry:
         self, here: dict[str, Any], first: Any, last: Any, operands: Sequence[Any], shapes: Sequence[Any], step: str,
         record: Any,
     ) -> None:  # fmt: skip
-        """Run blocks one after the other, the threads of each in turn from barrier to barrier.
+        """Run blocks one after the other; the threads of a block run in turn from barrier to barrier.
 
-        A thread is a coroutine of LLVM. A separate frame keeps its values between barriers.
+        A thread is a coroutine of LLVM, and a separate frame keeps its values between barriers.
         """
         builder = self.builder
         threads = [here[f"threads_{axis}"] for axis in "xyz"]
@@ -552,7 +554,7 @@ class _Entry:
             elif isinstance(kind, types.Record):
                 unit = max(dtype.alignment, 1)
                 parameters.append(ir.ArrayType(ir.IntType(8 * unit), dtype.itemsize // unit))
-            elif value_types.is_small_float(dtype) or dtype.kind == "c":  # with its size and alignment in C
+            elif value_types.is_small_float(dtype) or dtype.kind == "c":  # with C's size and alignment
                 parameters.append(ir.IntType(8 * dtype.itemsize))
             else:
                 parameters.append(self.context.data_model_manager[kind].get_data_type())
@@ -586,7 +588,7 @@ class _Entry:
         builder.ret_void()
 
     def add_shared(self, here: dict[str, Any], backend: str) -> None:
-        """Add the memory of the block: the kernel's own arrays, and the bytes that the launch asked for."""
+        """Add the memory of the block: the kernel's own arrays, and the bytes that the launch requested."""
         builder, written = self.builder, self.written
         if written.shared_bytes:
             kind = ir.ArrayType(ir.IntType(8), written.shared_bytes)
@@ -599,7 +601,7 @@ class _Entry:
             here["shared"] = builder.addrspacecast(shared, cgutils.voidptr_t)
             if backend == "cuda":
                 size = builder.asm(ir.FunctionType(WORD, []), "mov.u32 $0, %dynamic_smem_size;", "=r", [], False)
-            else:  # the packet has only the size of all shared memory
+            else:  # the packet has only the total size of shared memory
                 packet = self.function("llvm.amdgcn.dispatch.ptr", ir.IntType(8).as_pointer(4))
                 whole = builder.gep(builder.call(packet, []), [number(28)])
                 fixed = builder.call(self.function("llvm.amdgcn.groupstaticsize", WORD), [])
@@ -620,7 +622,7 @@ class _Entry:
         names = {"thread": "workitem", "block": "workgroup"}
         here = {f"{name}_{axis}": self.read(f"llvm.amdgcn.{register}.id.{axis}")
                 for name, register in names.items() for axis in "xyz"}  # fmt: skip
-        constant = ir.IntType(8).as_pointer(4)  # the packet of the launch
+        constant = ir.IntType(8).as_pointer(4)  # a pointer to the packet of the launch
         packet = builder.call(
             cgutils.get_or_insert_function(self.module, ir.FunctionType(constant, []), "llvm.amdgcn.dispatch.ptr"), []
         )
@@ -676,8 +678,8 @@ def _for_target(text: str, target: Target, machine: Any) -> str:
             r'\1\2 "uniform-work-group-size"="true" {',
             text,
             flags=re.M,
-        )  # HIP takes a kernel of code object 5 only with it
-        text = re.sub(r"^!llvm\.module\.flags = .*\n", "", text, flags=re.M)  # flags of the machine that compiles
+        )  # HIP takes a kernel of code object 5 only with this attribute
+        text = re.sub(r"^!llvm\.module\.flags = .*\n", "", text, flags=re.M)  # the compiling machine's flags
         text += '\n!llvm.module.flags = !{!99999}\n!99999 = !{i32 1, !"amdhsa_code_object_version", i32 500}\n'
     return text
 
@@ -709,7 +711,8 @@ _NATIVE: Final = re.compile(r"llvm\.(?!(exp|log|sin|cos|tan|pow|sincos)\b)")
 
 
 def _check_calls(module: Any, written: Written, is_gpu: bool) -> None:
-    """Refuse a kernel that needs a function which the target lacks. Earlier checks also report the line."""
+    """Refuse a kernel that needs a function which the target lacks. Earlier checks find most of these with their
+    lines."""
     location = f"{written.file}:{written.line}: {written.name}"
     if is_gpu and "= frem " in str(module):
         raise KernelError(

@@ -1,6 +1,7 @@
-"""Expressions in the source of a kernel: checked, and rewritten as calls of the functions of rules.py.
+"""Expressions in the source of a kernel, which are checked, and rewritten as calls of the functions of rules.py.
 
-An operation gets flags for operands that are weak: numbers of Python, which take the type of the other operand.
+An operation gets flags for its weak operands. A weak operand is a number of Python, which takes the type of the other
+operand.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OPERATIONS: Final[dict[type[ast.AST], str]] = {
 _BUILTINS: Final = frozenset({range, len, min, max, int, float, bool, complex})
 _BY_BLOCKS: Final = frozenset({"RowBlocks", "Tiles"})
 _ATOMICS: Final = {words.atomic_add: "oa__add", words.atomic_min: "oa__min", words.atomic_max: "oa__max"}
-_ALWAYS_COMBINED: Final = (ast.Div, ast.FloorDiv, ast.LShift, ast.RShift)  # numba's own differ from NumPy's
+_ALWAYS_COMBINED: Final = (ast.Div, ast.FloorDiv, ast.LShift, ast.RShift)  # numba's versions differ from NumPy's
 _EXPRESSIONS: Final = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.operator, ast.unaryop, ast.boolop,
     ast.cmpop, ast.expr_context,
@@ -109,14 +110,14 @@ class Expressions(Names):
         self.refuse(node, f"{ast.unparse(node):.60}", REMEDIES_OF_SYNTAX.get(type(node), "kernels do not have it"))
 
     def weakness(self, left: ast.expr, right: ast.expr) -> int:
-        """Return which of two expressions are weak. They are as the user wrote them."""
+        """Return which of two expressions are weak. Both are in the user's form."""
         return (_LEFT if self.weak.of(left) else 0) | (_RIGHT if self.weak.of(right) else 0)
 
     def combined(self, node: ast.AST, operation: type[ast.AST], left: ast.expr, right: ast.expr, weak: int) -> ast.expr:
         return self.call(node, f"oa__binary_{_OPERATIONS[operation]}", left, right, ast.Constant(weak))
 
     def powered(self, node: ast.BinOp, base: ast.expr, exponent: ast.expr, weak: int) -> ast.expr:
-        """Return a power: as a number of Python, as products if the exponent is small, or as a call of a function."""
+        """Return a power as a number of Python, as products if the exponent is small, or as a call of a function."""
         if isinstance(base, ast.Constant) and isinstance(exponent, ast.Constant) and weak == _BOTH:
             try:
                 value = base.value**exponent.value  # type: ignore[operator]
@@ -138,7 +139,7 @@ class Expressions(Names):
         return ast.copy_location(ast.BinOp(base, node.op, exponent), node)
 
     def compared(self, node: ast.Compare) -> ast.expr:
-        """Return comparisons, each of the right type. In a chain, each comparison computes both of its values."""
+        """Return comparisons, each in the right type. In a chain, each comparison computes both of its operands."""
         items = [node.left, *node.comparators]
         weak = [self.weakness(*items[i : i + 2]) for i in range(len(node.ops))]
         read = [self.expression(item) for item in items]
@@ -156,7 +157,7 @@ class Expressions(Names):
         return comparisons[0] if not is_chain else ast.copy_location(ast.BoolOp(ast.And(), comparisons), node)
 
     def joined(self, target: ast.expr, value: ast.expr) -> ast.expr:
-        """Return a value that takes the type of its variable's other values. `value` is as the user wrote it."""
+        """Return a value that takes the type of its variable's other values. `value` is in the user's form."""
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             items = [self.joined(*pair) for pair in zip(target.elts, value.elts, strict=True)]
             return ast.copy_location(ast.Tuple(items, ast.Load()), value)
@@ -186,14 +187,15 @@ class Expressions(Names):
         )
 
     def unnamed(self, node: ast.expr) -> ast.expr:
-        """Return an expression in which attributes replace subscripts by the names of fields."""
+        """Return an expression in which attributes replace subscripts with field names."""
         match node:
             case ast.Subscript(value=base, slice=ast.Constant(value=str() as name)):
                 return ast.copy_location(ast.Attribute(self.unnamed(base), name, node.ctx), node)
         return node
 
     def struct_of(self, node: ast.expr) -> np.dtype[Any] | None:
-        """Return the dtype of an expression that is a struct of the kernel's parameters, or its field."""
+        """Return the dtype of an expression that is a struct among the kernel's parameters, or a struct in such a
+        struct."""
         if isinstance(node, ast.Name):
             return self.structs.get(node.id)
         if not isinstance(node, ast.Attribute):
@@ -212,13 +214,13 @@ class Expressions(Names):
         return node
 
     def structs_in(self, node: ast.expr) -> Array | None:
-        """Return the array of structs that an expression is an element of."""
+        """Return the array of structs of which an expression is an element."""
         name = node.value.id if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) else ""
         array = self.array_named(name)
         return array if array is not None and array.dtype.names is not None else None
 
     def field_of_element(self, node: ast.Attribute, element: ast.expr, array: Array) -> ast.Subscript:
-        """Return a field of an element as an element of the field's own array. element: rewritten."""
+        """Return a field of an element as an element of the array of this field. `element` is rewritten already."""
         names = array.dtype.names or ()
         if node.attr not in names:
             self.refuse(node, ast.unparse(node), f"the struct has no field {node.attr}: it has {', '.join(names)}")
@@ -303,7 +305,7 @@ class Expressions(Names):
         return 2 if owner is not None and not owner.by_elements else 1
 
     def check_owned(self, node: ast.Subscript, array: Array, verb: str) -> None:
-        """Refuse an element of a written array that is not from a loop over mine()."""
+        """Refuse an element of a written array whose indices are not from a loop over mine()."""
         construct = f"{ast.unparse(node)} is {verb}"
         if array.direction is In:
             self.refuse(node, construct, f"{array.name} is In: declare Out or InOut with a partition")
@@ -343,7 +345,7 @@ class Expressions(Names):
         return array
 
     def function_name(self, function: Function | str) -> str:
-        """Return the name that the tree has for a function."""
+        """Return the name of a function in the tree."""
         if isinstance(function, str):
             return function
         for name, known in self.written.functions.items():
@@ -361,7 +363,7 @@ class Expressions(Names):
             return self.box(node, node.func.value)
         if function is MISSING:
             if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-                self.attribute(node.func)  # may refuse with a better remedy
+                self.attribute(node.func)  # may raise an error with a better remedy
             self.refuse(node, ast.unparse(node), "a kernel calls functions of math and NumPy, and those that "
                         "@kernel.function begins")  # fmt: skip
         if function is len and len(node.args) == 1 and self.array_named(getattr(node.args[0], "id", "")) is not None:
@@ -396,7 +398,7 @@ class Expressions(Names):
             if function in CALLS:
                 return self.call(node, self.function_name(CALLS[function]), *arguments)
         except TypeError:
-            pass  # not hashable
+            pass  # the value is not hashable
         if isinstance(function, type) and issubclass(function, np.generic):
             if np.dtype(function).kind not in "biufc" or np.dtype(function).itemsize > 16 or function is np.float16:
                 self.refuse(
@@ -414,7 +416,7 @@ class Expressions(Names):
         self.refuse(node, f"{ast.unparse(node.func)} of {module or 'Python'}", remedy)
 
     def least(self, node: ast.Call, name: str) -> ast.expr:
-        """Return min or max of several values, by pairs one after the other, each of the right type."""
+        """Return min or max of several values, as nested calls for two values, each in the right type."""
         if name in self.locals:
             self.refuse(node, ast.unparse(node), f"{name} is a variable here: use another name for it")
         weak = [self.weak.of(item) for item in node.args]

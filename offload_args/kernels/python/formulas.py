@@ -24,14 +24,14 @@ _BY_PAIRS: Final = ("Linear2D", "Rows", "RowBlocks", "Tiles")
 
 
 def known_names() -> dict[str, Any]:
-    """Return the names that formulas have without an import: math, np, and the functions of kernels."""
+    """Return the names that formulas can use without an import: math, np, and the functions of kernels."""
     of_math = {function.__name__: function for function in CALLS if getattr(function, "__module__", "") == "math"}
     of_numpy = {function.__name__: function for function in CALLS if isinstance(function, np.ufunc)}
     return {**of_math, **of_numpy, "math": math, "np": np, "pi": math.pi}
 
 
 def made_of(source: str, file: str, names: Mapping[str, Any]) -> Any:
-    """Return the function that a source defines. inspect reads its source, and errors name the file."""
+    """Return the function that a source defines. `inspect` finds the source, and errors name the file."""
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     place = dict(names)
     tree = ast.parse(source, file)
@@ -43,7 +43,7 @@ class Subscripted(ast.NodeTransformer):
     """Writes x[i] for each array x of a formula."""
 
     def __init__(self, arrays: Mapping[str, str]) -> None:
-        self.arrays = arrays  #: the index of each
+        self.arrays = arrays  #: {array: its index}
         self.stored: set[str] = set()
         self.used: set[str] = set()
 
@@ -76,20 +76,22 @@ def parsed(function: str, formula: str) -> ast.Module:
 def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any) -> PythonKernel:
     """Make a kernel of a formula for each element.
 
-    formula: statements of a kernel in Python, such as "y = a * x + y", divided by ";". An array's name means its
-    element, and a value's name means the value. Other names are variables of the thread, or numbers and functions from
-    the scope of the call. `i` is the element's number. Functions of math and NumPy need no prefix: exp(x).
-    name: the kernel's, for errors and profilers.
+    formula: statements of a kernel in Python, such as "y = a * x + y", divided by ";". An array's name stands for its
+    element, and a value's name stands for the value. Other names are variables of the thread, or numbers and functions
+    from the scope of the call. `i` is the element's number. Functions of math and NumPy need no prefix, as in exp(x).
+    name: the kernel's name, for errors and profilers.
     parameters: the type of each argument, in order: In[dtype], Out[dtype], InOut[dtype], or a value's NumPy type. All
-        arrays have the same shape. They may be matrices of the same order without gaps. With Out[dtype].by(Linear2D()),
-        or another partition of rows and columns, they may be any matrices, and `i, j` are row and column.
+        arrays have the same shape. They may be matrices if these have the same order and no gaps. With
+        Out[dtype].by(Linear2D()), or another partition of rows and columns, they may be any matrices, and `i, j` are
+        row and column.
 
         axpy = kernels.elementwise("y = a * x + y", a=np.float32, x=In[np.float32], y=InOut[np.float32])
         x, y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
         offload(axpy, 2.0, x, y)
         print(y)  # [1. 3. 5.]
 
-    Raises KernelError for a formula that is no kernel, SignatureError for parameters that do not fit it.
+    Raises KernelError for a formula that no kernel can have, and SignatureError for parameters that do not fit the
+    formula.
 
     See also: kernel, kernels.reduce, offload, launch; docs/guide/python-kernels.md.
     """
@@ -134,4 +136,4 @@ def elementwise(formula: str, /, *, name: str = "elementwise", **parameters: Any
     for array in rewritten.arrays.values():
         if array.number != number and array.like < 0:
             array.like = number
-    return PythonKernel._of(rewritten, False)  # all indices are in bounds
+    return PythonKernel._of(rewritten, False)  # without checks, because all indices are in bounds

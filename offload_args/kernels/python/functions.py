@@ -1,4 +1,4 @@
-"""Functions of kernels that are written in Python: the same code, and the same bits, on all devices."""
+"""Functions of kernels that are written in Python; all devices run the same code, and compute the same bits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A linker for one object file: it makes a shared object for host and sim, or an HSACO for AMD GPUs.
 
-LLVM writes an object whose code is independent of its place. The linker lays out the object's sections, fills in the
-distances between them, and lists the symbols for the loader. Code for the CPU may call functions of the C library: each
-has a slot, which the loader fills. Neither a compiler nor ROCm is needed.
+LLVM writes an object file with position-independent code. The linker lays out the object's sections, fills in the
+distances between them, and lists the symbols for the loader. Code for the CPU may call functions of the C library. Each
+of these functions has a slot, which the loader fills. Neither a compiler nor ROCm is needed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _PROGBITS, _SYMTAB, _STRTAB, _RELA, _HASH, _DYNAMIC, _NOTE, _NOBITS, _DYNSYM = 1
 _WRITE, _ALLOC, _CODE = 1, 2, 4
 _UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
 
-# How a relocation is computed, and its width in bytes: A absolute, R relative, G relative to the symbol's slot, L and H
-# the low and high half of a relative one.
+# {machine: {type of a relocation: (the computation, the width in bytes)}}. The computation is A for an absolute
+# address, R for a relative one, G for the address of the symbol's slot relative to the place, and L or H for the low or
+# high half of a relative address.
 _KINDS: Final[dict[int, dict[int, tuple[str, int]]]] = {
     _X86: {1: ("A", 8), 2: ("R", 4), 4: ("R", 4), 9: ("G", 4), 41: ("G", 4), 42: ("G", 4), 24: ("R", 8)},
     _AMD: {3: ("A", 8), 4: ("R", 4), 5: ("R", 8), 10: ("L", 4), 11: ("H", 4)},
@@ -46,7 +47,7 @@ class _Part:
     flags: int
     align: int
     data: bytearray
-    nbytes: int  #: in memory
+    nbytes: int  #: the size in memory
     link: int = 0
     info: int = 0
     entry: int = 0
@@ -67,7 +68,7 @@ class _Symbol:
     value: int
     nbytes: int
     part: _Part | None = None
-    slot: int = -1  #: its place among the slots
+    slot: int = -1  #: the symbol's place among the slots
 
     @property
     def is_global(self) -> bool:
@@ -83,7 +84,7 @@ def _text(data: bytes, start: int) -> str:
 
 
 def _hash_of(name: str) -> int:
-    """Return ELF's hash of a name."""
+    """Return the hash of a name as ELF defines it."""
     value = 0
     for byte in name.encode():
         value = (value << 4) + byte
@@ -93,7 +94,7 @@ def _hash_of(name: str) -> int:
 
 
 def _read(name: str, data: bytes) -> tuple[list[_Part], list[_Symbol], tuple[int, int, int, int]]:
-    """Return the sections that are loaded, the symbols, and the machine with its flags and ABI."""
+    """Return the sections to load, the symbols, and the machine with its flags and ABI."""
     head = _HEADER.unpack_from(data)
     rows = [_SECTION.unpack_from(data, head[6] + i * _SECTION.size) for i in range(head[12])]
     names = data[rows[head[13]][4] :][: rows[head[13]][5]]
@@ -122,7 +123,7 @@ def _read(name: str, data: bytes) -> tuple[list[_Part], list[_Symbol], tuple[int
 
 
 def _tables(symbols: list[_Symbol], machine: int) -> list[_Part]:
-    """Return the loader's sections of symbols, names and hashes, as yet without addresses."""
+    """Return the sections of symbols, names and hashes for the loader; their addresses are filled in later."""
     strings = bytearray(b"\0")
     for symbol in symbols:
         strings += symbol.name.encode() + b"\0"
@@ -275,7 +276,7 @@ class _Linker:
             segments.append((1, rights, first, first, first, max(held - first, 0), end - first, _PAGE))
         d = self.dynamic
         segments.append((2, 6, d.offset, d.address, d.address, d.nbytes, d.nbytes, 8))
-        segments.append((0x6474E551, 6, 0, 0, 0, 0, 0, 0))  # the stack is not executable
+        segments.append((0x6474E551, 6, 0, 0, 0, 0, 0, 0))  # makes the stack not executable
         segments += [(4, 4, n.offset, n.address, n.address, n.nbytes, n.nbytes, n.align) for n in notes]
         plain = _Part(".symtab", _SYMTAB, 0, 8, bytearray((len(self.listed) + 1) * _SYMBOL.size), 0, info=1, entry=24)
         _put_symbols(plain, self.listed, order)
@@ -324,5 +325,5 @@ class _Linker:
 
 
 def link(name: str, data: bytes) -> bytes:
-    """Return the shared object, or the HSACO, of an object file. Raises ModuleError if it can't link the file."""
+    """Return the shared object, or the HSACO, of an object file. Raises ModuleError if the file can't be linked."""
     return _Linker(name, data).link()

@@ -1,4 +1,4 @@
-"""The names in the source of a kernel: variables, objects outside, arrays, and parameters by other names."""
+"""The names in the source of a kernel: variables, outer objects, arrays, and aliases of parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MISSING: Final = object()
 
 
 def tree_of(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
-    """Return the tree of a function, with its file's line numbers."""
+    """Return the tree of a function, with the line numbers of its file."""
     if not isinstance(function, FunctionType):
         raise SignatureError(f"kernel: needs a function, got {shown(function)}")
     file = function.__code__.co_filename
@@ -44,7 +44,7 @@ def tree_of(function: Callable[..., Any]) -> tuple[ast.FunctionDef, str, int]:
 
 
 class Names:
-    """A function that is read: its variables, its names from outside, and its aliases of parameters."""
+    """A function whose source is read: its variables, its outer names, and its aliases of parameters."""
 
     def __init__(self, function: FunctionType) -> None:
         tree, file, line = tree_of(function)
@@ -62,12 +62,12 @@ class Names:
         for name in sorted(self.locals):
             if name.startswith("oa__"):
                 self.refuse(tree, f"the name {name}", "names that begin with oa__ are the package's own: use another")
-        self.loops: list[str] = []  # "mine" or "plain"
-        self.owned: dict[tuple[str, ...], Array] = {}  # by the variables of loops over mine()
+        self.loops: list[str] = []  # the kinds of the surrounding loops, "mine" or "plain"
+        self.owned: dict[tuple[str, ...], Array] = {}  # {variables of a loop over mine(): the array}
         self.fresh = 0
         self.weak: Weakness
-        self.aliases: dict[str, set[str]] = {}  # of a function: the parameters that a variable may be
-        self.structs: dict[str, np.dtype[Any]] = {}  # of a kernel: the parameters that are structs
+        self.aliases: dict[str, set[str]] = {}  # of a function of kernels: {variable: the parameters that it may be}
+        self.structs: dict[str, np.dtype[Any]] = {}  # of a kernel: {parameter that is a struct: its dtype}
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -81,7 +81,8 @@ class Names:
         raise KernelError(f"{self.written.file}:{line}: {self.written.name}: {construct}: {remedy}")
 
     def value_of(self, node: ast.expr) -> Any:
-        """Return the object that a name, or a name with attributes, stands for; MISSING: a variable."""
+        """Return the object for which a name, or a name with attributes, stands; MISSING if it stands for a
+        variable."""
         if isinstance(node, ast.Name):
             if node.id in self.locals:
                 return MISSING
@@ -102,7 +103,7 @@ class Names:
         return MISSING
 
     def constant(self, node: ast.expr, value: Any) -> ast.expr:
-        """Return a name for a value that is fixed from now on."""
+        """Return the name of a constant with this value, which is fixed from now on."""
         name = f"oa__value_{len(self.written.constants)}"
         known = [key for key, other in self.written.constants.items() if other is value]
         self.written.constants.setdefault(known[0] if known else name, value)
@@ -118,7 +119,7 @@ class Names:
         return ast.copy_location(ast.Name("oa__here", ast.Load()), node)
 
     def note_rank(self, node: ast.AST, name: str, rank: int) -> None:
-        """Note by how many numbers an array, or a parameter of a function, is subscripted."""
+        """Note the number of subscripts of an array, or of a parameter of a function."""
         array = self.array_named(name)
         for parameter in self.parameters_of(name) if array is None else (name,):
             known = array.rank if array is not None else self.written.ranks.get(parameter, 0)
@@ -134,7 +135,8 @@ class Names:
                 self.written.ranks[parameter] = max(known, rank)
 
     def parameters_of(self, name: str) -> set[str]:
-        """Return the parameters that a name may stand for: itself, or the parameters that are assigned to it."""
+        """Return the parameters for which a name may stand: the name itself, or the parameters that are assigned to
+        it."""
         return ({name} & set(self.written.parameters)) | self.aliases.get(name, set())
 
     def find_aliases(self) -> None:
@@ -147,7 +149,7 @@ class Names:
             for target, value in matched(pattern, node.value)
             if isinstance(target, ast.Name)
         ]
-        for _ in pairs:  # each pass follows one more name of a chain
+        for _ in pairs:  # each pass follows another name of a chain of assignments
             for target, value in pairs:
                 for name in _names_in(value):
                     self.aliases.setdefault(target, set()).update(self.parameters_of(name))

@@ -1,6 +1,8 @@
-"""The functions of numbers that rewritten trees call: operators by NumPy's types, powers, elementary functions.
+"""The functions of numbers that rewritten trees call: operators with NumPy's result types, powers, elementary
+functions.
 
-Importing this imports numba. Each function gets flags for its weak arguments, which take the other argument's type.
+Importing this module imports numba. Each function gets flags for its weak arguments, which take the other argument's
+type.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from .value_types import WEAK, WeakType, combined, types
 
 @intrinsic(prefer_literal=True)
 def oa__weak(typing: Any, value: Any) -> Any:
-    """Return a number that takes the type of the value that it is joined with."""
+    """Return a number that takes the type of the value with which it is joined."""
     native = types.unliteral(value)
     kind = WEAK.get(native, native)
 
@@ -32,12 +34,12 @@ def oa__weak(typing: Any, value: Any) -> Any:
 def both(a: Any, b: Any, weak: Any) -> tuple[Any, Any]:
     """Return numba's types of two numbers (None for other values), and the type that combines them.
 
-    weak: 1 if a is weak, 2 if b is weak, 3 if both are.
+    weak: 1 if only a is weak, 2 if only b is weak, 3 if both are weak.
     """
     natives = [types.unliteral(getattr(operand, "native", operand)) for operand in (a, b)]
     if not all(isinstance(native, (types.Number, types.Boolean)) for native in natives):
         return None, None
-    if not isinstance(weak, types.IntegerLiteral):  # numba tries types without values, too
+    if not isinstance(weak, types.IntegerLiteral):  # numba also tries types without values
         return None, None
     weakly = [isinstance(operand, WeakType) or bool(weak.literal_value & 1 << i) for i, operand in enumerate((a, b))]
     return natives, combined(natives[0], weakly[0], natives[1], weakly[1])
@@ -48,7 +50,7 @@ def _combine(operation: Any) -> Any:
         natives, kind = both(a, b, weak)
         if natives is None:
             return None
-        if kind == types.uint64 and operation in _COMPARISONS:  # -1 is less than each of them
+        if kind == types.uint64 and operation in _COMPARISONS:  # -1 is less than each uint64
             kind = None
         chosen = typing.resolve_function_type(operation, (kind, kind) if kind is not None else tuple(natives), {})
 
@@ -62,7 +64,7 @@ def _combine(operation: Any) -> Any:
             value = context.get_function(operation, chosen)(builder, values)
             if operation is operator.floordiv and getattr(chosen.return_type, "signed", False):
                 by_minus_one = builder.icmp_signed("==", values[1], ir.Constant(values[1].type, -1))
-                value = builder.select(by_minus_one, builder.neg(values[0]), value)  # the least integer, too
+                value = builder.select(by_minus_one, builder.neg(values[0]), value)  # also for the least integer
             return value
 
         return None if chosen is None else (chosen.return_type(a, b, weak), make)
@@ -72,7 +74,7 @@ def _combine(operation: Any) -> Any:
 
 
 def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> Any:
-    """Return a / b as NumPy divides complex numbers: by the larger part of b."""
+    """Return a / b by NumPy's method for complex numbers, which divides by the larger part of b."""
     above, below = (context.make_complex(builder, kind, value) for value in (a, b))
     element = above.real.type
     sizes = [builder.call(builder.module.declare_intrinsic("llvm.fabs", [element]), [part])
@@ -96,10 +98,11 @@ def complex_quotient(context: Any, builder: Any, kind: Any, a: Any, b: Any) -> A
 
 
 def shifted(context: Any, builder: Any, operation: Any, chosen: Any, value: Any, count: Any) -> Any:
-    """Return a shifted number. A shift by at least its width, or by less than 0, leaves none of its bits, as in NumPy.
+    """Return a shifted number. As in NumPy, a shift by less than 0, or by at least the number's width, removes all of
+    its bits.
 
     The number is shifted twice, by half of the count each time. A single shift with a choice of 0 for large counts
-    would become an instruction of NVIDIA's that clamps only the low 32 bits of the count.
+    would be compiled to an instruction of NVIDIA GPUs that reads only the low 32 bits of the count.
     """
     width = ir.Constant(count.type, count.type.width)
     count = builder.select(builder.icmp_unsigned("<=", count, width), count, width)
@@ -118,7 +121,7 @@ oa__binary_lshift, oa__binary_rshift = map(_combine, (operator.lshift, operator.
 
 def _choose(name: str, operation: Any) -> Any:
     def rule(typing: Any, a: Any, b: Any, weak: Any) -> Any:
-        """Return b if the operation holds for b and a, else a, as Python's min and max do."""
+        """Return b if the comparison holds for b and a, else a, as in Python's min and max."""
         natives, kind = both(a, b, weak)
         kind = kind or (natives and typing.unify_types(*natives))
         chosen = kind and typing.resolve_function_type(operation, (kind, kind), {})
@@ -140,7 +143,7 @@ oa__binary_min, oa__binary_max = _choose("oa__binary_min", operator.lt), _choose
 
 @intrinsic
 def oa__floating(typing: Any, value: Any) -> Any:
-    """Return a number that is not an integer. Refuse integers, as NumPy does."""
+    """Return a number unchanged if it is not an integer. Refuse integers, as NumPy does."""
     native = types.unliteral(getattr(value, "native", value))
     if isinstance(native, (types.Integer, types.Boolean)):
         raise errors.TypingError(f"oa__: {native} to a negative power: write 1 / x, or np.float64(x) ** -1")
@@ -149,7 +152,8 @@ def oa__floating(typing: Any, value: Any) -> Any:
 
 @intrinsic
 def oa__whole(typing: Any, value: Any) -> Any:
-    """Return an integer or a bool. Refuse other numbers, which a conversion would cut off."""
+    """Return an integer or a bool unchanged. Refuse other numbers, because a conversion would cut off their
+    fractions."""
     native = types.unliteral(getattr(value, "native", value))
     if not isinstance(native, (types.Integer, types.Boolean)):
         raise errors.TypingError(
@@ -163,7 +167,7 @@ def oa__whole(typing: Any, value: Any) -> Any:
 
 
 def _rule(name: str, count: int, result: Any) -> Any:
-    """Return a rule for one number or two. Errors contain its name."""
+    """Return a rule for one number or two. Errors contain the rule's name."""
     rule = (lambda typing, a, b: result(a, b)) if count == 2 else (lambda typing, a: result(a))
     rule.__name__ = name
     return intrinsic(rule)

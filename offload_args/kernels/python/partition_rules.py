@@ -1,6 +1,6 @@
-"""The loops over `mine()` and `box()`: the elements of a thread or block, as kernel_partitions.h has them.
+"""The loops over `mine()` and `box()`; they give a thread or block the same elements as kernel_partitions.h.
 
-Importing this imports numba.
+Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ def run_of(context: Any, builder: Any, first: Any, end: Any, step: Any) -> Any:
 
 
 def one_of(context: Any, builder: Any, at: Any, mine: Any) -> Any:
-    """Return one number, or none."""
+    """Return an iterable of one number, or of none."""
     single = cgutils.create_struct_proxy(ONE)(context, builder)
     single.at, single.mine = at, mine
     return single._getvalue()
 
 
 def before(builder: Any, here: Any, end: Any) -> Any:
-    """Return whether the thread's number along x is less than end; on the CPU the loop over threads may ensure it."""
+    """Return whether the thread's number along x is less than end; on the CPU, the loop over threads may already ensure
+    this."""
     return builder.or_(here.below, less(builder, here.index_x, end))
 
 
@@ -74,13 +75,14 @@ def oa__run(typing: Any, here: Any, array: Any) -> Any:
 
 
 def lines_of(builder: Any, y: Any) -> tuple[Any, Any, Any]:
-    """Return the numbers of lines in memory and of elements in each, and whether the matrix has Fortran order."""
+    """Return the number of lines in memory, the number of elements of a line, and whether the matrix has Fortran
+    order."""
     turned = less(builder, y.down, y.across)
     return builder.select(turned, y.columns, y.rows), builder.select(turned, y.rows, y.columns), turned
 
 
 def box_of(builder: Any, here: Any, y: Any, partition: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the first row and column of a block's part, and how many there are."""
+    """Return the first row and column of a block's part, and the numbers of its rows and columns."""
     rows, columns, _ = lines_of(builder, y)
     if type(partition).__name__ == "RowBlocks":
         row = builder.mul(number(partition.height), here.block_x)
@@ -99,7 +101,7 @@ def box_of(builder: Any, here: Any, y: Any, partition: Any) -> tuple[Any, Any, A
 
 @intrinsic(prefer_literal=True)
 def oa__box(typing: Any, here: Any, array: Any) -> Any:
-    """Return the first row and column of the block's part of a matrix, and how many rows and columns it has."""
+    """Return the first row and column of the block's part of a matrix, and the numbers of its rows and columns."""
     four = types.UniTuple(types.int64, 4)
 
     def make(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Reductions of arrays, their rows or their columns, by kernels that are made for them.
+"""Reductions of arrays, or of their rows or columns, by kernels that are made for each reduction.
 
-Each thread of a launch reduces up to 64 elements of a line to one. Further launches reduce these, until one is left.
-The extents alone determine the order of the operations, so all devices compute the same bits. Neighbouring threads read
-neighbouring elements: a thread's elements are `step` apart, and up to 32 threads divide a run of the line.
+Each thread of a launch reduces up to 64 elements of a line to one value. Further launches reduce these values until one
+is left. The extents alone determine the order of the operations, so all devices compute the same bits. Neighbouring
+threads read neighbouring elements: a thread's elements are `step` apart, and up to 32 threads divide a run of the line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Reduction", "reduce"]
 
 _EACH: Final = 64  # elements that one thread reduces
 _STEP: Final = 32
-_FORMS: Final = {  # the function that combines two values, and the initial value
+_FORMS: Final = {  # {operation: (the function that combines two values, the initial value)}
     "sum": ("{0} + {1}", "0"),
     "prod": ("{0} * {1}", "1"),
     "min": ("np.minimum({0}, {1})", ""),
@@ -44,7 +44,7 @@ _PLACES: Final = {"argmin": "<", "argmax": ">"}
 
 @dataclass(frozen=True)
 class _Pass:
-    """One launch: `lines` lines of `extent` elements each become `parts` each."""
+    """One launch, which reduces each of `lines` lines from `extent` elements to `parts`."""
 
     lines: int
     extent: int
@@ -76,7 +76,7 @@ def _result_type(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that a kernel computes with."""
+    """Return the dtype in which a kernel computes."""
     return np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
 
 
@@ -93,12 +93,13 @@ class Reduction:
         self, operation: str, formula: str, axis: int | None, parameters: dict[str, np.dtype[Any]],
         dtype: np.dtype[Any], is_promoted: bool, names: dict[str, Any],
     ) -> None:  # fmt: skip
-        """Prepare a reduction to the formula's dtype. `is_promoted`: the arrays' dtypes determined that dtype."""
+        """Prepare a reduction to the formula's dtype. `is_promoted`: whether the arrays' dtypes determined this
+        dtype."""
         self.operation, self.formula, self.axis = operation, formula, axis
         self.parameters, self._names = parameters, names
         self._declared, self._is_promoted = dtype, is_promoted
         self._value = _computed(dtype)
-        self.dtype = _result_type(operation, dtype)  #: of the result
+        self.dtype = _result_type(operation, dtype)  #: the dtype of the result
         if operation in ("sum", "prod"):
             self._value = _computed(self.dtype)
         places = [np.dtype(np.int64)] if operation in _PLACES else []
@@ -155,7 +156,7 @@ class Reduction:
         }  # fmt: skip
         function = made_of(source, f"<reduce {self.operation!r}, {self.formula!r}>", names)
         function.__annotations__ = {**declared, **outputs, **numbers}
-        return PythonKernel._of(read_kernel(function, {}), False)  # all indices are in bounds
+        return PythonKernel._of(read_kernel(function, {}), False)  # without checks, because all indices are in bounds
 
     def _values(self, value: str) -> list[str]:
         form, before = _FORMS[self.operation]
@@ -203,7 +204,8 @@ class Reduction:
         return extents
 
     def _extents(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Return the number of lines and their extent. Raises ArgumentError for a shape that does not suit."""
+        """Return the number of lines and their extent. Raises ArgumentError for a shape that the reduction does not
+        take."""
         subject, shape = f"{self.operation}: {next(iter(self.parameters))}", tuple(shape)
         if self.axis is not None and len(shape) != 2:
             raise ArgumentError(f"{subject} needs a matrix for axis={self.axis}, got shape {shape}")
@@ -215,8 +217,9 @@ class Reduction:
     def scratch(self, shape: Sequence[int]) -> tuple[Scratch, ...]:
         """Return the device memory that a reduction of arrays of a shape needs between its launches.
 
-        A capture takes no memory, so lend this beforehand: `offload_args(x, out, *total.scratch(x.shape))`. The result
-        has one Scratch, or two for "argmin" and "argmax". It has none for small arrays, which one launch reduces.
+        A capture takes no memory, so lend this memory before: `offload_args(x, out, *total.scratch(x.shape))`. The
+        result has one Scratch, or two for "argmin" and "argmax". It has none for small arrays, which one launch
+        reduces.
 
         Raises ArgumentError for a shape that the reduction does not take.
         """
@@ -229,13 +232,14 @@ class Reduction:
     ) -> Any:
         """Reduce the arrays, and write the result to the array after them.
 
-        arguments: the arrays, in the order of the parameters, and the result: of one element, or of one for each row
-            (axis=1) or column (axis=0). DevicePtrs of an open region, or NumPy arrays; then the result may be left out.
-        device: for NumPy arrays, as for offload_args.
-        scratch: pointers to the memory that `scratch(shape)` describes, so that the call takes none.
+        arguments: the arrays, in the order of the parameters, and then the result, which has one element, or one for
+        each row (axis=1) or column (axis=0). All are DevicePtrs of an open region, or all are NumPy arrays. With NumPy
+        arrays, the result may be left out.
+        device: as for offload_args, if the arguments are NumPy arrays.
+        scratch: pointers to the memory that `scratch(shape)` describes; the call then takes no other memory.
 
-        Returns None, or the result as a NumPy array or number if it was left out. Raises ArgumentError, DTypeError, and
-        CaptureError if it needs memory in a capture.
+        Returns None, or, if the result was left out, the result as a NumPy array or number. Raises ArgumentError,
+        DTypeError, and, if the call needs memory in a capture, CaptureError.
 
             total = kernels.reduce("sum", axis=0, A=np.float64)
             A, sums = np.ones((3, 2)), np.empty(2)
@@ -285,7 +289,7 @@ class Reduction:
         self._launch(passes[-1], len(passes) == 1, True, inputs, [result])
 
     def _memory(self, scratch: Any, size: int, operands: Sequence[Any]) -> Sequence[Any]:
-        """Return pointers to `size` elements of each kind that a launch leaves to the next one."""
+        """Return pointers to `size` elements of each kind of value that a launch leaves for the next one."""
         if not size:
             return ()
         if scratch is None:
@@ -330,16 +334,17 @@ def reduce(
 ) -> Reduction:
     """Make a reduction of arrays: "sum", "prod", "min", "max", "argmin" or "argmax".
 
-    operation: one of these. A NaN counts as the least and as the greatest, as in NumPy. Among equal elements the
-    first one counts.
-    formula: the reduced value, of elements by the names of their arrays, such as "x * y" for a dot product. The
-        default is the array itself.
-    axis: None: all elements, in C order. 0: each column of a matrix. 1: each row.
-    dtype: of the formula's value. The default is NumPy's promotion of the arrays' dtypes; if that is an integer dtype,
-    a formula with another value, such as "x / 2", raises KernelError.
+    operation: one of these names. As in NumPy, a NaN is both the least and the greatest value, and the first of several
+    equal elements is selected.
+    formula: the value to reduce, such as "x * y" for a dot product; a name stands for an element of the array of this
+    name. By default, the array itself is reduced.
+    axis: None to reduce all elements, in C order; 0 to reduce each column of a matrix; 1 to reduce each row.
+    dtype: the dtype of the formula's value. By default, it is NumPy's promotion of the arrays' dtypes. If the promotion
+    is an integer dtype, a formula with another value, such as "x / 2", raises KernelError.
     parameters: the dtype of each array, by its name in the formula.
 
-    Sums of integers are int64 or uint64. All devices have the same bits: the order of the steps follows from the shape.
+    Sums of integers are int64 or uint64. All devices compute the same bits, because the shape determines the order of
+    the steps.
 
         dot = kernels.reduce("sum", "x * y", x=np.float32, y=np.float32)
         x, y = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
@@ -349,7 +354,7 @@ def reduce(
             most(dA, dfound)
         print(found)  # [5. 4.]
 
-    Raises SignatureError, KernelError for a formula that is no expression of kernels.
+    Raises SignatureError, and KernelError for a formula that is no expression of kernels.
 
     See also: kernels.elementwise, kernels.Reduction, kernel; docs/guide/python-kernels.md.
     """

@@ -1,6 +1,7 @@
-"""The functions that rewritten trees call, in the form for numba: elements, the thread and atomic steps; RULES has all.
+"""The functions that rewritten trees call, as numba's rules, for elements, the thread and atomic steps. RULES has all
+of them.
 
-Importing this imports numba.
+Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .value_types import ARRAY, I64, ArrayType, array_of, here_of, number, threa
 
 
 def index_of(array: Any, index: Any) -> Any:
-    """Return the type of an index that an array takes; None for another index."""
+    """Return the type of an index if the array takes the index, else None."""
     if isinstance(index, types.Integer):
         return types.int64
     if isinstance(index, types.BaseTuple) and len(index) == 2 and all(isinstance(x, types.Integer) for x in index):
@@ -84,7 +85,7 @@ def place_of(context: Any, builder: Any, kind: ArrayType, array: Any, index: Any
 
 
 def load(context: Any, builder: Any, kind: ArrayType, place: Any) -> Any:
-    """Return the value of an element as kernels compute with it."""
+    """Return the value of an element in the type in which kernels compute."""
     raw = builder.load(place)
     if kind.element.name == "float16":
         return builder.fpext(builder.bitcast(raw, ir.HalfType()), ir.FloatType())
@@ -97,7 +98,7 @@ def load(context: Any, builder: Any, kind: ArrayType, place: Any) -> Any:
 def store(context: Any, builder: Any, kind: ArrayType, value: Any, place: Any) -> None:
     if kind.element.name == "float16":
         value = builder.bitcast(builder.fptrunc(value, ir.HalfType()), ir.IntType(16))
-    elif kind.element.name == "bfloat16":  # round to the nearest, and to even in the middle
+    elif kind.element.name == "bfloat16":  # round to the nearest value, and halfway cases to even
         word = ir.IntType(32)
         bits = builder.bitcast(value, word)
         last = builder.and_(builder.lshr(bits, ir.Constant(word, 16)), ir.Constant(word, 1))
@@ -127,7 +128,7 @@ def _(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def oa__field(typing: Any, array: Any, at: Any) -> Any:
-    """Return one field of an array of structs as an array. at: the field's number."""
+    """Return one field of an array of structs as an array. `at` is the field's number."""
     if not isinstance(array, ArrayType) or array.element.names is None or array.element.fields is None:
         return None
     dtype, offset, *_ = array.element.fields[array.element.names[at.literal_value]]

@@ -1,9 +1,9 @@
-"""The source of a kernel in Python: read, checked, and rewritten for numba.
+"""The source of a kernel in Python, which is read, checked, and rewritten for numba.
 
 A kernel is checked as a tree, before any type is known. It may store only to elements that `mine()` gave it, and may
 use only constructs that have a meaning on a device. A refusal names the file, the line, the construct and the remedy.
-The tree that results has plain loops in place of `for i in y.mine()`, and functions of rules.py, whose names begin with
-`oa__`, in place of the words of words.py.
+In the resulting tree, plain loops replace `for i in y.mine()`, and functions of rules.py, whose names begin with
+`oa__`, replace the words of words.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .weak import Weakness
 
 __all__ = ["function_of", "read_function", "read_kernel"]
 
-_MOST_SHARED: Final = 48 * 1024  # bytes that a kernel may declare on any GPU
+_MOST_SHARED: Final = 48 * 1024  # the bytes that a kernel may declare on every GPU
 _SHARED_ALIGNMENT: Final = 16
 
 
@@ -38,7 +38,7 @@ class _Reader(Statements):
     """Checks and rewrites a function, with the memory of its blocks."""
 
     def evaluated(self, node: ast.expr) -> Any:
-        """Return the value of an expression that is the same for each launch."""
+        """Return the value of an expression whose value is the same for each launch."""
         for child in ast.walk(node):
             if isinstance(child, ast.Name) and child.id in self.locals:
                 self.refuse(node, ast.unparse(node), "the memory of a block has one size, known when the kernel is "
@@ -144,7 +144,7 @@ def _has_fields(declared: Any) -> bool:
 
 
 def _check_fields(reader: _Reader, name: str, dtype: np.dtype[Any]) -> None:
-    """Refuse an array of structs that have fields other than numbers. The signature refuses types that devices lack."""
+    """Refuse an array of structs if a field is not a number. The signature refuses the types that devices lack."""
     for field, (kind, *_) in (dtype.fields or {}).items():
         if kind.names is not None or kind.subdtype is not None:
             reader.refuse(
@@ -170,7 +170,7 @@ def _take_shared(reader: _Reader) -> None:
 
 
 def read_kernel(function: Callable[..., Any], names: dict[str, Any]) -> Written:
-    """Rewrite a kernel, and return it. `names`: the names around it, for annotations that are texts.
+    """Rewrite a kernel, and return it. `names` has the names around the kernel, for annotations that are texts.
 
     Raises KernelError and SignatureError.
     """

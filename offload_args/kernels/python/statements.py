@@ -1,4 +1,4 @@
-"""Statements in the source of a kernel: checked, and loops over `mine()` rewritten as plain loops."""
+"""Statements in the source of a kernel, which are checked; loops over `mine()` are rewritten as plain loops."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Statements(Expressions):
         array = self.arrays.get(getattr(target.value, "id", "")) if isinstance(target, ast.Subscript) else None
         if array is not None and array.direction is Out:
             self.refuse(node, f"{ast.unparse(target)} is read", f"{array.name} is Out: declare InOut")
-        value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # a copy of the target, which is read
+        value: ast.expr = ast.parse(ast.unparse(target), mode="eval").body  # a copy of the target, whose value is read
         stored = self.target(target)
         for child in ast.walk(value):
             ast.copy_location(child, target)

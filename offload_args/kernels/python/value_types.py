@@ -1,8 +1,8 @@
-"""The types of values in kernels for numba: the thread, arrays, the numbers of loops, weak numbers.
+"""The types of values in kernels, defined for numba: the thread, arrays, the numbers of loops, weak numbers.
 
-Importing this imports numba. An array is its address, two extents, two steps in elements, and the address of a watch. A
-kernel without checks of its accesses has null for the watch. `here` is the numbers of the thread, which a target's
-entry fills in.
+Importing this module imports numba. An array consists of its address, two extents, two steps in elements, and the
+address of a watch, which is null in a kernel without checks of its accesses. `here` consists of the numbers of the
+thread, which a target's entry fills in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from ..partitions import Partition
 
-types: Any = numba_types  # type checkers read only a part of this module
+types: Any = numba_types  # type checkers can read only a part of this module
 I64: Final = ir.IntType(64)
 I1: Final = ir.IntType(1)
 HERE: Final = (
@@ -30,7 +30,7 @@ ARRAY: Final = ("data", "rows", "columns", "down", "across", "watch")
 
 
 class HereType(types.Type):
-    """The thread. is_gpu: neighbours get neighbouring elements."""
+    """The thread. With `is_gpu`, neighbouring threads get neighbouring elements."""
 
     def __init__(self, is_gpu: bool) -> None:
         self.is_gpu = is_gpu
@@ -38,22 +38,22 @@ class HereType(types.Type):
 
 
 class ArrayType(types.Type):
-    """An array among the parameters, or one field of its structs. `pitch`: the bytes from a field to the next struct's;
-    0: this is no field."""
+    """An array among the parameters, or one field of its structs. `pitch` is the number of bytes from a field to the
+    same field of the next struct, or 0 if this is no field."""
 
     def __init__(
         self, dtype: np.dtype[Any], number: int, rank: int, partition: Partition | None, checked: bool, pitch: int = 0
     ) -> None:
         self.element = dtype
         self.stored = stored_type(dtype)
-        self.value = types.void if dtype.names is not None else value_type(dtype)  # of a struct, fields have values
+        self.value = types.void if dtype.names is not None else value_type(dtype)  # a struct has only fields
         self.number, self.rank, self.partition, self.checked = number, rank, partition, checked
         self.pitch = pitch
         super().__init__(f"Array({dtype}, {number}, {rank}, {partition}, {checked}, {pitch})")
 
 
 class RunType(types.IterableType):
-    """The numbers first, first + step, ..., below end."""
+    """The numbers first, first + step, and so on, below end."""
 
     def __init__(self) -> None:
         super().__init__("Run")
@@ -69,7 +69,7 @@ class RunIterator(types.SimpleIteratorType):
 
 
 class OneType(types.IterableType):
-    """One number, or none."""
+    """An iterable of one number, or of none."""
 
     def __init__(self) -> None:
         super().__init__("One")
@@ -91,7 +91,7 @@ RUN_ITERATOR: Final = RunIterator()
 
 
 class TokenType(ir.Type):
-    """LLVM's type of values that name a place in the code."""
+    """LLVM's type of tokens, which stand for places in the code."""
 
     def _to_string(self) -> str:
         return "token"
@@ -108,22 +108,22 @@ NO_TOKEN: Final = ir.FormattedConstant(TOKEN, "none")
 
 
 def is_small_float(dtype: np.dtype[Any]) -> bool:
-    """Return whether elements are computed with as float32, and rounded when they are stored."""
+    """Return whether kernels compute with these elements in float32, and round them when they are stored."""
     return dtype.name in ("float16", "bfloat16")
 
 
 def value_type(dtype: np.dtype[Any]) -> Any:
-    """Return the type with which a kernel computes."""
+    """Return the type in which a kernel computes with elements of a dtype."""
     return types.float32 if is_small_float(dtype) else from_dtype(readable(dtype))
 
 
 def is_readable(dtype: np.dtype[Any]) -> bool:
-    """Return whether kernels read a field of that dtype."""
+    """Return whether kernels read a field of this dtype."""
     return dtype.names is not None or (dtype.base.kind in "biufc" and dtype.base != np.float16)
 
 
 def readable(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a struct with the fields that kernels read, at their places."""
+    """Return a struct with only the fields that kernels read, at their places."""
     if dtype.names is None or dtype.fields is None:
         return dtype
     fields = {name: place for name, place in dtype.fields.items() if is_readable(place[0])}
@@ -179,7 +179,8 @@ class OneIteratorModel(models.StructModel):
 
 
 class WeakType(types.Type):
-    """A number that takes the type of the value that it is joined with, in a variable or by if and else."""
+    """A number that takes the type of the value with which it is joined, in a variable or in a conditional
+    expression."""
 
     def __init__(self, native: Any) -> None:
         self.native = native
@@ -211,9 +212,10 @@ def _(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
 
 
 def combined(a: Any, a_is_weak: bool, b: Any, b_is_weak: bool) -> Any:
-    """Return the type in which NumPy 2 combines two numbers; None: numba's own type.
+    """Return the type in which NumPy 2 combines two numbers; None stands for numba's own type.
 
-    Two whole numbers have numba's type, which has 64 bits. But with a uint64, a weak one becomes a uint64.
+    Two whole numbers have numba's type, which has 64 bits. But a weak number that is combined with a uint64 becomes a
+    uint64.
     """
     exact = (types.Integer, types.Boolean)
     if a_is_weak and b_is_weak:

@@ -1,8 +1,8 @@
-"""Numbers that take the type of the value that they are combined with, as Python's do in NumPy 2.
+"""Weak numbers, which take the type of the value with which they are combined, as Python's numbers do in NumPy 2.
 
-A number is weak if it is written in the kernel, or comes from outside as an int, a float or a complex of Python.
-Indices, sizes, the numbers of `here`, the results of int, float and math.floor, and results computed from these are
-weak, too. A variable is weak if all values that are assigned to it are.
+A number is weak if it is a literal in the kernel, or an outer object that is an int, a float or a complex of Python.
+Indices, sizes, the numbers of `here`, the results of int, float and math.floor, and results computed from weak numbers
+are weak, too. A variable is weak if all values that are assigned to it are weak.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _OF_PYTHON: Final = frozenset({int, float, complex, len, math.floor, math.ceil, 
 class Weakness:
     """Determines which expressions of a function are weak.
 
-    value_of: returns the object that a name from outside stands for. variables: the names that the function assigns.
-    parameters: they are never weak. arrays: the parameters that have a size.
+    value_of: returns the object for which an outer name stands. variables: the names that the function assigns.
+    parameters: the names of parameters, which are never weak. arrays: the parameters that have a size.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Weakness:
         self.value_of, self.arrays = value_of, arrays
         self.variables = variables | parameters
         self.weak = variables - parameters
-        self.mixed: set[str] = set()  #: variables that are assigned weak numbers and others
+        self.mixed: set[str] = set()  #: variables to which both weak numbers and other values are assigned
         assigned = self.assignments(tree)
         known = -1
         while known != len(self.weak):
@@ -49,7 +49,7 @@ class Weakness:
         self.mixed = weakly & {name for name, value in assigned if not (value is None or self.of(value))}
 
     def assignments(self, tree: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
-        """Return the variables with the values assigned to them; None: whole numbers of a loop."""
+        """Return the variables with the values assigned to them; None stands for the whole numbers of a loop."""
         assigned: list[tuple[str, ast.expr | None]] = []
         pairs: list[tuple[ast.expr, ast.expr]]
         for node in ast.walk(tree):
@@ -96,7 +96,7 @@ class Weakness:
                     if called in words.WORDS or called in _OF_PYTHON:
                         return True
                     return called in _KEEP and all(map(self.of, node.args))
-                except TypeError:  # not hashable
+                except TypeError:  # the value is not hashable
                     return False
             case ast.Attribute():
                 is_size = node.attr == "size" and getattr(node.value, "id", "") in self.arrays

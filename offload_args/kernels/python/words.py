@@ -1,4 +1,5 @@
-"""The words of kernels in Python that are not Python's own. In a kernel they stand for code; elsewhere they raise."""
+"""The words that kernels in Python have beyond Python's own. In a kernel they stand for code; elsewhere they raise
+errors."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 class Here:
-    """The running thread, in a kernel in Python: `here`. An axis is 0, 1 or 2: x, y or z.
+    """The running thread of a kernel in Python, `here`. An axis is 0 for x, 1 for y, or 2 for z.
 
         @kernel
         def number(y: Out[np.int64].by(kernels.Linear1D())):
@@ -130,9 +131,11 @@ def atomic_max(array: Any, i: Any, value: Any) -> Any:
 
 
 def barrier() -> None:
-    """Wait for all threads of the block, in a kernel; each can then read the others' stores to shared memory.
+    """Wait for all threads of the block, in a kernel. Each thread can then read the stores of the others to shared
+    memory.
 
-    All threads of a block have to reach it: a barrier in a condition or a loop that differs between threads is refused.
+    All threads of a block have to reach the barrier. So a barrier is refused in a condition or a loop that differs
+    between threads.
 
         @kernel
         def reverse(x: In[np.int32], y: Out[np.int32].by(kernels.Tiles(1, 4))):
@@ -156,12 +159,12 @@ def barrier() -> None:
 def shared(shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
     """Declare an array that the threads of a block share, in a kernel: `part = shared(256, np.float32)`.
 
-    Each block has its own array, with undefined values at first. Any thread reads and stores any element; barrier()
-    orders the accesses. The launch sets the size of a parameter `part: Shared[np.float32]`, by
+    Each block has a separate array, whose values are undefined at first. Any thread of the block may read and store any
+    element; barrier() orders these accesses. The launch sets the size of a parameter `part: Shared[np.float32]` by
     shared_bytes=Shared(...).
 
     shape: one or two numbers, which are fixed when the kernel is made.
-    dtype: of its elements.
+    dtype: the dtype of the elements.
 
         @kernel
         def sums(x: In[np.int32], y: Out[np.int32].by(kernels.PerBlock())):
@@ -183,7 +186,7 @@ def shared(shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
     _refuse("shared")
 
 
-#: The words that are functions of `here`, and the name of each in numba's rules (rules.py).
+#: {a word that is a function of `here`: its name in numba's rules (rules.py)}.
 WORDS: Final[dict[Any, str]] = {
     Here.index: "here_index",
     Here.size: "here_size",
