@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         @property
         def __cuda_array_interface__(self) -> Any: ...
 
-    # NumPy's arrays have this method, too. So only the last overload takes such objects, and its pointers have any
-    # dtype.
+    # NumPy's arrays have this method, too. So only the last overload takes objects with this method, and returns
+    # pointers of any dtype.
     class _ByDLPack(Protocol):
         def __dlpack__(self) -> Any: ...
 
@@ -67,9 +67,10 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
     """Bring an array's bytes from the device to the host now, as OpenMP's `target update from` does.
 
     array: the array that was lent, or a part of it. device: the source, if several devices have the array. The host
-    keeps these bytes, whatever the region does later. The result is a context manager for writing the array:
-    `with update(x): x[0] = 1` sends the array to every device that has some of it, at the end of the block, also if the
-    block raises. From the block's beginning on, the host's bytes count as newer than the bytes of all devices.
+    keeps these bytes, even if the region discards its results later. The result is a context manager for writing the
+    array. At the end of the block `with update(x): x[0] = 1`, the array is sent to every device that has some of it,
+    even if the block raises an exception. From the block's beginning on, the host's bytes count as newer than the bytes
+    of all devices.
 
     Raises PresentError if no device (or not the named one) has the whole array, or if a device wrote bytes of it
     through another lent array and no copy can address these bytes alone, such as bytes of a packed array with further
@@ -93,7 +94,7 @@ def update(array: NDArray[Any], *, device: Device | str | None = None) -> Update
 
 
 class Update:
-    """Permit the host to write an array within a block, and send it to the device at the end."""
+    """Permit the host to write an array within a block, and send the array to the device at the end."""
 
     __slots__ = ("_array", "_device", "_opened", "_writings")
 
@@ -104,7 +105,7 @@ class Update:
         self._writings: list[object] = []
 
     def __enter__(self) -> NDArray[Any]:
-        writing = _core.update_begin(self._array, self._device)  # refuses an array that can't be sent
+        writing = _core.update_begin(self._array, self._device)  # raises an error for an array that can't be sent
         chain: list[NDArray[Any]] = []
         array: object = self._array
         while isinstance(array, np.ndarray):
@@ -134,13 +135,13 @@ class Update:
                 raise
             error.add_note(f"{failure} (as this block of `update` ended)")
         finally:
-            self._writings.pop()  # ends the update
+            self._writings.pop()  # this ends the update
             while self._opened:
-                _core.lock_if_lent(self._opened.pop())  # its region may have been left meanwhile
+                _core.lock_if_lent(self._opened.pop())  # the region may have been left in the meantime
 
 
 def open_regions() -> list[offload_args]:
-    """Return the open regions of all threads, the oldest first, such as regions that a notebook's cells left open.
+    """Return the open regions of all threads, for example those that a notebook's cells left open. The oldest is first.
 
     The repr of a region shows its device, and the line or cell that entered it. `open_regions()[0].close()` leaves the
     oldest region, and `open_regions()[0].discard()` leaves it and discards its results.
@@ -164,23 +165,27 @@ class offload_args(_core.Region["_Pointers_co"]):
             blas.gemv(1.0, dA, dx, 0.0, dy)
         print(y)  # [3. 7.]
 
-    arrays: NumPy arrays, objects that share host memory through DLPack or GPU memory through
-    `__cuda_array_interface__`, or In, Out or InOut of such an array, or Scratch. A plain array goes up when it is first
-    read, and comes down if it was written. `as` binds a tuple with one DevicePtr per argument, also for a single
-    argument. The host can't write the arrays meanwhile. A read-only array is never written. But NumPy does not
-    distinguish a view that was made read-only from a view of an array that is lent already. So inside a region that
-    lends the same memory, a read-only view may be written, unless that region lends the view too: lend such a view as
-    In.
-    device: a Device or its name; None: the device of the first borrowed argument, else the first GPU, else the host.
-    stream: an object with `__cuda_stream__` that receives the calls; None: one of the package's own streams.
-    on_error: if the block raises, "discard" leaves the host arrays unchanged, "keep" copies valid results down.
-    resident: keep the device memory of these arrays when the block ends, as Device.keep does: when such an array is
-    lent again, only the pages that the host wrote since then are sent.
-    guard: while the device is newer, a read or write of an array's whole pages by the host raises GuardError, at the
-    next call or turn of a loop. OFFLOAD_ARGS_GUARD=1 sets this for all regions.
+    arrays: NumPy arrays; objects that share host memory through DLPack, or GPU memory through
+    `__cuda_array_interface__`; such an array in In, Out or InOut; or Scratch. A plain array goes up when it is first
+    read, and comes down if it was written. `as` binds a tuple with one DevicePtr per argument, even for a single
+    argument. During the block, the host can't write the arrays. A read-only array is never written. There is one
+    exception, because NumPy does not distinguish a view that was made read-only from a view of an array that is lent
+    already. Inside a region that lends the same memory, a read-only view may be written, unless the outer region lends
+    the view, too. Lend such a view as In.
+    device: a Device or its name. None stands for the device of the first borrowed argument; if there is none, for the
+    first GPU; without a GPU, for the host.
+    stream: an object with `__cuda_stream__`, on whose stream the calls run; None stands for one of the package's
+    streams.
+    on_error: if the block raises an exception, "discard" leaves the host arrays unchanged, and "keep" copies valid
+    results down.
+    resident: whether the arrays become resident, as by Device.keep: their device memory is kept at the end of the
+    block. When such an array is lent again, only the pages that the host has written since then are sent.
+    guard: whether the arrays are guarded. If the host reads or writes whole pages of a guarded array while the device
+    is newer, a GuardError is raised, at the next call or iteration of a loop. OFFLOAD_ARGS_GUARD=1 guards the arrays of
+    all regions.
 
-    Without a block, such as in the cells of a notebook, open() enters the region and returns the tuple, close() leaves
-    it, and discard() leaves it as a block that raises does.
+    Without a block, for example in the cells of a notebook, open() enters the region and returns the tuple, and close()
+    leaves the region. discard() leaves it, too, and discards the results, as a block that raises an exception does.
 
     Entering raises ArgumentTypeError, DTypeError, DirectionError, PresentError, DeviceMemoryError and other exceptions
     of `errors`; nothing is lent then.
@@ -321,7 +326,8 @@ class offload_args(_core.Region["_Pointers_co"]):
 
     @property
     def stream(self) -> Stream:
-        """The stream of the region's calls, on a GPU; work of other packages on it runs in order with the calls.
+        """The stream of the region's calls on a GPU. Work of other packages on this stream runs in order with the
+        calls.
 
         Raises RegionError unless the region is open, and HostAttributeError on a device that is not a GPU.
         """
@@ -336,14 +342,14 @@ class offload_args(_core.Region["_Pointers_co"]):
     def capture(self, /, **names: Any) -> Capture:
         """Capture the calls of the region within a block, instead of running them: `with region.capture(x=dx) as g:`.
 
-        names: pointers whose contents `g.replay(x=new)` may replace, and numbers, such as alpha=1.0, which the graph
-        then has on the device: `g["alpha"]` is the 0-d pointer to pass to calls, and `g.replay(alpha=2.0)` sets it. A
-        float becomes a float64; for another dtype, pass a NumPy scalar. Each call is checked when it is made, and the
-        arrays that it reads go up then. The captured calls run at each `g.replay()`, in order with the calls before and
-        after it.
+        names: pointers and numbers. `g.replay(x=new)` may replace the contents of a pointer x. The graph stores a
+        number, such as alpha=1.0, on the device: `g["alpha"]` is the 0-d pointer to pass to calls, and
+        `g.replay(alpha=2.0)` sets the number. A float becomes a float64; for another dtype, pass a NumPy scalar. When a
+        call is captured, it is checked, and the arrays that it reads go up. The captured calls run at each
+        `g.replay()`, in order with the calls before and after the replay.
 
         A call raises CaptureError if it would have to wait for a result on the host, or for memory that exists only
-        while a function runs; the capture then goes on. Raises RegionError if the region is not open.
+        while a function runs; the capture then continues. Raises RegionError if the region is not open.
 
             A, x, y = 2.0 * np.eye(2), np.ones(2), np.empty(2)
             region = offload_args(A, x, y)
@@ -360,19 +366,19 @@ class offload_args(_core.Region["_Pointers_co"]):
         return Capture(self, names)
 
     def loop(self, body: Callable[[], object], *, until: DevicePtr[Any], at_most: int) -> int:
-        """Repeat calls until one of them has set a number on the device, and return how many times they ran.
+        """Repeat calls until one of them has set a number on the device, and return the number of repetitions.
 
-        body: a function without arguments that makes the calls; it runs once, and the calls are captured, as in
-        `capture`. If the function uses only the same pointers, kernels, functions, numbers and texts, a later loop of
-        the region runs the captured calls without a new capture. If it uses values that can change, such as a list or
-        an array, the calls are captured again.
+        body: a function without arguments that makes the calls. The function runs once, and its calls are captured, as
+        in `capture`. If it uses only pointers, kernels, functions, numbers and texts, a later loop of the region with
+        the same values runs the captured calls without a new capture. If it uses values that can change, such as a list
+        or an array, the calls are captured again.
         until: a pointer to one element, which the calls write; the loop ends when the element is not 0. The element is
-        tested after each step, so the calls run at least once, and never after the element was set. at_most: the most
-        steps. On CUDA with a driver of 12.3 or later, the device itself tests the element if a step has at most 8
-        calls, and no step waits for the host.
+        tested after each step, so the calls run at least once, and never after the element was set. at_most: the
+        greatest number of steps. On CUDA with a driver of 12.3 or later, the device itself tests the element if a step
+        has at most 8 calls; then no step waits for the host.
 
-        Raises CaptureError at a call in the body that can't be captured, ArgumentTypeError if until points to more than
-        one element, RegionError if the region is not open, and the errors of `Graph.replay`.
+        Raises CaptureError at a call in the body that can't be captured, ArgumentTypeError if `until` points to more
+        than one element, RegionError if the region is not open, and the errors of `Graph.replay`.
 
             x, left = np.ones(2), np.array([8.0])
             region = offload_args(x, left)
@@ -385,7 +391,7 @@ class offload_args(_core.Region["_Pointers_co"]):
         return loop(self, body, until, at_most)
 
     def _open_on(self) -> Device | None:
-        """Return the device of an open region; None if it is not open."""
+        """Return the device of the region; None if the region is not open."""
         pointers = self._pointers()
         if pointers is None:
             return None
@@ -412,7 +418,7 @@ class offload_args(_core.Region["_Pointers_co"]):
         """Describe each argument: its dtype, shape, size, direction and state."""
         try:
             return "\n".join([self._title(), *text_table(self._rows())])
-        except Exception:  # raised by an argument's own code; a repr never raises
+        except Exception:  # an argument's own code may raise any exception, and a repr must not
             return object.__repr__(self)
 
     def _repr_html_(self) -> str | None:
@@ -457,18 +463,18 @@ class Stream:
 
 
 def _place(entered: tuple[CodeType, int] | None) -> str:
-    """Return the line that entered a region as text: prog.py:12, or In[3]:1 in a notebook's cell."""
+    """Return the line that entered a region as text, such as prog.py:12, or In[3]:1 for a notebook's cell."""
     if entered is None:
         return "C code"
-    from .tracing.source import shown  # it loads a parser
+    from .tracing.source import shown  # this import loads a parser
 
     return f"{shown(entered[0].co_filename)}:{entered[1]}"
 
 
 def _largest(text: str) -> str:
-    """Return the end of a message about a full device, which the text names: the largest arrays in its memory."""
+    """Return the end of a message about a full device: the largest arrays in its memory. `text` names the device."""
     device = text.partition(": out of device memory")[0].rpartition(" ")[2]
-    arrays: dict[int, tuple[int, str]] = {}  # by the lent object, which an inner region may share
+    arrays: dict[int, tuple[int, str]] = {}  # the key is the lent object, which an inner region may share
     for region in open_regions():
         for position, (argument, pointer) in enumerate(
             zip(region._arguments, region._pointers() or (), strict=False), 1
@@ -485,7 +491,8 @@ ends[_core.OA_ERROR_MEMORY] = _largest
 
 
 def _warn_inside(outer: offload_args, position: int) -> None:
-    """Warn that open() entered a region inside an open one; both lend memory of the argument at `position`."""
+    """Warn that open() entered a region inside an open region; both regions lend memory of the argument at
+    `position`."""
     warnings.warn(
         f"offload_args: argument {position} is lent already by the region that open() entered at "
         f"{_place(outer._place())}, and that was never left: this region is inside that one, and results come down "
@@ -505,7 +512,7 @@ def _guarding(region: offload_args) -> tuple[bytes, tuple[bytes, ...]]:
 
 
 def _warn_collected(entered: tuple[CodeType, int] | None) -> None:
-    """Warn of a region that was garbage-collected while it was open."""
+    """Warn about a region that was garbage-collected while it was open."""
     warnings.warn(
         f"offload_args: the region that {_place(entered)} entered was never left; its results are lost: use `with`, "
         "or close()",
@@ -538,20 +545,20 @@ def _read_options(device: Device | str | None, stream: object, on_error: str) ->
 
 
 def _stream_handle(stream: object) -> int:
-    from .streams import stream_handle  # few regions have a stream of the caller's
+    from .streams import stream_handle  # few regions use a stream of the caller
 
     return stream_handle("offload_args: stream", stream)
 
 
 def _load(library: str) -> str:
-    """Load a vendor library that the core needs for the first time, by libraries.find_and_open()."""
+    """Load a vendor library by libraries.find_and_open(), when the core first needs it."""
     from .libraries import find_and_open
 
     return find_and_open(library)
 
 
 def _find_driver(backend: str) -> str:
-    """Return the places of a driver that the core needs for the first time, by libraries.driver_places()."""
+    """Return the places of a driver by libraries.driver_places(), when the core first needs the driver."""
     from .libraries import driver_places
 
     return driver_places(backend)

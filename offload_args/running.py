@@ -1,4 +1,4 @@
-"""Runs a script to its end, as Python itself does, for commands that then print a report."""
+"""Runs a script to its end, as Python itself does, for commands that print a report afterwards."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _RUNNERS = (
 
 
 def say(text: str, file: TextIO | None) -> None:
-    """Print to a script's stderr; a closed stderr does not change the status."""
+    """Print to a script's stderr; a closed stderr does not affect the exit status."""
     if file is None:
         return
     try:
         print(text, file=file, flush=True)
     except (AttributeError, OSError, ValueError):
         if file is sys.stderr:
-            sys.stderr = None  # otherwise Python flushes it at its end, and exits with another status
+            sys.stderr = None  # otherwise, Python would flush stderr at its end, and exit with another status
 
 
 def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> int:
@@ -52,20 +52,20 @@ def run_to_end(run_script: Callable[[], object], stop: Callable[[], object]) -> 
         status = 1
     finally:
         try:
-            # Executors end their threads in these callbacks. Python itself calls them before it waits for threads. It
-            # would call each callback again if the list still had it.
+            # Executors end their threads in these callbacks. Python itself calls the callbacks before it waits for
+            # threads. It would call a callback a second time if the callback were still in the list.
             ends: list[Callable[[], object]] = getattr(threading, "_threading_atexits", [])
             while ends:
                 try:
                     ends.pop()()
-                except Exception as error:  # Python also continues here
+                except Exception as error:  # Python, too, continues after an exception of a callback
                     say("".join(traceback.format_exception(error)).rstrip("\n"), sys.stderr)
             while others := [thread for thread in threading.enumerate() if thread is not me and not thread.daemon]:
-                others[0].join()  # as Python itself does at its end
+                others[0].join()  # Python itself also does this at its end
         except KeyboardInterrupt:
             status = 1
         finally:
             stop()
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # the script may have closed it
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # the script may have closed stdout
         sys.stdout.flush()
     return status

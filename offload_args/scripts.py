@@ -32,7 +32,7 @@ from .tracing.source import Place
 
 __all__ = ["Accelerated", "Report", "Row", "accelerate"]
 
-# In the order of oa_accelerate_reason.
+# These are in the order of oa_accelerate_reason.
 _REASONS: Final = (
     "not faster",
     "device not open",
@@ -47,7 +47,7 @@ _REASONS: Final = (
     "info or values are odd",
     "lent by the program",
 )
-_DEVICE_WANTED, _SITE_WANTED, _LAPACK_WANTED = 2, 3, 4  # oa_accelerate_event
+_DEVICE_WANTED, _SITE_WANTED, _LAPACK_WANTED = 2, 3, 4  # from oa_accelerate_event
 LEAST: Final = 1_000_000  # a call of fewer multiplications is not considered
 PRICE: Final = 1.0  # seconds to be saved before a GPU is opened
 PATIENCE: Final = 5.0  # the most seconds that a call waits for its line, if a plan needs the line
@@ -63,7 +63,8 @@ _HERE: Final = os.path.dirname(__file__) + os.sep
 
 
 def _number_of(frame: FrameType | None) -> int:
-    """Return the number of the innermost place in the program's own files, or of the innermost place of all."""
+    """Return the number of the innermost place in the program's own files, or, if there is none, of the innermost
+    place."""
     own = frame
     while own is not None and (
         own.f_code.co_filename.startswith((*_INSTALLED, _HERE)) or own.f_code.co_filename.startswith("<frozen")
@@ -77,7 +78,8 @@ def _number_of(frame: FrameType | None) -> int:
 
 @cache
 def _file(name: str) -> str:
-    """Return the absolute path: a script's path may be relative, and the script may change folders."""
+    """Return the absolute path of a file, because a script's path may be relative, and the script may change
+    folders."""
     return name if name.startswith("<") else os.path.abspath(name)
 
 
@@ -96,8 +98,8 @@ def _own_site() -> int:
 
 
 def _serve() -> None:
-    """Do the work that hooks must not do: open a device, and find the line of a call on a thread without Python's
-    lock."""
+    """Do the work that hooks must not do: open a device, and, on a thread without Python's lock, find the line of a
+    call."""
     while True:
         event, thread, serial = _core.accelerate_wait()
         if event == _DEVICE_WANTED:
@@ -119,7 +121,7 @@ def _serve() -> None:
 _lock: Final = threading.RLock()
 _active: list[Accelerated] = []
 _server: threading.Thread | None = None
-_opened: dict[str, tuple[int, tuple[float, ...] | None]] = {}  # devices, each with its rates
+_opened: dict[str, tuple[int, tuple[float, ...] | None]] = {}  # {name of an open device: (its number, its rates)}
 _have_lapack: set[str] = set()  # devices whose LAPACK is open, too
 
 
@@ -141,7 +143,8 @@ def _open(name: str | None, calibrated: bool) -> tuple[int, tuple[float, ...] | 
 
 
 def _apply() -> None:
-    """Make the core follow the innermost active context; stop it if none is active. The caller has the lock."""
+    """Pass the innermost active context to the core, or stop the acceleration if no context is active. The caller has
+    the lock."""
     global _server
     if not _active:
         _core.accelerate_stop()
@@ -168,7 +171,8 @@ def _apply() -> None:
 
 
 def _forget_in_child() -> None:
-    """Let a forked child continue on the CPU: a thread of the parent may have held the lock."""
+    """Let a forked child continue on the CPU. It gets a new lock, because a thread of the parent may have held the
+    lock."""
     global _server
     _lock._at_fork_reinit()  # type: ignore[attr-defined]
     _active.clear()
@@ -187,16 +191,16 @@ def _stop_all() -> None:
 
 
 def _less(now: Any, before: Any) -> Any:
-    """Return how much a count, or each of several, has grown."""
+    """Return the growth of a count, or of each of several counts."""
     return tuple(map(_less, now, before)) if isinstance(now, tuple) else now - before
 
 
 class Row(NamedTuple):
     """One row of the report: calls of one routine with similar sizes from one place."""
 
-    routine: str  #: "dgemm"
-    place: str  #: "script.py:12"; "" if it is not known
-    m: int  #: of the latest call
+    routine: str  #: such as "dgemm"
+    place: str  #: such as "script.py:12"; "" if it is not known
+    m: int  #: m of the latest call
     n: int
     k: int
     calls: int
@@ -204,10 +208,10 @@ class Row(NamedTuple):
     refused: dict[str, int]  #: {reason: the number of calls}
     bytes_up: int
     bytes_down: int
-    bytes_spared: int  #: of operands that were on the device already
-    host_seconds: float  #: of calls that the CPU made
-    device_seconds: float  #: of calls that went
-    saved: float  #: seconds, by the model: the CPU's time less the device's
+    bytes_spared: int  #: bytes of operands that were on the device already
+    host_seconds: float  #: seconds of the calls that the CPU made
+    device_seconds: float  #: seconds of the calls that went to the device
+    saved: float  #: the CPU's time less the device's time, by the model
     missed: float  #: seconds that the device would have saved in calls that did not go, by the model
 
 
@@ -216,8 +220,10 @@ class Report:
 
     def __init__(self, rows: Sequence[Row], small: int, device: str, note: str, failure: str, lapack: str = "") -> None:
         self.rows: tuple[Row, ...] = tuple(sorted(rows, key=lambda row: -(row.host_seconds + row.device_seconds)))
-        self.small = small  #: calls of fewer than a million multiplications; approximate with several threads
-        self.device = device  #: its name; "" while none is open
+        self.small = (
+            small  #: calls of fewer than a million multiplications; with several threads, an approximate number
+        )
+        self.device = device  #: the device's name; "" while no device is open
         self.note = note  #: the reason why no call goes, such as a missing GPU, or ""
         self.failure = failure  #: the failure of the device, or ""
         self.lapack = lapack  #: the reason why no call of LAPACK goes, or ""
@@ -234,7 +240,7 @@ class Report:
 
     @property
     def bytes_spared(self) -> int:
-        """The bytes that did not move, since they were on the device already."""
+        """The bytes that did not move, because they were on the device already."""
         return sum(row.bytes_spared for row in self.rows)
 
     @property
@@ -295,7 +301,7 @@ class Report:
         return header, rows
 
     def _advice(self) -> list[str]:
-        """Return advice for lines that send much repeatedly: a region would save these copies."""
+        """Return advice for lines that repeatedly send many bytes; a region would save these copies."""
         return [
             f"{row.place or row.routine}: {row.gone} calls moved {size_text(row.bytes_up + row.bytes_down)}; "
             "if they have an array in common, lend it around the loop: with offload_args(A) as (dA,)"
@@ -332,7 +338,7 @@ class Accelerated:
     ) -> None:
         self._device_name = device
         self._plan = plan
-        self._planned = 0 if plan is None else 2 if deterministic else 1  # oa_accelerate_planning
+        self._planned = 0 if plan is None else 2 if deterministic else 1  # a value of oa_accelerate_planning
         self._margin = margin
         self._families = families
         self._only_count = only_count
@@ -362,7 +368,7 @@ class Accelerated:
                 raise
 
     def _buy(self) -> None:
-        """Open the device, and let calls go to it. The caller has the lock."""
+        """Open the device, and let calls go to it. The caller of this function has the lock."""
         try:
             number, rates = _open(self._device_name, self._margin > 0 and self._planned != 2)
             if self._plan is not None:
@@ -378,7 +384,8 @@ class Accelerated:
             self._failure = f"the device can't be used: {error}"
 
     def _buy_lapack(self) -> None:
-        """Open the device's LAPACK, and let calls go to it; on failure they stay. The caller has the lock."""
+        """Open the device's LAPACK, and let calls go to it; if that fails, they stay on the CPU. The caller has the
+        lock."""
         try:
             _core.accelerate_use_lapack(self._number)
             _have_lapack.add(self._device)
@@ -386,7 +393,7 @@ class Accelerated:
             self._lapack = f"calls of LAPACK stay on the CPU: {error}"
 
     def stop(self) -> None:
-        """Turn acceleration off; an outer context continues. Does nothing if it is off.
+        """Turn this context's acceleration off; an outer context continues. A second call has no effect.
 
         Raises OSError if the plan can't be written.
         """
@@ -398,7 +405,7 @@ class Accelerated:
                 for decision in self.decisions():
                     self._plan.add(decision)
             was_last = _active and _active[-1] is self
-            was_on = self in _active  # false in a forked child, whose parent writes the plan
+            was_on = self in _active  # False in a forked child; its parent writes the plan
             if was_on:
                 _active.remove(self)
             if was_last:
@@ -411,7 +418,7 @@ class Accelerated:
             self._plan.write(next((device for device in Device._opened.values() if device.name == self._device), None))
 
     def add_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Add the decisions of child processes to the plan, if this run adds decisions.
+        """Add the decisions of child processes to the plan, if this run may change the plan.
 
         Raises OSError if the plan can't be written.
         """
@@ -422,9 +429,9 @@ class Accelerated:
         self._write_plan()
 
     def decisions(self) -> Iterator[Decision]:
-        """Decide for each kind of call, by its measured times, whether it should go next time.
+        """Decide for each kind of call, by its measured times, whether it should go to the device next time.
 
-        No kind goes if no device was opened, since the calls would have saved too little.
+        If no device was opened, no kind goes, because all calls together would have saved too little.
         """
         for site, row, counts in self._grown(_core.accelerate_read()[0]):
             calls, gone, _, _, _, _, host, device, _, missed = counts
@@ -433,7 +440,7 @@ class Accelerated:
             yield Decision(place, *row, goes)
 
     def _grown(self, now: list[tuple[Any, ...]]) -> Iterator[tuple[int, tuple[str, int, int, int], tuple[Any, ...]]]:
-        """Yield the place, the routine with its sizes, and the counts of each row that had calls since the start."""
+        """Yield, for each row that had calls since the start, the place, the routine with its sizes, and the counts."""
         for at, (routine, site, m, n, k, *counts) in enumerate(now):
             before = self._before[at][5:] if at < len(self._before) else (0, 0, (0,) * len(_REASONS), *(0,) * 7)
             grown = tuple(map(_less, counts, before))
@@ -455,7 +462,7 @@ class Accelerated:
 
     @property
     def report(self) -> Report:
-        """The report on the calls of all threads so far; after the end, on the calls until the end."""
+        """The report on the calls of all threads until now, or until the end of the acceleration."""
         with _lock:
             return self._ended if self._ended is not None else self._read()
 
@@ -483,17 +490,18 @@ def accelerate(
 ) -> Accelerated:
     """Send the program's calls of BLAS and LAPACK to a device if that is faster, until stop() or the end of `with`.
 
-    Acceleration applies to all threads of the process, and may be nested: the innermost context decides. No call fails
-    because of it: if the device can't or should not make a call, the original library makes it.
+    Acceleration applies to all threads of the process. It may be nested; then the innermost context decides. No call
+    fails because of acceleration: if the device can't or should not make a call, the original library makes it.
 
-    device: by default the first GPU. It is opened once the calls so far would have saved a second on it.
-    margin: how many times as fast the device has to be, by the model; 0: every possible call goes, for tests.
-    functions: the families that may go, such as ["gemm", "syrk"]; by default all.
+    device: by default the first GPU. The device is opened once the previous calls would have saved a second on it.
+    margin: the factor by which the device has to be faster, by the model. With 0, every possible call goes to the
+    device, for tests.
+    functions: the families whose calls may go to the device, such as ["gemm", "syrk"]; by default all families.
     lines: whether the report has the program's lines.
-    only_count: no call goes, and the report says how much time would have been saved.
-    plan: a file that states which calls go, by line, routine and sizes; the model decides about other calls, and stop()
-    adds them to the plan.
-    deterministic: the plan alone decides, and is not changed, so that results are the same from run to run.
+    only_count: whether no call goes to the device, and the report only states the time that would have been saved.
+    plan: a file that states which calls go to the device, by line, routine and sizes. The model decides about other
+    calls, and stop() adds these decisions to the plan.
+    deterministic: whether the plan alone decides, and is not changed, so that the results of all runs are the same.
 
     Raises ArgumentError for a wrong argument, or a plan of another machine; LibraryError on systems other than Linux
     with glibc.
@@ -532,7 +540,7 @@ def accelerate(
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Define %accelerate and %%accelerate; for %load_ext offload_args."""
+    """Define %accelerate and %%accelerate; IPython calls this function for %load_ext offload_args."""
     on: list[Accelerated] = []
 
     def stop() -> Report | None:

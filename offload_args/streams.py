@@ -18,10 +18,11 @@ class SupportsStream(Protocol):
 
 
 def stream_handle(subject: str, stream: object) -> int:
-    """Return the handle of a stream; subject: the function and the argument, such as "cublas.set_stream: streamId".
+    """Return the handle of a stream; `subject` names the function and the argument, such as "cublas.set_stream:
+    streamId".
 
-    Raises ArgumentTypeError if the object has no `__cuda_stream__`, or if this does not return two integers;
-    ArgumentError for another version of the protocol.
+    Raises ArgumentTypeError if the object has no `__cuda_stream__`, or if this method does not return two integers.
+    Raises ArgumentError for another version of the protocol.
     """
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is None:

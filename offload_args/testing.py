@@ -1,4 +1,5 @@
-"""Tools to test code that uses devices: strict simulated devices, failing calls, leaks, counts of copies."""
+"""Tools for tests of code that uses devices: strict simulated devices, failing calls, checks for leaks, counts of
+copies."""
 
 from __future__ import annotations
 
@@ -13,17 +14,17 @@ from .errors import ArgumentError
 
 __all__ = ["Moved", "backend_calls", "counting", "fail_call", "library", "no_mappings_left", "residency", "sim_device"]
 
-# {device number: (capacity, delay_us) of sim_device()}. fail_call() passes them again: the core sets all properties in
-# one call.
+# {device number: (capacity, delay_us) of sim_device()}. fail_call() passes them again, because the core sets all
+# properties in one call.
 _settings: dict[int, tuple[int, int]] = {}
 
 
 def sim_device(capacity: int = 0, delay_us: int = 0, index: int = 0) -> Device:
-    """Return the simulated device of that index, 0 to 7.
+    """Return the simulated device with this index, 0 to 7.
 
-    capacity: its memory in bytes, 0 for no limit. delay_us: how much longer each of its operations takes, in
-    microseconds. Its streams work on separate threads, and fresh and freed memory is poisoned. The package's idle
-    memory on the device is freed, so that the capacity also holds for the next allocation.
+    capacity: the device's memory in bytes, 0 for no limit. delay_us: the additional microseconds that each operation of
+    the device takes. The device's streams work on separate threads, and its fresh and freed memory is poisoned. The
+    package's idle memory on the device is freed, so that the capacity also holds for the next allocation.
 
         device = testing.sim_device(capacity=2**20)
         try:
@@ -68,7 +69,7 @@ def fail_call(device: Device | str, k: int) -> None:
 
 
 def backend_calls(device: Device | str) -> int:
-    """Return how many backend calls a simulated device has received.
+    """Return the number of backend calls that a simulated device has received.
 
         device, x = testing.sim_device(), np.ones(3)
         before = testing.backend_calls(device)
@@ -84,11 +85,11 @@ def backend_calls(device: Device | str) -> int:
 
 
 def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
-    """Load a double of a vendor library, in place of the real one, for the devices of a backend.
+    """Load a double of a vendor library, instead of the real library, for the devices of a backend.
 
-    name: "cublas". path: the double's file. Call this function once per process, before the library's first call. On
-    devices that are not GPUs, the package waits for each call of the double, so that the double may read and write
-    their memory.
+    name: the library's name, such as "cublas". path: the double's file. Call this function once per process, before the
+    library's first call. On devices that are not GPUs, the package waits for each call of the double, so that the
+    double may read and write the devices' memory.
 
         testing.library("cublas", "build/libmy_double.so")  # sim:0 calls it
         print(libraries.load("cublas").path)
@@ -101,10 +102,10 @@ def library(name: str, path: str, backend: str = "sim") -> libraries.Library:
 
 @contextmanager
 def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: bool = True) -> Iterator[None]:
-    """Run a block with another OFFLOAD_ARGS_RESIDENCY, or as on a system that can't watch pages.
+    """Run a block with another value of OFFLOAD_ARGS_RESIDENCY, or as if the system could not watch pages.
 
-    mode: None for the environment's value. tracking: False for the behaviour of such a system. Resident memory of all
-    devices is evicted before and after the block.
+    mode: None for the environment's value. tracking: whether pages are watched; False for the behaviour of a system
+    that can't watch them. Resident memory of all devices is evicted before and after the block.
 
         device, x = Device("host"), np.ones(1000)
         with testing.residency("explicit"):
@@ -125,7 +126,7 @@ def residency(mode: Literal["off", "explicit", "auto"] | None = None, tracking: 
 
 
 def no_mappings_left() -> None:
-    """Raise AssertionError if any device still has a live mapping or region.
+    """Raise AssertionError if a device still has a live mapping or region.
 
         (dx,) = (region := offload_args(np.ones(3))).open()
         try:
@@ -178,7 +179,7 @@ class Moved:
 
 @contextmanager
 def counting(device: Device | str) -> Iterator[Moved]:
-    """Count a device's operations in a block: `with counting(device) as moved: ...; assert moved.copies_up == 2`.
+    """Count a device's operations in a block, as in `with counting(device) as moved: ...; assert moved.copies_up == 2`.
 
     device: a Device or its name.
 

@@ -33,8 +33,8 @@ __all__ = ["Recording"]
 
 _CONTENTS = ("none", "hash", "inputs")
 _KNOWN = 64  # the most arrays of a buffer whose digests are remembered
-_SAMPLED = 1 << 14  # arrays of more bytes are known by a sample
-_SAMPLES, _SAMPLE = 16, 256  # parts, and the bytes of each
+_SAMPLED = 1 << 14  # an array of more bytes is identified by a sample
+_SAMPLES, _SAMPLE = 16, 256  # the number of samples, and the bytes of each
 _OUTCOMES = {_core.OA_COMMIT: "commit", _core.OA_DISCARD: "discard", _core.OA_KEEP: "keep"}
 _DIRECTIONS = {In: "in", Out: "out", InOut: "inout", Scratch: "scratch"}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -101,8 +101,8 @@ class _Buffer:
     def __init__(self, owner: _Owner, low: int, start: int) -> None:
         self.number, self.owner, self.low = owner.number, owner, low
         self.start = start  # the offset of the owning array
-        self.lent = 0  # how many open regions lend it
-        self.known: dict[tuple[Any, ...], str] = {}  # the digests of arrays in it that were written last
+        self.lent = 0  # the number of open regions that lend it
+        self.known: dict[tuple[Any, ...], str] = {}  # the digests of its arrays that were last written to the file
 
 
 class _Lent:
@@ -422,7 +422,8 @@ class Recording:
         if buffer is None or buffer.owner() is not owner:
             (start, high), own = _interval(owner), _interval(array)
             low, high = min(start, own[0]), max(high, own[1])  # as_strided may make an array larger than its owner
-            # The callback runs at any moment, on any thread. It is built in: Python code would lose a Ctrl-C there.
+            # The callback runs at any moment, on any thread. It is a built-in function, because a Ctrl-C in Python code
+            # would be lost.
             reference = _Owner(owner, self._gone.append)
             reference.number, reference.key = self._next("buffer"), id(owner)
             buffer = self._buffers[reference.key] = _Buffer(reference, low, start - low)

@@ -1,7 +1,7 @@
 """Shrinking: finds the fewest calls and the least sizes with which a fault of a recording still shows.
 
-The calls that are needed are found by delta debugging (Zeller and Hildebrandt, 2002). Then each size becomes as small
-as possible, everywhere it occurs, and arrays get simple contents. A smaller recording counts if the same line of the
+The calls that are needed are found by delta debugging (Zeller and Hildebrandt, 2002). Then each size is made as small
+as possible in all events, and arrays get simple contents. A smaller recording is accepted if the same line of the
 program has the same fault.
 """
 
@@ -32,29 +32,29 @@ from .stream import CALLS, read
 
 __all__ = ["Shrunk", "outcome", "shrink"]
 
-#: The kinds of events that may be left out; the others describe, or begin and end regions.
+#: The kinds of events that may be left out. Other events are descriptions, or begin or end a region.
 _ACTIONS: Final = {"blas", "call", "fill", "assign", "copy", "stage", "scratch", "update_from", "update_to"}
-_MOST = 100_000  # actions, where each turn of a graph counts
-_LONGEST = 60  # seconds that the script may run
+_MOST = 100_000  # the most actions; the actions of each replay of a graph count
+_LONGEST = 60  # the most seconds that the script may run
 
 
 class Shrunk(NamedTuple):
-    """The least recording that was found."""
+    """The smallest recording that was found."""
 
     script: str  #: the recording as a program
     fault: str
     kind: str  #: the name of the exception that ends the script
-    before: int  #: calls and copies
+    before: int  #: the number of calls and copies before
     after: int
     trials: int
 
 
 class _Fault(NamedTuple):
-    """A fault that a replay has, and the part of it that is the same with fewer calls."""
+    """A fault of a replay, and the part of its text that does not change with fewer calls."""
 
     text: str
     subject: str
-    call: int = 0  #: the number of its call; 0: it is a fault of all calls together
+    call: int = 0  #: the number of its call; 0 if it is a fault of all calls together
 
 
 class _Search:
@@ -63,11 +63,11 @@ class _Search:
     def __init__(self, file: str, predicate: str, device: Device | None) -> None:
         self.file, self.predicate, self.device = file, predicate, device
         self.check = None if predicate in ("differs", "fails") else Check(predicate)
-        self.subject = ""  # the subject of the wanted fault; "": any
+        self.subject = ""  # the subject of the wanted fault; "" for any subject
         self.trials = 0
 
     def fault(self, events: list[Event]) -> _Fault | None:
-        """Return the first fault of the subject; None if there is none."""
+        """Return the first fault of the subject, or None."""
         replay = Replay(self.device, self.predicate == "differs", 1, None, self._compared)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -103,10 +103,11 @@ class _Search:
 def shrink(file: str, predicate: str, device: Device | None) -> Shrunk:
     """Find a smaller recording with the first fault of a file.
 
-    predicate: "differs": a call's results differ from the host's; "fails": a call raises an error; or the text of a
-    Check, which is true of the replay's result.
+    predicate: "differs" if the fault is a call's results that differ from the host's, "fails" if it is a call that
+    raises an error, or else the text of a Check, which is true for a replay with the fault.
 
-    Raises ArgumentError if the file can't be replayed, if no call of it has such a fault, or if a Check raises.
+    Raises ArgumentError if the file can't be replayed, if none of its calls has such a fault, or if a Check raises an
+    exception.
     """
     search = _Search(file, predicate, device)
     events = _plain(list(read(file)), file)
@@ -130,7 +131,7 @@ def shrink(file: str, predicate: str, device: Device | None) -> Shrunk:
 
 
 def outcome(shrunk: Shrunk, device: Device | None = None) -> str:
-    """Run the script in a separate process, and describe its end. device: in place of the script's device."""
+    """Run the script in a separate process, and describe its end. `device` replaces the script's device."""
     text = shrunk.script
     if device is not None:
         text = re.sub(r"device='[a-z]+(:\d+)?'\) as \(", f"device={device.name!r}) as (", text)
@@ -157,7 +158,7 @@ def outcome(shrunk: Shrunk, device: Device | None = None) -> str:
 
 
 def _plain(events: list[Event], file: str) -> list[Event]:
-    """Return the events with the turns of graphs in their place, and without recorded results."""
+    """Return the events without recorded results; the events of each replay of a graph replace the replay."""
     plain: list[Event] = []
     chains: dict[int, list[Event]] = {}
     capturing: dict[int, int] = {}
@@ -199,7 +200,7 @@ Shows = Callable[[list[Event]], bool]
 
 
 def _fewer_actions(events: list[Event], shows: Shows) -> list[Event]:
-    """Leave out actions, by delta debugging: parts of them first, then smaller parts."""
+    """Leave out actions, by delta debugging: large groups of actions first, then smaller groups."""
     units = [position for position, event in enumerate(events) if next(iter(event)) in _ACTIONS]
 
     def kept(some: Iterable[int]) -> list[Event]:
@@ -247,7 +248,7 @@ def _fewer_arrays(events: list[Event], shows: Shows) -> list[Event]:
 
 
 def _smaller_sizes(events: list[Event], shows: Shows) -> list[Event]:
-    """Make each size smaller, everywhere it occurs."""
+    """Make each size smaller, in all events."""
     tried: set[tuple[int, int]] = set()
     while True:
         sizes = {size for event in events for row in _rows(event) for size in row["shape"]}
@@ -276,7 +277,7 @@ def _rows(event: Event) -> list[Event]:
 
 
 def _is_size(event: Event, position: int) -> bool:
-    """Return whether a number among the arguments of a call may be a size."""
+    """Return whether the argument of a call at a position may be a size."""
     if "call" not in event:
         return True
     library, _, routine = event["call"].partition(".")
@@ -294,7 +295,7 @@ def _sizes_of(event: Event) -> set[int]:
 
 def _resized(events: list[Event], old: int, new: int) -> list[Event] | None:
     """Return the events with another size; None if an array's layout has no counterpart."""
-    layouts: dict[int, tuple[list[int], list[int]]] = {}  # by pointer: its strides before and after
+    layouts: dict[int, tuple[list[int], list[int]]] = {}  # {pointer: its strides before and after}
     resized: list[Event] = []
 
     def size(value: int) -> int:
@@ -344,7 +345,8 @@ def _resized(events: list[Event], old: int, new: int) -> list[Event] | None:
 def _restrided(
     shape: list[int], strides: list[int], other: list[int], itemsize: int, size: Callable[[int], int]
 ) -> list[int]:
-    """Return strides for another shape. They are as dense as before. A gap stays unless it is a size, too."""
+    """Return strides for another shape. They are as dense as before. A gap keeps its width unless the width is a size,
+    too."""
     result, dense_before, dense = list(strides), itemsize, itemsize
     for axis in sorted(range(len(shape)), key=lambda axis: (abs(strides[axis]), shape[axis])):
         if strides[axis] == dense_before or shape[axis] == 1:
@@ -372,7 +374,7 @@ def _part(value: Event, before: list[int], after: list[int], size: Callable[[int
 
 
 def _simple_contents(events: list[Event], shows: Shows) -> list[Event]:
-    """Give arrays the elements 1, 2, 3 and so on, if the fault shows with these."""
+    """Give arrays the elements 1, 2, 3 and so on, if the fault shows with these elements."""
     simple: list[Event] = []
     for event in events:
         rows = []

@@ -1,8 +1,8 @@
-"""Checks of another LAPACK's solutions against the problem, because the factors and vectors of two libraries may
-differ, and both be right.
+"""Checks of another LAPACK's solutions against the problem. The factors and vectors of two libraries may differ
+although both are right.
 
-A right residual is at most 64 times the sizes of the matrices and the precision of their dtype, times the largest
-element of the same products on absolute values.
+A residual counts as right if it is at most 64 times the sizes of the matrices times the precision of their dtype, times
+the largest element of the same products on absolute values.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["expect"]
 Matrix: TypeAlias = NDArray[Any]
 Operands: TypeAlias = dict[str, Any]
 
-#: The shapes of matrices, by the names of their dimensions, and each one's leading dimension.
+#: {matrix: (the names of its dimensions, the name of its leading dimension)}.
 _SHAPES: Final = {"B": ("n nrhs", "ldb"), "C": ("m n", "ldc"), "U": ("m m", "ldu"), "VT": ("n n", "ldvt")}
-_TALL: Final = ("getrf", "geqrf", "gesvd", "orgqr")  # A of these is m x n; A of other routines is square
+_TALL: Final = ("getrf", "geqrf", "gesvd", "orgqr")  # in these routines A is m x n; in other routines A is square
 
 
 class _Residual(NamedTuple):
@@ -36,7 +36,7 @@ class _Residual(NamedTuple):
 
 
 def expect(library: str, name: str, arguments: list[Any], call: Caller, host: Device) -> Expected | None:
-    """Make a call of LAPACK on the host before the device makes it; None if its results have no residual."""
+    """Make a call of LAPACK on the host before the device makes it; return None if its results have no residual."""
     if solvers.routine_of(name) not in _RESIDUALS or "batched" in name:
         return None
     operands = solvers.operands_of(library, name, arguments)
@@ -72,7 +72,7 @@ class _Solved(Expected):
         if after is None or here is None:
             return None
         infos = [values.get("info", value) for values, value in ((after, returned), (here, self.returned))]
-        if any(np.any(info) for info in infos):  # the results are undefined
+        if any(np.any(info) for info in infos):  # then the results are undefined
             is_same = all(np.any(info) for info in infos)
             return None if is_same else Difference("info", float(np.max(np.abs(infos[0]))), 0.0)
         residual = _RESIDUALS[self.routine](self.before, after, here)
@@ -86,7 +86,7 @@ class _Solved(Expected):
 def _matrices(
     routine: str, operands: Operands, pointers: list[DevicePtr[Any]], arrays: list[Matrix]
 ) -> Operands | None:
-    """Return the operands with matrices in place of pointers; None if an array is too short."""
+    """Return the operands with matrices in place of pointers; return None if an array is too short."""
     held = dict(zip(map(id, pointers), arrays, strict=True))
     values: Operands = dict(operands)
     a = "m n" if routine in _TALL else "n n"
@@ -120,7 +120,7 @@ def _hermitian(A: Matrix, uplo: str) -> Matrix:
 
 
 def _cholesky(o: Operands) -> tuple[Matrix, Matrix]:
-    """Return the factors whose product is the matrix."""
+    """Return the factors of Cholesky whose product is the matrix."""
     T = np.triu(o["A"]) if o["uplo"] == "U" else np.tril(o["A"])
     return (T.conj().T, T) if o["uplo"] == "U" else (T, T.conj().T)
 
@@ -190,7 +190,7 @@ def _geqrf(b: Operands, a: Operands, h: Operands) -> _Residual:
 
 
 def _of_q(operand: str) -> Callable[[Operands, Operands, Operands], _Residual]:
-    """Return the residual of a product with Q, which its reflectors determine."""
+    """Return the residual of a product with Q, which is determined by its reflectors."""
 
     def residual(b: Operands, a: Operands, h: Operands) -> _Residual:
         return _Residual(operand, a[operand] - h[operand], 1 + np.linalg.norm(h[operand]))

@@ -16,15 +16,15 @@ from ..pointers import DevicePtr
 
 __all__ = ["NoTwinError", "is_solver", "operands_of", "repeated", "routine_of", "twin"]
 
-#: Parameters that one library has and another does not: workspaces, and options that change no result.
+#: Parameters that not every library has: workspaces, and options that do not affect results.
 _COUNTS: Final = ("batchSize", "batch_count")
 _OWN: Final = {
     *("work", "lwork", "iwork", "liwork", "rwork", "lrwork", "E", "fast_alg", "info", "matrix_layout"),
     *_COUNTS,
 }
-#: The names of one routine for real and for complex matrices.
+#: {a routine's name for complex matrices: its name for real matrices}.
 _SAME: Final = {"ungqr": "orgqr", "unmqr": "ormqr", "heevd": "syevd", "hegvd": "sygvd"}
-#: Routines, and their arguments in any library, without workspaces and info.
+#: {routine: its arguments in any library, without workspaces and info}.
 _ROUTINES: Final = {
     "potrf": "uplo n A lda",
     "potrs": "uplo n nrhs A lda B ldb",
@@ -47,7 +47,7 @@ _ROUTINES: Final = {
     "sytrs": "uplo n nrhs A lda ipiv B ldb",
     "hetrs": "uplo n nrhs A lda ipiv B ldb",
 }
-#: The choice of an enum, by the names that its parameter has in the libraries.
+#: {name of an enum's parameter in a library: the choice that the enum makes}.
 _KINDS: Final = {
     "trans": "op",
     "uplo": "uplo",
@@ -71,7 +71,7 @@ class NoTwinError(OffloadError):
 
 
 def is_solver(library: str, name: str) -> bool:
-    """Return whether a function of a vendor's library is one of LAPACK's."""
+    """Return whether a function of a vendor's library is a function of LAPACK."""
     return library in _TYPES or (library == "cublas" and routine_of(name) in _ROUTINES)
 
 
@@ -84,8 +84,8 @@ def routine_of(name: str) -> str:
 def twin(library: str, name: str, device: Device) -> Callable[..., int]:
     """Return a function that takes the arguments of a library's function, and makes the call on a device.
 
-    It returns LAPACK's info, and writes it to the place that the call has for info. Raises NoTwinError, which names the
-    call, if the device has no such function.
+    The returned function returns LAPACK's info, and writes the info to the call's place for it. Raises a NoTwinError
+    that names the call if the device has no such function.
     """
     from .. import lapacke
 
@@ -101,7 +101,7 @@ def twin(library: str, name: str, device: Device) -> Callable[..., int]:
         named = {parameter: value for _, parameter, value in values}
         if named.get("matrix_layout", lapacke.COL_MAJOR) != lapacke.COL_MAJOR:
             raise NoTwinError(f"{none} in row-major order")
-        infos = named.get("info", result)  # one for each matrix
+        infos = named.get("info", result)  # one info for each matrix
         try:
             if "batched" not in name:
                 info = _make(none, library, name, values)
@@ -120,7 +120,8 @@ def twin(library: str, name: str, device: Device) -> Callable[..., int]:
 
 
 def repeated(function: Callable[..., int], times: int, steps: Sequence[Any], arguments: Sequence[Any]) -> list[int]:
-    """Make a call several times; steps: for each pointer, how many elements it advances, or a list of pointers."""
+    """Make a call several times; `steps` has, for each pointer, the elements by which it advances, or a list of
+    pointers."""
     places = [place for place, value in enumerate(arguments) if isinstance(value, DevicePtr)]
     infos = []
     for number in range(times):
@@ -135,7 +136,7 @@ def _of_batch(
     none: str, library: str, routine: str, values: Sequence[tuple[str, str, Any]], number: int
 ) -> list[tuple[str, str, Any]]:
     """Return the arguments of one call of a batch."""
-    steps: dict[str, int] = {}  # by the pointer before it
+    steps: dict[str, int] = {}  # {the pointer before the stride: the stride}
     before, n = "", next(value for _, parameter, value in values if parameter == "n")
     for _, parameter, value in values:
         if parameter.startswith("stride"):
@@ -147,8 +148,8 @@ def _of_batch(
         if parameter.startswith("stride"):
             continue
         if library == "cublas" and parameter == "n" and routine == "getrf":
-            parts.append((role, "m", value))  # cuBLAS's matrix is square
-        if role.endswith("*"):  # a list, or a stack
+            parts.append((role, "m", value))  # cuBLAS's function takes a square matrix
+        if role.endswith("*"):  # the argument is a list, or a stack
             value = value[number]
         elif parameter in steps:
             value = value.offset(number * steps[parameter])
@@ -182,7 +183,7 @@ def _make(none: str, library: str, name: str, values: Sequence[tuple[str, str, A
         case "getri":
             n, _, lda, ipiv, *to = passed
             source = target = _columns(A, n, n, lda)
-            if to:  # cuBLAS's routine writes the inverse to another matrix
+            if to:  # cuBLAS's function writes the inverse to another matrix
                 target, lda = _columns(to[0], n, n, to[1]), to[1]
                 target.copy_from(source)
             return vendor.getri(t, n, target, lda, ipiv)
@@ -218,7 +219,8 @@ def _passed(none: str, library: str, values: Sequence[tuple[str, str, Any]]) -> 
 
 
 def operands_of(library: str, name: str, arguments: Sequence[Any]) -> dict[str, Any]:
-    """Return the arguments of a call by LAPACK's names, with letters for enums. Raises NoTwinError for unknown ones."""
+    """Return the arguments of a call by LAPACK's names, with letters for enums. Raises NoTwinError for unknown
+    names."""
     rows = [(role, parameter) for role, parameter, *_ in _core.record(library, name) if role not in ("result", "value")]
     values = [(role, parameter, value) for (role, parameter), value in zip(rows, arguments, strict=True)]
     operands = dict(zip(_ROUTINES[routine_of(name)].split(), _passed(name, library, values), strict=True))
@@ -242,7 +244,7 @@ def _info(function: Callable[..., None], *operands: DevicePtr, **options: str) -
 
 
 def _meaning(none: str, library: str, parameter: str, value: int) -> Any:
-    """Return the letter of an enum; the number of an itype."""
+    """Return the letter for a value of an enum, or the number of an itype."""
     module = importlib.import_module(f"..{library}", __package__)
     if parameter == "itype":
         names: dict[Any, str] = dict(enumerate(_TYPES[library], 1))

@@ -22,18 +22,18 @@ __all__ = ["CALLS", "FORMAT", "VERSION", "Writer", "damaged", "read"]
 FORMAT = "offload_args recording"
 VERSION = 1
 
-_MOST = 1 << 16  # bytes that wait for a flush
+_MOST = 1 << 16  # the most bytes that wait for a flush
 _EVENT = 1 << 8  # bytes of an event, for this purpose
-_LONGEST = 0.5  # seconds that an event waits for a flush, if another one follows
+_LONGEST = 0.5  # the most seconds that an event waits for a flush, if another event follows
 CALLS = ("blas", "call", "launch")  # kinds of events that are numbered calls
 _REACH = 4096  # the most calls from one call to its repetition
-_GZIP = 16 + zlib.MAX_WBITS  # for zlib
+_GZIP = 16 + zlib.MAX_WBITS  # zlib's code for the gzip format
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 class Writer:
-    """Write lines to a file, in place of its former contents. The caller serialises the calls.
+    """Write lines to a file, in place of its former contents. The caller serialises the calls of its methods.
 
     Raises OSError if the file can't be written, or if another recording writes it.
     """
@@ -51,7 +51,7 @@ class Writer:
                 f"{file}: another recording writes it (%p in a name is the process, in OFFLOAD_ARGS_RECORD)"
             ) from None
         except OSError:
-            pass  # a file system without locks
+            pass  # the file system has no locks
         with contextlib.suppress(OSError):  # a pipe, for example, has no size
             os.ftruncate(self._file, 0)
         self._rest = b""  # compressed bytes that are not yet in the file
@@ -98,10 +98,10 @@ class Writer:
             os.close(file)
 
     def _put(self, mode: int) -> None:
-        lines, self._lines, self._size = self._lines, [], 0  # a finalizer may write more of them
+        lines, self._lines, self._size = self._lines, [], 0  # a finalizer may add lines
         text = b"".join(part if isinstance(part, bytes) else _line(part) for part in lines)
         self._rest += self._compressor.compress(text) + self._compressor.flush(mode)
-        while self._rest:  # also the rest of an interrupted write
+        while self._rest:  # this includes the rest of an interrupted write
             self._rest = self._rest[os.write(self._file, self._rest) :]
         self._flushed = time.monotonic()
 
@@ -111,9 +111,9 @@ def _line(event: dict[str, Any]) -> bytes:
 
 
 def read(file: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a recording; the first one describes it. A file without an end yields the events that it has.
+    """Yield the events of a recording; the first one describes it. A file may lack its end.
 
-    Raises ArgumentError if it is no recording, is damaged, or has a later version of the format.
+    Raises ArgumentError if the file is no recording, is damaged, or has a later version of the format.
     """
     with open(file, "rb") as source:
         unpacked = zlib.decompressobj(_GZIP)
@@ -153,7 +153,7 @@ def _no_recording(file: str | os.PathLike[str]) -> ArgumentError:
 
 
 def damaged(file: str | os.PathLike[str], number: int, error: object) -> ArgumentError:
-    """Return the error of a line that has no meaning."""
+    """Return the error for a line that has no meaning."""
     reason = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
     return ArgumentError(f"{os.fspath(file)}: line {number} can't be replayed: {reason}")
 
@@ -169,7 +169,7 @@ def _decoded(file: str | os.PathLike[str], line: bytes, number: int) -> dict[str
 
 
 def _again(file: str | os.PathLike[str], number: int, recent: dict[int, dict[str, Any]], event: Any) -> dict[str, Any]:
-    """Return the call that an event repeats, with its own numbers."""
+    """Return the call that an event repeats, with the numbers of the event."""
     call = event["again"]
     if type(call) is not int or call not in recent:
         raise damaged(file, number, f"it repeats call {call}, which is none of the last {_REACH} before it")

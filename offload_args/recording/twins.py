@@ -1,4 +1,5 @@
-"""Turns a call of one vendor's library into a call of another vendor's: the same routine with the same arguments."""
+"""Turns a call of one vendor's library into a call of the same routine, with the same arguments, of another vendor's
+library."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from .solvers import NoTwinError
 
 __all__ = ["NoTwinError", "function", "runs_on", "twin"]
 
-#: The libraries of BLAS, with their constants of equal meaning in the same order.
+#: {library of BLAS: its constants}. Constants of the same meaning have the same position.
 _CONSTANTS: Final = {
     "cublas": (
         "OP_N OP_T OP_C",
@@ -34,10 +35,10 @@ _CONSTANTS: Final = {
     "cblas": ("NoTrans Trans ConjTrans", "Upper Lower", "Left Right", "NonUnit Unit"),
 }
 _KINDS: Final = ("trans", "uplo", "side", "diag")
-#: Names of parameters that mean the same.
+#: {name of a parameter: another name with the same meaning}.
 _SAME: Final = {"transa": "trans", "P": "param", "batchCount": "batch_count", "batchSize": "batch_count"}
-#: How a row-major call becomes a column-major call of the transposes, by family: the arguments to exchange, and the
-#: arguments to transpose.
+#: {family: (the arguments to exchange, the arguments to transpose)}, to turn a row-major call into a column-major call
+#: of the transposes.
 _TURNED: Final = {
     "gemm": ("m n, trans transb, A B, lda ldb", ""),
     "gemv": ("m n", "trans"),
@@ -53,9 +54,10 @@ _LIBRARY_OF: Final = {"cuda": "cublas", "hip": "rocblas"}
 
 
 def twin(library: str, name: str, arguments: list[Any], device: Device) -> tuple[Any, list[Any], int]:
-    """Return the function of a device's library, its arguments, and the number by which its indices are greater.
+    """Return the function of a device's library, its arguments, and the difference of its indices from the recorded
+    ones.
 
-    Raises NoTwinError, which names the call, if that library has no such function.
+    Raises a NoTwinError that names the call if this library has no such function.
     """
     has_pointers = any(isinstance(value, DevicePtr) for value in flat(arguments))
     if runs_on(library, device) or (not has_pointers and not LIBRARIES[library]["backend"]):
@@ -191,7 +193,7 @@ def _value(library: str, constant: str) -> int:
 
 
 def function(library: str, name: str) -> Any:
-    """Return a function of a vendor's library. Raises NoTwinError for any other name: files are not trusted."""
+    """Return a function of a vendor's library. Raises NoTwinError for any other name, because files are not trusted."""
     module = importlib.import_module(f"..{library}", __package__) if library in LIBRARIES else None
     routine = getattr(module, name, None)
     if not isinstance(routine, BuiltinFunctionType):

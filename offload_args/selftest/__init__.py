@@ -26,7 +26,7 @@ GROUPS: dict[str, Callable[[Device], Iterator[tuple[str, Callable[[], None]]]]] 
     "kernels": behaviour.kernels,
 }
 
-# The library whose functions `blas` calls on a device of a backend.
+# {backend: the library whose functions `blas` calls on its devices}.
 BLAS = {"cuda": "cublas", "hip": "rocblas"}
 
 

@@ -43,7 +43,7 @@ def ramp(shape: tuple[int, ...], dtype: str) -> Array:
     return array
 
 
-# The layouts of an array in memory. Each function returns an array of that layout with the same values.
+# The layouts of an array in memory. Each function returns an array of this layout with the same values.
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "C order": lambda a: a.copy(),
     "Fortran order": lambda a: np.asfortranarray(a),
@@ -126,7 +126,7 @@ def transfers(device: Device) -> Named:
 def _resident(device: Device, n: int) -> None:
     x = np.ones(n)
     for turn in range(4):
-        x[turn * 7] = turn + 5.0  # the next region has to have this value
+        x[turn * 7] = turn + 5.0  # the next region has to send this value
         with offload_args(x, device=device, resident=True) as (dx,):
             total = blas.asum(dx)
         assert total == x.sum(), f"turn {turn}: the device had other values"
@@ -134,7 +134,7 @@ def _resident(device: Device, n: int) -> None:
 
 
 def residency(device: Device) -> Named:
-    """Yield checks of arrays that stay on the device."""
+    """Yield checks of resident arrays."""
     for n in (100, 10_000, 1 << 20):
         yield f"an array of {n} elements that stays", partial(_resident, device, n)
 
@@ -164,7 +164,7 @@ def _in_threads(device: Device, count: int) -> None:
 def _chained(device: Device) -> None:
     x, y = np.ones(100_000), np.zeros(100_000)
     with offload_args(x, y, device=device) as (dx, dy):
-        for _ in range(200):  # each call needs the results of earlier ones
+        for _ in range(200):  # each call needs the results of earlier calls
             blas.axpy(1.0, dx, dy)
             blas.swap(dx, dy)
             blas.scal(0.5, dx)
@@ -206,7 +206,7 @@ def _raises(kind: type[Exception], device: Device, use: Callable[[Any], Any]) ->
     else:
         raise AssertionError(f"no {kind.__name__}")
     assert (A == 1).all() and A.flags.writeable
-    x = np.ones(4)  # the device works after the error
+    x = np.ones(4)  # check that the device works after the error
     with offload_args(x, device=device) as (dx,):
         blas.scal(2.0, dx)
     assert (x == 2).all()
@@ -229,7 +229,7 @@ def _mixed(device: Device, dA: Any) -> None:
 
 
 def errors(device: Device) -> Named:
-    """Yield checks that wrong use is refused by name before it can do harm."""
+    """Yield checks that wrong use raises the right error before it can do harm."""
     wrong: dict[str, tuple[type[Exception], Callable[[Any], Any]]] = {
         "an element that is read on the host": (HostAccessError, lambda dA: dA[0, 0]),
         "the values as a NumPy array": (HostAccessError, np.asarray),

@@ -17,14 +17,14 @@ __all__ = ["checks"]
 Array: TypeAlias = NDArray[Any]
 
 DTYPES = (np.float32, np.float64, np.complex64, np.complex128)
-M, N, K = 29, 37, 23  # sizes that no tile divides
+M, N, K = 29, 37, 23  # sizes that are not multiples of the size of a tile
 UPLOS, SIDES, DIAGS = "UL", "LR", "NU"
 
 
 class Case(NamedTuple):
     """One call: its operands on the host, the call with pointers to them, and each operand after it.
 
-    An operand that is None in `after` stays unchanged. `returned`: the value that the call returns, if any.
+    An operand that is None in `after` must not change. `returned` is the value that the call returns, if any.
     """
 
     name: str
@@ -44,7 +44,7 @@ def op(A: Array, trans: str) -> Array:
 
 
 def kept(n: int, uplo: str) -> NDArray[np.bool_]:
-    """Return which elements of a matrix are in a triangle."""
+    """Return a mask of the elements of a matrix that are in a triangle."""
     rows, columns = np.indices((n, n))
     inside: NDArray[np.bool_] = columns >= rows if uplo == "U" else columns <= rows
     return inside
@@ -68,13 +68,13 @@ def triangle(A: Array, uplo: str, diag: str) -> Array:
 
 
 def packed(A: Array, uplo: str) -> Array:
-    """Return one triangle by columns, as one vector."""
+    """Return one triangle as a vector of its columns."""
     n = len(A)
     return np.concatenate([A[: j + 1, j] if uplo == "U" else A[j:, j] for j in range(n)])
 
 
 def banded(A: Array, kl: int, ku: int) -> Array:
-    """Return the band of A, one diagonal a row, in Fortran order."""
+    """Return the band of A, with one diagonal in each row, in Fortran order."""
     B = np.zeros((kl + ku + 1, A.shape[1]), A.dtype, order="F")
     for j in range(A.shape[1]):
         for i in range(max(0, j - ku), min(len(A), j + kl + 1)):
@@ -89,7 +89,7 @@ def within(A: Array, kl: int, ku: int) -> Array:
 
 
 class Numbers:
-    """Random operands of one dtype, matrices in one order."""
+    """Random operands of one dtype; all matrices have one order."""
 
     def __init__(self, dtype: Any, order: str) -> None:
         self.dtype, self.order = np.dtype(dtype), order
@@ -112,7 +112,7 @@ class Numbers:
         return array
 
     def solvable(self, n: int) -> Array:
-        """Return a matrix whose triangles can be solved with."""
+        """Return a matrix with whose triangles systems can be solved."""
         A = self(n, n) / n
         A[np.diag_indices(n)] += 2
         return self.stored(A)
@@ -159,7 +159,7 @@ def general(r: Numbers) -> Iterator[Case]:
 
 
 def symmetric_2(r: Numbers) -> Iterator[Case]:
-    """Yield the calls of level 2 with symmetric matrices for real dtypes, Hermitian ones for complex dtypes."""
+    """Yield the calls of level 2 with symmetric matrices for real dtypes, or Hermitian matrices for complex dtypes."""
     h = r.complex
     names = ("hemv", "hbmv", "hpmv", "her", "her2", "hpr", "hpr2") if h else (
         "symv", "sbmv", "spmv", "syr", "syr2", "spr", "spr2")  # fmt: skip

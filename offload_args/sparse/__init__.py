@@ -10,13 +10,13 @@ of float32, float64, complex64 or complex128. Nothing is converted. `lend` check
 anything goes up, so that no call can reach beyond an array. The structure is lent as In, so calls and kernels may
 change only the values, `dA.data`.
 
-For pointers, the functions return a pointer to new memory of the region; for arrays, they return an array. On `host`
-and `sim` they use the kernels of scipy.sparse, and on NVIDIA GPUs cuSPARSE. cuSPARSE factors no matrices, so `spsolve`
-is refused there. Each library has to be installed. AMD GPUs have no such library here, and a matrix on an AMD GPU
-raises LibraryError.
+For pointers, the functions return a pointer to new memory of the region; for arrays, they return an array. They use the
+kernels of scipy.sparse on `host` and `sim`, and cuSPARSE on NVIDIA GPUs. These libraries have to be installed. cuSPARSE
+factors no matrices, so `spsolve` is refused on NVIDIA GPUs. For AMD GPUs, this package has no such library, and a
+matrix on an AMD GPU raises LibraryError.
 
-Wrong arguments raise ArgumentError, a ValueError; ArgumentTypeError, DTypeError or HostPointerError, which are
-TypeErrors; ExtentError, a ValueError, for an index out of bounds. A singular matrix raises numpy.linalg.LinAlgError.
+Wrong arguments raise ArgumentError, a ValueError, or ArgumentTypeError, DTypeError or HostPointerError, which are
+TypeErrors. An index out of bounds raises ExtentError, a ValueError. A singular matrix raises numpy.linalg.LinAlgError.
 
 Source: scipy.sparse, https://docs.scipy.org/doc/scipy/reference/sparse.html.
 """

@@ -45,8 +45,8 @@ def run(
 ) -> Result:
     """Return the result of a call: a pointer if A is a LentMatrix, else an array.
 
-    operand: its name and value. shape_of: returns the shape of the result from A's and the operand's shapes, or raises.
-    on_host: the host computes with arrays, unless device names another device.
+    operand: the operand's name and value. shape_of: returns the shape of the result for the shapes of A and the
+    operand, or raises an error. on_host: whether the host computes with arrays, unless `device` is another device.
     """
     name, value = operand
     if is_sparse(value) or isinstance(value, LentMatrix):
@@ -112,7 +112,7 @@ def need_operand(function: str, name: str, shape: tuple[int, ...], rows: int, ma
 
 
 def need_number(function: str, name: str, value: Any) -> complex:
-    """Return a factor; raise ArgumentTypeError for anything but a number."""
+    """Return a factor; raise ArgumentTypeError if the value is no number."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, complex, np.number)):
         raise ArgumentTypeError(f"{function}: {name} needs a number, got {shown(value)}")
     return complex(value)

@@ -17,7 +17,7 @@ __all__ = ["arrays_of", "check_indices", "is_sparse"]
 _FORMATS: Final = ("csr", "csc", "coo", "bsr")
 _VALUES: Final = tuple(np.dtype(name) for name in ("float32", "float64", "complex64", "complex128"))
 _INDICES: Final = (np.dtype(np.int32), np.dtype(np.int64))
-_CHUNK: Final = 1 << 22  # indices that one step checks, so that NumPy's temporary arrays stay small
+_CHUNK: Final = 1 << 22  # the indices that one step checks; more would make NumPy's temporary arrays large
 
 
 def is_sparse(value: object) -> bool:
@@ -48,7 +48,7 @@ def arrays_of(function: str, A: Any) -> dict[str, NDArray[Any]]:
             f"{function}: A.{names[0]} and A.{names[1]} need int32 or int64, both the same, got {first} and {second}"
         )
     _check_sizes(function, A, arrays)
-    if A.format in ("csr", "csc", "bsr"):  # SciPy takes arrays that are longer than the matrix
+    if A.format in ("csr", "csc", "bsr"):  # SciPy allows arrays that are longer than the matrix needs
         count = int(arrays["indptr"][-1])
         for name in ("data", "indices"):
             if len(arrays[name]) > count >= 0:
@@ -84,7 +84,7 @@ def _check_sizes(function: str, A: Any, arrays: dict[str, NDArray[Any]]) -> None
 
 
 def _lines(A: Any, arrays: dict[str, NDArray[Any]]) -> tuple[int, int]:
-    """Return the number of lines that indptr separates, and the number of places in each."""
+    """Return the number of lines that indptr separates, and the number of places in each line."""
     m, n = A.shape
     if A.format == "csc":
         return n, m
@@ -95,7 +95,7 @@ def _lines(A: Any, arrays: dict[str, NDArray[Any]]) -> tuple[int, int]:
 
 
 def check_indices(function: str, A: Any, arrays: dict[str, NDArray[Any]]) -> None:
-    """Raise ExtentError for an index out of bounds, ArgumentError for indices that are out of order or repeated.
+    """Raise ExtentError for an index out of bounds, and ArgumentError for indices that are out of order or repeated.
 
     A call with such indices would read beyond its arrays, or return wrong results without an error.
     """

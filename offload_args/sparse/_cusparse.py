@@ -1,4 +1,5 @@
-"""Sparse matrices by cuSPARSE's generic functions. Its descriptors have addresses, so each call makes its own."""
+"""Sparse matrices by cuSPARSE's generic functions. Its descriptors contain addresses, so each call makes new
+descriptors."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _VALUES: Final = {"float32": 0, "float64": 1, "complex64": 4, "complex128": 5}
 _BY_COLUMNS: Final = 1
 _BY_ROWS: Final = 2
 _DEFAULT: Final = 0  # the default algorithm of each function
-_FILL_MODE: Final = 0  # numbers of two attributes of a matrix
+_FILL_MODE: Final = 0  # the numbers of two attributes of a matrix
 _DIAG_TYPE: Final = 1
 
 
@@ -35,14 +36,14 @@ class _Dense(NamedTuple):
     """A vector, or a matrix with unit stride in one dimension."""
 
     pointer: DevicePtr
-    line: int  # the elements of a line, which follow each other
+    line: int  # the number of elements of a line, which follow each other
     lines: int
-    step: int  # the elements from the start of one line to the next
-    order: int  # 0: a vector
+    step: int  # the number of elements from the start of one line to the start of the next
+    order: int  # 0 for a vector
 
 
 class CuSparse(Adapter):
-    """cuSPARSE, of NVIDIA GPUs."""
+    """cuSPARSE, the library of NVIDIA GPUs."""
 
     backend: ClassVar[str | None] = "cuda"
     library: ClassVar[str] = "cusparse"
@@ -93,7 +94,7 @@ class CuSparse(Adapter):
     def solve_triangular(
         self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, lower: bool, unit_diagonal: bool, trans: str
     ) -> None:
-        """Solve op(A) x = b for one triangle of A. A zero on the diagonal, which is not checked, gives infinities."""
+        """Solve op(A) x = b for one triangle of A. The diagonal is not checked; a zero on it gives infinities."""
         if A.format == "bsr":
             raise LibraryError(f"{function}: cuSPARSE solves no triangles of bsr; lend A.tocsr()")
         if A.format == "csc":
@@ -142,7 +143,7 @@ class CuSparse(Adapter):
             x.copy_from(written.pointer)
 
     def solve(self, function: str, A: LentMatrix, b: DevicePtr, x: DevicePtr, trans: str) -> None:
-        """Refuse to solve a system: cuSPARSE has no factorization."""
+        """Refuse to solve a system, because cuSPARSE has no factorization."""
         raise LibraryError(
             f"{function}: cuSPARSE factors no matrices; call sparse.spsolve_triangular for a triangle, iterate with "
             f"sparse.matmul, or lend A to the host"
@@ -161,7 +162,7 @@ class CuSparse(Adapter):
         ask: Callable[[_Descriptors], int],
         work: Callable[[_Descriptors], int],
     ) -> None:
-        """Make a call. The first call of a kind queries the bytes of its workspace, which the matrix keeps."""
+        """Make a call. The first call of a kind queries the size of its workspace; the matrix keeps the workspace."""
         names = ("data", "row", "col") if A.format == "coo" else ("data", "indices", "indptr")
         arrays = zip(names, A.arrays, strict=True)
         operands: list[tuple[str, DevicePtr, int, int, int, int]]
@@ -174,7 +175,7 @@ class CuSparse(Adapter):
             def asked(handle: int, *addresses: int) -> int:
                 with _Descriptors(
                     self, A, handle, (*addresses, addresses[-1]), size, 0
-                ) as descriptors:  # out is not read
+                ) as descriptors:  # the result is not read
                     return ask(descriptors)
 
             _core.library_call(function, self.library, tuple(operands), asked)
@@ -191,7 +192,7 @@ class CuSparse(Adapter):
         _core.library_call(function, self.library, tuple(operands), called)
 
     def function(self, name: str) -> Any:
-        """Return a function of the library."""
+        """Return a function of cuSPARSE."""
         function = self._functions.get(name)
         if function is None:
             symbol = f"{self.library}{name}"
@@ -223,7 +224,8 @@ class CuSparse(Adapter):
         return self._ffi.from_buffer(np.array([value if dtype.kind == "c" else complex(value).real], dtype))
 
     def _dense(self, pointer: DevicePtr, reads: bool = True, order: int = 0) -> _Dense:
-        """Return an array as the library takes it, or a copy in C order; `order`: the order that a matrix needs."""
+        """Return an array in a form that the library takes, or a copy in C order; `order` is the order that a matrix
+        needs."""
         itemsize = pointer.dtype.itemsize
         shape, strides = pointer._shape, pointer._strides
         if len(shape) == 1:
@@ -293,7 +295,7 @@ class _Descriptors:
         return self.new(kind, create, "DestroySpMat", m, n, A.nnz, *compressed)
 
     def dense(self, operand: _Dense, place: int) -> Any:
-        """Return the descriptor of the operand that is read (place 0), or of the result (1)."""
+        """Return the descriptor of the operand that is read (place 0), or of the result (place 1)."""
         address, value = self._addresses[3 + place], _VALUES[operand.pointer.dtype.name]
         if not operand.order:
             size = operand.pointer.size
@@ -304,12 +306,12 @@ class _Descriptors:
 
 
 def _plain(trans: str, dtype: np.dtype[Any]) -> str:
-    """Return the operation for elements of a dtype: real elements need no conjugation."""
+    """Return the operation for elements of a dtype, because real elements need no conjugation."""
     return "T" if trans == "C" and dtype.kind != "c" else trans
 
 
 def _line(pointer: DevicePtr) -> tuple[int, int, int]:
-    """Return the extent of an array of a matrix: one line of elements that follow each other."""
+    """Return the extent of one of a matrix's arrays: one line of elements that follow each other."""
     step = pointer.dtype.itemsize
     if not pointer.size:
         return 0, 1, 1

@@ -25,7 +25,8 @@ __all__ = ["Kernels", "kernels_of"]
 
 
 class Kernels(Adapter):
-    """The kernels of scipy.sparse, on the CPU. They take no pointers: each call copies values, operands and results."""
+    """The kernels of scipy.sparse, on the CPU. They take no pointers, so each call copies values, operands and
+    results."""
 
     backend: ClassVar[str | None] = None
 
@@ -69,12 +70,13 @@ class Kernels(Adapter):
         _refuse_overlap(function, A, ("b", b), x)
         try:
             factors = importlib.import_module("scipy.sparse.linalg").splu(self._of(function, A).tocsc())
-        except RuntimeError as error:  # "Factor is exactly singular"
+        except RuntimeError as error:  # with the text "Factor is exactly singular"
             raise np.linalg.LinAlgError(f"{function}: A is singular; SuperLU: {error}") from None
         _write(function, x, factors.solve(_read(function, "b", b), "H" if trans == "C" else trans))
 
     def _of(self, function: str, A: LentMatrix) -> Any:
-        """Return a copy of the matrix's present contents. The copy of the structure is reused if no call wrote it."""
+        """Return a copy of the matrix's present contents. The copy of the structure is reused if no call has written
+        the structure."""
         data, first, second = A.arrays
         structure = A._kept.get("structure")
         if structure is None:
@@ -113,7 +115,7 @@ def _named(function: str, operand: str) -> Iterator[None]:
 
 
 def _refuse_overlap(function: str, A: LentMatrix, operand: tuple[str, DevicePtr], written: DevicePtr) -> None:
-    """Raise AliasError for slices of one array that have a byte in common; SciPy's kernels do not check that."""
+    """Raise AliasError for slices of one array that have a byte in common; SciPy's kernels do not check this."""
     other, begin = _core.origin(written)
     for name, read in (operand, ("A.data", A.data)):
         root, start = _core.origin(read)
@@ -129,7 +131,7 @@ def _hull(pointer: DevicePtr) -> int:
 
 
 def kernels_of(function: str, device: int) -> Kernels | CuSparse:
-    """Return the kernels of a device, by its number; raise LibraryError if it has none."""
+    """Return the kernels of the device with this number; raise LibraryError if it has none."""
     adapters: tuple[type[Adapter], ...] = (Kernels, CuSparse)
     library = adapter_of(adapters, device)
     if library is None:

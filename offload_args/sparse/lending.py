@@ -21,8 +21,8 @@ __all__ = ["Matrix", "lend"]
 class Matrix(LentMatrix):
     """Describe a sparse matrix on a device: its format, and the pointers to its arrays.
 
-    `lend` makes it. It has no elements on the host. `dA @ dx` is sparse.matmul(dA, dx). A kernel takes it as the three
-    pointers to its arrays: the values and both arrays of indices, in the order of `arrays`.
+    `lend` makes a Matrix. Its elements can't be read on the host. `dA @ dx` is sparse.matmul(dA, dx). A kernel takes a
+    Matrix as the three pointers to its arrays: the values and both arrays of indices, in the order of `arrays`.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         with sparse.lend(A) as dA, offload_args(np.ones(2)) as (dx,):
@@ -36,7 +36,7 @@ class Matrix(LentMatrix):
     __slots__ = ()
 
     def __matmul__(self, x: DevicePtr[Any]) -> Result:
-        """Return the product with a vector or a dense matrix, a pointer to new memory of the region."""
+        """Return the product with a vector or a dense matrix as a pointer to new memory of the region."""
         return matmul(self, x)
 
 
@@ -50,13 +50,14 @@ def lend(
 ) -> AbstractContextManager[Matrix]:
     """Lend a sparse matrix of SciPy to a device within a block, and return it as a Matrix.
 
-    A: a csr, csc, coo or bsr array or matrix. Its own arrays are lent: the values by use, so that they come down if a
-    call wrote them, and the indices as In.
-    check: check every index on the host first. If False, a wrong index is not detected, and a call may read
-    beyond an array.
+    A: a csr, csc, coo or bsr array or matrix. The arrays of A itself are lent: the values by use, so that they come
+    down if a call wrote them, and the indices as In.
+    check: whether every index is checked on the host first. With False, a wrong index is not detected, and a call may
+    read beyond an array.
     device, stream: as for offload_args.
-    resident: keep the arrays on the device when the block ends. When A is lent again, only the pages that the host
-    wrote since then are sent. So new values are sent, and an unchanged structure is not.
+    resident: whether the arrays become resident, and stay on the device at the end of the block. When A is lent again,
+    only the pages that the host has written since then are sent. So new values are sent, and an unchanged structure is
+    not.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         with sparse.lend(A) as dA, offload_args(np.ones(2)) as (dx,):

@@ -31,7 +31,7 @@ class LentMatrix:
     """A sparse matrix that is lent: its format, and the pointers to its arrays."""
 
     __slots__ = ("_kept", "_pointers", "format", "shape")
-    __array_ufunc__: Final = None  # NumPy's arrays leave operators to this class
+    __array_ufunc__: Final = None  # so that NumPy's arrays leave operators to this class
 
     format: str  #: "csr", "csc", "coo" or "bsr"
     shape: tuple[int, int]  #: rows and columns
@@ -40,7 +40,7 @@ class LentMatrix:
         self.format = format
         self.shape = shape
         self._pointers = pointers
-        self._kept: dict[Any, Any] = {}  # by the adapter: a structure on the host, or workspaces
+        self._kept: dict[Any, Any] = {}  # data of the adapter: a structure on the host, or workspaces
 
     @property
     def data(self) -> DevicePtr[Any]:
@@ -49,7 +49,8 @@ class LentMatrix:
 
     @property
     def arrays(self) -> tuple[DevicePtr[Any], DevicePtr[Any], DevicePtr[Any]]:
-        """The pointers to data, indices and indptr; of "coo" to data, row and col. Arrays of indices are read only."""
+        """The pointers to data, indices and indptr, or, for "coo", to data, row and col. The arrays of indices can only
+        be read."""
         data, first, second = self._pointers
         return data, first, second
 
@@ -80,14 +81,15 @@ class LentMatrix:
 
     @property
     def live(self) -> bool:
-        """Whether the block that lends it is open."""
+        """Whether the block that lends the matrix is open."""
         return self._pointers[0].live
 
     @property
     def T(self) -> Self:
-        """The transpose, in the same memory: its format is "csc" if this one is "csr", and the reverse.
+        """The transpose, in the same memory. The transpose of a "csr" matrix is a "csc" matrix, and the reverse.
 
-        Raises ArgumentError for "coo" and "bsr", whose values would have to move: libraries need them by rows.
+        Raises ArgumentError for "coo" and "bsr", because libraries need their values by rows, so that the values would
+        have to move.
         """
         if self.format not in _TRANSPOSED:
             raise ArgumentError(
@@ -96,7 +98,7 @@ class LentMatrix:
         return type(self)(_TRANSPOSED[self.format], self.shape[::-1], self._pointers)
 
     def __offload__(self) -> tuple[DevicePtr[Any], ...]:
-        """Return the pointers that a kernel takes for it."""
+        """Return the pointers that a kernel takes for the matrix."""
         return self._pointers
 
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
@@ -113,7 +115,7 @@ class LentMatrix:
 
 @contextmanager
 def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> Iterator[M]:
-    """Lend a sparse matrix for a function, which messages name; `cls`: its class; `options`: of the region."""
+    """Lend a sparse matrix as a `cls`; messages name the function, and `options` are the options of the region."""
     arrays = arrays_of(function, A)
     if check:
         check_indices(function, A, arrays)
@@ -124,7 +126,7 @@ def lent(function: str, A: Any, check: bool, cls: type[M], **options: Any) -> It
             entered = True
             yield cls(A.format, (int(A.shape[0]), int(A.shape[1])), pointers)
     except OffloadError as error:
-        if not entered:  # an error inside the block names the function that raised it
+        if not entered:  # an error inside the block already names the function that raised it
             names = list(arrays)
             text = _ARGUMENT.sub(lambda match: f"{function}: A.{names[int(match[1]) - 1]}", str(error))
             error.args = (text,)

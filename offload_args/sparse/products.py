@@ -35,18 +35,19 @@ def matmul(
     A: a Matrix of `lend`, or a sparse matrix of SciPy, which is lent for this call.
     x: vector of as many elements as op(A) has columns, or matrix of as many rows. If A is a Matrix, x is a pointer to
     elements of A's dtype.
-    out: a pointer that the result is written to; None: new memory of the region. It must not overlap an operand.
+    out: a pointer to which the result is written; None stands for new memory of the region. It must not overlap an
+    operand.
     alpha: a number.
     beta: a number; with 0, out is not read.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    check: of a matrix of SciPy, as for lend.
-    device: the device that multiplies a matrix of SciPy; None: the first GPU, else the host.
+    check: as for lend, if A is a matrix of SciPy.
+    device: the device that multiplies a matrix of SciPy; None stands for the first GPU, or for the host without a GPU.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         print(sparse.matmul(A, np.array([1.0, 10.0])))  # [ 2. 31.]
 
-    Raises ArgumentError, a ValueError, for shapes that do not fit, DTypeError, a TypeError, for integers in A and for
-    pointers of another dtype, AliasError if out overlaps an operand.
+    Raises ArgumentError, a ValueError, for shapes that do not fit; DTypeError, a TypeError, for integers in A and for
+    pointers of another dtype; and AliasError if out overlaps an operand.
 
     See also: sparse.lend, sparse.spsolve, blas.gemv, blas.gemm; docs/guide/sparse.md.
     """

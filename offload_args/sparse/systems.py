@@ -33,17 +33,17 @@ def spsolve(
     A: a square Matrix of `lend`, or a sparse matrix of SciPy, which is lent for this call.
     b: vector of as many elements as A has rows, or matrix of as many rows. If A is a Matrix, b is a
     pointer to elements of A's dtype.
-    out: a pointer that the solution is written to; None: new memory of the region. It must not overlap an operand.
+    out: a pointer to which the solution is written; None stands for new memory of the region. It must not overlap an
+    operand.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    check: of a matrix of SciPy, as for lend.
-    device: the device that solves with a matrix of SciPy; None: the host.
+    check: as for lend, if A is a matrix of SciPy.
+    device: the device that solves with a matrix of SciPy; None stands for the host.
 
         A = scipy.sparse.csr_array([[2.0, 1.0], [1.0, 3.0]])
         print(sparse.spsolve(A, np.array([3.0, 4.0])))  # [1. 1.]
 
-    Raises numpy.linalg.LinAlgError if A is singular, LibraryError on GPUs, whose libraries factor no sparse matrices
-    here; otherwise as sparse.matmul does. Source:
-    scipy.sparse.linalg.spsolve.
+    Raises numpy.linalg.LinAlgError if A is singular, and LibraryError on GPUs, because cuSPARSE factors no matrices.
+    Other errors are those of sparse.matmul. Source: scipy.sparse.linalg.spsolve.
 
     See also: sparse.spsolve_triangular, linalg.solve; docs/guide/sparse.md.
     """
@@ -73,18 +73,19 @@ def spsolve_triangular(
     A: a square Matrix of `lend`, or a sparse matrix of SciPy, which is lent for this call.
     b: vector of as many elements as A has rows, or matrix of as many rows. If A is a Matrix, b is a
     pointer to elements of A's dtype.
-    lower: True: the lower triangle is read; False: the upper one is read.
-    unit_diagonal: whether the diagonal counts as ones, and is not read.
-    out: a pointer that the solution is written to; None: new memory of the region. It must not overlap an operand.
+    lower: whether the lower triangle is read, instead of the upper one.
+    unit_diagonal: whether the diagonal is not read, and its elements count as 1.
+    out: a pointer to which the solution is written; None stands for new memory of the region. It must not overlap an
+    operand.
     trans: op(A): "N" for A, "T" for A^T, "C" for A^H.
-    check: of a matrix of SciPy, as for lend.
-    device: the device that solves with a matrix of SciPy; None: the first GPU, else the host.
+    check: as for lend, if A is a matrix of SciPy.
+    device: the device that solves with a matrix of SciPy; None stands for the first GPU, or for the host without a GPU.
 
         A = scipy.sparse.csr_array([[2.0, 0.0], [1.0, 3.0]])
         print(sparse.spsolve_triangular(A, np.array([2.0, 4.0])))  # [1. 1.]
 
-    Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored. On GPUs no element is checked,
-    and the solution has infinities. Otherwise it raises as sparse.matmul does. Source:
+    Raises numpy.linalg.LinAlgError if an element of the diagonal is 0, or not stored. On GPUs, the diagonal is not
+    checked, and the solution has infinities. Other errors are those of sparse.matmul. Source:
     scipy.sparse.linalg.spsolve_triangular.
 
     See also: sparse.spsolve, blas.trsv; docs/guide/sparse.md.

@@ -1,7 +1,8 @@
 """Accelerate this process, as a child of `offload_args run --children`, once it imports NumPy.
 
-The parent put this folder first into PYTHONPATH, so that Python imports this module at its start. This module then
-imports the sitecustomize that it hides. The process may run in another environment, without offload_args.
+The parent put this folder at the beginning of PYTHONPATH, so that Python imports this module when it starts. This
+module then imports the module sitecustomize that it hides. The process may run in another environment, without
+offload_args.
 """
 
 import os
@@ -12,7 +13,7 @@ from types import ModuleType
 
 
 class _AtNumPy:
-    """Wait for the import of NumPy, and start after it: a process that does not use NumPy has no cost."""
+    """Start after the import of NumPy, so that a process that does not use NumPy has no cost."""
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:

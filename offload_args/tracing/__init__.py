@@ -1,14 +1,10 @@
 """Tracing: records regions, copies, calls and waits, with their times and reasons. docs/guide/tracing.md is the guide.
 
-The modules of this package are imported when a trace begins, and not before:
-    collect.py    fetches the events from the core's queue, and hands them to the listeners
-    recording.py  Trace, the listener that keeps the events of a block
-    summary.py    the sums of a trace, and its advice
-    source.py     the names and loops in the source of the traced program
-    timeline.py   a trace as JSON in the Trace Event Format
-    progress.py a line on the terminal about long copies and waits
-    picture.py    a trace's timeline as a picture
-    listeners.py  events as log lines, and regions as NVTX ranges
+The modules of this package are only imported when a trace begins: collect.py    fetches the events from the core's
+    queue, and passes them to the listeners recording.py  Trace, the listener that keeps the events of a block
+    summary.py the sums of a trace, and its advice source.py     the names and loops in the source of the traced program
+    timeline.py   a trace as JSON in the Trace Event Format progress.py a line on the terminal about long copies and
+    waits picture.py    a trace's timeline as a picture listeners.py  events as log lines, and regions as NVTX ranges
     process.py    traces of a whole process: by environment variables, and by `python -m offload_args trace`
 """
 
@@ -28,9 +24,9 @@ def trace(*, checksums: bool = True, limit: int = 1_000_000, progress: bool | fl
     The result has `events`, `summary` (with `advice`), `timeline`, which a notebook shows as a picture, and
     `save("file.json")`, which Perfetto opens.
 
-    checksums: also find the copies up of unchanged bytes; this reads all copied bytes a second time. limit: the most
-    events to keep. progress: show copies and waits that take above a second (or this number of seconds) while they are
-    under way, in a line on stderr, if that is a terminal.
+    checksums: whether copies up of unchanged bytes are found, for which all copied bytes are read a second time. limit:
+    the most events to keep. progress: whether copies and waits that take more than a second, or than this number of
+    seconds, are shown while they are under way, in a line on stderr, if stderr is a terminal.
 
         x = np.ones(3)
         with trace() as t, offload_args(x) as (dx,):

@@ -1,4 +1,4 @@
-"""Collecting: fetches the core's events, and hands each to the listeners with the place of its region.
+"""Collecting: fetches the core's events, and passes each event to the listeners with the place of its region.
 
 The core keeps its events in a bounded queue. They are fetched when a region is left and 50 times a second.
 """
@@ -23,10 +23,10 @@ from .source import Place, names_as_written
 
 __all__ = ["Listener", "Site", "collector", "names_of", "short_name", "site_of"]
 
-_NAME_BYTES = 23  # the longest name that the core keeps of an array
-_DEPTH = 8  # the callers of a region that are noted
-_LATE = 4096  # ended regions that are remembered, because events of other threads may come late
-_INTERVAL = 0.02  # seconds
+_NAME_BYTES = 23  # the core keeps at most so many bytes of an array's name
+_DEPTH = 8  # the number of a region's callers that are noted
+_LATE = 4096  # the number of ended regions that are remembered, because events of other threads may come late
+_INTERVAL = 0.02  # seconds between two fetches
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NOT_THE_USERS = (
     *(os.path.join(_PACKAGE, folder, "") for folder in ("fft", "kernels", "lapack", "linalg")),
@@ -39,20 +39,20 @@ class Site(NamedTuple):
     """Describe the place where a region was entered."""
 
     places: tuple[Place, ...]  #: the line, and its callers
-    names: tuple[str, ...]  #: of the arrays, as the source has them
+    names: tuple[str, ...]  #: the names of the arrays in the source
     thread: str
 
 
 class Listener(Protocol):
     """Take the events of the whole process."""
 
-    flags: int  #: the sum of the OA_TRACE_ flags that it needs; 0: only the ends of regions
+    flags: int  #: the sum of the needed OA_TRACE_ flags; 0 for the ends of regions only
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
-        """Take one event. This runs on any thread, and delays the traced program."""
+        """Take one event. This method runs on any thread, and delays the traced program."""
 
     def entering(self, tag: int, site: Site) -> None:
-        """Note a region that is about to be entered. This runs on the region's thread."""
+        """Note a region that is about to be entered. This method runs on the region's thread."""
 
     def left(self, tag: int) -> None:
         """Note a region that was left, or could not be entered. An exception may be under way."""
@@ -63,23 +63,23 @@ class _Collector:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: dict[Listener, int] = {}  # how often each was added; replaced, never changed
+        self._listeners: dict[Listener, int] = {}  # {listener: how often it was added}; replaced, never changed
         self._tags = itertools.count(1)
-        self._sites: dict[int, Site] = {}  # by tag, until the region is left
-        self._regions: dict[int, Site] = {}  # by the core's number
+        self._sites: dict[int, Site] = {}  # {tag of a region: its place}, until the region is left
+        self._regions: dict[int, Site] = {}  # {the core's number of a region: its place}
         self._ended: deque[int] = deque()  # regions whose late events may still come
         self._left_tags: deque[int] = deque()  # tags of regions that were left, or could not be entered
         self._unread: deque[_core.TraceEvent] = (
             deque()
-        )  # events that were taken from the core and not yet passed to the listeners
-        self._inside: int | None = None  # the thread that collects
+        )  # events that were taken from the core, but not yet passed to the listeners
+        self._inside: int | None = None  # the thread that collects events at present
         self._stop = threading.Event()
         self.lost = 0
 
     def add(self, listener: Listener) -> None:
         with self._lock:
             first = not self._listeners
-            self.collect()  # earlier events are not for the new listener
+            self.collect()  # so that the new listener does not get earlier events
             self._listeners = {**self._listeners, listener: self._listeners.get(listener, 0) + 1}
             self._set_flags()
             if first:
@@ -115,12 +115,12 @@ class _Collector:
         self._exclusively(self._collect)
 
     def _exclusively(self, function: Callable[[], object]) -> None:
-        """Call the function once no other such call runs. Ignore nested calls on this thread."""
+        """Call the function once no other thread is in such a call. Ignore nested calls on this thread."""
         while self._inside != threading.get_ident() and not _core.trace_exclusively(function):
             time.sleep(1e-4)
 
     def forget(self) -> None:
-        """Remove all listeners. This runs in a forked child, in which the core does not work."""
+        """Remove all listeners, in a forked child, in which the core does not work."""
         self._lock = threading.Lock()
         self._listeners = {}
         self._inside = None
@@ -135,7 +135,8 @@ class _Collector:
             flags |= listener.flags
         _core.trace_set(True, flags, self._entering, self._left)
 
-    # This runs exclusively. A garbage collection in it may leave a region, which calls it again on the same thread.
+    # Only one thread runs this method at a time. A garbage collection in it may leave a region, which calls it again on
+    # the same thread.
     def _collect(self) -> None:
         try:
             self._inside = threading.get_ident()
@@ -162,7 +163,7 @@ class _Collector:
         while len(self._left_tags) > _LATE:
             self._sites.pop(self._left_tags.popleft(), None)
 
-    # Regions call these two, on any thread, while any exception may be under way.
+    # Regions call these two methods, on any thread, perhaps while an exception is under way.
 
     def _entering(self, entered: _core.Region) -> tuple[int, tuple[bytes, ...]]:
         tag = next(self._tags)
@@ -188,7 +189,7 @@ def short_name(name: str) -> bytes:
 
 
 def site_of(entered: _core.Region, caller: FrameType | None) -> Site:
-    """Return where a region is entered: by the caller, or one of its callers."""
+    """Return the place where a region is entered, by the caller or by one of its callers."""
     frame = _user_of(caller)
     names = _names(entered._arguments, frame)
     places: list[Place] = []
@@ -216,7 +217,7 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
     written = names_as_written(frame.f_code, frame.f_lasti) if frame is not None else None
     if written is not None and len(written) == len(arguments):
         return written
-    # The name of an array is the name that the caller has for the same object.
+    # The name of an array is the caller's name for the same object.
     variables = frame.f_locals if frame is not None else {}
     names = []
     for position, argument in enumerate(arguments, 1):
@@ -226,9 +227,9 @@ def _names(arguments: Sequence[Any], frame: FrameType | None) -> tuple[str, ...]
         array = argument.array if isinstance(argument, (In, Out, InOut)) else argument
         name = _name_of(array, variables) or (_name_of(array, frame.f_globals) if frame is not None else "")
         names.append(name or f"argument {position}")
-    # Before Python 3.13 the frame keeps this copy of a function's variables, also of arrays that the function deletes.
-    # Three references are the variable here, the argument of getrefcount and the frame. If the program holds the copy,
-    # from locals(), there is a fourth one, and the copy stays.
+    # Before Python 3.13, the frame keeps this copy of a function's variables, and so keeps arrays that the function
+    # deletes. The copy has three references: this variable, the argument of getrefcount, and the frame. If the program
+    # also has the copy, from locals(), there is a fourth reference, and the copy is not cleared.
     if sys.version_info < (3, 13) and frame is not None and frame.f_code.co_flags & CO_OPTIMIZED:
         if sys.getrefcount(variables) == 3:
             variables.clear()

@@ -79,7 +79,7 @@ class NvtxRanges:
     Copies and calls get no range, because a profiler records them from the driver.
     """
 
-    flags = 0  # the ends of regions are enough
+    flags = 0  # only the ends of regions are needed
 
     def __init__(self) -> None:
         self._ranges: dict[int, Any] = {}

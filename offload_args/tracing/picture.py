@@ -1,4 +1,4 @@
-"""The timeline as a picture: SVG that notebooks show, and that files keep."""
+"""The timeline as a picture in SVG, for notebooks and files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ROWS = (
     ("memory", ("allocate", "release", "access"), "#7a5c4f"),
 )
 _FAILED = "#c62828"
-_SINGLY = 300  # the most events of a row that are all drawn separately
-_BINS = 200  # parts of the time; in a row of more events, short ones of the same part are drawn as one
-_LANES = 8  # the most events of a row at one time
-_LANE, _HEAD, _LINE = 18, 16, 15  # pixels: of a lane, of a row's name, of a line of text
+_SINGLY = 300  # up to so many events of a row are all drawn separately
+_BINS = 200  # parts of the time; in a row of more events, short events of the same part are drawn as one
+_LANES = 8  # the most events that a row shows at one time
+_LANE, _HEAD, _LINE = 18, 16, 15  # the heights, in pixels, of a lane, a row's name and a line of text
 _ALONE = (
     "<style>svg{color:#222;background:#fff}"
     "@media(prefers-color-scheme:dark){svg{color:#ddd;background:#181818}}</style>"
@@ -99,7 +99,7 @@ class Timeline:
 
 
 class _Block(NamedTuple):
-    """Describe one block: an event, or several short ones."""
+    """Describe one block, which stands for an event or for several short events."""
 
     begun: int
     ended: int
@@ -130,7 +130,7 @@ class _Axis:
             yield (
                 f'<line x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="{height}" stroke="currentColor" stroke-opacity="0.15"/>'
             )
-            if x < 94:  # else there is no room for it
+            if x < 94:  # beyond 94 %, there is no room for the time
                 label = time_text(time * 1e-9) if time else "0"
                 yield _text(x, height + 11, label, "middle" if time else "start")
 
@@ -145,7 +145,7 @@ def _escaped(text: str) -> str:
 
 
 def _rows(events: Sequence[Event]) -> Iterator[tuple[str, str, list[Event]]]:
-    """Yield the name, the colour and the events of each row that has any."""
+    """Yield the name, the colour and the events of each row that has events."""
     devices = sorted({event.device for event in events})
     for device in devices:
         for name, kinds, colour in _ROWS:
@@ -205,7 +205,7 @@ def _single(event: Event) -> _Block:
 
 
 def _lanes(blocks: Iterable[_Block]) -> tuple[list[list[_Block]], list[_Block]]:
-    """Return lanes in which no block overlaps another, and the blocks that fit in none of them."""
+    """Return lanes in which no block overlaps another, and the blocks that fit in no lane."""
     lanes: list[list[_Block]] = []
     rest = []
     for block in blocks:
@@ -220,12 +220,12 @@ def _lanes(blocks: Iterable[_Block]) -> tuple[list[list[_Block]], list[_Block]]:
 
 
 def _drawn(block: _Block, axis: _Axis, top: int, colour: str) -> str:
-    """Return a block, with its label inside if it is wide enough to read some of it."""
+    """Return a block, with its label inside if the block is wide enough to show some of the label."""
     fill = _FAILED if block.failed else colour
     x, width = axis.at(block.begun), max(axis.at(block.ended) - axis.at(block.begun), 0.01)
     place = f'x="{x:.3f}%" y="{top}" width="{width:.3f}%" height="{_LANE - 2}"'
     tip = f"<title>{_escaped(block.tip)}</title>"
-    if width < 4:  # its stroke stays visible however short the block is
+    if width < 4:  # the stroke of even the shortest block is visible
         return f'<rect {place} rx="1" fill="{fill}" stroke="{fill}">{tip}</rect>'
     label = f'<text x="4" y="12" fill="#fff">{_escaped(block.label)}</text>'
     return f'<svg {place}>{tip}<rect width="100%" height="100%" rx="2" fill="{fill}"/>{label}</svg>'

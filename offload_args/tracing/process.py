@@ -24,8 +24,8 @@ def _wanted(variable: str) -> str:
 
 
 def start_from_environment() -> None:
-    """Begin the traces that OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX ask for. Called once, on
-    import."""
+    """Begin the traces that OFFLOAD_ARGS_TRACE, OFFLOAD_ARGS_INFO and OFFLOAD_ARGS_NVTX request. The package calls this
+    function once, when it is imported."""
     file = _wanted("OFFLOAD_ARGS_TRACE")
     listeners: list[Listener] = []
     if _wanted("OFFLOAD_ARGS_INFO"):
@@ -65,7 +65,7 @@ def _trace_process(file: str) -> None:
     trace.start()
 
     def write() -> None:
-        if os.getpid() != process:  # a forked child
+        if os.getpid() != process:  # this process is a forked child
             return
         trace.stop()
         try:
@@ -77,7 +77,7 @@ def _trace_process(file: str) -> None:
 
 
 def _write(trace: Trace, save: str | None, json: str | None, stderr: TextIO | None) -> int:
-    """Write the files that were asked for. Return 2 if one of them can't be written, else 0."""
+    """Write the requested files. Return 2 if one of them can't be written, else 0."""
     try:
         if save is not None:
             trace.save(save)
@@ -93,10 +93,10 @@ def _write(trace: Trace, save: str | None, json: str | None, stderr: TextIO | No
 
 
 def _unwritable(file: str) -> str:
-    """Return why a file can't be written; "" if it can. An existing file is left alone."""
+    """Return the reason why a file can't be written; "" if it can be written. An existing file is not changed."""
     there = os.path.lexists(file)
     if os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file):
-        return ""  # to open a pipe and close it would end it for its reader
+        return ""  # a pipe is not opened, because closing it again would end it for its reader
     try:
         with open(file, "a"):
             pass
@@ -108,7 +108,8 @@ def _unwritable(file: str) -> str:
 
 
 def run(run_script: Callable[[], object], *, save: str | None, json: str | None, progress: bool) -> int:
-    """Run a script with a trace, print the summary to stderr (stdout is the script's), and return its exit status.
+    """Run a script with a trace, print the summary to stderr, because stdout is the script's, and return the script's
+    status.
 
     save: a file for the timeline. json: a file for the summary.
     """
@@ -120,7 +121,7 @@ def run(run_script: Callable[[], object], *, save: str | None, json: str | None,
     trace = Trace(progress=progress)
     trace.start()
     status = run_to_end(run_script, trace.stop)
-    if os.getpid() != process:  # a child that the script forked; the parent reports
+    if os.getpid() != process:  # this process is a child that the script forked; its parent writes the report
         return status
     say(f"\n-- offload_args trace\n{trace.summary}", stderr)
     written = _write(trace, save, json, stderr)

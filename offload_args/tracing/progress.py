@@ -1,4 +1,4 @@
-"""Progress: a line on the terminal about the copy or wait that has been under way for long.
+"""Progress: a line on the terminal about a copy or wait that has been under way for a long time.
 
 A thread polls the core's current copies and waits five times a second. It delays no call, and draws
 nothing if stderr is not a terminal.
@@ -23,14 +23,14 @@ from .collect import Site, collector
 
 __all__ = ["progress", "seconds_of"]
 
-_INTERVAL = 0.2  # seconds
+_INTERVAL = 0.2  # seconds between two polls
 _DIRECTIONS = {_core.OA_TRACE_UP: "up to", _core.OA_TRACE_DOWN: "down from", _core.OA_TRACE_PEER: "from a peer to"}
 
 
 def seconds_of(value: object, name: str) -> float:
-    """Return the seconds after which a copy or wait is shown: True is 1; False is 0, which means never.
+    """Return the seconds after which a copy or wait is shown: 1 for True, and 0 for False, which means never.
 
-    Raises ArgumentError for anything but a bool or a number of seconds.
+    Raises ArgumentError for a value that is neither a bool nor a number of seconds.
     """
     if isinstance(value, (bool, int, float)) and 0 <= value < math.inf:
         return float(value)
@@ -38,14 +38,15 @@ def seconds_of(value: object, name: str) -> float:
 
 
 class _Progress:
-    """Draw the line. It is a listener, so that the core has the arrays' names, and a region's end erases the line."""
+    """Draw the line. This class is a listener, so that the core has the arrays' names, and the end of a region erases
+    the line."""
 
     flags = _core.OA_TRACE_UNDER_WAY
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # for begin and end
-        self._drawing = threading.Lock()  # for the line; never waited for, because a terminal may be stopped
-        self._wanted: list[float] = []  # seconds, one for each begin() that was not ended
+        self._lock = threading.Lock()  # protects begin() and end()
+        self._drawing = threading.Lock()  # protects the line; no thread waits for it, because a terminal may be stopped
+        self._wanted: list[float] = []  # the seconds of each begin() that was not ended
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._width = 0  # the width of the drawn line
@@ -65,7 +66,7 @@ class _Progress:
     def end(self, seconds: float) -> None:
         """Undo one begin()."""
         with self._lock:
-            if seconds not in self._wanted:  # a forked child, or the end of the process
+            if seconds not in self._wanted:  # this is a forked child, or the process is ending
                 return
             rest = self._wanted.copy()
             rest.remove(seconds)
@@ -76,19 +77,19 @@ class _Progress:
     def _end(self) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(1.0)  # a stopped terminal must not block the program
+            self._thread.join(1.0)  # with a limit, because a stopped terminal must not block the program
             self._thread = None
             collector.remove(self)
             self._draw("")
 
     def at_exit(self) -> None:
-        """Draw nothing any more: the interpreter ends."""
+        """Stop drawing, because the interpreter ends."""
         with self._lock:
             self._wanted = []
             self._end()
 
     def forget(self) -> None:
-        """Draw nothing in a forked child: the line is its parent's, and the thread was not forked."""
+        """Stop drawing in a forked child, because the line belongs to the parent, and the thread was not forked."""
         self.__init__()  # type: ignore[misc]
 
     # Listener
@@ -115,7 +116,7 @@ class _Progress:
                 self._draw(text)
 
     def _text(self) -> str:
-        """Return the line for the longest copy or wait, or "" if it is not long."""
+        """Return the line for the longest copy or wait, or "" if it has not taken long."""
         now = time.monotonic_ns()
         after = min(self._wanted, default=math.inf)
         entries = sorted(entry for entry in _core.trace_under_way() if (now - entry[0]) * 1e-9 > after)
@@ -131,7 +132,7 @@ class _Progress:
         return text + (f", and {len(entries) - 1} {plural('other', len(entries) - 1)}" if len(entries) > 1 else "")
 
     def _draw(self, text: str) -> None:
-        """Replace the drawn line; the cursor stays at its beginning, so that other output replaces it."""
+        """Replace the drawn line; the cursor is left at its beginning, so that other output replaces the line."""
         fd = _terminal()
         if not (text or self._width) or fd is None or not self._drawing.acquire(blocking=False):
             return
@@ -151,7 +152,7 @@ def _terminal() -> int | None:
     try:
         fd: int = sys.stderr.fileno()  # type: ignore[union-attr,unused-ignore]
         return fd if os.isatty(fd) else None
-    except (AttributeError, OSError, ValueError):  # there is none, or it is closed
+    except (AttributeError, OSError, ValueError):  # stderr does not exist, or is closed
         return None
 
 

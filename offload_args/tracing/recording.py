@@ -1,4 +1,4 @@
-"""Recording: a trace of a block, or of a process."""
+"""Recording: a Trace keeps the events of a block, or of a process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["Trace"]
 class Trace:
     """Record the events of a block or of a process; `offload_args.trace()` makes one.
 
-    checksums: also take checksums of the copied bytes, which reads them again; they show which copies up were
-    unchanged. limit: the most events to keep; the others are counted in left_out. progress: whether to show copies and
-    waits above a second (or this number of seconds) on the terminal.
+    checksums: whether checksums of the copied bytes are computed, for which the bytes are read again; they show which
+    copies up were of unchanged bytes. limit: the most events to keep; further events are counted in left_out. progress:
+    whether copies and waits of more than a second, or than this number of seconds, are shown on the terminal.
 
         x = np.ones(3)
         with trace() as t, offload_args(x) as (dx,):
@@ -50,11 +50,11 @@ class Trace:
         self._raw: list[tuple[_core.TraceEvent, Site | None]] = []
         self._open: set[int] = set()  # regions that have not ended
         self._events: list[Event] = []
-        self._decoded = 0  # how much of _raw is in _events
-        self._spans: dict[int, Event] = {}  # regions without an end in _events
+        self._decoded = 0  # the number of elements of _raw that are in _events
+        self._spans: dict[int, Event] = {}  # regions in _events that have not ended
         self._devices: dict[int, str] = {}
-        self._watched_before = self._watched_after = (0, 0.0)  # _watched() when it began, and when it ended
-        self._last: dict[tuple[int, int, int], int] = {}  # checksums by device, address and bytes
+        self._watched_before = self._watched_after = (0, 0.0)  # _watching() at the begin and at the end of the trace
+        self._last: dict[tuple[int, int, int], int] = {}  # {(device, address, bytes): checksum}
         self._threads: dict[int, str] = {}
 
     def __enter__(self) -> Trace:
@@ -67,7 +67,7 @@ class Trace:
         self.stop()
 
     def start(self) -> None:
-        """Begin to record. A trace records once.
+        """Begin to record. A trace can record only once.
 
             t = trace()
             t.start()
@@ -89,7 +89,7 @@ class Trace:
         self._lost_before = collector.lost
 
     def stop(self) -> None:
-        """End the recording. Regions that are still open count as ending now. A second stop does nothing.
+        """End the recording. For the trace, regions that are still open end now. A second stop has no effect.
 
             t = trace()
             t.start()
@@ -112,7 +112,7 @@ class Trace:
 
     def take(self, event: _core.TraceEvent, site: Site | None) -> None:
         """Keep an event that the collector fetched."""
-        # This delays the traced program, so _decode() does all work that can wait.
+        # This method delays the traced program, so all work that can wait is left to _decode().
         kind, region = event.kind, event.region
         if event.begun < self.begun:
             return
@@ -121,7 +121,7 @@ class Trace:
         elif len(self._raw) >= self._limit:
             self.left_out += 1
             return
-        elif kind == _core.OA_TRACE_LEAVE:  # it was entered before the trace began
+        elif kind == _core.OA_TRACE_LEAVE:  # this region was entered before the trace began
             return
         elif kind == _core.OA_TRACE_ENTER:
             self._open.add(region)
@@ -130,10 +130,10 @@ class Trace:
         self._raw.append((event, site))
 
     def entering(self, tag: int, site: Site) -> None:
-        """Do nothing before a region is entered: its events have all facts."""
+        """Do nothing before a region is entered, because its events have all facts."""
 
     def left(self, tag: int) -> None:
-        """Do nothing after a region was left: its events have all facts."""
+        """Do nothing after a region was left, because its events have all facts."""
 
     def _decode(self) -> None:
         for raw, site in self._raw[self._decoded :]:
@@ -177,7 +177,7 @@ class Trace:
 
     @property
     def events(self) -> list[Event]:
-        """The events so far, in the order of their ends; regions that are still open appear as if they ended now."""
+        """The events so far, in the order of their ends; a region that is still open is listed as if it ended now."""
         if self.begun and not self.ended:
             collector.collect()
         self._decode()
@@ -198,7 +198,7 @@ class Trace:
         return Timeline(self.events, self.left_out)
 
     def __repr__(self) -> str:
-        """Return the summary once the trace is over; with many events that takes a while."""
+        """Return the summary once the trace is over. With many events, the summary takes a while."""
         if self.ended:
             return str(self.summary)
         state = f"under way, {len(self._raw)} {plural('event', len(self._raw))} so far" if self.begun else "not begun"
@@ -208,7 +208,7 @@ class Trace:
         return self.summary._repr_html_() if self.ended else None
 
     def _watching(self) -> tuple[int, float]:
-        """Return how many watched pages were written, and the estimated seconds that this cost."""
+        """Return the number of watched pages that were written, and the estimated seconds that these writes cost."""
         after = _watched() if self.begun and not self.ended else self._watched_after
         return after[0] - self._watched_before[0], after[1] - self._watched_before[1]
 

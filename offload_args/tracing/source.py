@@ -35,7 +35,7 @@ class Place(NamedTuple):
 class Loop(NamedTuple):
     """Describe a loop around a place."""
 
-    line: int  #: its first
+    line: int  #: its first line
     bound: frozenset[str]  #: the names to which each iteration assigns
 
 
@@ -46,7 +46,7 @@ def _working_directory() -> str:
         return os.sep
 
 
-_HERE = _working_directory()  # at the start; the program may change it
+_HERE = _working_directory()  # the folder at the start, because the program may change it
 
 
 def _cell(file: str) -> str:
@@ -59,7 +59,7 @@ def _cell(file: str) -> str:
 
 @lru_cache(maxsize=256)
 def shown(file: str) -> str:
-    """Return a file's name for people: relative to the working directory if the file is in it; In[2] for a cell."""
+    """Return a file's name for people: a relative path if the file is in the working directory, or In[2] for a cell."""
     cell = _cell(file)
     if cell:
         return cell
@@ -82,8 +82,9 @@ def _callee(call: ast.Call) -> str:
 
 
 def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
-    """Return the source text of a region's arguments; None if the call does not make a region, or has `*`."""
-    if isinstance(call, ast.Call) and _callee(call) == "enter_context" and len(call.args) == 1:  # of an ExitStack
+    """Return the source text of a region's arguments; None if the call does not make a region, or has an argument with
+    `*`."""
+    if isinstance(call, ast.Call) and _callee(call) == "enter_context" and len(call.args) == 1:  # by an ExitStack
         call = call.args[0]
     if not isinstance(call, ast.Call) or _callee(call) != "offload_args":
         return None
@@ -104,7 +105,7 @@ def _lent(call: ast.expr | None) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=1024)
 def names_as_written(code: CodeType, instruction: int) -> tuple[str, ...] | None:
-    """Return the source text of the arguments of the region that an instruction (an offset in bytes) enters."""
+    """Return the source text of the arguments of a region, from the instruction (an offset in bytes) that enters it."""
     tree = _tree(code.co_filename)
     positions = list(code.co_positions())
     if tree is None or not 0 <= instruction // 2 < len(positions):
@@ -113,7 +114,8 @@ def names_as_written(code: CodeType, instruction: int) -> tuple[str, ...] | None
     for node in ast.walk(tree):
         if getattr(node, "lineno", None) != line or getattr(node, "col_offset", None) != column:
             continue
-        # Python 3.11 names the statement, later versions name the expression.
+        # For this instruction, Python 3.11 has the position of the statement, and later versions that of the
+        # expression.
         if isinstance(node, (ast.With, ast.AsyncWith)) and len(node.items) == 1:
             return _lent(node.items[0].context_expr)
         if isinstance(node, ast.Call) and (node.end_lineno, node.end_col_offset) == (last, end):
@@ -126,7 +128,7 @@ def _spans(node: ast.AST, line: int) -> bool:
 
 
 def _bound(loop: ast.AST) -> frozenset[str]:
-    """Return the names that each iteration of a loop assigns to, without the variables of loops inside it."""
+    """Return the names to which each iteration of a loop assigns, without the variables of loops inside it."""
     own = (loop, *getattr(loop, "generators", ()))
     inside = [node_ for node_ in ast.walk(loop) if isinstance(node_, (*_LOOPS, ast.comprehension)) and node_ not in own]
     passing = {node for node_ in inside for node in ast.walk(node_.target)}
@@ -139,19 +141,19 @@ def _bound(loop: ast.AST) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def loops_around(file: str, line: int, function: str) -> tuple[Loop, ...]:
-    """Return the loops of a function whose bodies contain a line of it, the innermost first."""
+    """Return the loops of a function whose bodies contain a line of the function, the innermost first."""
     tree = _tree(file)
     loops: list[Loop] = []
 
     def descend(node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
             if not _spans(child, line):
-                # A node without a position, such as a comprehension's `for`, may contain nodes that have one.
+                # A node without a position, such as a comprehension's `for`, may contain nodes that have a position.
                 if not hasattr(child, "lineno"):
                     descend(child)
                 continue
             if isinstance(child, ast.Lambda) and function != "<lambda>":
-                continue  # a lambda on the same line
+                continue  # this is a lambda on the same line
             if isinstance(child, _FUNCTIONS):
                 loops.clear()  # the loop runs the definition, not the body
             elif isinstance(child, _LOOPS):

@@ -1,4 +1,4 @@
-"""Summaries of traces: the events, their sums, and advice with file and line."""
+"""Summaries of traces: the events, their sums, and advice about lines of the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .source import Loop, Place, loops_around
 
 __all__ = ["Advice", "Copies", "Event", "Summary"]
 
-_CALLS = ("call", "launch")  # kinds of events
+_CALLS = ("call", "launch")  # the kinds of events that are calls
 _GRAPHS = ("oa_chain_replay", "oa_chain_loop")  # names of events of the kind "access"
 _MOST_ADVICE = 10
 
@@ -30,39 +30,39 @@ class Event(NamedTuple):
     kind: str
     begun: int
     ended: int
-    name: str  #: of the array, as the source of its region has it, or of the function
-    why: str  #: the reason of a copy or wait: "first read by cublas.sgemv"
-    #: or the shape of a launch: "grid 9x1x1 block 64x2x1 shared 400"
+    name: str  #: the name of the array in the source of its region, or of the function
+    why: str  #: the reason for a copy or wait, such as "first read by cublas.sgemv"
+    #: or the shape of a launch, such as "grid 9x1x1 block 64x2x1 shared 400"
     nbytes: int
     device: str
-    thread: int  #: the system's number
-    region: int  #: a number, 0: none; of a copy: the region that lent the array first
-    places: tuple[Place, ...]  #: the line that enters that region, and its callers
-    unchanged: bool  #: of a copy up: the device last got the same bytes from the same memory
-    packed: bool  #: of a copy: the bytes were gathered or scattered on the host
-    batch: int  #: of a copy: how many copies went together; they share the batch's time in proportion to their bytes
-    address: int  #: of a copy: its host address; 0: unknown
+    thread: int  #: the system's number of the thread
+    region: int  #: the region's number, or 0 for none; for a copy, the region that first lent the array
+    places: tuple[Place, ...]  #: the line that enters the region, and its callers
+    unchanged: bool  #: for a copy up: whether the device last got the same bytes from the same memory
+    packed: bool  #: for a copy: whether the host gathered or scattered the bytes
+    batch: int  #: for a copy: the copies of its batch, among which the batch's time is divided by their bytes
+    address: int  #: for a copy: its host address; 0 if unknown
     failed: str  #: the failure, or ""
-    multiprocessors: int = 0  #: of a launch: the number that its device has
+    multiprocessors: int = 0  #: for a launch: the multiprocessors of its device
 
     @property
     def seconds(self) -> float:
-        """The time it took."""
+        """The time that the event took."""
         return (self.ended - self.begun) * 1e-9
 
     @property
     def place(self) -> Place | None:
-        """The line that enters its region."""
+        """The line that enters the event's region."""
         return self.places[0] if self.places else None
 
     @property
     def rate(self) -> float:
-        """Bytes per second; 0 if it moved none."""
+        """The bytes per second; 0 if no bytes moved."""
         return self.nbytes / self.seconds if self.ended > self.begun else 0.0
 
     @property
     def blocks(self) -> int:
-        """The blocks of a launch's grid; 0 of other events."""
+        """The blocks of a launch's grid; 0 for other events."""
         if self.kind != "launch":
             return 0
         return math.prod(map(int, self.why.split()[1].split("x")))
@@ -74,7 +74,7 @@ class Advice(NamedTuple):
     text: str
     file: str  #: "" if unknown
     line: int
-    seconds: float  #: the time that the change saves; 0: not known
+    seconds: float  #: the time that the change saves; 0 if unknown
 
     def __str__(self) -> str:
         return self.text
@@ -84,29 +84,29 @@ class Copies(NamedTuple):
     """Sum up the copies of one array from one place."""
 
     name: str
-    nbytes: int  #: of one copy
+    nbytes: int  #: the bytes of one copy
     device: str
-    direction: str  #: "up", "down" or "peer" (from another device)
+    direction: str  #: "up", "down", or "peer" for copies from another device
     places: tuple[Place, ...]
     times: int
     unchanged: int
     seconds: float
     seconds_unchanged: float
     packed: bool
-    arrays: int  #: how many arrays had that name
+    arrays: int  #: the number of arrays that had this name
 
 
 class _Line(NamedTuple):
-    """Sum up the copies of one name from one place, of any size and from any caller: one line of the text."""
+    """Sum up the copies of one name from one place, of any size and from any caller, for one line of the text."""
 
     name: str
     direction: str
     device: str
     place: str
     times: int
-    least: int  # bytes of a copy
+    least: int  # the bytes of the smallest copy
     most: int
-    nbytes: int  # of all
+    nbytes: int  # the bytes of all copies
     seconds: float
     unchanged: int
 
@@ -136,8 +136,8 @@ class Summary:
     waits: int
     seconds_waiting: float
     pages_written: int
-    seconds_watching: float  #: the estimated time that writes to watched pages cost the program
-    advice: list[Advice]  #: changes of the program that would save time, the greatest first
+    seconds_watching: float  #: the program's estimated time for writes to watched pages
+    advice: list[Advice]  #: changes of the program that would save time; the greatest saving is first
 
     def __init__(
         self, events: Sequence[Event], seconds: float, left_out: int, pages_written: int = 0, watching: float = 0.0
@@ -165,7 +165,7 @@ class Summary:
         )
 
     def _calls(self) -> list[tuple[str, int, float]]:
-        """Return name, times and seconds of the functions that took longest."""
+        """Return the name, the number of calls and the seconds of each of the functions that took longest."""
         functions = sorted(self.functions.items(), key=lambda item: -item[1][1])
         return [(name, count, seconds) for name, (count, seconds) in functions[:10]]
 
@@ -300,14 +300,15 @@ def _lines(copies: Iterable[Copies], direction: str) -> list[_Line]:
 
 
 def _is_of_a_library(file: str) -> bool:
-    """Return whether a file belongs to Python or to an installed package: advice is about the user's own loops."""
+    """Return whether a file belongs to Python or to an installed package, because advice is only about the user's own
+    loops."""
     on_path = (os.path.join(os.path.abspath(folder), "") for folder in sys.path)
     return file.startswith(_LIBRARIES) or any(file.startswith(folder) and _holds_packages(folder) for folder in on_path)
 
 
 @cache
 def _holds_packages(folder: str) -> bool:
-    """Return whether packages were installed into a folder: site-packages, or any other that pip was given."""
+    """Return whether packages were installed into a folder, which is site-packages or another target of pip."""
     try:
         return any(name.endswith(".dist-info") for name in os.listdir(folder))
     except OSError:
@@ -315,10 +316,10 @@ def _holds_packages(folder: str) -> bool:
 
 
 def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
-    """Return a loop around the place, or around the nearest caller that has one.
+    """Return a loop around the place, or around the nearest caller that is in a loop.
 
-    The loop is the innermost one that does not make the array anew; if the array never changed, it is the outermost
-    such loop.
+    It is the innermost loop that does not make the array anew; if the array never changed, it is the outermost such
+    loop.
     """
     for depth, place in enumerate(copies.places):
         if depth and _is_of_a_library(place.file):
@@ -335,7 +336,7 @@ def _loop_of(copies: Copies) -> tuple[Place, Loop] | None:
 
 
 class _Repetition:
-    """Add up the copies that one piece of advice is about, of several sizes and from several callers."""
+    """Add up the copies, of several sizes and from several callers, for one piece of advice."""
 
     def __init__(self, remedy: str) -> None:
         self.remedy = remedy
@@ -364,7 +365,7 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
             case.add(copy, copy.seconds)
         if (
             copy.direction != "up" or not copy.unchanged or 2 * copy.unchanged < copy.times
-        ):  # otherwise the host changes the array
+        ):  # these copies are needed, because the host changes the array
             continue
         loop = _loop_of(copy)
         if loop is not None:
@@ -400,7 +401,8 @@ def _advise(copies: Iterable[Copies]) -> list[Advice]:
 
 
 def _advise_on_grids(events: Iterable[Event]) -> list[Advice]:
-    """Advise on kernels whose launches mostly had fewer blocks than half of the device's multiprocessors."""
+    """Advise on kernels if most of their launches had fewer blocks than half the number of the device's
+    multiprocessors."""
     launches: dict[tuple[str, str, tuple[Place, ...]], list[Event]] = {}
     for event in events:
         if event.multiprocessors:

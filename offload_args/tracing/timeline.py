@@ -21,7 +21,8 @@ def write(
     threads: Mapping[int, str],
     others: Mapping[str, float],
 ) -> None:
-    """Write a timeline. begun: the trace's first nanosecond. threads: names by the system's numbers."""
+    """Write a timeline. `begun` is the trace's first nanosecond, and `threads` is {the system's number of a thread: its
+    name}."""
     document = {
         "traceEvents": list(_chrome(events, begun, threads)),
         "displayTimeUnit": "ms",
@@ -34,7 +35,8 @@ def write(
 def _lanes(events: Iterable[Event]) -> Iterator[tuple[int, int, Event]]:
     """Yield (thread, lane, event) so that two events of a lane are nested or apart.
 
-    Two events of one thread are so, too, except for regions that are left out of order or on another thread.
+    Two events of one thread are nested or apart, too, except for regions that are left out of order or on another
+    thread.
     """
     stacks: dict[tuple[int, int], list[int]] = {}
     for event in sorted(events, key=lambda event: (event.begun, -event.ended)):
